@@ -21,10 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import row_groups
-from liquidlog.data.footer import Footer, read_footer
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.plan import WriterOptions
+from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions
 from liquidlog.spec.arrow import delta_schema
 
 VALUES = 5
@@ -37,16 +35,15 @@ def main() -> None:
     parser.add_argument("--columns", default="l_partkey,l_orderkey")
     parser.add_argument("--sorted-by", default="l_shipdate")
     parser.add_argument("--rows-per-file", type=int, default=3_000_000)
-    parser.add_argument("--row-group-rows", type=int, default=row_groups.ROW_GROUP_ROWS)
+    parser.add_argument("--row-group-rows", type=int, default=DEFAULT_ROW_GROUP_ROWS)
     arguments = parser.parse_args()
-    row_groups.ROW_GROUP_ROWS = arguments.row_group_rows  # type: ignore[misc]
     columns = arguments.columns.split(",")
     rows = pa.concat_tables(plain(pq.read_table(path)) for path in arguments.files)
     rows = rows.sort_by(arguments.sorted_by)
     with TemporaryDirectory() as home:
         for name, asked in {"without": [], "with": columns}.items():
             directory = Path(home) / name
-            written = write(rows, directory, asked, arguments.rows_per_file)
+            written = write(rows, directory, asked, arguments)
             print(json.dumps({"filters": asked, **written}), flush=True)
         for column in columns:
             for result in compare(rows, Path(home), column):
@@ -63,11 +60,18 @@ def plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def write(rows: pa.Table, directory: Path, asked: list[str], rows_per_file: int) -> dict[str, Any]:
+def write(
+    rows: pa.Table, directory: Path, asked: list[str], arguments: argparse.Namespace
+) -> dict[str, Any]:
     directory.mkdir()
     schema = delta_schema(rows.schema)
-    options = WriterOptions(indexed=(), bloom_filters=tuple((column,) for column in asked))
+    options = WriterOptions(
+        indexed=(),
+        bloom_filters=tuple((column,) for column in asked),
+        row_group_rows=arguments.row_group_rows,
+    )
     started = time.process_time()
+    rows_per_file = arguments.rows_per_file
     for first in range(0, len(rows), rows_per_file):
         path = directory / f"{first:012d}.parquet"
         with DataFileWriter(str(path), schema=schema, options=options) as file:
@@ -76,21 +80,19 @@ def write(rows: pa.Table, directory: Path, asked: list[str], rows_per_file: int)
     cpu_seconds = time.process_time() - started
     convert_to_deltalake(str(directory))
     files = sorted(directory.glob("*.parquet"))
-    groups = [group for path in files for group in footer_of(path).row_groups]
-    filters = [chunk.bloom_filter for group in groups for chunk in group.chunks]
+    sizes = duckdb.execute(
+        "select row_group_id, bloom_filter_length from parquet_metadata(?)",
+        [f"{directory}/*.parquet"],
+    ).fetchall()
+    filters = [size_bytes for _, size_bytes in sizes if size_bytes is not None]
     return {
         "files": len(files),
-        "row_groups": len(groups),
+        "row_groups": sum(pq.read_metadata(path).num_row_groups for path in files),
         "size_bytes": sum(path.stat().st_size for path in files),
-        "filters": sum(one is not None for one in filters),
-        "filter_bytes": sum(one[1] for one in filters if one is not None),
+        "filters": len(filters),
+        "filter_bytes": sum(filters),
         "cpu_seconds": round(cpu_seconds, 2),
     }
-
-
-def footer_of(path: Path) -> Footer:
-    with path.open("rb") as file:
-        return read_footer(file, path.stat().st_size)[0]
 
 
 def compare(rows: pa.Table, home: Path, column: str) -> Iterator[dict[str, Any]]:

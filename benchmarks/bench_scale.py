@@ -2,8 +2,8 @@
 
 dictionaries: texts that repeat 50 times each, in many outputs: what goes through the shuffle, what
 is written. wide-rows: one row in twenty has 4 KiB, of one tenant in twenty or of any: how large
-the files come out. concatenation: lineitem compacted by decoding and by copying row groups, in CPU
-seconds of the tasks alone, without a JVM. memory: what workers need where groups are large, step by
+the files come out. compaction: lineitem into one file, in CPU seconds of the task alone, without a
+JVM. memory: what workers need where groups are large, step by
 step (large_group).
 
     python benchmarks/bench_scale.py dictionaries
@@ -30,13 +30,13 @@ from bench_rewrite import Stopwatch, fresh_table, generate, make_plan
 from large_group import simulate
 from msgspec import structs
 
-from liquidlog.plan import CopiedRowGroups, GroupFailure, RewriteMode, RewrittenGroup
+from liquidlog.plan import GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.sink import decode_facts
 from liquidlog.rewriting.source import survey_file
 from liquidlog.rewriting.whole import CompactionTasks, shares
 from liquidlog.table import Table
-from liquidspark.executor import ExecutorOptions, execute_groups
+from liquidspark.executor import execute_groups
 from liquidspark.mapping import prepare_worker
 from liquidspark.session import open_session
 
@@ -181,34 +181,29 @@ def rewrite(
     }
 
 
-def concatenation(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def compaction(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     prepare_worker()
     for size in ("7MiB", "128MiB"):
-        yield from both_ways(arguments.home, size)
+        yield compact(arguments.home, size)
     gc.unfreeze()
 
 
-def both_ways(home: Path, row_group_bytes: str) -> list[dict[str, Any]]:
+def compact(home: Path, row_group_bytes: str) -> dict[str, Any]:
+    """Compact lineitem into one file, in this process, without a commit."""
     source = home / f"lineitem zstd {row_group_bytes}"
     if not source.exists():
         tool = Path(sys.executable).parent / "tpchgen-cli"
         command = [tool, "parquet", "--scale-factor", "1", "--tables", "lineitem", "--parts", "16"]
         command += ["-c", "ZSTD(1)", "--row-group-bytes", row_group_bytes]
         subprocess.run([*command, "--output-dir", source], check=True)
-    table = home / "concatenation"
+    table = home / "compaction"
     shutil.rmtree(table, ignore_errors=True)
     table.mkdir()
     for path in source.rglob("*.parquet"):
         os.link(path, table / path.name)
     expected = rows_of(table / "lineitem*.parquet")
-    return [compact(table, expected, copied=copied) for copied in (False, True)]
-
-
-def compact(table: Path, expected: tuple[Any, ...], *, copied: bool) -> dict[str, Any]:
-    """Compact the inputs of a table into one file, in this process, without a commit."""
     plan = structs.replace(make_plan(table, 1 << 40, ()), mode=RewriteMode.COMPACTION)
-    options = ExecutorOptions(copy_row_groups=copied)
-    run = GroupRun(plan=plan, group=plan.groups[0], options=options)
+    run = GroupRun(plan=plan, group=plan.groups[0])
     run.run.begin()
     work = run.work()
     with Stopwatch() as watch:
@@ -223,15 +218,12 @@ def compact(table: Path, expected: tuple[Any, ...], *, copied: bool) -> dict[str
     (output,) = group.outputs
     if rows_of(table / output.path) != expected:
         sys.exit("the rows of the output are not those of the inputs")
-    row_groups = pq.read_metadata(table / output.path).num_row_groups
-    (table / output.path).unlink()
-    groups = group.copied.row_groups if isinstance(group.copied, CopiedRowGroups) else 0
     return {
         "inputs": len(work.paths),
+        "input row groups": sum(len(survey.row_group_rows) for survey in surveys),
         "input MB": round(plan.size_bytes / 1e6, 1),
         "written MB": round(output.size_bytes / 1e6, 1),
-        "row groups": row_groups,
-        "copied": groups,
+        "row groups": pq.read_metadata(table / output.path).num_row_groups,
         "seconds": round(seconds, 1),
         "cpu seconds": round(cpu_seconds, 2),
     }
@@ -260,7 +252,7 @@ def facts_of(group: RewrittenGroup, size_bytes: int) -> dict[str, Any]:
 PARTS: Final[dict[str, Callable[[argparse.Namespace], Iterable[dict[str, Any]]]]] = {
     "dictionaries": dictionaries,
     "wide-rows": wide_rows,
-    "concatenation": concatenation,
+    "compaction": compaction,
     "memory": memory,
 }
 

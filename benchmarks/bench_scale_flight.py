@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
-from liquidspark import ExecutorOptions, execute_groups, shared_jobs
+from liquidspark import execute_groups, shared_jobs
 from liquidspark.session import open_session
 
 SLOTS = 8
@@ -157,9 +157,7 @@ def busy(spark: SparkSession, plan: ClusteringPlan) -> dict[str, Any]:
     watcher = Thread(target=watch, args=(spark, samples, ended))
     started = time.perf_counter()
     watcher.start()
-    # Copying row groups would be over before the slots could be counted.
-    options = ExecutorOptions(copy_row_groups=False)
-    for outcome in execute_groups(spark, plan, options=options):
+    for outcome in execute_groups(spark, plan):
         if not isinstance(outcome, RewrittenGroup):
             raise SystemExit(outcome.reason)
     seconds = time.perf_counter() - started

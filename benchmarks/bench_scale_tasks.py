@@ -80,7 +80,6 @@ def shared_out(work: GroupWork) -> list[Assignment[Share]]:
             rows=none.astype(np.uint64),
             columns=(),
             row_bytes=none,
-            copy_key=bytes(16),
         )
         for number in range(len(work.inputs))
     ]

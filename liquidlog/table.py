@@ -292,21 +292,18 @@ class Table(Summary):
         workload: Workload = (),
         where: str | None = None,
         min_cube_size: Size | None = None,
-        row_groups: bool = False,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
         With a workload, as `parse_workload` returns it, these are the at most four columns that it
         compares most often. With `where`, only files with rows that the SQL predicate may match are
-        measured. With `row_groups`, the footers of at most 128 files say what narrow readers open
-        inside.
+        measured.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
             UsageError: If the predicate is not valid, there are no columns to ask for, both columns
                 and a workload are given, the workload compares no column with statistics, or a
                 property of the table that is needed here has a wrong value.
-            DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.inspect import health
 
@@ -322,7 +319,6 @@ class Table(Summary):
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
             now_ms=self.opened.clock.now_ms(),
-            row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def doctor(
@@ -426,19 +422,16 @@ class Table(Summary):
         workload: Workload = (),
         version: int | None = None,
         time_zone: str | None = None,
-        row_groups: bool = False,
     ) -> "Scan":
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
         Instead of a predicate, give a workload, as `parse_workload` returns it. `time_zone` is that
         of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
-        predicates may be in any zone. With `row_groups`, the footers of at most 128 of these files
-        say what the reader opens inside.
+        predicates may be in any zone.
 
         Raises:
             UsageError: If no predicate is a condition on the table, if not exactly one of the two
                 is given, or if the time zone does not exist.
-            DataFileError: If a file whose footer is read is missing or is not Parquet.
         """
         from liquidlog.operations.scan import scan
 
@@ -453,7 +446,6 @@ class Table(Summary):
             asked,
             time_zone=time_zone,
             now_ms=self.opened.clock.now_ms(),
-            row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def plan_read(self, where: str | None = None, version: int | None = None) -> ReadPlan:
@@ -619,20 +611,17 @@ class Table(Summary):
         workload: Workload = (),
         *,
         sample: bool = False,
-        row_groups: bool = False,
     ) -> "Prediction":
         """Return what a plan would bring to the readers of a workload, from statistics.
 
         With no workload, readers are narrow: they ask for one value of one clustering column, every
         column equally often, every value as often as it has rows. With `sample`, the prediction
         uses the values in clustering columns, and in columns that predicates name, that are read
-        from some rows of some files. With `row_groups`, which takes a workload, it does so too, and
-        says what readers open inside files: now, by the footers of at most 128 files, and after the
-        plan.
+        from some rows of some files.
 
         Raises:
-            UsageError: If no predicate is a condition on the table, if the plan has no columns to
-                sample, or if there is no workload to predict row groups for.
+            UsageError: If no predicate is a condition on the table, or if the plan has no columns
+                to sample.
             DataFileError: If a sampled file cannot be read.
         """
         from liquidlog.operations.predicted import predicted
@@ -646,7 +635,6 @@ class Table(Summary):
             self.opened.bounds_of(snapshot),
             now_ms=self.opened.clock.now_ms(),
             sample=sample,
-            row_groups=one(row_groups, bool, argument="row_groups", expected=_YES_NO),
         )
 
     def explain(

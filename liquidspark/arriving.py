@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from liquidlog.data.append import conform
-from liquidlog.data.dictionaries import with_light_dictionaries
 from liquidlog.data.encodings import concat, decoded
 from liquidlog.data.exact import convert_chunks
+from liquidlog.data.file_encoding import with_light_dictionaries
 from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.rewriting.assignment import encode_survey

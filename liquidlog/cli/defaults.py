@@ -33,7 +33,7 @@ HARMLESS: Final = frozenset(
     {
         *("strategy", "curve", "max-file-size", "budget", "executor", "max-columns", "min-gain"),
         *("payback-days", "readings-per-day", "fail-if", "limit", "time-zone"),
-        *("row-groups", "all", "amplification", "redact"),
+        *("all", "amplification", "redact"),
     }
 )
 """Options that any file may set: how plans are made, judged and committed, and what is shown."""

@@ -24,7 +24,6 @@ def predicted_and_judged(
     workload_source: str | None,
     bar: Mapping[str, Any],
     sample: bool = False,
-    row_groups: bool = False,
 ) -> "tuple[Prediction | None, Option | None]":
     """Return what a plan brings readers, and the plan as judged; None each where that is unknown.
 
@@ -40,13 +39,12 @@ def predicted_and_judged(
         workload_source: Where a command finds that.
         bar: Criteria that were given.
         sample: Whether to predict from rows.
-        row_groups: Whether to predict what readers open inside files, too.
     """
     if not asked and made.policy.where is not None and not made.partitioned_by:
         asked = (WeightedPredicate(made.policy.where),)
     predicted = None
     if asked:
-        predicted = opened.predict(made, asked, sample=sample, row_groups=row_groups)
+        predicted = opened.predict(made, asked, sample=sample)
     is_judged = bool(made.groups) and (predicted is not None or is_soon_judged(made))
     if not bar and not is_judged:
         return predicted, None

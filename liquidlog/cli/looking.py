@@ -15,7 +15,6 @@ from liquidlog.cli.options import (
     limit_option,
     mapping,
     output_option,
-    row_groups_option,
     split_names,
     table_argument,
     verb,
@@ -150,7 +149,6 @@ def files(
     type=LOCAL_FILE,
     help="Also append the JSON document to this file, as one line.",
 )
-@row_groups_option
 @json_option
 def health(
     table: str,
@@ -164,7 +162,6 @@ def health(
     storage_options: Pairs,
     *,
     cubes: bool,
-    row_groups: bool,
     as_json: bool,
 ) -> int:
     """Show how well the table is clustered."""
@@ -184,7 +181,7 @@ def health(
     if columns is not None and workload is not None:
         raise UsageError("give either --columns or --workload to measure by")
     asked = workload_at(workload, opened, storage_options)
-    measured = opened.health(names, workload=asked, where=where, row_groups=row_groups)
+    measured = opened.health(names, workload=asked, where=where)
     if openmetrics is not None:
         from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 
@@ -240,7 +237,6 @@ def _cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bo
     "A file of weighted predicates (JSON lines, or .sql), or a source of `workload import`."
 )
 @click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
-@row_groups_option
 @version_options
 @limit_option
 @json_option
@@ -254,7 +250,6 @@ def scan(
     limit: int | None,
     storage_options: Pairs,
     *,
-    row_groups: bool,
     as_json: bool,
 ) -> None:
     """List the files that a reader of a predicate must open."""
@@ -265,9 +260,7 @@ def scan(
     opened = Table.open(table, storage_options=mapping(storage_options))
     asked = workload_at(workload, opened, storage_options)
     chosen = chosen_version(opened, version, timestamp)
-    found = opened.scan(
-        where, workload=asked, version=chosen, time_zone=time_zone, row_groups=row_groups
-    )
+    found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
     shown = replace(found, files=first_of(found.files, limit))
     emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
     say_rest(found.files.num_rows, limit)

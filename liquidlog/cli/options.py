@@ -76,12 +76,6 @@ def limit_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--limit", type=WholeNumber(1), help=help_text)(command)
 
 
-def row_groups_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--row-groups`."""
-    help_text = "Also say what readers open inside files, by the footers of at most 128 of them."
-    return click.option("--row-groups", is_flag=True, help=help_text)(command)
-
-
 def version_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--version` and `--timestamp`."""
     at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."

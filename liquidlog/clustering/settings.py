@@ -18,7 +18,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.filters import filtered_leaves
 from liquidlog.errors import UsageError
-from liquidlog.plan import OPTION, ClusteringPolicy, FittedWorkload, weighted_columns
+from liquidlog.plan import (
+    DEFAULT_ROW_GROUP_ROWS,
+    MIN_ROW_GROUP_ROWS,
+    OPTION,
+    ClusteringPolicy,
+    FittedWorkload,
+    weighted_columns,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec import commands
 from liquidlog.spec.arguments import column_paths, number, one, refuse, whole_number
@@ -54,6 +61,7 @@ class PlanSettings(TypedDict, total=False):
     prefix: Names | None
     compression: str | None
     bloom_filter: Names | None
+    row_group_rows: int | None
     partition_time_zone: str | None
 
 
@@ -75,6 +83,7 @@ class MigrationSettings(TypedDict, total=False):
     prefix: Names | None
     compression: str | None
     bloom_filter: Names | None
+    row_group_rows: int | None
     partition_time_zone: str | None
 
 
@@ -212,6 +221,10 @@ def _time_zone(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives
             f"there is no time zone {found!r}; name one as UTC or Europe/Berlin", option=name
         ) from error
     return found
+
+
+def _row_group_rows(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
+    return whole_number(given, argument=name, least=MIN_ROW_GROUP_ROWS)
 
 
 def _weights(given: Any, _: str) -> tuple[tuple[Path, float], ...]:  # noqa: ANN401  text is read
@@ -411,6 +424,13 @@ SETTINGS: Final = (
         properties=("liquidlog.partitionTimeZone",),
     ),
     Setting(
+        name="row_group_rows",
+        help="the most rows of a row group, which takes at most 128 MiB in memory; 1000000",
+        read=_row_group_rows,
+        from_text=_whole_text,
+        properties=("liquidlog.rowGroupRows",),
+    ),
+    Setting(
         name=WEIGHTS,
         help="how much queries ask for each clustering column, a=4,b=1",
         read=_weights,
@@ -509,12 +529,13 @@ COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY, BLOOM_FILTER_PROPERTY, PREFIX_PROPE
 ANY_CLUSTERING: Final = frozenset(
     {
         *(STRATEGY, "full", "curve", "prefix"),
-        *("min_cube_size", "target_cube_size", "max_file_size", "compression", "bloom_filter"),
+        *("min_cube_size", "target_cube_size", "max_file_size"),
+        *("compression", "bloom_filter", "row_group_rows"),
     }
 )
 """The settings that every strategy takes, also one of another package that declares none."""
 
-COMPACTION: Final = frozenset({"max_file_size", "compression", "bloom_filter"})
+COMPACTION: Final = frozenset({"max_file_size", "compression", "bloom_filter", "row_group_rows"})
 """The settings that joining small files takes, in tables without clustering columns."""
 
 ZORDER: Final = COMPACTION | {"target_cube_size", "zorder_by"}
@@ -551,9 +572,13 @@ def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
 
 def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
     """Return the value that a field has without a caller's setting and a property."""
-    if field in {WEIGHTS, TIME_ZONE}:
-        return () if field == WEIGHTS else READ_AS
-    return DEFAULT_STRATEGY if field == STRATEGY else getattr(_DEFAULTS, field) or ()
+    others = {
+        WEIGHTS: (),
+        STRATEGY: DEFAULT_STRATEGY,
+        TIME_ZONE: READ_AS,
+        "row_group_rows": DEFAULT_ROW_GROUP_ROWS,
+    }
+    return others[field] if field in others else getattr(_DEFAULTS, field) or ()
 
 
 # What callers give

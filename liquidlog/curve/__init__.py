@@ -6,7 +6,6 @@
 - `kd` boxes instead of a curve
 - `order` sorting rows
 - `cuts` where files begin
-- `nested` where row groups begin inside them
 - `fit` cells of the grid, one per file
 - `asked`, `conditions` what readers ask, on the grid and as values
 - `tree` boxes, single values of a prefix first

@@ -17,7 +17,7 @@ from liquidlog.curve.grid import Coords
 from liquidlog.curve.kd import fit_boxes, kd_bits
 from liquidlog.curve.ranges import Axis
 
-__all__ = ["KeyOrder", "Placement", "key_order_bits", "level_bits", "place_columns", "place_rows"]
+__all__ = ["KeyOrder", "Placement", "key_order_bits", "place_columns", "place_rows"]
 
 MAX_RANGES: Final = 4096
 """Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
@@ -36,11 +36,6 @@ def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> in
     """
     bits = coordinate_bits(dimensions)
     return kd_bits(dimensions, bits) if parted or curve is Curve.KD else bits
-
-
-def level_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
-    """Return how many bits of a key count alike where a row group ends: see `rows_until_cut`."""
-    return key_order_bits(dimensions, curve, parted=parted) if curve is Curve.LINEAR else 1
 
 
 def place_rows(

@@ -6,18 +6,12 @@
 - `partitioned` parted by partition values
 - `table_rows` rows as readers of the table get them
 - `writer` writing a file
-- `row_groups` where its row groups end
-- `file_encoding` how columns are encoded, `dictionaries` which get one, and what row groups cost
-- `compression` codecs as Arrow names them
-- `bloom` Bloom filters of row groups
-- `row_group_file` row groups put into one file, `row_group_bounds` what footers say of them
+- `file_encoding` how columns are encoded: pages, dictionaries, codecs, Bloom filters
+- `row_group_bounds` what footers say of row groups
 - `runs` whose a file is until it is committed, `origins` who began them
 - `evidence` a footer held against a result
 - `statistics`, `rescan` its statistics
 - `widths` bytes row by row
-- `concatenation` row groups copied byte by byte
-- `footer`, `thrift`, `pages`, `offset_index`, `chunk_statistics` what it reads of a file,
-  `writers` whom it believes, `spans` in few ranges, `row_group_digest` what proves it
 - `checksum` the multiset checksum, `identical` rows compared bit by bit
 - `vectors` deletion vectors located, read and written
 - `deleted_rows` rows that others deleted meanwhile, found in what was written: `wanted_rows` the

@@ -14,7 +14,7 @@ import pyarrow as pa
 from liquidlog.data.admitted import SoughtRows
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.reader import DataFile
-from liquidlog.data.row_group_bounds import read_row_groups
+from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.data.wanted_rows import Rows, Taken, UnequalRowsError, WantedRows
 from liquidlog.errors import DataFileError, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, RowTracking, WriterOptions, WrittenFile, file_schema
@@ -164,11 +164,11 @@ class _OpenSearch:
         positions: list[Positions] = [np.empty(0, np.uint64)]
         wanted: list[Rows] = [np.empty(0, np.int64)]
         with search.output.opened(layout, search.storage) as file:
-            groups = read_row_groups(
+            bounds = read_row_group_bounds(
                 file.parquet, schema=layout.schema, mapping=layout.mapping, wanted=self._leaves
             )
-            starts = np.cumsum([0, *groups.bounds.num_records.to_pylist()])
-            for group in np.flatnonzero(sought.admitted(groups.bounds)).tolist():
+            starts = np.cumsum([0, *bounds.num_records.to_pylist()])
+            for group in np.flatnonzero(sought.admitted(bounds)).tolist():
                 if not self._wanted.missing:
                     break
                 span = int(starts[group]), int(starts[group + 1])

@@ -1,23 +1,20 @@
-"""What footers say of row groups: their bytes, and bounds of leaves like those of files in the log.
+"""What footers say of row groups: bounds of leaves like those of files in the log.
 
 An end is known only where it certainly is one: a footer's type must be the leaf's, or an integer
 that the table has widened; its place in today's calendar must be known. Statistics of
-floating-point numbers leave out NaN, the largest number to Spark: their upper end is infinity,
-unless the log knows better.
+floating-point numbers leave out NaN, the largest number to Spark: their upper end is infinity.
 
 Source: Apache Parquet format, parquet.thrift, Statistics.
 """
 
 import decimal
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.reader import find_columns
@@ -27,7 +24,6 @@ from liquidlog.spec.bounds import (
     ColumnBounds,
     bounds_type,
     cast_where_possible,
-    concat_bounds,
     has_bounds,
 )
 from liquidlog.spec.mapping import MappingMode
@@ -44,47 +40,20 @@ _STORED: Final = {
 _DIGITS: Final = decimal.Context(prec=76)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowGroups:
-    """Row groups of some files, in their order; all arrays have one entry per row group.
-
-    `file` (int64) numbers the files from 0. `size_bytes` (int64) are those of the pages of all
-    columns. `bounds` has one column per leaf that was asked for.
-    """
-
-    file: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    bounds: Bounds
-
-
-def joined(files: Sequence[RowGroups], wanted: Sequence[Leaf]) -> RowGroups:
-    """Return the row groups of several files, which are numbered in this order."""
-    parts = [_none(wanted), *(file.bounds for file in files)]
-    counts = [len(file.bounds) for file in files]
-    sizes = [file.size_bytes for file in files]
-    return RowGroups(
-        file=np.repeat(np.arange(len(files)), np.array(counts, np.int64)),
-        size_bytes=np.concatenate([np.zeros(0, np.int64), *sizes]),
-        bounds=concat_bounds(parts),
-    )
-
-
-def read_row_groups(
+def read_row_group_bounds(
     file: ParquetFile,
     *,
     schema: StructType,
     mapping: MappingMode,
     wanted: Sequence[Leaf],
-    without_nan: Collection[Leaf] = (),
-) -> RowGroups:
-    """Return the row groups of an open file.
+) -> Bounds:
+    """Return the bounds of the row groups of an open file, a column for each leaf.
 
     Args:
         file: Of the table.
         schema: The table's.
         mapping: The table's column mapping.
         wanted: Leaves of the schema; one that the file does not have is not known there.
-        without_nan: Those of which the log knows that no value in the file is NaN.
     """
     footer = file.metadata
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -96,15 +65,10 @@ def read_row_groups(
         place = places.get(leaf.physical)
         found = [None] * len(groups) if place is None else _statistics(groups, place.number)
         stored = pa.null() if place is None else place.stored
-        column = _column(found, leaf, kind, stored, leaf in without_nan)
+        column = _column(found, leaf, kind, stored)
         low, high = (file.calendars.bounds(end) for end in (column.low, column.high))
         columns.append(replace(column, low=low, high=high))
-    sizes = [sum(_sizes(group)) for group in groups]
-    return RowGroups(
-        file=np.zeros(len(groups), np.int64),
-        size_bytes=np.array(sizes, np.int64),
-        bounds=Bounds(columns=tuple(columns), num_records=num_records),
-    )
+    return Bounds(columns=tuple(columns), num_records=num_records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +117,11 @@ def _statistics(groups: Sequence[pq.RowGroupMetaData], number: int) -> list[pq.S
     return [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
 
 
-def _sizes(group: pq.RowGroupMetaData) -> Iterator[int]:
-    for number in range(group.num_columns):
-        yield group.column(number).total_compressed_size
-
-
 def _column(
     found: Sequence[pq.Statistics | None],
     leaf: Leaf,
     kind: pa.DataType,
     stored: pa.DataType,
-    is_without_nan: bool,  # noqa: FBT001  of a leaf, too
 ) -> ColumnBounds:
     counts = [one.null_count if one is not None and one.has_null_count else None for one in found]
     low = high = pa.nulls(len(found), kind)
@@ -172,7 +130,7 @@ def _column(
         low = _values([None if one is None else one.min_raw for one in ends], ends, stored, kind)
         high = _values([None if one is None else one.max_raw for one in ends], ends, stored, kind)
         if pa.types.is_floating(kind):
-            low, high = _with_nan(low, high, is_without_nan=is_without_nan)
+            low, high = _with_nan(low, high)
     return ColumnBounds(low=low, high=high, null_count=pa.array(counts, pa.int64()))
 
 
@@ -216,21 +174,11 @@ def _text(raw: Any) -> str | None:  # noqa: ANN401  as Arrow gives it
         return None
 
 
-def _with_nan(low: pa.Array, high: pa.Array, *, is_without_nan: bool) -> tuple[pa.Array, pa.Array]:
+def _with_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return ends of floating-point numbers that allow for NaN, which a footer leaves out."""
     known = pc.and_(low.is_valid(), high.is_valid())
     numbers = pc.and_(known, pc.invert(pc.or_kleene(pc.is_nan(low), pc.is_nan(high))))
     numbers = pc.fill_null(numbers, fill_value=False)
     nothing = pa.scalar(None, low.type)
-    top = high if is_without_nan else pa.scalar(float("inf"), high.type)
+    top = pa.scalar(float("inf"), high.type)
     return pc.if_else(numbers, low, nothing), pc.if_else(numbers, top, nothing)
-
-
-def _none(wanted: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of no row groups."""
-    none = pa.nulls(0, pa.int64())
-    ends = [pa.nulls(0, bounds_type(leaf)) for leaf in wanted]
-    return Bounds(
-        columns=tuple(ColumnBounds(low=end, high=end, null_count=none) for end in ends),
-        num_records=none,
-    )

@@ -8,7 +8,7 @@ strings are truncated) and its tests.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, Self
@@ -59,17 +59,6 @@ class Ends:
         return Ends(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
 
 
-@dataclass(frozen=True, slots=True)
-class KnownColumn:
-    """What is known of a column without reading it: how many rows are null, the others' ends.
-
-    `ends` is None if there are no others, or the column has no bounds.
-    """
-
-    null_count: int
-    ends: Ends | None
-
-
 class StatisticsCollector:
     """Collects what an add action says about one file; slices may come in any number and size."""
 
@@ -84,40 +73,11 @@ class StatisticsCollector:
         self._void = tuple(leaf.physical for leaf in asked if leaf.data_type == VOID)
         self._ends: dict[Path, Ends] = {}
 
-    @property
-    def asked(self) -> tuple[Leaf, ...]:
-        """The leaves that values are needed of."""
-        return self._leaves
-
     def add(self, table: pa.Table) -> None:
         """Add the rows of a slice, whose columns have physical names."""
         self._num_records += table.num_rows
         for leaf in self._leaves:
             self._add(leaf, table)
-
-    def add_known(
-        self, num_rows: int, known: Mapping[Path, KnownColumn], rest: Iterable[pa.Table]
-    ) -> None:
-        """Add rows of which some columns are known by their ends, and the rest are given.
-
-        Args:
-            num_rows: How many rows they are.
-            known: By the physical paths of leaves.
-            rest: The columns of all other leaves in parts, under physical names.
-        """
-        self._num_records += num_rows
-        others = [leaf for leaf in self._leaves if leaf.physical not in known]
-        for leaf in self._leaves:
-            if leaf.physical in known:
-                column = known[leaf.physical]
-                self._merge(leaf, column.null_count, column.ends)
-        rows = 0
-        for part in rest:
-            rows += part.num_rows
-            for leaf in others:
-                self._add(leaf, part)
-        if others and rows != num_rows:
-            raise ValueError(f"{rows} rows of {num_rows} are given")
 
     def _add(self, leaf: Leaf, table: pa.Table) -> None:
         column = leaf_column(table, leaf.physical)

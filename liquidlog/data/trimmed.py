@@ -6,9 +6,8 @@ import numpy.typing as npt
 from liquidlog.data.checksum import add_checksums, multiset_checksum, subtract_checksums
 from liquidlog.data.deletion_proof import ProvedRows
 from liquidlog.data.output_rows import FileLayout, Output
-from liquidlog.data.row_groups import ROW_GROUP_BYTES
 from liquidlog.data.runs import Run
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.writer import ROW_GROUP_BYTES, DataFileWriter
 from liquidlog.errors import ResultMismatchError
 from liquidlog.plan import WrittenFile
 from liquidlog.spec.deletion_vectors import Positions
@@ -63,8 +62,7 @@ def _copy(
 ) -> int:
     """Write the rows of an output that are not gone; return the checksum that they should have.
 
-    The `deleted` rows are those that are gone now. Row groups begin where they began, so that they
-    stay the boxes that they were.
+    The `deleted` rows are those that are gone now.
     """
     whole = left_out = proved = start = 0
     with output.opened(layout, storage, dictionary=True) as file:
@@ -77,7 +75,6 @@ def _copy(
                 proved = add_checksums(proved, multiset_checksum(part.filter(new)))
                 writer.write(part.filter(~doomed))
                 start += len(part)
-            writer.end_row_group()
     if proved != deleted.checksum:
         problem = f"the rows to leave out of {output.file.path} are not those that were found"
         raise ResultMismatchError((problem,))

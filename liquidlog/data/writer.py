@@ -1,39 +1,41 @@
 """Writing one data file: Parquet as the table wants it, and the facts about it.
 
 Everything is nullable, timestamps are INT64 microseconds, names and field ids are physical, and the
-footer says that the calendar is today's, as the reference engine's readers expect.
+footer says that the calendar is today's, as the reference engine's readers expect. Row groups are
+large, because each costs a reader requests of its own; inside them, readers skip pages by their
+index.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
-from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.curve.grid import Keys
-from liquidlog.data.bloom import (
-    EncodedRowGroup,
-    FilteringWriter,
-    read_encoded,
-    require_possible,
-    writer_arguments,
+from liquidlog.data.encodings import (
+    CODES,
+    by_first_use,
+    common_type,
+    concat,
+    plain_type,
+    with_indices,
 )
-from liquidlog.data.file_encoding import FileEncoding
-from liquidlog.data.footer import FooterSchema, read_footer
-from liquidlog.data.row_groups import RowGroups, matching
+from liquidlog.data.exact import convert_chunks
+from liquidlog.data.file_encoding import FileEncoding, require_possible
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.calendars import TODAYS_FOOTER
 from liquidlog.spec.codecs import parse_codec
-from liquidlog.spec.schema import Path, StructType
+from liquidlog.spec.schema import StructType
 from liquidlog.spec.stats import encode_stats
 from liquidlog.storage.files import Output, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+ROW_GROUP_BYTES: Final = 128 << 20
+"""A row group takes at most so many bytes in memory, and has at most as many rows as asked for."""
 
 _BUFFER_BYTES: Final = 1 << 20
 """Bytes gathered before the file is written to. Arrow writes each page and its header by itself,
@@ -43,8 +45,7 @@ and a call into Python for each takes a tenth of the time of encoding lineitem."
 class DataFileWriter:
     """Writes slices of rows into one new file; a context manager that deletes it on failure.
 
-    Slices are gathered into row groups, so their size does not matter; where rows come with keys,
-    row groups are cut where the largest boxes of these keys meet. The file exists only if
+    Slices are gathered into row groups, so their size does not matter. The file exists only if
     `finish` returned: leaving the block without it deletes the file.
     """
 
@@ -55,7 +56,6 @@ class DataFileWriter:
         schema: StructType,
         options: WriterOptions,
         storage: StorageOptions = NO_OPTIONS,
-        level_bits: int = 1,
     ) -> None:
         """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
 
@@ -64,7 +64,6 @@ class DataFileWriter:
             schema: The table's.
             options: How it is written.
             storage: Creates the file.
-            level_bits: As for `curve.nested.rows_until_cut`, of the keys that come with rows.
         """
         self._path = path
         self._schema = arrow_schema(schema, physical=True)
@@ -72,11 +71,9 @@ class DataFileWriter:
         parse_codec(options.compression)
         require_possible(options.bloom_filters)
         self._statistics = StatisticsCollector(schema, options)
-        self._row_groups = RowGroups(
-            self._schema, compression=options.compression, level_bits=level_bits
-        )
+        self._row_groups = _RowGroups(self._schema, max_rows=options.rows_of_a_group)
         self._num_rows = 0
-        self._writer: pq.ParquetWriter | FilteringWriter | None = None
+        self._writer: pq.ParquetWriter | None = None
         self._file = create(path, storage)
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(_Kept(self._file), "w"), _BUFFER_BYTES)
 
@@ -99,25 +96,15 @@ class DataFileWriter:
         """Bytes of the row groups written so far."""
         return int(self._buffer.tell())
 
-    def write(self, table: pa.Table, keys: Keys | None = None) -> None:
-        """Append rows with physical names; strings may be dictionary-encoded.
-
-        Args:
-            table: n rows.
-            keys: (n,) uint64, if the rows are sorted by them, and so are all since the last call of
-                `end_row_group`.
-        """
-        for rows in self._row_groups.add(table, keys):
-            self._write_row_group(rows)
-
-    def end_row_group(self) -> None:
-        """Let the next rows begin a row group: they are not in one order with those before."""
-        for rows in self._row_groups.rest():
+    def write(self, table: pa.Table) -> None:
+        """Append rows with physical names; strings may be dictionary-encoded."""
+        for rows in self._row_groups.add(table):
             self._write_row_group(rows)
 
     def finish(self, relative_path: str) -> WrittenFile:
         """Complete the file, make it durable and return its facts under the given path."""
-        self.end_row_group()
+        if self._row_groups.pending_rows:
+            self._write_row_group(self._row_groups.take())
         writer = self._writer or self._open_writer(self._schema.empty_table())
         try:
             writer.close()
@@ -148,18 +135,14 @@ class DataFileWriter:
         try:
             if self._writer is None:
                 self._writer = self._open_writer(table)
-            table = matching(table, self._writer.schema)
+            table = _matching(table, self._writer.schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
         except OSError as error:
             raise StorageError(self._path, f"cannot be written: {error}") from error
         self._num_rows += table.num_rows
 
-    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter | FilteringWriter:
-        encoding, filters = self._row_groups.encoding(first), self._options.bloom_filters
-        if filters and first.num_rows:
-            encode = partial(encoded_row_group, encoding=encoding, bloom_filters=filters)
-            return FilteringWriter(self._buffer.write, first.schema, encode)
-        return _parquet_writer(self._buffer, first, encoding)
+    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
+        return _parquet_writer(self._buffer, first, self._options)
 
 
 class _Kept:
@@ -177,55 +160,96 @@ class _Kept:
         """Do nothing: the output is closed by its owner."""
 
 
-def encoded_row_group(
-    table: pa.Table, encoding: FileEncoding, bloom_filters: Sequence[Path]
-) -> EncodedRowGroup:
-    """Return rows as one row group, as a `DataFileWriter` would write them.
+class _RowGroups:
+    """Gathers rows into row groups, one in memory at a time; mutable."""
 
-    Args:
-        table: Rows that `RowGroups` gathered; at least one.
-        encoding: Of the file.
-        bloom_filters: The leaves that may have filters, the most wanted first.
-    """
-    filters = writer_arguments(table, bloom_filters)
-    return read_encoded(_encoded(table, encoding, filters), bloom_filters)
+    def __init__(self, schema: pa.Schema, *, max_rows: int) -> None:
+        """Gather rows of the columns of `schema`."""
+        self._schema = schema
+        self._max_rows = max_rows
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self.pending_rows = 0
+
+    def add(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Yield the row groups that fill up as rows come in."""
+        _check_columns(table.schema, self._schema)
+        row_bytes = max(1, table.nbytes // max(1, table.num_rows))
+        start = 0
+        while start < table.num_rows:
+            part = table.slice(start, self._room(row_bytes))
+            start += part.num_rows
+            self._pending.append(part)
+            self.pending_rows += part.num_rows
+            self._pending_bytes += part.num_rows * row_bytes
+            if self._room(row_bytes) == 0:
+                yield self.take()
+
+    def take(self) -> pa.Table:
+        """Return all rows that wait, of which there are some, as one table."""
+        tables = _uniform(self._pending, self._schema)
+        self._pending, self._pending_bytes, self.pending_rows = [], 0, 0
+        return by_first_use(concat(tables))
+
+    def _room(self, row_bytes: int) -> int:
+        """Return how many rows of this width are still to come: at least one in all."""
+        fitting = (ROW_GROUP_BYTES - self._pending_bytes) // row_bytes
+        room = min(self._max_rows - self.pending_rows, fitting)
+        return max(room, 0 if self.pending_rows else 1)
 
 
-def footer_schema(empty: pa.Table, compression: str) -> FooterSchema:
-    """Return the Parquet schema of the files that a `DataFileWriter` writes; takes no rows."""
-    encoding = FileEncoding.measure(empty, compression=compression)
-    source = pa.BufferReader(_encoded(empty, encoding))
-    return read_footer(source, source.size())[0].schema
+def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
+    if found.names != wanted.names:
+        raise ValueError(f"expected columns {wanted.names}, found {found.names}")
+    for child in found:
+        if plain_type(child.type) != wanted.field(child.name).type:
+            raise ValueError(
+                f"column {child.name} must be {wanted.field(child.name).type}, found {child.type}"
+            )
+
+
+def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
+    """Return the tables in one schema; a column stays in dictionaries if it is so in all."""
+    fields = []
+    for position, child in enumerate(wanted):
+        common = common_type(table.schema.field(position).type for table in tables)
+        # Types that are equal may differ in field ids; only those of `wanted` are the table's.
+        encoded = isinstance(common, pa.DictionaryType)
+        fields.append(child.with_type(pa.dictionary(CODES, child.type)) if encoded else child)
+    return [_matching(table, pa.schema(fields)) for table in tables]
+
+
+def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Return the table in a schema of the same columns, with dictionaries where that has them."""
+    columns = [
+        _encoded(column, child.type)
+        if isinstance(child.type, pa.DictionaryType)
+        else convert_chunks(column, child.type)
+        for column, child in zip(table.itercolumns(), wanted, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def _encoded(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedArray:
+    found = column if isinstance(column.type, pa.DictionaryType) else column.dictionary_encode()
+    return with_indices(found, wanted.index_type)
 
 
 def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
-    """Return how many bytes a file of these rows would have."""
-    return len(_encoded(table, FileEncoding.measure(table, compression=options.compression)))
-
-
-def _encoded(
-    table: pa.Table, encoding: FileEncoding, filters: Mapping[str, Any] = MappingProxyType({})
-) -> pa.Buffer:
-    """Return a Parquet file of one row group, of none without rows."""
+    """Return how many bytes a file of these rows, of which there are some, would have."""
     sink = pa.BufferOutputStream()
-    with _parquet_writer(sink, table, encoding, filters) as writer:
-        if table.num_rows:
-            writer.write_table(table, row_group_size=table.num_rows)
-    return sink.getvalue()
+    with _parquet_writer(sink, table, options) as writer:
+        writer.write_table(table, row_group_size=table.num_rows)
+    return int(sink.getvalue().size)
 
 
 def _parquet_writer(
-    sink: object,
-    first: pa.Table,
-    encoding: FileEncoding,
-    filters: Mapping[str, Any] = MappingProxyType({}),
+    sink: pa.NativeFile, first: pa.Table, options: WriterOptions
 ) -> pq.ParquetWriter:
+    """Return the writer of a file that begins with these rows, by which it is judged."""
+    encoding = FileEncoding.measure(first, compression=options.compression)
     writer = pq.ParquetWriter(
-        sink,
-        first.schema,
-        write_page_checksum=True,
-        **encoding.arguments(first.num_rows),
-        **filters,
+        sink, first.schema, **encoding.arguments(first, bloom_filters=options.bloom_filters)
     )
     writer.add_key_value_metadata(TODAYS_FOOTER)
     return writer

@@ -29,7 +29,7 @@
 - `advise` layouts, `table_readers` what is read now, `layout_search` what would be,
   `full_rewrites` what a rewrite would take, `backtests` what was observed
 - `sampling` rows of a plan's inputs
-- `row_groups` what readers open inside files, `old_dates` which files are refused for dates
+- `old_dates` which files are refused for dates
 - `results` a result document that survives crashes
 - `orphans` what dead and forgotten runs left, `vacuum` what no version needs any more, `notes`
   versions that say so

@@ -12,8 +12,6 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal
-from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import KEY_BITS, Keys
 from liquidlog.curve.order import sort_rows
 from liquidlog.data.append import Source as OpenSource
 from liquidlog.data.append import open_source
@@ -207,9 +205,9 @@ def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.
     return _rebatched(source, _CLUSTERED_BATCH_ROWS) if request.cluster else iter(source)
 
 
-def _sorted(batch: pa.Table, columns: Sequence[Path], curve: str) -> tuple[pa.Table, Keys]:
-    order, keys = sort_rows([leaf_column(batch, column) for column in columns], curve)
-    return batch.take(order), keys
+def _sorted(batch: pa.Table, columns: Sequence[Path], curve: str) -> pa.Table:
+    order, _ = sort_rows([leaf_column(batch, column) for column in columns], curve)
+    return batch.take(order)
 
 
 def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
@@ -258,14 +256,9 @@ def _write_all(
             schema=snapshot.schema,
             options=options,
             storage=store.storage,
-            level_bits=KEY_BITS if curve == Curve.LINEAR else 1,
         ) as writer:
             for batch in batches:
-                if request.cluster:
-                    writer.write(*_sorted(batch, columns, curve))
-                    writer.end_row_group()
-                else:
-                    writer.write(batch)
+                writer.write(_sorted(batch, columns, curve) if request.cluster else batch)
             yield writer.finish(name)
 
 

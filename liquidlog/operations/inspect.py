@@ -4,27 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
-from liquidlog.clustering.health.grain import RowGroupHealth, measure_row_groups
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import file_states
-from liquidlog.errors import UsageError
 from liquidlog.judgement.reached import with_ratios
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
-from liquidlog.operations.row_groups import read_sample, sample_files
 from liquidlog.operations.scan import matching
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.bounds import Bounds
-from liquidlog.spec.schema import Leaf, Path
+from liquidlog.spec.schema import Path
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
@@ -63,13 +59,11 @@ def health(
     where: str | None,
     min_cube_bytes: int,
     now_ms: int | None = None,
-    row_groups: bool = False,
 ) -> Health:
     """Return how well the table is clustered, by its own columns or by `columns`.
 
     With a workload, it is measured by the columns that the workload compares most often. With
-    `where`, only files with rows that the SQL predicate may match are measured. With `row_groups`,
-    footers of some of them are read.
+    `where`, only files with rows that the SQL predicate may match are measured.
     """
     measured = clustering_state(snapshot).columns
     asked = asked_columns(store, snapshot, workload) if workload else NOTHING_ASKED
@@ -83,17 +77,11 @@ def health(
             partition_columns=(),
             limit=len(columns),
         )
-    if row_groups and not measured:
-        raise UsageError(
-            "row_groups has no effect on a table without clustering columns; name some in columns",
-            option="row_groups",
-        )
     part = _ALL if where is None else _part(store, snapshot, where, now_ms)
-    leaves = [column.leaf for column in measured]
     found = judged_health(
         snapshot,
         measured,
-        load_bounds(store, snapshot, leaves),
+        load_bounds(store, snapshot, [column.leaf for column in measured]),
         min_cube_bytes=min_cube_bytes,
         mask=part.mask,
         measured_at_ms=now_ms,
@@ -101,7 +89,6 @@ def health(
     return replace(
         found,
         notes=(*asked.notes, *found.notes),
-        row_groups=_inside(store, snapshot, leaves, part.mask) if row_groups else None,
         cannot_prune=part.cannot_prune,
         not_usable=asked.not_usable,
         asked_at=part.asked_at,
@@ -178,22 +165,6 @@ def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None)
         mask=found.judged[0].may_match,
         cannot_prune=found.cannot_prune,
         asked_at=found.asked_at(now_ms),
-    )
-
-
-def _inside(
-    store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf], mask: pa.BooleanArray | None
-) -> RowGroupHealth:
-    """Return what narrow readers of these leaves open inside the files where `mask` is true."""
-    sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
-    chosen = np.ones(len(sizes), np.bool_) if mask is None else np.asarray(mask, np.bool_)
-    sample = read_sample(store, snapshot, sample_files([chosen]), leaves)
-    return measure_row_groups(
-        sample.groups.bounds,
-        sample.groups.size_bytes,
-        sample.groups.file,
-        sampled_bytes=sizes[sample.files],
-        all_bytes=sizes[chosen],
     )
 
 

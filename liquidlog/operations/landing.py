@@ -10,7 +10,7 @@ from typing import Final
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import planned_writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
-from liquidlog.clustering.settings import BLOOM_FILTER_PROPERTY, remembered
+from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
@@ -97,10 +97,8 @@ def remembered_curve(snapshot: Snapshot) -> str:
 
 
 def remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
-    """Return how files are written, with the Bloom filters that the table remembers."""
-    policy = ClusteringPolicy()
-    if BLOOM_FILTER_PROPERTY in snapshot.metadata.configuration:
-        policy = ClusteringPolicy(bloom_filter=remembered(snapshot, "bloom_filter"))
+    """Return how files are written, with what the table remembers of that."""
+    policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
     return planned_writer_options(snapshot, clustering_state(snapshot).columns, policy)
 
 

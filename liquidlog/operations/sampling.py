@@ -15,8 +15,6 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, quote_path
 
 _ROWS_OF_A_GROUP: Final = 100_000
-_ROWS_OF_A_ROW_GROUP: Final = 32
-_MOST_ROWS_OF_A_GROUP: Final = 400_000
 _FILES_OF_A_GROUP: Final = 64
 _ROW_GROUPS_OF_A_FILE: Final = 4
 
@@ -26,8 +24,6 @@ def sample_keys(
     snapshot: Snapshot,
     plan: ClusteringPlan,
     also: Sequence[Leaf] = (),
-    *,
-    usual: int | None = None,
 ) -> tuple[pa.Table, ...]:
     """Return per group of a plan a table with a sample of its clustering columns, in plan order.
 
@@ -36,40 +32,15 @@ def sample_keys(
     Rows come from up to 64 files, evenly chosen among those of the group, and from up to four row
     groups per file. The number of rows from a file is proportional to its size. Rows that a
     deletion vector deletes are included, unless the plan is a migration. There are about 100 000
-    per group; where the rows of each row group count, of which there will usually be so many,
-    up to 400 000.
+    per group.
     """
     columns: list[PlannedColumn | Leaf] = [*plan.columns, *also]
     names = [quote_path(column.logical) for column in columns]
     paths = [column.physical for column in columns]
     return tuple(
-        _of_group(
-            store, snapshot, plan, group.inputs, paths, _wanted(group.live_rows, usual)
-        ).rename_columns(names)
+        _of_group(store, snapshot, plan, group.inputs, paths).rename_columns(names)
         for group in plan.groups
     )
-
-
-def sample_whole_rows(store: TableStore, plan: ClusteringPlan) -> pa.Table | None:
-    """Return rows of all columns, in their order, of one of a plan's inputs; None if it has none.
-
-    They are the first row group with live rows of the middle file of the largest group, read as
-    executors read.
-    """
-    group = max(plan.groups, key=lambda group: group.size_bytes)
-    file = group.inputs[len(group.inputs) // 2]
-    with _logical_file(store, plan, file, dictionary=True) as opened:
-        numbers = range(opened.num_row_groups)
-        first = next((number for number in numbers if opened.row_group_rows(number)), None)
-        return None if first is None else opened.read(row_groups=[first])
-
-
-def _wanted(rows: int | None, usual: int | None) -> int:
-    """Return how many rows of a group to sample."""
-    if rows is None or usual is None:
-        return _ROWS_OF_A_GROUP
-    each = _ROWS_OF_A_ROW_GROUP * rows // usual
-    return max(_ROWS_OF_A_GROUP, min(each, _MOST_ROWS_OF_A_GROUP))
 
 
 def _of_group(
@@ -78,13 +49,12 @@ def _of_group(
     plan: ClusteringPlan,
     inputs: InputFiles,
     paths: Sequence[Path],
-    wanted: int,
 ) -> pa.Table:
     files = tuple(inputs[int(place)] for place in spread(len(inputs), _FILES_OF_A_GROUP))
     size_bytes = max(1, sum(file.size_bytes for file in files))
     parts = []
     for file in files:
-        rows = max(1, wanted * file.size_bytes // size_bytes)
+        rows = max(1, _ROWS_OF_A_GROUP * file.size_bytes // size_bytes)
         parts.append(_of_file(store, snapshot, plan, file, rows, paths))
     return pa.concat_tables(parts)
 
@@ -113,9 +83,7 @@ def _of_file(
         return _some_rows(opened, rows, paths)
 
 
-def _logical_file(
-    store: TableStore, plan: ClusteringPlan, file: InputFile, *, dictionary: bool = False
-) -> LogicalFile:
+def _logical_file(store: TableStore, plan: ClusteringPlan, file: InputFile) -> LogicalFile:
     """Open an input as executors do, with the values that the log has of it."""
     return LogicalFile.open(
         store.data_path(file.path),
@@ -126,7 +94,6 @@ def _logical_file(
         row_tracking=plan.row_tracking,
         partition_columns=plan.partitioned_by,
         former_partition_columns=plan.formerly_partitioned_by,
-        dictionary=dictionary,
         storage=store.storage,
     )
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -20,7 +19,6 @@ from liquidlog.log.loader import open_store
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.results import read_file
-from liquidlog.operations.row_groups import OpenedRowGroups, mean_opened, opened_row_groups
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import (
     NotUsable,
@@ -44,7 +42,6 @@ class PredicateScan:
     """The files that a reader with one predicate must open; `share` is its share of all queries.
 
     `cannot_prune` lists the conditions in it that rule out no file, whatever the statistics.
-    `row_groups` is None where nobody asked for them.
     """
 
     where: str
@@ -52,7 +49,6 @@ class PredicateScan:
     files: int
     bytes: int
     cannot_prune: tuple[str, ...] = ()
-    row_groups: OpenedRowGroups | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +57,7 @@ class Scan:
 
     `files_read` and `bytes_read` are means over the workload. `files` has the files that a
     predicate may match: path (decoded), size_bytes, and the share of the workload that opens the
-    file. `row_groups` are means over the workload too, None where nobody asked for them.
+    file.
 
     `cannot_prune` lists the conditions of all predicates that rule out no file. `not_usable` has
     the predicates that are no condition on this table, which count nowhere else. `asked_at` is the
@@ -78,7 +74,6 @@ class Scan:
     not_usable: tuple[NotUsable, ...]
     asked_at: str | None
     files: pa.Table
-    row_groups: OpenedRowGroups | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the scan as plain JSON values, with the files as a table."""
@@ -92,13 +87,12 @@ def scan(
     *,
     time_zone: str | None = None,
     now_ms: int | None = None,
-    row_groups: bool = False,
 ) -> Scan:
     """Return the files that readers with the predicates of a workload must open.
 
     `time_zone` names the time zone of the readers' sessions; without it, any zone is possible.
     `now_ms` is the current time in predicates; without it, conditions on the current time rule out
-    no file. With `row_groups`, footers of some of these files are read.
+    no file.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.readers import answers
@@ -107,10 +101,6 @@ def scan(
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
     workload = found.workload
     masks = [np.asarray(one.may_match, np.bool_) for one in found.judged]
-    inside = None
-    if row_groups:
-        asked = [predicate.where for predicate in workload]
-        inside = opened_row_groups(store, snapshot, asked, masks, session=session)
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
     weights = shares(workload)
     touched = np.zeros(len(sizes))
@@ -136,22 +126,15 @@ def scan(
                 files=int(mask.sum()),
                 bytes=int(sizes[mask].sum()),
                 cannot_prune=judged.cannot_prune,
-                row_groups=opened,
             )
-            for predicate, share, mask, judged, opened in zip(
-                workload,
-                weights,
-                masks,
-                found.judged,
-                inside.readers if inside else repeat(None),
-                strict=False,
+            for predicate, share, mask, judged in zip(
+                workload, weights, masks, found.judged, strict=True
             )
         ),
         cannot_prune=found.cannot_prune,
         not_usable=found.not_usable,
         asked_at=found.asked_at(now_ms),
         files=live.filter(pa.array(touched > 0)),
-        row_groups=mean_opened(inside, weights) if inside else None,
     )
 
 

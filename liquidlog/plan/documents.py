@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from liquidlog.plan.facts import CopiedRowGroups, GroupCosts, WrittenFile
+from liquidlog.plan.facts import GroupCosts, WrittenFile
 from liquidlog.plan.files import Document, RewriteGroup, SkippedFiles
 from liquidlog.plan.fitted import FittedWorkload, prefix_numbers
 from liquidlog.spec.mapping import MappingMode
@@ -35,6 +35,10 @@ DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
 """Size up to which cubes are packed. Source: design document, TARGET_CUBE_SIZE."""
 DEFAULT_MAX_FILE_BYTES: Final = GIB
 """Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
+DEFAULT_ROW_GROUP_ROWS: Final = 1_000_000
+"""The most rows of a row group; it also has a limit of bytes, see `data.writer`."""
+MIN_ROW_GROUP_ROWS: Final = 1_000
+"""Row groups of fewer rows would be little but descriptions of their columns."""
 DEFAULT_TOLERANCE: Final = 1.27
 """Limit of the bytes that narrow predicates read, as a multiple of those after a full rewrite."""
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
@@ -66,9 +70,10 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     of the files to write, by the names of the table property; None for the codec that the property
     names. With `skip_clustered`, the strategy `cube` keeps the bytes of files that lie well in
     their group; `overlap` always does. Columns of `bloom_filter` get Bloom filters in the files to
-    write. `prefix` names clustering columns by whose single values rows are parted first; absent
-    from the document if there are none. So is `partition_time_zone`, the zone of timestamps in
-    partition values that name none, where a migration read no such value.
+    write. `prefix` names clustering columns by whose single values rows are parted first, and
+    `row_group_rows` is the most rows of a row group; both are absent from the document if nothing
+    asks for them. So is `partition_time_zone`, the zone of timestamps in partition values that name
+    none, where a migration read no such value.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -87,6 +92,7 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     bloom_filter: tuple[tuple[str, ...], ...] = ()
     prefix: tuple[tuple[str, ...], ...] | msgspec.UnsetType = msgspec.UNSET
     partition_time_zone: str | msgspec.UnsetType = msgspec.UNSET
+    row_group_rows: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlannedColumn(Document, frozen=True, kw_only=True):
@@ -114,7 +120,8 @@ class WriterOptions(Document, frozen=True, kw_only=True):
     `indexed` are the physical paths of the leaves that get statistics; they always include the
     clustering columns. With `tight_bounds`, statistics declare their bounds exact, which tables
     with deletion vectors need. `bloom_filters` are the physical paths of the leaves whose row
-    groups get Bloom filters, the most wanted first.
+    groups get Bloom filters, the most wanted first. A row group has at most `row_group_rows`, or
+    DEFAULT_ROW_GROUP_ROWS if that is absent.
     """
 
     indexed: tuple[tuple[str, ...], ...]
@@ -122,6 +129,12 @@ class WriterOptions(Document, frozen=True, kw_only=True):
     compression: str = "zstd"
     tight_bounds: bool = False
     bloom_filters: tuple[tuple[str, ...], ...] = ()
+    row_group_rows: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def rows_of_a_group(self) -> int:
+        """The most rows of a row group."""
+        return self.row_group_rows or DEFAULT_ROW_GROUP_ROWS
 
 
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
@@ -250,10 +263,6 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 class RewrittenGroup(Document, frozen=True, kw_only=True):
     """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
 
-    `rows_read` and `rows_written` count all rows. `checksum_read` and `checksum_written` are those
-    of the rows that were decoded: of all rows, unless row groups were `copied`, which have their
-    own. `copied` is absent from the document where there are none.
-
     `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
     directory has the run's fate (see `data.runs`). `read_back` is there, and false, if the outputs
     were not read back to prove them. `partition_values` are those of the rows, as the plan has
@@ -272,7 +281,6 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
     seconds: float
     costs: GroupCosts = GroupCosts()
     read_back: bool | msgspec.UnsetType = msgspec.UNSET
-    copied: CopiedRowGroups | msgspec.UnsetType = msgspec.UNSET
     partition_values: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
 
 

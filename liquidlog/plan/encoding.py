@@ -130,6 +130,12 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
             continue
         place = f"{where} line {number}"
         _check_head(line, place, kind="a result", expected=(RESULT_FORMAT_VERSION,))
+        if _Copies.in_line(line):
+            raise DocumentError(
+                place,
+                "says that row groups were copied byte by byte, which an earlier release did and"
+                " this one cannot prove; run the plan again, to another result document",
+            )
         try:
             groups.append(msgspec.json.decode(line, type=RewrittenGroup))
         except UNREADABLE as error:
@@ -168,6 +174,20 @@ class _Head(msgspec.Struct):
         """Whether the settings say who decided them, as `--json` prints a plan."""
         settings = self.policy.values() if isinstance(self.policy, dict) else ()
         return any(isinstance(setting, dict) for setting in settings)
+
+
+class _Copies(msgspec.Struct):
+    """The field by which a result of an earlier release says that it holds copied row groups."""
+
+    copied: object = None
+
+    @staticmethod
+    def in_line(line: bytes) -> bool:
+        """Return whether a line of a result says so."""
+        try:
+            return msgspec.json.decode(line, type=_Copies).copied is not None
+        except UNREADABLE:
+            return False
 
 
 def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, ...]) -> None:

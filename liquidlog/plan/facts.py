@@ -1,4 +1,4 @@
-"""What an executor says of one output, of row groups that it copied, and of what a group took.
+"""What an executor says of one output, and of what a group took.
 
 While it works, it says how far it is, and asks which groups can no longer be committed.
 """
@@ -53,16 +53,3 @@ class GroupCosts(Document, frozen=True, kw_only=True):
     read_bytes: int = 0
     shuffled_bytes: int = 0
     written_bytes: int = 0
-
-
-class CopiedRowGroups(Document, frozen=True, kw_only=True):
-    """Row groups that a compaction copied byte by byte, without decoding their rows.
-
-    Checksums are 32 hex digits, the sums of their digests as read and as written. A digest covers
-    the bytes of a row group and what a footer says of them (see `data.row_group_digest`).
-    """
-
-    row_groups: int
-    rows: int
-    checksum_read: str
-    checksum_written: str

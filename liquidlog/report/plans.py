@@ -11,7 +11,6 @@ from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.report.readers import remarks
-from liquidlog.simulation.inside import PredictedRowGroups
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import quote_path
@@ -30,15 +29,6 @@ _READS: Final = (
     "bytes before",
     "after",
     "range",
-)
-
-_INSIDE: Final = (
-    "predicate",
-    "row groups before",
-    "after",
-    "range",
-    "bytes before",
-    "after",
 )
 
 
@@ -162,58 +152,10 @@ def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction]) -> Re
         *plan(of),
         head,
         _ranges(brings),
-        *([] if brings.row_groups is None else [Line(_inside(brings.row_groups))]),
         *_judged(judged),
         *remarks(brings.cannot_prune, brings.not_usable, brings.asked_at),
         *listing(_READS, asked),
-        *(() if brings.row_groups is None else _inside_each(brings)),
     )
-
-
-def _inside(found: PredictedRowGroups) -> str:
-    """Return what the mean read opens inside files, now and after the plan."""
-    before = (
-        "an unknown number of row groups, as no footer of some files was read,"
-        if found.opened_before is None or found.bytes_before is None
-        else f"{amount(found.opened_before)} row groups, {_size(found.bytes_before)},"
-    )
-    sampled = found.files_sampled < found.files_before
-    scaled = f" (scaled from the footers of {found.files_sampled} files)" if sampled else ""
-    if found.opened_after is None or found.bytes_after is None:
-        return (
-            f"inside files the mean read opens {before}{scaled} now, unknown after: {found.unknown}"
-        )
-    text = (
-        f"inside files the mean read goes from {before}{scaled}"
-        f" to {amount(found.opened_after)} row groups, {_size(found.bytes_after)}"
-    )
-    if found.opened_after_range is None:
-        return f"{text}; no range is known, as footers of kept files were sampled"
-    return f"{text}; likely {_between(found.opened_after_range, amount)} row groups"
-
-
-def _inside_each(brings: Prediction) -> Report:
-    rows = ((row.where, row.row_groups) for row in brings.predicates if row.row_groups is not None)
-    shown = (
-        (
-            where,
-            _known(found.opened_before, amount),
-            _known(found.opened_after, amount),
-            _range(found.opened_after_range, amount),
-            _known(found.bytes_before, _size),
-            _known(found.bytes_after, _size),
-        )
-        for where, found in rows
-    )
-    return tuple(listing(_INSIDE, shown))
-
-
-def _known(number: float | None, shown: Callable[[float], str]) -> str:
-    return "unknown" if number is None else shown(number)
-
-
-def _range(ends: Range | None, shown: Callable[[float], str]) -> str:
-    return "unknown" if ends is None else _between(ends, shown)
 
 
 def _ranges(brings: Prediction) -> Line:

@@ -219,7 +219,7 @@ def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any
     """Return the document of a result: finished groups unchanged, the others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
-    for name in ("read_back", "copied", "partition_values"):
+    for name in ("read_back", "partition_values"):
         del unknown[name]  # only there if they say something
     planned = {
         group.group_id: {

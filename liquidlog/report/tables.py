@@ -5,12 +5,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.health.grain import RowGroupHealth
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Judgement
 from liquidlog.operations.past_commits import WrittenBytes
-from liquidlog.operations.row_groups import OpenedRowGroups
 from liquidlog.operations.scan import Scan
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.layout import (
@@ -139,25 +137,11 @@ def scan(found: Scan) -> Report:
         (row["path"], render_size(row["size_bytes"]), f"{row['share']:.1%}")
         for row in _rows(found.files)
     )
-    inside = () if found.row_groups is None else (Line(_row_groups(found.row_groups)),)
     return (
         head,
-        *inside,
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
         *listing(("predicate", "asked", "files", "size", "share"), asked),
         *listing(("path", "size", "asked"), opened),
-    )
-
-
-def _row_groups(opened: OpenedRowGroups | RowGroupHealth) -> str:
-    """Return what readers open inside files as a sentence."""
-    if opened.opened is None or opened.total is None or opened.bytes_opened is None:
-        return "row groups: unknown, no footer of these files was read"
-    measured = opened.files_sampled >= opened.files
-    return (
-        f"row groups: {amount(opened.opened)} of {amount(opened.total)},"
-        f" {render_size(round(opened.bytes_opened))}"
-        + ("" if measured else f", scaled from the footers of {opened.files_sampled} files")
     )
 
 
@@ -168,7 +152,7 @@ def health(measured: Health) -> Report:
     columns = document.pop("columns")
     notes = document.pop("notes")
     cubes = document.pop("cubes")
-    for name in ("row_groups", "cannot_prune", "not_usable", "asked_at"):
+    for name in ("cannot_prune", "not_usable", "asked_at"):
         document.pop(name)
     document = {name: _shown(name, value, Health) for name, value in document.items()}
     columns = [
@@ -181,10 +165,6 @@ def health(measured: Health) -> Report:
         *listing(shown, ([cell(name, column[name]) for name in shown] for column in columns)),
     ]
     parts.extend(remarks(measured.cannot_prune, measured.not_usable, measured.asked_at))
-    if measured.row_groups is not None:
-        read = measured.row_groups.file_bytes_opened
-        whole = "" if read is None else f" (whole files: {render_size(round(read))})"
-        parts.append(Line(f"one value, {_row_groups(measured.row_groups)}{whole}"))
     if cubes:
         parts.append(mappings(cubes[:_CUBES_SHOWN]))
         if len(cubes) > _CUBES_SHOWN:

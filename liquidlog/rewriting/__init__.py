@@ -14,5 +14,4 @@
 - `pieces` what a shuffle moves, `spilled` the same on disk, `scratch` the directory where
 - `shuffle`, `sink` move, write, prove
 - `whole` small groups without a shuffle
-- `copying` which row groups a compaction copies
 """

@@ -73,7 +73,6 @@ def encode_survey(survey: Survey) -> bytes:
         "file": str(survey.file),
         "row_group_rows": ",".join(map(str, survey.row_group_rows)),
         "memory_bytes": str(survey.memory_bytes),
-        **({} if survey.copy_key is None else {"copy_key": survey.copy_key}),
     }
     content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
     return content
@@ -92,5 +91,4 @@ def decode_survey(content: bytes) -> Survey:
         rows=rows.to_numpy(),
         columns=tuple(columns),
         row_bytes=sizes_of_rows.to_numpy(),
-        copy_key=metadata.get(b"copy_key"),
     )

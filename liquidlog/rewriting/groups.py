@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
 from liquidlog.data.origins import Origin
 from liquidlog.data.runs import Run
@@ -15,7 +15,6 @@ from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
 from liquidlog.plan import (
     ClusteringPlan,
-    CopiedRowGroups,
     GroupCosts,
     GroupFailure,
     Outcome,
@@ -35,7 +34,7 @@ from liquidlog.rewriting.planned import (
     require_partition,
     vector_location,
 )
-from liquidlog.rewriting.sink import RowsProof, TaskFacts
+from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.arguments import one, several
 from liquidlog.spec.sizes import render_size
@@ -185,7 +184,6 @@ class GroupRun:
             token=self.token,
             storage=self.storage,
             read_back=self.options.read_back,
-            copy_row_groups=self.options.copy_row_groups,
             slice_bytes=self.options.slice_bytes,
             partition_columns=self.plan.partitioned_by,
             former_partition_columns=self.plan.formerly_partitioned_by,
@@ -220,7 +218,6 @@ class GroupRun:
             seconds=round(seconds, 3),
             costs=self._costs(facts),
             read_back=UNSET if self.options.read_back else False,
-            copied=_copied(read, written),
         )
 
     def _costs(self, facts: TaskFacts) -> GroupCosts:
@@ -332,15 +329,4 @@ def _say_ended(outcome: Outcome) -> None:
         len(outcome.outputs),
         render_size(sum(output.size_bytes for output in outcome.outputs)),
         outcome.seconds,
-    )
-
-
-def _copied(read: RowsProof, written: RowsProof) -> CopiedRowGroups | UnsetType:
-    if not read.copied_row_groups:
-        return UNSET
-    return CopiedRowGroups(
-        row_groups=read.copied_row_groups,
-        rows=read.copied_rows,
-        checksum_read=read.copied_checksum,
-        checksum_written=written.copied_checksum,
     )

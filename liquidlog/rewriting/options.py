@@ -34,8 +34,6 @@ class ExecutorOptions:
         sample_rows: Rows sampled per group.
         sample_rows_per_output: Rows sampled per output, where that makes more per group.
         read_back: Whether every output is read back and proved to hold what was read.
-        copy_row_groups: Whether a compaction copies row groups byte by byte where it can, instead
-            of decoding and encoding their rows.
     """
 
     single_task_bytes: int = 16 << 20
@@ -44,14 +42,12 @@ class ExecutorOptions:
     sample_rows: int = 200_000
     sample_rows_per_output: int = 2_000
     read_back: bool = True
-    copy_row_groups: bool = True
 
     def __post_init__(self) -> None:
         """Check the values."""
         for name, least in _LEAST_OPTIONS.items():
             whole_number(getattr(self, name), argument=name, least=least)
-        for name in ("read_back", "copy_row_groups"):
-            one(getattr(self, name), bool, argument=name, expected="True or False")
+        one(self.read_back, bool, argument="read_back", expected="True or False")
 
     def is_one_task(self, *, size_bytes: int, inputs: int, outputs: int, sorts: bool) -> bool:
         """Return whether a group is rewritten by one task.

@@ -240,8 +240,8 @@ class OutputTasks:
             for _, members in groupby(pieces, key=attrgetter("slice")):
                 with waiting.running():
                     tables = [decode_table(piece.payload) for piece in members]
-                for rows, keys in sorted_slice(self.work, tables):
-                    output.write(rows, keys)
+                for rows in sorted_slice(self.work, tables):
+                    output.write(rows)
             return output.finish()
 
 
@@ -298,8 +298,8 @@ def _parts(moved: pa.Table, numbers: list[int], edges: list[int]) -> Iterator[Sl
         yield SliceRows(number, start, moved.slice(start, stop - start))
 
 
-def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[tuple[pa.Table, Keys]]:
-    """Yield the rows of one slice sorted along the curve and their keys, some at a time.
+def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of one slice sorted along the curve, some at a time.
 
     Args:
         work: The group.
@@ -311,13 +311,12 @@ def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[tuple[pa.T
     keys = together.column(KEY_COLUMN).to_numpy().astype(np.uint64, copy=False)
     together = together.drop_columns([KEY_COLUMN])
     order = row_order(work, together, keys)
-    keys = keys[order]
     names, columns = together.column_names, together.columns
     del together
     rows = _taken(_emptied(columns), names, pa.array(order))
     step = max(1, len(rows) * _WRITTEN_BYTES // max(rows.nbytes, 1))
     for start in range(0, len(rows), step):
-        yield widened(rows.slice(start, step), kinds), keys[start : start + step]
+        yield widened(rows.slice(start, step), kinds)
 
 
 def _joined(work: GroupWork, pieces: list[pa.Table]) -> pa.Table:

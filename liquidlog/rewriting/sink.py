@@ -1,7 +1,7 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
@@ -11,12 +11,8 @@ from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 import msgspec
 import pyarrow as pa
 
-from liquidlog.curve.grid import Keys
-from liquidlog.curve.placing import level_bits
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
-from liquidlog.data.concatenation import ConcatenatedFile
 from liquidlog.data.reader import DataFile
-from liquidlog.data.row_groups import ROW_GROUP_BYTES
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
@@ -27,7 +23,8 @@ from liquidlog.storage.files import delete_file
 
 T = TypeVar("T")
 
-NO_CHECKSUM: Final = format_checksum(0)
+_PROVED_BYTES: Final = 64 << 20
+"""Of the rows in memory at a time, while an output is read back."""
 
 _attempt: Final[ContextVar[int | None]] = ContextVar("_attempt", default=None)
 
@@ -62,17 +59,10 @@ class Timer:
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
-    """How many rows passed, and what proves which: checksums of 32 hex digits.
-
-    `checksum` is that of the rows that were decoded. `copied_checksum` is the sum of the digests of
-    the row groups that were copied, which have `copied_rows` of all `rows`.
-    """
+    """How many rows passed, and the checksum that proves which: 32 hex digits."""
 
     rows: int
     checksum: str
-    copied_row_groups: int = 0
-    copied_rows: int = 0
-    copied_checksum: str = NO_CHECKSUM
 
 
 class TaskFacts(Document, frozen=True, kw_only=True):
@@ -111,9 +101,6 @@ class Proof:
         self.timer = Timer()
         self._rows = 0
         self._checksum = 0
-        self._copied_row_groups = 0
-        self._copied_rows = 0
-        self._copied_checksum = 0
 
     def add(self, table: pa.Table) -> None:
         """Count rows and add their checksum."""
@@ -121,22 +108,9 @@ class Proof:
             self._rows += len(table)
             self._checksum = add_checksums(self._checksum, multiset_checksum(table))
 
-    def add_copies(self, rows: int, digests: Sequence[int]) -> None:
-        """Count the rows of row groups that were copied, and add their digests."""
-        self._rows += rows
-        self._copied_rows += rows
-        self._copied_row_groups += len(digests)
-        self._copied_checksum = add_checksums(self._copied_checksum, *digests)
-
     def total(self) -> RowsProof:
         """Return what was added so far."""
-        return RowsProof(
-            rows=self._rows,
-            checksum=format_checksum(self._checksum),
-            copied_row_groups=self._copied_row_groups,
-            copied_rows=self._copied_rows,
-            copied_checksum=format_checksum(self._copied_checksum),
-        )
+        return RowsProof(rows=self._rows, checksum=format_checksum(self._checksum))
 
 
 class OutputFile:
@@ -157,31 +131,26 @@ class OutputFile:
         self._name = self._run.path(self._run.file_name(number, str(uuid4())[14:], codec))
         self._path = f"{work.directory}/{self._name}"
         self._proof = proof
-        self._writer: DataFileWriter | ConcatenatedFile | None = None
+        self._writer: DataFileWriter | None = None
         self._finished = False
 
     def __enter__(self) -> Self:
         """Return itself; nothing is opened yet."""
         return self
 
-    def write(self, table: pa.Table, keys: Keys | None = None) -> None:
-        """Append rows; they are in the file in the order of the calls.
-
-        Args:
-            table: n rows.
-            keys: (n,) uint64, the curve keys by which all rows of the file are sorted, if they are.
-        """
+    def write(self, table: pa.Table) -> None:
+        """Append rows; they are in the file in the order of the calls."""
         if len(table) == 0:
             return
         writer = self._open_writer()
         if not self._work.read_back:
             self._proof.add(table)
-        writer.write(table, keys)
+        writer.write(table)
 
     @property
     def written_bytes(self) -> int:
         """Bytes that the file has so far; rows that wait for their row group are not counted."""
-        return self._writer.written_bytes if isinstance(self._writer, DataFileWriter) else 0
+        return 0 if self._writer is None else self._writer.written_bytes
 
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows."""
@@ -196,27 +165,19 @@ class OutputFile:
         self._finished = True
         return written
 
-    def _open_writer(self) -> DataFileWriter | ConcatenatedFile:
+    def _open_writer(self) -> DataFileWriter:
         if self._writer is None:
-            self._writer = self._new_writer()
+            self._writer = DataFileWriter(
+                self._path,
+                schema=self._work.schema,
+                options=self._work.writer_options,
+                storage=self._work.storage,
+            )
             self._writer.__enter__()
         return self._writer
 
-    def _new_writer(self) -> DataFileWriter | ConcatenatedFile:
-        return DataFileWriter(
-            self._path,
-            schema=self._work.schema,
-            options=self._work.writer_options,
-            storage=self._work.storage,
-            level_bits=_level_bits(self._work),
-        )
-
     def _prove_what_is_there(self) -> None:
-        self._prove_rows(None)
-
-    def _prove_rows(self, row_groups: Sequence[int] | None) -> None:
-        """Add the rows of these row groups, of all if None, to the proof."""
-        reading = self._proof.timer.running
+        """Add the rows that the file holds to the proof."""
         with DataFile.open(
             self._path,
             schema=self._work.schema,
@@ -224,12 +185,10 @@ class OutputFile:
             dictionary=True,
             storage=self._work.storage,
         ) as file:
-            wanted = range(file.num_row_groups) if row_groups is None else row_groups
-            for together in _together(file, wanted):
-                with reading():
-                    rows = file.read(row_groups=together)
-                self._proof.add(rows)
-                del rows  # before the next ones are read
+            for group in range(file.num_row_groups):
+                parts = file.read_bounded(None, group, max_bytes=_PROVED_BYTES)
+                for rows in self._proof.timer.each(parts):
+                    self._proof.add(rows)
 
     def __exit__(
         self,
@@ -243,27 +202,6 @@ class OutputFile:
                 self._writer.__exit__(kind, error, trace)
             with suppress(LiquidlogError):
                 delete_file(self._path, self._work.storage)
-
-
-def _level_bits(work: GroupWork) -> int:
-    if work.curve is None:
-        return 1
-    parted = bool(work.prefix) or work.readers is not None
-    return level_bits(len(work.columns), work.curve, parted=parted)
-
-
-def _together(file: DataFile, row_groups: Sequence[int]) -> Iterator[list[int]]:
-    """Yield row groups, as many at a time as one of the largest would take in memory."""
-    held: list[int] = []
-    held_bytes = 0
-    for number in row_groups:
-        held_bytes += file.row_group_memory_bytes(number)
-        if held and held_bytes > ROW_GROUP_BYTES:
-            yield held
-            held, held_bytes = [], file.row_group_memory_bytes(number)
-        held.append(number)
-    if held:
-        yield held
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
@@ -345,13 +283,5 @@ def _sum_costs(costs: list[GroupCosts]) -> GroupCosts:
 
 
 def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:
-    def checksum(values: Iterable[str]) -> str:
-        return format_checksum(add_checksums(*(int(value, 16) for value in values)))
-
-    return RowsProof(
-        rows=sum(proof.rows for proof in proofs),
-        checksum=checksum(proof.checksum for proof in proofs),
-        copied_row_groups=sum(proof.copied_row_groups for proof in proofs),
-        copied_rows=sum(proof.copied_rows for proof in proofs),
-        copied_checksum=checksum(proof.copied_checksum for proof in proofs),
-    )
+    total = add_checksums(*(int(proof.checksum, 16) for proof in proofs))
+    return RowsProof(rows=sum(proof.rows for proof in proofs), checksum=format_checksum(total))

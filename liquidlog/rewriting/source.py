@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.concatenation import copy_key
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.runs import Run
@@ -28,7 +27,6 @@ from liquidlog.rewriting.sampled import sample_positions
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
-from liquidlog.spec.widening import earlier_types
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8
@@ -69,7 +67,6 @@ class GroupWork:
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
         task_attempts: How often a task is tried before it is given up.
-        copy_row_groups: Whether a compaction copies row groups without decoding where it can.
         expected_bytes: About what the rows take as stored, where they do not come from inputs.
     """
 
@@ -91,7 +88,6 @@ class GroupWork:
     storage: StorageOptions = NO_OPTIONS
     read_back: bool = True
     task_attempts: int = 1
-    copy_row_groups: bool = True
     expected_bytes: int | None = None
     partition_columns: tuple[str, ...] = ()
     former_partition_columns: tuple[str, ...] = ()
@@ -135,18 +131,6 @@ class GroupWork:
             (one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self)
         )
         return {name: own for name, own, others in pairs if own != others}
-
-    @property
-    def may_copy(self) -> bool:
-        """Whether row groups of files may be copied: rows are in them just as they are."""
-        return (
-            self.copy_row_groups
-            and self.curve is None
-            and self.mapping_mode is MappingMode.NONE
-            and self.row_tracking is None
-            and not self.former_partition_columns
-            and not earlier_types(self.table_schema)
-        )
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
@@ -270,8 +254,7 @@ class Survey:
     `file` is the input's position in the plan. `rows` are the sampled row numbers, (n,) uint64,
     increasing; `columns` the clustering columns at them, n values each. `row_bytes` is about what
     each of them takes as stored, (n,) float64, NaN where that was not measured. `memory_bytes` is
-    about what all rows of the input take in memory. `copy_key` is that of its Parquet schema if row
-    groups of the input can be copied to an output, else None.
+    about what all rows of the input take in memory.
     """
 
     file: int
@@ -280,7 +263,6 @@ class Survey:
     rows: npt.NDArray[np.uint64]
     columns: tuple[pa.Array, ...]
     row_bytes: npt.NDArray[np.float64]
-    copy_key: bytes | None = None
 
     @property
     def num_rows(self) -> int:
@@ -325,11 +307,6 @@ def survey_file(
             rows=picked,
             columns=sample.clustering_columns(),
             row_bytes=sample.row_bytes(),
-            copy_key=(
-                copy_key(opened.data_file, work.schema, work.writer_options)
-                if work.may_copy
-                else None
-            ),
         )
 
 

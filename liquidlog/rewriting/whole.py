@@ -1,7 +1,6 @@
 """Rewriting without a shuffle: a whole small group in one task, or a compaction output by output.
 
-Compaction keeps row order and gives each output a contiguous, equal share of the group's rows. It
-copies row groups without decoding them where it can (`copying`).
+Compaction keeps row order and gives each output a contiguous, equal share of the group's rows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,7 +14,6 @@ from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
 from liquidlog.rewriting.assignment import Assignment
-from liquidlog.rewriting.copying import ConcatenatedOutput, Run, compose, copy_run, pieces_between
 from liquidlog.rewriting.layout import build_layout, first_ordinals, table_keys
 from liquidlog.rewriting.sampled import rows_to_sample
 from liquidlog.rewriting.shuffle import slice_table, sorted_slice
@@ -136,38 +134,17 @@ def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
 
 def _compact(work: GroupWork, share: Share) -> TaskFacts:
     read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-    with whole.running():
-        runs = compose(work, share.surveys, pieces_between(share.surveys, share.start, share.stop))
-        if runs is None:
-            with OutputFile(work, share.number, proof=written) as output:
-                for table in reading.each(_rows_between(work, share, share.start, share.stop)):
-                    read.add(table)
-                    output.write(table)
-                file = output.finish()
-        else:
-            file = _concatenate(work, share, runs, (read, written, reading))
+    with whole.running(), OutputFile(work, share.number, proof=written) as output:
+        for table in reading.each(_share_rows(work, share)):
+            read.add(table)
+            output.write(table)
+        file = output.finish()
     return TaskFacts(
         read=read.total(),
         written=written.total(),
         outputs=() if file is None else (file,),
         costs=_costs(whole, reading, read, written),
     )
-
-
-def _concatenate(
-    work: GroupWork, share: Share, runs: Sequence[Run], measures: tuple[Proof, Proof, Timer]
-) -> WrittenFile | None:
-    """Write an output of copied row groups and of rows between them."""
-    read, written, reading = measures
-    with ConcatenatedOutput(work, share.number, proof=written) as output:
-        for run in runs:
-            if run.copied:
-                copy_run(work, share.surveys[run.file], run, output, read=read)
-                continue
-            for table in reading.each(_rows_between(work, share, run.start, run.stop)):
-                read.add(table)
-                output.write(table)
-        return output.finish()
 
 
 def _costs(whole: Timer, reading: Timer, read: Proof, written: Proof) -> GroupCosts:
@@ -179,7 +156,8 @@ def _costs(whole: Timer, reading: Timer, read: Proof, written: Proof) -> GroupCo
     )
 
 
-def _rows_between(work: GroupWork, share: Share, start: int, stop: int) -> Iterator[pa.Table]:
+def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
+    start, stop = share.start, share.stop
     for survey, first in zip(share.surveys, first_ordinals(share.surveys), strict=True):
         edges = list(accumulate(survey.row_group_rows, initial=first))
         inside = [
@@ -239,7 +217,7 @@ def sorted_outputs(
     for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
         with OutputFile(work, number, proof=written) as output:
             for member in members:
-                for rows, keys in sorted_slice(work, [member.rows]):
-                    output.write(rows, keys)
+                for rows in sorted_slice(work, [member.rows]):
+                    output.write(rows)
             files.append(output.finish())
     return tuple(file for file in files if file is not None)

@@ -8,7 +8,6 @@
 - `text_line`, `scales` values as numbers, and back
 - `after` the table after a plan, in several worlds
 - `reads` what readers open in each
-- `grain` row groups of files that are to be written, `inside` what readers open of them
 - `ranges`, `uncertainty` how far that is from what comes true
 - `prediction` what a plan would bring
 - `pictured` the files after it, to be drawn

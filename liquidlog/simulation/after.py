@@ -4,8 +4,6 @@ The rows of a group are made up: each input gets rows in proportion to its bytes
 its box. The executor's own kernels place these rows, or sampled ones, in the planned number of
 files. In columns that the plan does not cluster by, an output spans the inputs that its rows are
 made up from. Each world is one way in which the same plan may come out.
-
-The same is foreseen of row groups, where rows are sampled: they take the place of the files.
 """
 
 from collections.abc import Sequence
@@ -22,10 +20,7 @@ from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.keyspace.cells import placed_on, placed_values
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.grid import Keys
-from liquidlog.curve.nested import GroupSizes
 from liquidlog.plan import ClusteringPlan, RewriteGroup
-from liquidlog.simulation.grain import SizeRule, foreseen_sizes, row_groups_of
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.simulation.scales import Scale
 from liquidlog.simulation.table import Points, Rows
@@ -37,7 +32,6 @@ _FEWEST_ROWS_IN_A_FILE: Final = 16
 _MOST_ROWS: Final = 400_000
 _MOST_DRAWN_ROWS: Final = 50_000
 _ROWS_OF_ALL_GROUPS: Final = 500_000
-_ROWS_OF_ALL_ROW_GROUPS: Final = 1_000_000
 _MADE_UP_ROWS_OF_ALL_GROUPS: Final = 200_000
 """Rows that are made up for all groups of a plan, unless files would have too few."""
 
@@ -90,16 +84,12 @@ class Evidence:
     `bounds` are those of all live files; `clustered` are the numbers of its columns that the plan
     clusters by, in order. `samples` has one table per group with these columns of sampled rows, in
     the same order, and behind them those of `sampled`; None if nothing is sampled.
-
-    With the rule for sizes of `row_groups`, these are foreseen instead of files. That takes
-    samples, and groups whose rows are counted.
     """
 
     bounds: Bounds
     clustered: Sequence[int]
     samples: Sequence[pa.Table] | None = None
     sampled: Sequence[int] = ()
-    row_groups: SizeRule | None = None
 
 
 class Outputs(NamedTuple):
@@ -200,8 +190,6 @@ class _Rewrite:
         self.bounds = bounds = evidence.bounds.take(rows)
         self.size_bytes = _live_bytes(group)
         self.is_sampled = sample is not None
-        self.row_groups = evidence.row_groups
-        self._sizes: Sequence[GroupSizes] = ()
         self.keys = len(evidence.clustered)
         known = [*evidence.clustered, *(evidence.sampled if self.is_sampled else ())]
         values = [None] * len(known) if sample is None else list(sample.itercolumns())
@@ -222,23 +210,13 @@ class _Rewrite:
 
     def _files(self, world: int, *, is_drawn: bool, grid: CurveGrid | None = None) -> Outputs:
         owner, points = self._rows(world, is_drawn=is_drawn)
-        placed, keys, grid = self._placed(owner, points, grid)
+        placed, grid = self._placed(owner, points, grid)
         parts = _numbered(placed)
-        apart = self._apart
-        if self.row_groups is not None and keys is not None:
-            rows_each = max(1.0, (self.group.live_rows or 0) / max(len(keys), 1))
-            if not self._sizes:
-                scales = list(self.scales.values())[: self.keys]
-                rows = max(1, self.group.live_rows or 0)
-                self._sizes = foreseen_sizes(self.row_groups, parts, keys, points, scales, rows)
-            sizes = self._sizes[world % len(self._sizes)].in_sampled_rows(rows_each)
-            parts = row_groups_of(self.plan, parts, keys, sizes)
-            apart *= 1 - 1 / rows_each  # Ends are known where every row is.
         outputs = int(parts.max(initial=0)) + 1
         shares = np.bincount(parts, minlength=outputs) / max(len(parts), 1)
         columns = [_spanned(column, owner, parts, shares) for column in self.bounds.columns]
         for (number, scale), values in zip(self.scales.items(), points.T, strict=True):
-            low, high = scale.ends(values, parts, outputs, apart=apart)
+            low, high = scale.ends(values, parts, outputs, apart=self._apart)
             columns[number] = replace(columns[number], low=low, high=high)
         num_records = _divided(self.bounds.num_records, shares)
         names = [f"planned-{self.group.group_id}-{number}" for number in range(outputs)]
@@ -259,27 +237,21 @@ class _Rewrite:
     def _apart(self) -> float:
         """How far bounds of rows are moved apart, as `Scale.ends` takes it."""
         if self.is_sampled:
-            return 0.0 if self.row_groups is None else self._apart_of_keys
+            return 0.0
         if self.plan.readers is not None or self._prefix:
             return 0.0  # Made-up rows have whole values then, and files end between them.
-        return self._apart_of_keys
-
-    @property
-    def _apart_of_keys(self) -> float:
         return _APART_ALONE if self.keys == 1 else 1.0
 
     def _rows(self, world: int, *, is_drawn: bool) -> tuple[Rows | None, Points]:
         """Return the input of each row, None if unknown, and its numbers (rows by columns)."""
         if self.is_sampled:
             points = np.stack([scale.sampled for scale in self.scales.values()], axis=1)
-            every = _ROWS_OF_ALL_GROUPS if self.row_groups is None else _ROWS_OF_ALL_ROW_GROUPS
-            most = max(every // len(self.plan.groups), 2 * _ROWS_IN_A_FILE)
+            most = max(_ROWS_OF_ALL_GROUPS // len(self.plan.groups), 2 * _ROWS_IN_A_FILE)
             points = points[:: max(1, len(points) // most)]
             if is_drawn and len(points) > 1:
                 random = np.random.default_rng((world, len(points)))
                 half = random.permutation(len(points))[: (len(points) + 1) // 2]
-                drawn = _MOST_DRAWN_ROWS if self.row_groups is None else len(half)
-                points = points[np.sort(half[:drawn])]
+                points = points[np.sort(half[:_MOST_DRAWN_ROWS])]
             return None, points
         outputs = max(self.group.expected_outputs, len(self.size_bytes))
         most = _MOST_DRAWN_ROWS if is_drawn else _MOST_ROWS
@@ -297,24 +269,23 @@ class _Rewrite:
 
     def _placed(
         self, owner: Rows | None, points: Points, grid: CurveGrid | None
-    ) -> tuple[Rows, Keys | None, CurveGrid | None]:
-        """Return the output of each row, its key, and the curve's grid.
+    ) -> tuple[Rows, CurveGrid | None]:
+        """Return the output of each row, and the curve's grid.
 
-        Keys are None where values do not count, and made-up rows become those of values where they
-        do. The grid is None unless one was looked for or given.
+        Made-up rows become those of values where these count. The grid is None unless one was
+        looked for or given.
         """
         readers, outputs = self.plan.readers, self.group.expected_outputs
         prefix = self._prefix
         if not self.keys:
             count = 0 if owner is None else len(owner)
-            return np.arange(count, dtype=np.int64) * outputs // max(count, 1), None, None
+            return np.arange(count, dtype=np.int64) * outputs // max(count, 1), None
         if readers is None and not prefix:
             curve = self.plan.curve
             keys = points[:, : self.keys]
             if self.is_sampled:
-                return *placed_values(keys, outputs, curve=curve), None
-            parts, looked_for = placed_on(keys, outputs, curve=curve, grid=grid)
-            return parts, None, looked_for
+                return placed_values(keys, outputs, curve=curve), None
+            return placed_on(keys, outputs, curve=curve, grid=grid)
         scales = list(self.scales.values())[: self.keys]
         for number, scale in enumerate(scales):
             points[:, number] = scale.whole(points[:, number])
@@ -322,7 +293,7 @@ class _Rewrite:
         keys = points[:, : self.keys]
         curve = self.plan.curve
         found = placed_values(keys, outputs, curve=curve, conditions=conditions, prefix=prefix)
-        return *found, None
+        return found, None
 
     def _correlated(self, likely: Outputs) -> Outputs:
         """Return the files with columns that run along with the layout, where they are known."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -13,17 +13,10 @@ from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.simulation.after import After, Draw, Evidence, Known, table_after
-from liquidlog.simulation.grain import SizeRule
-from liquidlog.simulation.inside import (
-    Inside,
-    PredictedRowGroups,
-    predicted_row_groups,
-    why_unknown,
-)
 from liquidlog.simulation.ranges import Range
 from liquidlog.simulation.reads import Reads, everything, narrow, narrow_after, opened, opened_after
 from liquidlog.simulation.table import Points
-from liquidlog.simulation.uncertainty import EXACT, ModelError, error_inside, model_error
+from liquidlog.simulation.uncertainty import EXACT, ModelError, model_error
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, Mask, has_bounds
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
@@ -34,9 +27,6 @@ if TYPE_CHECKING:
 Readers = Literal["workload", "narrow"]
 
 _EVERYTHING: Final = "every row"
-_UNDRAWN: Final = 2
-"""Worlds that are not drawn: the likely one, and that of the largest correlation."""
-
 _MOST_DRAWN: Final = 12
 _FEWEST_DRAWN: Final = 2
 _DRAWN_FILES: Final = 20_000
@@ -50,7 +40,6 @@ class PredictedReads:
     `where` is the predicate, or says in words what a narrow reader asks for. Files and bytes of a
     narrow reader are means over the values of its column. Ranges hold what comes true in nine of
     ten cases. `cannot_prune` lists the conditions that rule out no file, whatever the statistics.
-    `row_groups` is None where nobody asked for them.
     """
 
     where: str
@@ -62,7 +51,6 @@ class PredictedReads:
     bytes_after: float
     bytes_after_range: Range
     cannot_prune: tuple[str, ...] = ()
-    row_groups: PredictedRowGroups | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +69,7 @@ class Prediction:
     `is_sampled` says whether rows were sampled; if not, only statistics speak. `cannot_prune` lists
     the conditions of all predicates that rule out no file. `not_usable` has the predicates that are
     no condition on this table, which count nowhere else. `asked_at` is the current time (ISO 8601,
-    UTC) if a predicate depends on it, else None. `row_groups` are means per read too, None where
-    nobody asked for them.
+    UTC) if a predicate depends on it, else None.
     """
 
     readers: Readers
@@ -104,7 +91,6 @@ class Prediction:
     cannot_prune: tuple[str, ...]
     not_usable: tuple[NotUsable, ...]
     asked_at: str | None
-    row_groups: PredictedRowGroups | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the fields by name, `predicates` as PredictedReads, ready to print as JSON."""
@@ -121,7 +107,6 @@ def predict(
     now_ms: int | None = None,
     most_drawn: int | None = None,
     known: Known | None = None,
-    inside: Inside | None = None,
 ) -> Prediction:
     """Return the predicted effect of a plan for this snapshot on a workload.
 
@@ -131,39 +116,11 @@ def predict(
     Without samples, rows are made up. `now_ms` is the current time in predicates. With
     `most_drawn`, at most as many worlds are drawn: the fewer, the sooner, and the less the ranges
     tell of how the same plan may come out differently. What is `known` of an earlier prediction of
-    the same plan, workload and samples is not made up again. With what is known `inside` files,
-    which takes a workload and samples, row groups are predicted too.
+    the same plan, workload and samples is not made up again.
     """
     case = _Case(snapshot, plan, bounds_of, samples, _draws(plan, most_drawn), known)
     foreseen = (_asked if workload else _narrow)(case, workload, now_ms)
-    found = _prediction(plan, foreseen, is_sampled=samples is not None)
-    if inside is None:
-        return found
-    each, mean = _inside(case, workload, now_ms, foreseen, inside)
-    rows = zip(found.predicates, each, strict=True)
-    predicates = tuple(replace(row, row_groups=opened) for row, opened in rows)
-    return replace(found, predicates=predicates, row_groups=mean)
-
-
-def _inside(
-    case: "_Case",
-    workload: Workload,
-    now_ms: int | None,
-    foreseen: "_Foreseen",
-    inside: Inside,
-) -> tuple[tuple[PredictedRowGroups, ...], PredictedRowGroups]:
-    """Return the row groups that each reader opens, and their mean."""
-    kept = foreseen.after.owners < 0
-    before, stays = inside.footers(foreseen.asked, foreseen.opened, kept)
-    unknown = why_unknown(case.plan, case.samples, inside.rule.smallest)
-    reads = None if unknown else foreseen.reads
-    if case.plan.groups and unknown is None:
-        rows = sum(group.live_rows or 0 for group in case.plan.groups)
-        draws = case.draws[: _UNDRAWN + _drawn(rows / inside.rule.smallest)]
-        finer = replace(case, row_groups=inside.rule, draws=draws, known=None)
-        reads = _asked(finer, workload, now_ms).reads
-    error = error_inside(foreseen.error)
-    return predicted_row_groups(before, stays, reads, error, foreseen.shares, unknown)
+    return _prediction(plan, foreseen, is_sampled=samples is not None)
 
 
 def other_leaves(snapshot: Snapshot, plan: ClusteringPlan, workload: Workload) -> tuple[Leaf, ...]:
@@ -194,7 +151,6 @@ class _Case:
     samples: Sequence[pa.Table] | None
     draws: Sequence[Draw]
     known: Known | None
-    row_groups: SizeRule | None = None
 
     @property
     def size_bytes(self) -> Points:
@@ -207,10 +163,7 @@ class _Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Foreseen:
-    """Readers, what they open before (files and bytes), and in each world after the plan.
-
-    `opened` masks the files that each of them opens before, if they have predicates.
-    """
+    """Readers, what they open before (files and bytes), and in each world after the plan."""
 
     readers: Readers
     asked: Sequence[str]
@@ -222,20 +175,14 @@ class _Foreseen:
     cannot_prune: Sequence[tuple[str, ...]] = ()
     not_usable: tuple[NotUsable, ...] = ()
     asked_at: str | None = None
-    opened: Sequence[Mask] = ()
 
 
 def _draws(plan: ClusteringPlan, most_drawn: int | None) -> list[Draw]:
     """Return as many worlds as a plan of this size allows for."""
     outputs = sum(group.expected_outputs for group in plan.groups)
-    drawn = _drawn(outputs)
+    drawn = max(_FEWEST_DRAWN, min(_MOST_DRAWN, int(_DRAWN_FILES // max(outputs, 1))))
     wanted = drawn if most_drawn is None else min(drawn, most_drawn)
     return [Draw.LIKELY, Draw.CORRELATED, *([Draw.DRAWN] * wanted)]
-
-
-def _drawn(outputs: float) -> int:
-    """Return how many worlds are drawn of so many outputs."""
-    return max(_FEWEST_DRAWN, min(_MOST_DRAWN, int(_DRAWN_FILES // max(outputs, 1))))
 
 
 def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
@@ -284,7 +231,6 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
         clustered=places,
         samples=_of_columns(case, sampled),
         sampled=[names.index(name) for name in sampled],
-        row_groups=case.row_groups,
     )
     after = table_after(case.snapshot, case.plan, evidence, case.draws, case.known)
     numbers = {leaf: number for number, leaf in enumerate(measured.values())}
@@ -305,7 +251,6 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
         cannot_prune=[judged.cannot_prune for judged in readers.judged],
         not_usable=readers.not_usable,
         asked_at=readers.asked_at(now_ms),
-        opened=before,
     )
 
 

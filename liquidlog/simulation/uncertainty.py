@@ -69,9 +69,6 @@ EXACT: Final = ModelError(one=0.0, mean=0.0, size=0.1)
 SAMPLED: Final = ModelError(one=0.1, mean=0.03, size=0.08)
 """Rows were sampled, so that values and their correlation are known."""
 
-INSIDE: Final = ModelError(one=0.25, mean=0.1, size=0.05)
-"""What comes to it inside files, where sampled rows are few per row group."""
-
 STATISTICS: Final = ModelError(one=0.45, mean=0.25, size=0.1)
 """Only the smallest and largest values of each file are known: neither how often values between
 them are, nor which values of two columns meet."""
@@ -93,16 +90,6 @@ def model_error(
         return error
     spared = min(_MOST_SPARED, _SORTED_BYTES * columns / bytes_per_row)
     return replace(error, shrunk=-math.log(1 - spared) / _DEVIATIONS)
-
-
-def error_inside(error: ModelError) -> ModelError:
-    """Return the error of numbers of row groups, given that of numbers of files."""
-    return replace(
-        error,
-        one=math.hypot(error.one, INSIDE.one),
-        mean=math.hypot(error.mean, INSIDE.mean),
-        size=math.hypot(error.size, INSIDE.size),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

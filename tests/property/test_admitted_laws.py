@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from liquidlog.data.admitted import SoughtRows
 from liquidlog.data.reader import DataFile
-from liquidlog.data.row_group_bounds import read_row_groups
+from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.mapping import MappingMode
@@ -35,10 +35,10 @@ def test_files_and_row_groups_that_hold_a_row_are_admitted(
         bounds = parse_bounds(pa.array([output.file.stats]), bounded)
         assert sought.admitted(bounds)[0] or not texts & set(as_texts(held))
         with DataFile.open(output.address, schema=layout.schema) as file:
-            groups = read_row_groups(
+            groups = read_row_group_bounds(
                 file.parquet, schema=layout.schema, mapping=MappingMode.NONE, wanted=bounded
             )
-            admitted = sought.admitted(groups.bounds)
+            admitted = sought.admitted(groups)
             for number in range(file.num_row_groups):
                 found = file.read(row_groups=[number])
                 assert admitted[number] or not texts & set(as_texts(found))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 
 from liquidlog.curve.order import order_rows
 from liquidlog.curve.ranges import range_boundaries, range_ids
-from liquidlog.data import row_groups
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.encodings import CODES, compacted, concat
@@ -198,8 +196,8 @@ def test_a_file_holds_what_slices_of_any_encoding_held(
 ) -> None:
     value_type, arrays = drawn
     schema = delta_schema(pa.schema([("x", value_type)]))
-    options = WriterOptions(indexed=(("x",),))
-    with TemporaryDirectory() as directory, patch.object(row_groups, "ROW_GROUP_ROWS", 5):
+    options = WriterOptions(indexed=(("x",),), row_group_rows=5)
+    with TemporaryDirectory() as directory:
         path = f"{directory}/f"
         with DataFileWriter(path, schema=schema, options=options) as writer:
             for array in arrays:

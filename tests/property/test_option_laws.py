@@ -53,6 +53,7 @@ VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
     "where": ("x > 3", "s = 'a'"),
     "compression": ("snappy", "gzip"),
     "bloom_filter": ((("x",),), (("s",), ("x",))),
+    "row_group_rows": (1_000_000, 5_000),
     "prefix": ((("x",),),),
 }
 """Values that callers may name for each option, its default among them where it has one."""
@@ -166,6 +167,7 @@ ARGUMENTS: Final[Mapping[str, tuple[object, ...]]] = {
     "min_overlap": (0.75, 2.0),
     "compression": ("LZ4", "snappy", "brotli"),
     "bloom_filter": ("x", "nope"),
+    "row_group_rows": (5_000, 10),
     "prefix": ("x", "nope"),
 }
 _arguments = st.fixed_dictionaries(

@@ -38,14 +38,17 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "liquidlog.zorderBy": ("x", "`s`, x"),
     "liquidlog.bloomFilter": ("s", "X,`s`"),
     "liquidlog.prefix": ("X",),
+    "liquidlog.rowGroupRows": ("1000000", "5000"),
     "liquidlog.weights": ("x=3", "`x`=0.5,s=1"),
 }
 WRONG: Final = ("", "wrong", "-1", "0.5", "x,", "a.b.c", "nan", "x, x", "\N{BALLOON}")
 
 LISTENING: Final[Mapping[str, frozenset[str]]] = {
     # Source: the help of the options.
-    "compaction": frozenset({"max_file_bytes", "bloom_filter"}),
-    "zorder": frozenset({"max_file_bytes", "target_cube_bytes", "zorder_by", "bloom_filter"}),
+    "compaction": frozenset({"max_file_bytes", "bloom_filter", "row_group_rows"}),
+    "zorder": frozenset(
+        {"max_file_bytes", "target_cube_bytes", "zorder_by", "bloom_filter", "row_group_rows"}
+    ),
     "cube": frozenset(
         {
             "max_file_bytes",
@@ -54,6 +57,7 @@ LISTENING: Final[Mapping[str, frozenset[str]]] = {
             "curve",
             STRATEGY,
             "bloom_filter",
+            "row_group_rows",
             "prefix",
         }
     ),
@@ -66,6 +70,7 @@ LISTENING: Final[Mapping[str, frozenset[str]]] = {
             STRATEGY,
             "tolerance",
             "bloom_filter",
+            "row_group_rows",
             "prefix",
         }
     ),

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.data.row_group_bounds import RowGroups, joined, read_row_groups
+from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.predicates.matching import may_match_each
 from liquidlog.predicates.named import referenced_leaves
+from liquidlog.spec.bounds import Bounds, concat_bounds
 from liquidlog.spec.mapping import MappingMode
 from support.effort import effort
 from support.snapshots import FileSpec, snapshot_of
@@ -36,28 +37,29 @@ _options = st.fixed_dictionaries(
 
 
 @settings(max_examples=effort(60, 2_000), deadline=None)
-@given(files=FILES, predicate=PREDICATES, options=_options, knows=st.booleans())
+@given(files=FILES, predicate=PREDICATES, options=_options)
 def test_row_groups_with_a_matching_row_are_never_ruled_out(
-    files: list[list[dict[str, Any]]], predicate: str, options: dict[str, Any], *, knows: bool
+    files: list[list[dict[str, Any]]], predicate: str, options: dict[str, Any]
 ) -> None:
     snapshot = snapshot_of(
         [FileSpec(path=str(number)) for number in range(len(files))], schema=SCHEMA
     )
     wanted = referenced_leaves(snapshot, [predicate])
-    parts, tables, first = [], [], 0
-    for rows in files:
+    parts, tables, owners, first = [], [], [], 0
+    for number, rows in enumerate(files):
         table = pa.Table.from_pylist(rows, ARROW.remove(0))
         groups = np.arange(len(rows)) // options["row_group_size"]
         tables.append(table.add_column(0, "row_group", pa.array(groups + first)))
-        parts.append(_read(table, options, wanted, knows=knows))
+        parts.append(_read(table, options, wanted))
+        owners += [number] * len(parts[-1])
         first += int(groups[-1]) + 1
-    found = joined(parts, wanted)
-    assert len(found.bounds) == first
-    inside = replace(snapshot, files=snapshot.files.take(pa.array(found.file)), plain_files=None)
+    found = concat_bounds(parts)
+    assert len(found) == first
+    inside = replace(snapshot, files=snapshot.files.take(pa.array(owners)), plain_files=None)
     (mask,) = may_match_each(
         inside,
         [predicate],
-        lambda leaves: found.bounds.select([wanted.index(leaf) for leaf in leaves]),
+        lambda leaves: found.select([wanted.index(leaf) for leaf in leaves]),
     )
     CONNECTION.register("rows", pa.concat_tables(tables))
     query = f"SELECT DISTINCT row_group FROM rows WHERE {predicate}"
@@ -65,14 +67,11 @@ def test_row_groups_with_a_matching_row_are_never_ruled_out(
     assert matching <= {number for number, may in enumerate(mask.to_pylist()) if may}
 
 
-def _read(table: pa.Table, options: dict[str, Any], wanted: Any, *, knows: bool) -> RowGroups:
-    """Return a file's row groups; with `knows`, the log says where no value is NaN."""
+def _read(table: pa.Table, options: dict[str, Any], wanted: Any) -> Bounds:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "f.parquet"
         pq.write_table(table, path, **options)
-        nan = any(value != value for value in table["f"].to_pylist())  # noqa: PLR0124
-        without = [leaf for leaf in wanted if knows and not nan and leaf.logical == ("f",)]
         with ParquetFile(str(path)) as file:
-            return read_row_groups(
-                file, schema=SCHEMA, mapping=MappingMode.NONE, wanted=wanted, without_nan=without
+            return read_row_group_bounds(
+                file, schema=SCHEMA, mapping=MappingMode.NONE, wanted=wanted
             )

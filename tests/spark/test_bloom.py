@@ -1,6 +1,5 @@
 """Spark writes files with Bloom filters through a rewrite, finds every value and skips by them."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,9 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.data.footer import read_footer
 from liquidlog.table import Table
 from liquidspark import execute
+from support.filters import filters_in
 
 pytestmark = pytest.mark.spark
 
@@ -52,11 +51,8 @@ def paths_of(table: Table) -> list[str]:
 
 def test_every_row_group_has_filters(table: Table) -> None:
     for path in paths_of(table):
-        with Path(path).open("rb") as file:
-            footer, _ = read_footer(file, Path(path).stat().st_size)
-        for group in footer.row_groups:
-            filtered = {".".join(chunk.path) for chunk in group.chunks if chunk.bloom_filter}
-            assert {"number", "text"} <= filtered <= {*ASKED}
+        for filters in filters_in(path):
+            assert {"number", "text"} <= filters.keys() <= {*ASKED}
 
 
 @pytest.mark.parametrize("vectorised", ["true", "false"])

@@ -15,7 +15,6 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
     ClusteringPlan,
-    CopiedRowGroups,
     InputFile,
     RewriteGroup,
     RewriteResult,
@@ -33,8 +32,6 @@ from liquidlog.spec.schema import parse_schema, quote_path
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import delete_file
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-
-_COPIED = CopiedRowGroups(row_groups=1, rows=0, checksum_read="0" * 32, checksum_written="0" * 32)
 
 
 def execute(
@@ -55,11 +52,8 @@ def execute_groups(
     storage: StorageOptions = NO_OPTIONS,
     read_back: bool = True,
 ) -> Iterator[RewrittenGroup]:
-    """Yield groups; without `read_back` they only say that nothing was, as nothing is here.
-
-    They also say then that one row group was copied, so that documents have all that they may.
-    """
-    told: dict[str, object] = {} if read_back else {"read_back": False, "copied": _COPIED}
+    """Yield groups; without `read_back` they only say that nothing was, as nothing is here."""
+    told: dict[str, object] = {} if read_back else {"read_back": False}
     wanted = range(len(plan.groups)) if groups is None else groups
     return (_rewrite(plan, plan.groups[group_id], storage, told=told) for group_id in wanted)
 

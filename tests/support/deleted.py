@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import structs
 
 from liquidlog.data.deleted_rows import DeletedRows
 from liquidlog.data.deletion_proof import ProvedRows, RowsToProve, rows_at
@@ -95,13 +96,23 @@ def write_output(
     path: Path, rows: pa.Table, layout: FileLayout, *, cuts: Sequence[int] = ()
 ) -> Output:
     """Write an output with row groups that end at these rows."""
-    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     with DataFileWriter(str(path), schema=layout.file_schema, options=layout.options) as writer:
-        for start, stop in pairwise(edges):
-            writer.write(rows.slice(start, stop - start))
-            writer.end_row_group()
+        writer.write(rows)
         written = writer.finish(path.name)
+    if cuts:
+        _cut(path, cuts)
+        written = structs.replace(written, size_bytes=path.stat().st_size)
     return Output(address=str(path), file=written, deleted=NONE)
+
+
+def _cut(path: Path, cuts: Sequence[int]) -> None:
+    """Write a file anew with row groups that end at these rows."""
+    rows = pq.read_table(path)
+    edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+    with pq.ParquetWriter(path, rows.schema, store_schema=False) as writer:
+        for start, stop in pairwise(edges):
+            if stop > start:
+                writer.write_table(rows.slice(start, stop - start))
 
 
 def live_rows(deleted: DeletedRows, layout: FileLayout) -> pa.Table:

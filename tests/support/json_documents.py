@@ -118,6 +118,7 @@ def _migrations(home: Path) -> Iterator[Words]:
     remembered = {"delta.targetFileSize": "1048576"}
     partitioned_table(home / "parted", files={"a": 2, None: 1}, configuration=remembered)
     words = ["migrate", "parted", "--cluster-by", "p,id", "--set", "bloom_filter=v"]
+    words += ["--set", "row_group_rows=5000"]
     (home / "parted.jsonl").write_text(
         '{"where": "p = 1"}\n{"where": "upper(v) = \'A\'"}\n{"where": "p = )"}\n'
     )
@@ -158,8 +159,8 @@ def _plans() -> Iterator[Words]:
     yield ["plan", "t", *_OVERLAP, "--workload", "w.jsonl"]
     yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
     yield ["plan", "t", "--set", "prefix=s", *_OPEN]
-    yield ["plan", "t", *_SMALL, *_OPEN]
-    yield ["optimize", "t", *_OPEN, "--dry-run"]
+    yield ["plan", "t", *_SMALL, *_OPEN, "--set", "row_group_rows=5000"]
+    yield ["optimize", "t", *_OPEN, "--set", "row_group_rows=5000", "--dry-run"]
     yield ["doctor", "t", "--workload", "w.jsonl", "--payback-days", "1"]
 
 

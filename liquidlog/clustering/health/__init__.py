@@ -1,6 +1,6 @@
 """Measures of how well a table is clustered, and pictures of it.
 
-- `measure` how good a clustering is, `grain` by row groups
+- `measure` how good a clustering is
 - `cubes` cube by cube
 - `notes` what to know about it
 - `bars` limits that it must keep

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state
 from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
-from liquidlog.clustering.health.grain import RowGroupHealth
 from liquidlog.clustering.health.notes import (
     deleted_rows_note,
     health_notes,
@@ -86,7 +85,7 @@ class Health(Summary):
     cube is a range from its first to its last key. `average_box_overlaps` is the mean number of
     other files that meet a file in every column. It is an estimate if `box_files_measured` is
     smaller than the number of files; `box_overlaps_error` is half the width of its 95 % confidence
-    interval. `row_groups` is None where nobody asked what narrow readers open inside files.
+    interval.
 
     `cannot_prune` lists the conditions of the predicates that chose files or columns which rule out
     no file, `not_usable` the predicates that are no condition on this table. `asked_at` is the
@@ -126,7 +125,6 @@ class Health(Summary):
     columns: tuple[ColumnHealth, ...]
     cubes: tuple[CubeHealth, ...]
     notes: tuple[str, ...]
-    row_groups: RowGroupHealth | None = None
     cannot_prune: tuple[str, ...] = ()
     not_usable: tuple[NotUsable, ...] = ()
     asked_at: str | None = None

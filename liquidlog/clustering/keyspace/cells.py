@@ -16,7 +16,6 @@ from liquidlog.clustering.keyspace.widths import Floats, KeySpace
 from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.grid import Keys
 from liquidlog.curve.placing import key_order_bits, place_columns, place_rows
 
 _ROWS_IN_A_CELL: Final = 24
@@ -51,7 +50,7 @@ def placed(
         has_equals: Whether equal keys are equal values, which stay together, and not chance.
     """
     if conditions is not None or prefix or has_equals:
-        return placed_values(points, outputs, curve=curve, conditions=conditions, prefix=prefix)[0]
+        return placed_values(points, outputs, curve=curve, conditions=conditions, prefix=prefix)
     return placed_on(points, outputs, curve=curve)[0]
 
 
@@ -62,11 +61,8 @@ def placed_values(
     curve: str,
     conditions: Conditions | None = None,
     prefix: Sequence[int] = (),
-) -> tuple[NDArray[np.int64], Keys]:
-    """Return the file per row as `placed` does where equal keys are equal values, and its key.
-
-    The key (uint64) is the one by which the executor sorts the rows of a file.
-    """
+) -> NDArray[np.int64]:
+    """Return the file per row as `placed` does where equal keys are equal values."""
     count, columns = points.shape
     ordinals = np.arange(count, dtype=np.uint64)
     values = [pa.array(column) for column in points.T]
@@ -82,7 +78,7 @@ def placed_values(
     for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
         coords[:, number] = axis.coordinates_of(column)
     keys = found.order.keys_of(coords)
-    return np.asarray(found.cuts.parts_of(keys, ordinals), np.int64), keys
+    return np.asarray(found.cuts.parts_of(keys, ordinals), np.int64)
 
 
 def placed_on(

@@ -41,7 +41,6 @@ from liquidlog.plan import (
     PLAN_ID_TAG,
     SPARED_TAG,
     ClusteringPlan,
-    CopiedRowGroups,
     PlannedColumn,
     RewriteGroup,
     RewriteMode,
@@ -215,26 +214,11 @@ def _mismatches(
                 f"the rows written are not the rows read: checksum {group.checksum_written},"
                 f" expected {group.checksum_read}"
             )
-        if isinstance(group.copied, CopiedRowGroups):
-            yield from _copy_mismatches(group.copied, group.rows_read)
         for file in group.outputs:
             if file.path in seen:
                 yield f"the output {file.path} is listed twice"
             seen.add(file.path)
             yield from _output_problems(plan, file)
-
-
-def _copy_mismatches(copied: CopiedRowGroups, rows_read: int) -> Iterator[str]:
-    if copied.checksum_read != copied.checksum_written:
-        yield (
-            f"the row groups copied are not the row groups read: checksum"
-            f" {copied.checksum_written}, expected {copied.checksum_read}"
-        )
-    if not copied.row_groups > 0 or not 0 <= copied.rows <= rows_read:
-        yield (
-            f"{copied.row_groups} row groups with {copied.rows} rows were copied,"
-            f" where {rows_read} rows were read"
-        )
 
 
 def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[str]:

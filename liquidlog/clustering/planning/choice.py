@@ -259,7 +259,11 @@ def planned_writer_options(
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)
     filtered = filtered_leaves(snapshot.data_schema, policy.bloom_filter)
-    return structs.replace(options, bloom_filters=tuple(leaf.physical for leaf in filtered))
+    return structs.replace(
+        options,
+        bloom_filters=tuple(leaf.physical for leaf in filtered),
+        row_group_rows=policy.row_group_rows,
+    )
 
 
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:

@@ -1,4 +1,4 @@
-"""Bloom filters in data files: right, sized by their row group, bounded, and used by readers."""
+"""Bloom filters in data files: right, sized by their values, bounded, and used by readers."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import bloom, row_groups
-from liquidlog.data.bloom import distinct_values
-from liquidlog.data.footer import Chunk, read_footer
+from liquidlog.data import file_encoding
+from liquidlog.data.file_encoding import distinct_values, filter_bytes
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import UsageError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import Path as Column
+from support.filters import filters_in
 
 ROWS = 8_000
 GROUP_ROWS = 2_000
@@ -56,17 +56,23 @@ def paths_of(rows: pa.Table) -> tuple[Column, ...]:
     return tuple(("part", "a.b") if name == "part" else (name,) for name in rows.column_names)
 
 
-def written(path: Path, rows: pa.Table, *columns: Column) -> list[list[Chunk]]:
-    """Write rows to a file with filters of these columns; return its chunks per row group."""
+Filters = list[dict[str, int]]
+"""Of each row group the bytes of its filters, by their columns."""
+
+
+def written(
+    path: Path, rows: pa.Table, *columns: Column, row_group_rows: int = GROUP_ROWS
+) -> Filters:
+    """Write rows to a file with filters of these columns; return those that it has."""
     plain = pa.schema([_plain(child) for child in rows.schema])
-    options = WriterOptions(indexed=(), bloom_filters=columns)
+    options = WriterOptions(indexed=(), bloom_filters=columns, row_group_rows=row_group_rows)
     with DataFileWriter(str(path), schema=delta_schema(plain), options=options) as file:
         file.write(rows)
         facts = file.finish("f")
     assert facts.size_bytes == path.stat().st_size
     found = DataFile.open(str(path), schema=delta_schema(plain)).read()
     assert found.equals(rows.cast(found.schema))
-    return chunks_of(path)
+    return filters_in(str(path))
 
 
 def _plain(child: pa.Field) -> pa.Field:
@@ -74,25 +80,13 @@ def _plain(child: pa.Field) -> pa.Field:
     return child.with_type(child.type.value_type) if is_encoded else child
 
 
-def chunks_of(path: Path) -> list[list[Chunk]]:
-    with path.open("rb") as file:
-        footer, _ = read_footer(file, path.stat().st_size)
-    return [list(group.chunks) for group in footer.row_groups]
-
-
-def filters_of(chunks: list[list[Chunk]]) -> list[set[Column]]:
-    return [{chunk.path for chunk in group if chunk.bloom_filter} for group in chunks]
-
-
-@pytest.fixture(autouse=True)
-def row_groups_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", GROUP_ROWS)
-    monkeypatch.setattr(row_groups, "_SCALES", (1,))
+def names_of(columns: tuple[Column, ...]) -> set[str]:
+    return {".".join(column) for column in columns}
 
 
 @pytest.fixture
 def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bloom, "MAX_SHARE", 1.0)
+    monkeypatch.setattr(file_encoding, "MAX_FILTER_SHARE", 1.0)
 
 
 def literal(value: Any) -> str:
@@ -112,8 +106,8 @@ def literal(value: Any) -> str:
 @pytest.mark.usefixtures("any_share")
 def test_duckdb_finds_every_value_of_every_type(tmp_path: Path) -> None:
     rows = table()
-    chunks = written(tmp_path / "f.parquet", rows, *paths_of(rows))
-    assert filters_of(chunks) == [{*paths_of(rows)}] * (ROWS // GROUP_ROWS)
+    filters = written(tmp_path / "f.parquet", rows, *paths_of(rows))
+    assert [one.keys() for one in filters] == [names_of(paths_of(rows))] * (ROWS // GROUP_ROWS)
     connection = duckdb.connect()
     for name in rows.column_names:
         column = rows[name] if name != "part" else pc.struct_field(rows[name], ["a.b"])
@@ -165,41 +159,42 @@ def _arrow_name(found: pa.DataType) -> str:
     return "Utf8" if not pa.types.is_integer(found) else str(found).capitalize()
 
 
+@pytest.mark.parametrize("distinct", [1, GROUP_ROWS])
 @pytest.mark.usefixtures("any_share")
-def test_filters_are_sized_by_the_values_of_their_own_row_group(tmp_path: Path) -> None:
-    many, few = pa.array(range(GROUP_ROWS)), pa.array([7] * GROUP_ROWS)
-    nulls = pa.nulls(GROUP_ROWS, pa.int64())
-    rows = pa.table({"a": pa.chunked_array([few, many, nulls])})
-    rows = rows.append_column("filler", pa.array([f"{place}" * 99 for place in range(len(rows))]))
-    spans = [group[0].bloom_filter for group in written(tmp_path / "f.parquet", rows, ("a",))]
-    one, two_thousand, none = (span[1] for span in spans if span is not None)
-    # 9.7 bits per value, up to the next power of two; and a header.
-    assert 32 < one < 64
-    assert none == one
-    assert 4_096 < two_thousand < 4_096 + 32
+def test_filters_are_sized_by_the_values_of_the_first_row_group(
+    tmp_path: Path, distinct: int
+) -> None:
+    values = pa.array([place % distinct for place in range(2 * GROUP_ROWS)])
+    rows = pa.table({"a": values, "filler": [f"{place}" * 99 for place in range(2 * GROUP_ROWS)]})
+    for group in written(tmp_path / "f.parquet", rows, ("a",)):
+        # Behind a header.
+        assert filter_bytes(distinct) < group["a"] < filter_bytes(distinct) + 32
+    assert filter_bytes(1) == 32
+    # 9.7 bits per value, up to the next power of two.
+    assert filter_bytes(2_000) == 4_096
 
 
 def test_a_filter_that_would_take_too_much_is_left_out(tmp_path: Path) -> None:
     rows = table().select(["integer", "text", "filler"])
     asked = [("integer",), ("text",), ("filler",)]
-    chunks = written(tmp_path / "f.parquet", rows, *asked)
-    kept = filters_of(chunks)
-    assert set.union(*kept) < {*asked}
-    assert ("integer",) in set.intersection(*kept)
-    for group in chunks:
-        pages = sum(chunk.span[1] for chunk in group)
-        assert sum(chunk.bloom_filter[1] for chunk in group if chunk.bloom_filter) <= pages / 10
+    path = tmp_path / "f.parquet"
+    kept = written(path, rows, *asked)
+    metadata = pq.read_metadata(path)
+    for number, filters in enumerate(kept):
+        group = metadata.row_group(number)
+        assert {"integer"} <= filters.keys() < names_of(tuple(asked))
+        pages = sum(group.column(place).total_compressed_size for place in range(3))
+        assert sum(filters.values()) <= pages / 10
     # The first that is asked for is the first to be kept.
-    reverse = filters_of(written(tmp_path / "g.parquet", rows, *asked[::-1]))
-    assert ("filler",) in set.intersection(*reverse)
+    assert all("filler" in one for one in written(tmp_path / "g.parquet", rows, *asked[::-1]))
 
 
 @pytest.mark.usefixtures("any_share")
 def test_only_the_column_that_is_asked_for_has_filters(tmp_path: Path) -> None:
     values = pa.array(range(GROUP_ROWS))
-    rows = pa.table({"a.b": values, "a": pa.StructArray.from_arrays([values], ["b"])})
-    assert filters_of(written(tmp_path / "f.parquet", rows, ("a.b",))) == [{("a.b",)}]
-    assert filters_of(written(tmp_path / "g.parquet", rows, ("a", "b"))) == [{("a", "b")}]
+    rows = pa.table({"c": values, "a": pa.StructArray.from_arrays([values], ["b"])})
+    assert written(tmp_path / "f.parquet", rows, ("c",))[0].keys() == {"c"}
+    assert written(tmp_path / "g.parquet", rows, ("a", "b"))[0].keys() == {"a.b"}
 
 
 @pytest.mark.usefixtures("any_share")
@@ -298,21 +293,17 @@ def _query(reader: str, directory: Path) -> Callable[[], object]:
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not count bytes")
 @pytest.mark.parametrize("reader", ["duckdb", "delta-rs"])
-def test_an_equality_fetches_fewer_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
-) -> None:
+def test_an_equality_fetches_fewer_bytes(tmp_path: Path, reader: str) -> None:
     random = np.random.default_rng(3)
     rows = pa.table({"text": [f"name {value * 7}" for value in random.permutation(20 * ROWS)]})
     rows = rows.append_column(
         "filler", pa.array([random.bytes(20).hex() for _ in range(len(rows))])
     )
-    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 5 * ROWS)
-    monkeypatch.setattr(row_groups, "_SCALES", (1,))
     sizes = {}
     # A process's first query also reads libraries.
     for name, columns in {"first": [], "with": [("text",)], "without": []}.items():
         directory = tmp_path / name
         directory.mkdir()
-        written(directory / "f.parquet", rows, *columns)
+        written(directory / "f.parquet", rows, *columns, row_group_rows=5 * ROWS)
         sizes[name] = bytes_read(_query(reader, directory))
     assert sizes["with"] < 0.6 * sizes["without"], sizes

@@ -1,21 +1,23 @@
-"""Columns that a codec does not shrink go without it, and the files stay copies of themselves."""
+"""Which columns get dictionaries and which go without the codec, and how large pages are."""
 
-import io
+import re
 from pathlib import Path
-from unittest.mock import patch
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import row_groups
-from liquidlog.data.concatenation import CopySource
-from liquidlog.data.file_encoding import ColumnBytes, FileEncoding, Trial, left_uncompressed
-from liquidlog.data.footer import NotMovableError, read_footer
-from liquidlog.data.pages import data_pages
-from liquidlog.data.reader import DataFile
+from liquidlog.data.file_encoding import (
+    ColumnBytes,
+    FileEncoding,
+    Trial,
+    left_uncompressed,
+    worth_dictionaries,
+)
 from liquidlog.data.writer import DataFileWriter, encoded_bytes
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
@@ -53,6 +55,10 @@ def options_of(codec: str) -> WriterOptions:
     return WriterOptions(indexed=(("id",),), compression=codec)
 
 
+def arguments_of(rows: pa.Table, compression: str = "zstd") -> dict[str, Any]:
+    return FileEncoding.measure(rows, compression=compression).arguments(rows)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
     path, rows = tmp_path / "a.parquet", table()
@@ -74,18 +80,18 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_few_rows_say_too_little() -> None:
-    arguments = FileEncoding.measure(table(4_000), compression="zstd").arguments(ROWS)
+    arguments = arguments_of(table(4_000))
     assert arguments["compression"] == "zstd"
 
 
 def test_values_whose_likeness_takes_many_to_see_keep_the_codec() -> None:
     cents = np.random.default_rng(1).integers(100, 100_000, ROWS) / 100
-    arguments = FileEncoding.measure(pa.table({"a": cents}), compression="zstd").arguments(ROWS)
+    arguments = arguments_of(pa.table({"a": cents}))
     assert arguments["compression"] == "zstd"
 
 
 def test_no_codec_is_no_choice() -> None:
-    arguments = FileEncoding.measure(table(), compression="uncompressed").arguments(ROWS)
+    arguments = arguments_of(table(), "uncompressed")
     assert arguments["compression"] == "none"
     assert "compression_level" not in arguments
 
@@ -108,7 +114,7 @@ def test_columns_that_are_nearly_always_null_keep_the_codec() -> None:
         f"c{number}": pa.array(random.integers(0, 4, ROWS), mask=random.random(ROWS) > 0.01)
         for number in range(50)
     }
-    arguments = FileEncoding.measure(pa.table(columns), compression="zstd").arguments(ROWS)
+    arguments = arguments_of(pa.table(columns))
     assert arguments["compression"] == "zstd"
 
 
@@ -120,36 +126,33 @@ def test_large_values_say_enough_in_few_rows(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("column", "movable"), [("text", True), ("blob", False)])
-def test_row_groups_are_copied_if_a_column_has_the_codec(
-    tmp_path: Path, column: str, *, movable: bool
+def test_narrow_values_get_a_dictionary_only_where_few_are_distinct() -> None:
+    random, rows = np.random.default_rng(5), 65_536
+    known = pa.array([f"value {number:07d} of a text" for number in range(rows)])
+    few_of = {name: random.integers(0, n, rows) for name, n in (("few", 1_000), ("many", 10_000))}
+    text = known.take(pa.array(random.integers(0, 10_000, rows)))
+    table_of_all = pa.table({**few_of, "text": text, "all": known})
+    assert list(worth_dictionaries(table_of_all)) == ["few", "text"]
+
+
+@pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 8_192), (400, 164), (4_000, 64)])
+def test_readers_skip_small_pages_of_one_row_group(
+    tmp_path: Path, text_bytes: int, page_rows: int
 ) -> None:
-    random = np.random.default_rng(1)
-    blobs = pa.table({"blob": [random.bytes(1 << 16) for _ in range(200)]})
-    path, rows = tmp_path / "a.parquet", table().select(["mode", "text"]) if movable else blobs
-    found = written(path, rows, "zstd")
-    assert (found[column] == "zstd") == movable
-    assert "uncompressed" in found.values()
-    schema = delta_schema(rows.schema)
-    with DataFile.open(str(path), schema=schema) as file:
-        if movable:
-            assert CopySource.of(file, schema, options_of("zstd")).wanted
-        else:
-            with pytest.raises(NotMovableError, match="none of its pages is compressed"):
-                CopySource.of(file, schema, options_of("zstd"))
-
-
-@pytest.mark.parametrize(("rows", "pages"), [(ROWS, 1), (70_000, 4)])
-def test_small_row_groups_have_one_page_per_column(tmp_path: Path, rows: int, pages: int) -> None:
-    path, few = tmp_path / "a.parquet", table(rows).select(["mode", "day"])
-    options = options_of("zstd")
-    with DataFileWriter(str(path), schema=delta_schema(few.schema), options=options) as writer:
-        with patch.object(row_groups, "ROW_GROUP_ROWS", rows):
-            writer.write(few)
-        writer.finish(path.name)
-    content = path.read_bytes()
-    (group,) = read_footer(io.BytesIO(content), len(content))[0].row_groups
-    for chunk in group.chunks:
-        start, size = chunk.span
-        stored = memoryview(content)[start : start + size]
-        assert len(data_pages(stored, num_values=rows)) == pages
+    random, count = np.random.default_rng(1), min(ROWS, 10_000_000 // text_bytes)
+    texts = sorted(random.bytes(text_bytes // 2).hex() for _ in range(count))
+    path = tmp_path / "a.parquet"
+    written(path, pa.table({"id": random.integers(0, 1 << 62, count), "text": texts}), "zstd")
+    group = pq.read_metadata(path).row_group(0)
+    assert all(
+        group.column(n).has_offset_index and group.column(n).has_column_index for n in (0, 1)
+    )
+    assert pq.read_metadata(path).num_row_groups == 1
+    convert_to_deltalake(str(tmp_path))
+    query = QueryBuilder().register("t", DeltaTable(str(tmp_path)))
+    found = query.execute(f"explain analyze select * from t where text = '{texts[count // 2]}'")
+    metrics = str(pa.table(found.read_all()).to_pylist())
+    pattern = r"page_index_rows_pruned=[^,]* → ([\d.]+)( K)? matched"
+    rows, thousands = re.findall(pattern, metrics)[0]
+    # A text may be in two pages; those of the other column begin where a batch does.
+    assert 0 < float(rows) * (1_000 if thousands else 1) <= 2 * page_rows

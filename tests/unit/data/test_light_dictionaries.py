@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from liquidlog.data.dictionaries import with_light_dictionaries
 from liquidlog.data.encodings import decoded
+from liquidlog.data.file_encoding import with_light_dictionaries
 
 ROWS = 20_000
 

@@ -3,17 +3,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data import row_groups
-from liquidlog.data.dictionaries import ColumnSample
+from liquidlog.data import writer as writing
+from liquidlog.data.file_encoding import worth_dictionaries
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import StorageError, UsageError
-from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.codecs import CODEC_NAMES
 from liquidlog.spec.schema import leaves, parse_schema
@@ -24,9 +23,15 @@ def _options(schema: pa.Schema, **options: Any) -> WriterOptions:
     return WriterOptions(indexed=indexed, **options)
 
 
-def _write(path: Path, *slices: pa.Table, wanted: pa.Schema | None = None) -> WrittenFile:
+def _write(
+    path: Path,
+    *slices: pa.Table,
+    wanted: pa.Schema | None = None,
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS,
+) -> WrittenFile:
     schema = wanted or slices[0].schema
-    with DataFileWriter(str(path), schema=delta_schema(schema), options=_options(schema)) as writer:
+    options = _options(schema, row_group_rows=row_group_rows)
+    with DataFileWriter(str(path), schema=delta_schema(schema), options=options) as writer:
         for rows in slices:
             writer.write(rows)
         return writer.finish(f"part/{path.name}")
@@ -80,20 +85,6 @@ def test_parquet_schema_is_what_delta_readers_expect(tmp_path: Path) -> None:
     assert chunk.statistics.has_min_max
 
 
-@pytest.mark.parametrize(("text_bytes", "has_index"), [(100, False), (1_000, True)])
-def test_pages_have_an_index_where_columns_have_many(
-    tmp_path: Path, text_bytes: int, *, has_index: bool
-) -> None:
-    random = np.random.default_rng(0)
-    texts = pa.array([random.bytes(text_bytes // 2).hex() for _ in range(12_000)])
-    _write(tmp_path / "f", pa.table({"n": np.arange(12_000), "text": texts}))
-    group = pq.read_metadata(tmp_path / "f").row_group(0)
-    assert {
-        (chunk.has_offset_index, chunk.has_column_index)
-        for chunk in (group.column(number) for number in range(2))
-    } == {(has_index, has_index)}
-
-
 def test_names_and_ids_are_physical(tmp_path: Path) -> None:
     schema = parse_schema(
         '{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":'
@@ -130,14 +121,11 @@ def test_unknown_codec_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
 
 
-def test_slices_are_gathered_into_row_groups_by_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 100)
-    monkeypatch.setattr(row_groups, "_SCALES", (1,))
+def test_slices_are_gathered_into_row_groups_by_rows(tmp_path: Path) -> None:
     table = pa.table({"a": range(250)})
-    _write(tmp_path / "small", *(table.slice(row, 7) for row in range(0, 250, 7)))
-    _write(tmp_path / "large", table)
+    slices = (table.slice(row, 7) for row in range(0, 250, 7))
+    _write(tmp_path / "small", *slices, row_group_rows=100)
+    _write(tmp_path / "large", table, row_group_rows=100)
     for name in ("small", "large"):
         metadata = pq.read_metadata(tmp_path / name)
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
@@ -148,7 +136,7 @@ def test_slices_are_gathered_into_row_groups_by_rows(
 def test_slices_are_gathered_into_row_groups_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_groups, "ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(writing, "ROW_GROUP_BYTES", 10_000)
     wide = pa.table({"a": [b"x" * 1000] * 25})
     _write(tmp_path / "f", *(wide.slice(row, 3) for row in range(0, 25, 3)))
     metadata = pq.read_metadata(tmp_path / "f")
@@ -159,10 +147,7 @@ def test_slices_are_gathered_into_row_groups_by_bytes(
     assert pq.read_metadata(tmp_path / "huge").num_row_groups == 2
 
 
-def test_dictionaries_and_plain_strings_mix_in_one_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 4)
+def test_dictionaries_and_plain_strings_mix_in_one_file(tmp_path: Path) -> None:
     plain = pa.table({"a": ["x", "y", None, "x"]})
     encoded = pa.table({"a": plain["a"].dictionary_encode()})
     other = pa.table({"a": pa.array(["z", None]).dictionary_encode()})
@@ -170,7 +155,7 @@ def test_dictionaries_and_plain_strings_mix_in_one_file(
         [[encoded, plain], [plain, encoded], [encoded.slice(0, 2), plain, other], [other, encoded]]
     ):
         path = tmp_path / str(number)
-        written = _write(path, *slices, wanted=plain.schema)
+        written = _write(path, *slices, wanted=plain.schema, row_group_rows=4)
         expected = [value for rows in slices for value in rows["a"].to_pylist()]
         assert pq.read_table(path)["a"].to_pylist() == expected
         assert pq.read_schema(path) == plain.schema
@@ -209,12 +194,9 @@ def test_unfinished_file_is_deleted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_failure_deletes_the_file_even_after_row_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 1)
+def test_failure_deletes_the_file_even_after_row_groups(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="columns"):
-        _write(tmp_path / "f", ROWS, ROWS.select(["a"]))
+        _write(tmp_path / "f", ROWS, ROWS.select(["a"]), row_group_rows=1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,7 +233,7 @@ FEW = pa.array([row % 100 for row in range(MANY)])
 def test_columns_that_repeat_are_chosen_at_every_depth() -> None:
     inner = pa.StructArray.from_arrays([UNIQUE, FEW], ["unique", "few"])
     table = pa.table({"unique": UNIQUE, "few": FEW, "s": inner})
-    assert ColumnSample.of(table).dictionaries == ["few", "s.few"]
+    assert list(worth_dictionaries(table)) == ["few", "s.few"]
 
 
 def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
@@ -261,7 +243,7 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
         "d": pa.dictionary(pa.int32(), pa.string()),
     }
     table = pa.schema(list(kinds.items())).empty_table()
-    assert ColumnSample.of(table).dictionaries == [
+    assert list(worth_dictionaries(table)) == [
         "l.list.element.a",
         "m.key_value.key",
         "m.key_value.value.list.element",
@@ -271,7 +253,7 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
 
 def test_the_sample_is_spread_over_all_rows() -> None:
     late = pa.concat_arrays([pa.array([0] * (MANY // 8)), UNIQUE.slice(0, MANY * 7 // 8)])
-    assert ColumnSample.of(pa.table({"late": late})).dictionaries == []
+    assert list(worth_dictionaries(pa.table({"late": late}))) == []
 
 
 @pytest.mark.parametrize("edge", [1, 5, 900])

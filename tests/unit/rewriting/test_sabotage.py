@@ -117,7 +117,7 @@ def test_what_is_written_wrongly_is_refused(
     sabotage: Sabotage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    once(monkeypatch, DataFileWriter, "write", lambda f: lambda s, table, _: f(s, sabotage(table)))
+    once(monkeypatch, DataFileWriter, "write", lambda f: lambda s, table: f(s, sabotage(table)))
     assert refused(run, way(run.work()))
 
 

@@ -1,6 +1,5 @@
 """The whole way, without a JVM: create, append, cluster, plan, rewrite, commit, read back."""
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from msgspec import structs
 
 from liquidlog.clustering.outcome import change
 from liquidlog.clustering.outcome import staleness as stale
-from liquidlog.data import row_groups
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -242,21 +240,6 @@ def test_a_clustered_append_sorts_its_rows(table: Table, tmp_path: Path) -> None
     pq.write_table(rows(5000, 7), source)
     table.append(str(source), cluster=True)
     assert ids(table) == all_ids(0, 1, 2, 3) + rows(5000, 7)["id"].to_pylist()
-
-
-def test_row_groups_of_a_clustered_append_share_no_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_groups, "ROW_GROUP_ROWS", 2_000)
-    monkeypatch.setattr(row_groups, "_SCALES", (1,))
-    made = Table.create(str(tmp_path / "one"), schema=SCHEMA, cluster_by=["x"])
-    few = pa.array(np.random.default_rng(1).integers(0, 40, 10_000), pa.int32())
-    made.append(rows(10_000, 1).set_column(1, "x", few), cluster=True)
-    (path,) = Path(made.uri).glob("*.parquet")
-    footer = pq.read_metadata(path)
-    found = [footer.row_group(n).column(1).statistics for n in range(footer.num_row_groups)]
-    assert len(found) > 4
-    assert all(one.max < other.min for one, other in pairwise(found))
 
 
 def test_an_append_without_rows_makes_no_commit(table: Table) -> None:

@@ -13,7 +13,6 @@ from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
-    CopiedRowGroups,
     RewriteGroup,
     RewrittenGroup,
     WrittenFile,
@@ -97,17 +96,6 @@ def test_compaction_leaves_outputs_untagged() -> None:
     assert "isFull" not in change.parameters
 
 
-def copied(**fields: Any) -> CopiedRowGroups:
-    checksums = {"checksum_read": "a" * 32, "checksum_written": "a" * 32}
-    return CopiedRowGroups(**({"row_groups": 1, "rows": 12} | checksums | fields))
-
-
-def test_row_groups_that_were_copied_are_committed() -> None:
-    snapshot = snapshot_of(FILES)
-    change = rewrite_change(snapshot, planned(snapshot), finished(copied=copied()), now_ms=8)
-    assert isinstance(change.actions[0], AddFile)
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -117,9 +105,6 @@ def test_row_groups_that_were_copied_are_committed() -> None:
         ({"rows_read": 13, "rows_written": 13}, "the outputs hold 12"),
         ({"rows_read": 13}, "the inputs hold 12 live rows"),
         ({"checksum_written": "b" * 32}, "not the rows read"),
-        ({"copied": copied(checksum_written="b" * 32)}, "not the row groups read"),
-        ({"copied": copied(rows=13)}, "with 13 rows were copied"),
-        ({"copied": copied(row_groups=0)}, "0 row groups"),
         ({"outputs": (output(), output())}, "listed twice"),
         ({"outputs": (output(), output("z", num_records=0))}, "z is empty"),
         ({"outputs": (output(stats="{}"),)}, "cannot be read"),
