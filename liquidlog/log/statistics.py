@@ -31,6 +31,9 @@ from liquidlog.spec.schema import Leaf, Path
 _TEXT: Final = ("stats",)
 _PARSED: Final = "stats_parsed"
 
+_FEW_SHARE: Final = 0.1
+"""Up to this share of files, only their statistics are parsed."""
+
 
 def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
     """Return the bounds of `columns`, with one entry per row of `snapshot.files`, in its order.
@@ -39,28 +42,64 @@ def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) 
     """
     if not columns:
         return Bounds(columns=(), num_records=num_records(snapshot.files))
+    rows = one_array(snapshot.files["statistics_row"])
+    statistics = snapshot.statistics
+    if len(rows) <= _FEW_SHARE * statistics.rows:
+        return _bounds_of_few(store, snapshot, rows, columns)
     parts = [
         part
-        for file in snapshot.statistics.checkpoint
-        for part in _of_checkpoint_file(store, file, columns)
+        for file in statistics.checkpoint
+        for _, part in _of_checkpoint_file(store, file, columns)
     ]
-    parts.append(parse_bounds(snapshot.statistics.texts, columns))
-    return concat_bounds(parts).take(one_array(snapshot.files["statistics_row"]))
+    parts.append(parse_bounds(statistics.texts, columns))
+    return concat_bounds(parts).take(rows)
+
+
+def _bounds_of_few(
+    store: TableStore, snapshot: Snapshot, rows: pa.Array, columns: Sequence[Leaf]
+) -> Bounds:
+    """Return the bounds of some of the files that the log has statistics of; others stay text."""
+    statistics = snapshot.statistics
+    first_text = sum(file.adds for file in statistics.checkpoint)
+    paths = one_array(snapshot.files["path"])
+    found = [
+        part
+        for file in statistics.checkpoint
+        for part in _of_checkpoint_file(store, file, columns, paths)
+    ]
+    # Files of commits that a checkpoint has too are those of the commits.
+    texts = pc.less_equal(first_text, rows)
+    from_texts = pc.subtract(rows.filter(texts), first_text)
+    found.append((paths.filter(texts), parse_bounds(statistics.texts.take(from_texts), columns)))
+    known = pa.chunked_array([names for names, _ in found][::-1], pa.string())
+    last = pc.index_in(paths, value_set=known)
+    return concat_bounds([part for _, part in found][::-1]).take(last)
 
 
 def _of_checkpoint_file(
-    store: TableStore, file: CheckpointFile, columns: Sequence[Leaf]
-) -> list[Bounds]:
-    """Return the bounds in a checkpoint file, one per batch."""
+    store: TableStore,
+    file: CheckpointFile,
+    columns: Sequence[Leaf],
+    paths: pa.Array | None = None,
+) -> list[tuple[pa.Array, Bounds]]:
+    """Return paths and bounds in a checkpoint file, one pair per batch; of some `paths` alone."""
     sections = [
         (_PARSED, section, *leaf.physical)
         for leaf in columns
         for section in (MIN_VALUES, MAX_VALUES, NULL_COUNT)
     ]
     fields = [_TEXT, (_PARSED, NUM_RECORDS), *sections, ("path",)]
-    parts = read_statistics(store, file, fields, partial(_bounds, columns=columns))
-    check_all(file, sum(len(part) for part in parts))
-    return parts
+
+    def convert(adds: pa.StructArray) -> tuple[int, pa.Array, Bounds]:
+        names, count = struct_field(adds, "path", pa.string()), len(adds)
+        if paths is not None:
+            chosen = pc.is_in(names, value_set=paths)
+            adds, names = adds.filter(chosen), names.filter(chosen)
+        return count, names, _bounds(adds, columns)
+
+    parts = read_statistics(store, file, fields, convert)
+    check_all(file, sum(count for count, _, _ in parts))
+    return [(names, bounds) for _, names, bounds in parts]
 
 
 def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:

@@ -1,7 +1,6 @@
 """Judge whether a rewrite of a table is worth it, and which."""
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,8 +43,7 @@ from liquidlog.simulation.after import Known
 from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import number, one
-from liquidlog.spec.bounds import Bounds, BoundsOf, remembering
-from liquidlog.spec.schema import Leaf
+from liquidlog.spec.bounds import BoundsOf, remembering
 from liquidlog.spec.sizes import render_size
 
 _log: Final = Log(__name__)
@@ -146,15 +144,18 @@ def judge_plan(
     Nothing is returned if too many files lack statistics of the clustering columns.
 
     `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
-    from a part of the plan if that is large.
+    from a part of the plan if that is large. Of a very large table, only statistics of files of
+    this part are loaded.
     """
     snapshot = opened.of_plan(plan)
-    bounds_of = opened.bounds_of(snapshot)
-    if _unmeasured(snapshot, bounds_of) is not None:
-        return None
     if prediction is not None:
+        if _unmeasured(snapshot, opened.bounds_of(snapshot)) is not None:
+            return None
         return weigh("this plan", command, plan, prediction, criteria.bar)
     part = part_of(snapshot, plan)
+    bounds_of = opened.bounds_of(part.snapshot)
+    if _unmeasured(part.snapshot, bounds_of) is not None:
+        return None
     return weigh(
         "this plan",
         command,
@@ -242,12 +243,18 @@ class _Maker:
         words = command(self.snapshot.uri, candidate.arguments, source)
         return _Made(candidate=candidate, plan=plan, part=part, command=words)
 
+    def _bounds_of(self, part: Part) -> BoundsOf:
+        files = part.files
+        if files is None:
+            return self.bounds_of
+        return lambda columns: self.bounds_of(columns).filter(pa.array(files))
+
     def _option(self, made: "_Made", drawn: int) -> Option:
         option = weigh(
             made.candidate.name,
             made.command,
             made.plan,
-            _predicted(made.part, self.criteria, self.bounds_of, drawn, made.known),
+            _predicted(made.part, self.criteria, self._bounds_of(made.part), drawn, made.known),
             self.criteria.bar,
             arguments=made.candidate.arguments,
             share=made.part.share,
@@ -271,18 +278,12 @@ class _Made:
 def _predicted(
     part: Part, criteria: Criteria, bounds_of: BoundsOf, drawn: int, known: Known | None = None
 ) -> Prediction:
-    files, now_ms = part.files, criteria.now_ms
-
-    def bounds(columns: Sequence[Leaf]) -> Bounds:
-        found: Bounds = bounds_of(columns)
-        return found if files is None else found.filter(pa.array(files))
-
     return predict(
         part.snapshot,
         part.plan,
         criteria.workload,
-        bounds,
-        now_ms=now_ms,
+        bounds_of,
+        now_ms=criteria.now_ms,
         most_drawn=drawn,
         known=known,
     )

@@ -1,5 +1,6 @@
 """Statistics read as text from recorded checkpoints say what they say read as columns."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import LiquidlogError
+from liquidlog.log import statistics
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.log.raw_statistics import raw_statistics, rendered_statistics
 from liquidlog.log.statistics import load_bounds
@@ -37,6 +39,25 @@ def test_texts_have_the_bounds_that_columns_have(table: Path) -> None:
     texts = pa.array(raw_statistics(store, snapshot, snapshot.files), STATISTICS_TYPE)
     expected = load_bounds(store, snapshot, leaves)
     assert plain_bounds(parse_bounds(texts, leaves)) == plain_bounds(expected)
+
+
+@pytest.mark.parametrize("table", CHECKPOINTED, ids=lambda path: path.parent.name)
+def test_bounds_of_some_files_are_those_among_all(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(table))
+    try:
+        snapshot = load_snapshot(store)
+    except LiquidlogError:
+        pytest.skip("cannot be read at all")
+    columns = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    among_all = load_bounds(store, snapshot, columns)
+    monkeypatch.setattr(statistics, "_FEW_SHARE", 1.0)
+    for step in (1, 2, 3):
+        rows = pa.array(range(0, snapshot.files.num_rows, step), pa.int64())
+        some = replace(snapshot, files=snapshot.files.take(rows), plain_files=None)
+        found = load_bounds(store, some, columns)
+        assert plain_bounds(found) == plain_bounds(among_all.take(rows))
 
 
 def test_there_are_checkpoints() -> None:
