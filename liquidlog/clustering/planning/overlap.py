@@ -11,10 +11,11 @@ its cube with their bytes unchanged. Stable cubes are never touched, so the refe
 finds its own cubes as it left them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -69,20 +70,18 @@ _SMALL_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Table:
-    """The facts that decide which files to rewrite; all arrays have one entry per live file.
+    """The facts that decide which files to rewrite; all arrays have one entry per file asked for.
 
     `opened` is the share of the readers that opens each file, its width for narrow ones, and `cost`
-    what it costs the mean reader, in bytes. The masks mark the files that the
-    model counts (`considered`), those that may be rewritten (`candidates`), and those that must be,
-    because many of their rows are deleted (`forced`). `cube` numbers the cube of each file, -1 for
-    none.
+    what it costs the mean reader, in bytes. The masks mark the files that may be rewritten
+    (`candidates`), and those that must be, because many of their rows are deleted (`forced`).
+    `cube` numbers the cube of each file, -1 for none.
     """
 
     space: KeySpace
     model: ReadModel
     opened: NDArray[np.float64]
     cost: NDArray[np.float64]
-    considered: Mask
     candidates: Mask
     forced: Mask
     cube: NDArray[np.int64]
@@ -118,28 +117,44 @@ def plan_overlap(
     they fit, those with the largest gain per byte first. With `readers`, they take the place of
     narrow ones.
     """
-    places = membership(snapshot.files, columns)
-    stable = np.asarray(
-        pc.equal(file_states(snapshot, columns, policy.min_cube_bytes), STABLE), np.bool_
-    )
-    bounds = bounds_of([column.leaf for column in columns])
     asked = _asked(snapshot, policy, bounds_of)
-    size_bytes = sizes(snapshot.files)
+    rows = np.flatnonzero(asked)
+    is_part = policy.where is not None
+    part = replace(snapshot, files=snapshot.files.take(rows)) if is_part else snapshot
+    places = membership(part.files, columns)
+    states = file_states(snapshot, columns, policy.min_cube_bytes)
+    stable = np.asarray(pc.equal(states, STABLE), np.bool_)[rows]
+    bounds = bounds_of([column.leaf for column in columns])
+    bounds = bounds.take(pa.array(rows)) if is_part else bounds
+    size_bytes = sizes(part.files)
     space = key_space(bounds, size_bytes)
     those = None if readers is None else space_readers(bounds, size_bytes, readers)
-    table = _table(snapshot, policy, places, stable=stable, asked=asked, space=space, readers=those)
-    choice = _choice(table, policy, _left_alone(places, stable, asked, policy))
-    may = keepable(snapshot, places, bounds)
+    table = _table(part, policy, places, stable=stable, space=space, readers=those)
+    choice = _choice(table, policy, _left_alone(places, stable, policy))
+    may = keepable(part, places, bounds)
+    found = without_kept(
+        choice, space, table.model, may, curve=policy.curve, tolerance=_TOLERANCE_OF_GROUP
+    )
     return build_plan(
         snapshot,
         policy,
         mode=RewriteMode.CLUSTERING,
         strategy=NAME,
         columns=columns,
-        choice=without_kept(
-            choice, space, table.model, may, curve=policy.curve, tolerance=_TOLERANCE_OF_GROUP
-        ),
+        choice=_of_all(found, rows, len(asked)),
         new_id=new_id,
+    )
+
+
+def _of_all(choice: Choice, rows: NDArray[np.int64], count: int) -> Choice:
+    """Return a choice of some files (`rows`) as one of all; the others are not asked for."""
+    reasons = np.full(count, reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
+    reasons[rows] = choice.reasons
+    return replace(
+        choice,
+        groups=tuple(rows[group] for group in choice.groups),
+        reasons=reasons,
+        kept=tuple(rows[kept] for kept in choice.kept),
     )
 
 
@@ -158,17 +173,17 @@ def _table(
     places: Membership,
     *,
     stable: Mask,
-    asked: Mask,
     space: KeySpace,
     readers: SpaceReaders | None,
 ) -> _Table:
     cube = np.where(places.ours & places.same_columns, places.cube, -1)
+    everything = np.ones(len(space.size_bytes), np.bool_)
     model = read_model(
-        space, cube, asked, policy.max_file_bytes, curve=policy.curve, readers=readers
+        space, cube, everything, policy.max_file_bytes, curve=policy.curve, readers=readers
     )
     opened = model.opened(space)
     deleted = deleted_shares(snapshot.files)
-    eligible = asked & ~stable & (places.candidates | policy.full)
+    eligible = ~stable & (places.candidates | policy.full)
     heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > _MOST_DELETED_SHARE)
     small = space.size_bytes < _SMALL_SHARE * policy.max_file_bytes
     overlapping = space.mean_depths >= 1 + policy.min_overlapping_files * policy.min_overlap
@@ -177,24 +192,20 @@ def _table(
         model=model,
         opened=opened,
         cost=model.now(space.size_bytes, opened),
-        considered=asked,
         candidates=eligible & ((cube < 0) | small | heavy | overlapping),
         forced=heavy,
         cube=cube,
     )
 
 
-def _left_alone(
-    places: Membership, stable: Mask, asked: Mask, policy: ClusteringPolicy
-) -> NDArray[np.int64]:
+def _left_alone(places: Membership, stable: Mask, policy: ClusteringPolicy) -> NDArray[np.int64]:
     """Return the code of the reason per file for not taking it (int64)."""
-    reasons = np.full(len(asked), reason_code(SkipReason.WELL_CLUSTERED), np.int64)
+    reasons = np.full(len(stable), reason_code(SkipReason.WELL_CLUSTERED), np.int64)
     if not policy.full:
         foreign = places.in_cube & ~places.same_columns
         reasons[foreign] = reason_code(SkipReason.OTHER_COLUMNS)
         reasons[~places.ours] = reason_code(SkipReason.OTHER_PROVIDER)
     reasons[stable] = reason_code(SkipReason.STABLE_CUBE)
-    reasons[~asked] = reason_code(SkipReason.NOT_ASKED_FOR)
     return reasons
 
 
@@ -220,7 +231,7 @@ def _choice(table: _Table, policy: ClusteringPolicy, reasons: NDArray[np.int64])
 
 def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
     """Return the rewrites that are worth it; none if readers are within the tolerance already."""
-    now = float(table.cost[table.considered].sum())
+    now = float(table.cost.sum())
     widths = table.opened[table.candidates]
     if now <= policy.tolerance * table.model.ideal or not len(widths):
         return []
@@ -243,7 +254,7 @@ def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Group]) -> M
     """Return a mask of the files to rewrite: those above some width, and those that must be."""
     if not options:
         return table.forced
-    now = float(table.cost[table.considered].sum())
+    now = float(table.cost.sum())
     most = max(option.gain for option in options)
     allowed = policy.tolerance * table.model.ideal
     deep, shallow = (

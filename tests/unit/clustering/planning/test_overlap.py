@@ -52,6 +52,14 @@ def reasons(made: ClusteringPlan) -> dict[str, SkipReason]:
     return {file.path: file.reason for file in made.skipped}
 
 
+def test_few_files_of_a_large_table_are_joined_if_asked_for() -> None:
+    asked = [FileSpec(path=name, size=MIB, bounds={"x": (5_000, 5_100)}) for name in "abc"]
+    files = [*tiled(40), *asked]
+    assert taken(planned(files)) == set()
+    policy = ClusteringPolicy(max_file_bytes=100 * MIB, where="x >= 5000")
+    assert taken(planned(files, policy)) == set("abc")
+
+
 def test_a_table_that_was_rewritten_as_a_whole_is_left_alone() -> None:
     made = planned(tiled(20))
     assert not made.groups
