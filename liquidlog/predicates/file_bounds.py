@@ -23,11 +23,13 @@ from liquidlog.predicates.verdicts import Verdict, true_or_unknown
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import (
     BoundsOf,
+    Column,
     ColumnBounds,
     Mask,
     Use,
     can_be_nan,
     has_bounds,
+    is_like_element,
     mended,
 )
 from liquidlog.spec.schema import (
@@ -74,6 +76,7 @@ class FileBounds:
         self._earlier = earlier_types(snapshot.schema)
         self._numbers = {leaf.logical: number for number, leaf in enumerate(measured)}
         self._bounds = bounds_of(measured)
+        self._stated: dict[Path, ColumnBounds] = {}
         self._nan: Leaf | None = None
         self._lacking = np.zeros(self.count, np.bool_)
         self.misses = 0
@@ -140,19 +143,25 @@ class FileBounds:
         if leaf.logical in self._values:
             low = high = self._values[leaf.logical].values
         else:
-            stated = self._bounds.columns[self._numbers[leaf.logical]]
-            self._lacking |= _both_null(stated.low, stated.high) & self.may_have_value(leaf)
-            earlier = self._earlier.get(leaf.physical, frozenset())
-            is_float = _FLOAT in earlier
-            found = mended(stated, Use.SKIPPING, leaf.data_type, was_float=is_float)
+            found = self._mended(leaf)
+            self._lacking |= _both_null(found.low, found.high) & self.may_have_value(leaf)
             low, high = self._with_nan(leaf, found)
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
+
+    def _mended(self, leaf: Leaf) -> ColumnBounds:
+        """Return what the log says of a leaf, by which files are skipped."""
+        if leaf.logical not in self._stated:
+            stated = self._bounds.columns[self._numbers[leaf.logical]]
+            was_float = _FLOAT in self._earlier.get(leaf.physical, frozenset())
+            column = Column(leaf.data_type, was_float, is_like_element(leaf, self.schema))
+            self._stated[leaf.logical] = mended(stated, Use.SKIPPING, column)
+        return self._stated[leaf.logical]
 
     def _with_nan(self, leaf: Leaf, found: ColumnBounds) -> tuple[pa.Array, pa.Array]:
         """Return the bounds of a leaf; if a leaf is to be NaN, of NaN or with NaN among them."""
         if self._nan is None or not _can_be_nan(leaf):
             return found.low, found.high
-        nan = mended(found, Use.ROWS, leaf.data_type)
+        nan = mended(found, Use.ROWS, Column(leaf.data_type))
         return (nan.low if leaf is self._nan else found.low), nan.high
 
     def may_have_null(self, leaf: Leaf) -> Mask:
@@ -168,7 +177,7 @@ class FileBounds:
         return true_or_unknown(pc.less(self._nulls(leaf), self._bounds.num_records))
 
     def _nulls(self, leaf: Leaf) -> pa.Array:
-        nulls = self._bounds.null_count(self._numbers[leaf.logical])
+        nulls = self._mended(leaf).null_count
         self._lacking |= np.asarray(nulls.is_null(), np.bool_)
         return nulls
 

@@ -27,6 +27,7 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    leaves,
 )
 
 NUM_RECORDS: Final = "numRecords"
@@ -227,7 +228,7 @@ def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
     if has_bounds(leaf.data_type):
         low, high = values_of(MIN_VALUES, wanted), values_of(MAX_VALUES, wanted)
     stated = ColumnBounds(low=low, high=high, null_count=null_count)
-    return mended(stated, Use.ANY, leaf.data_type)
+    return mended(stated, Use.ANY, Column(leaf.data_type))
 
 
 class Use(Enum):
@@ -241,27 +242,34 @@ class Use(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What some writer states that is not so, and what is taken instead.
+class Column:
+    """What rules ask of a column.
 
-    `of` says which columns it may concern, by their type and whether that was float before it was
-    widened to double.
+    `was_float` says that it was widened from float, `is_like_element` that it has the name that
+    Parquet gives the elements of arrays or maps, in a table that has such.
     """
+
+    data_type: DataType
+    was_float: bool = False
+    is_like_element: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What some writer states that is not so of the columns `of`, and what is taken instead."""
 
     stated: str
     writers: str
     source: str
     use: Use
-    of: Callable[[DataType, bool], bool]
+    of: Callable[[Column], bool]
     instead: Callable[[ColumnBounds], ColumnBounds]
 
 
-def mended(
-    stated: ColumnBounds, use: Use, data_type: DataType, *, was_float: bool = False
-) -> ColumnBounds:
-    """Return the bounds of a column of a type after the rules for a use."""
+def mended(stated: ColumnBounds, use: Use, column: Column) -> ColumnBounds:
+    """Return the bounds of a column after the rules for a use."""
     for rule in RULES:
-        if rule.use is use and rule.of(data_type, was_float):
+        if rule.use is use and rule.of(column):
             stated = rule.instead(stated)
     return stated
 
@@ -283,10 +291,25 @@ _MINUTE_US: Final = 60_000_000
 _DOUBLE_ERROR: Final = 2.0**-52
 """Twice the largest relative error of a double."""
 
+_REPEATED: Final = (ArrayType, MapType)
+_ELEMENTS: Final = ("key", "value", "item", "element")
+"""What Parquet calls the parts of arrays and maps."""
+
 _CUT: Final = r"\??\x{FFFD}+$"
 """What marks a text that was cut; half of a character before it was written as a question mark."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
+
+
+def is_like_element(leaf: Leaf, schema: StructType) -> bool:
+    """Return whether a column has a name that elements of some array or map of the table have."""
+    is_named_so = len(leaf.physical) == 1 and leaf.physical[0] in _ELEMENTS
+    return is_named_so and any(isinstance(one.data_type, _REPEATED) for one in leaves(schema))
+
+
+def _is_wide_whole(kind: DataType) -> bool:
+    """Return whether a type has decimals without a scale that int64 may not hold."""
+    return isinstance(kind, DecimalType) and not kind.scale and kind.precision > _INT64_DIGITS
 
 
 def _without_int64_ends(stated: ColumnBounds) -> ColumnBounds:
@@ -313,6 +336,10 @@ def _raised(stated: ColumnBounds) -> ColumnBounds:
 def _no_count_of_elements(stated: ColumnBounds) -> ColumnBounds:
     none = pc.equal(stated.null_count, 0)
     return replace(stated, null_count=pc.if_else(none, stated.null_count, None))
+
+
+def _without_count(stated: ColumnBounds) -> ColumnBounds:
+    return replace(stated, null_count=pa.nulls(len(stated.null_count), pa.int64()))
 
 
 def _without_offset_seconds(stated: ColumnBounds) -> ColumnBounds:
@@ -366,9 +393,7 @@ RULES: Final = (
         writers="delta-rs",
         source="delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON",
         use=Use.ANY,
-        of=lambda kind, _: (
-            isinstance(kind, DecimalType) and not kind.scale and kind.precision > _INT64_DIGITS
-        ),
+        of=lambda column: _is_wide_whole(column.data_type),
         instead=_without_int64_ends,
     ),
     Rule(
@@ -376,7 +401,7 @@ RULES: Final = (
         writers="Delta Spark before 3.3, Databricks of that time",
         source="delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it",
         use=Use.ANY,
-        of=lambda kind, _: kind == PrimitiveType("string"),
+        of=lambda column: column.data_type == PrimitiveType("string"),
         instead=_after_the_cut,
     ),
     Rule(
@@ -384,7 +409,9 @@ RULES: Final = (
         writers="all that follow PROTOCOL.md; checkpoints of Trino and delta-rs",
         source="PROTOCOL.md, Per-file Statistics; trinodb/trino#31231, delta-io/delta-rs#2571",
         use=Use.ANY,
-        of=lambda kind, _: kind in {PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz")},
+        of=lambda column: (
+            column.data_type in {PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz")}
+        ),
         instead=_raised,
     ),
     Rule(
@@ -392,15 +419,23 @@ RULES: Final = (
         writers="delta-rs before 1.6",
         source="delta-io/delta-rs#4578, #4581",
         use=Use.ANY,
-        of=lambda kind, _: isinstance(kind, ArrayType | MapType),
+        of=lambda column: isinstance(column.data_type, _REPEATED),
         instead=_no_count_of_elements,
+    ),
+    Rule(
+        stated="null counts of elements as those of columns of the same name, like value",
+        writers="delta-rs 0.22 to 1.1",
+        source="tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578",
+        use=Use.SKIPPING,
+        of=lambda column: column.is_like_element,
+        instead=_without_count,
     ),
     Rule(
         stated="old instants with offsets that lack their seconds",
         writers="Delta Spark",
         source="delta-io/delta#5512; StatisticsCollection, the format of timestamps",
         use=Use.SKIPPING,
-        of=lambda kind, _: kind == PrimitiveType("timestamp"),
+        of=lambda column: column.data_type == PrimitiveType("timestamp"),
         instead=_without_offset_seconds,
     ),
     Rule(
@@ -408,7 +443,7 @@ RULES: Final = (
         writers="Delta Spark, delta-rs",
         source="delta.typeChanges; Delta Spark skips such files",
         use=Use.SKIPPING,
-        of=lambda kind, was_float: was_float and kind == PrimitiveType("double"),
+        of=lambda column: column.was_float and column.data_type == PrimitiveType("double"),
         instead=_around_floats,
     ),
     Rule(
@@ -416,7 +451,7 @@ RULES: Final = (
         writers="delta-rs",
         source="delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal",
         use=Use.SKIPPING,
-        of=lambda kind, _: isinstance(kind, DecimalType),
+        of=lambda column: isinstance(column.data_type, DecimalType),
         instead=_around_doubles,
     ),
     Rule(
@@ -424,7 +459,7 @@ RULES: Final = (
         writers="delta-rs, polars, kernel-rs, whoever takes them from footers of Parquet",
         source="delta-io/delta#7101; parquet.thrift, ColumnOrder",
         use=Use.ROWS,
-        of=lambda kind, _: can_be_nan(kind),
+        of=lambda column: can_be_nan(column.data_type),
         instead=_nan_alone,
     ),
 )

@@ -121,6 +121,22 @@ def test_files_that_may_hold_nan_are_read(tmp_path: Path, where: str) -> None:
     assert below.removed == ()
 
 
+def test_null_counts_of_elements_are_not_those_of_a_column(tmp_path: Path) -> None:
+    rows = pa.table(
+        {"value": [5, None], "m": pa.array([[("a", 1)]] * 2, pa.map_(pa.string(), pa.int64()))}
+    )
+    write_deltalake(tmp_path, rows)
+    commit = tmp_path / "_delta_log" / f"{0:020}.json"
+    # As delta-rs 0.22.3 and 1.1.4 write it.
+    stated = commit.read_text().replace(r"{\"value\":1}", r"{\"value\":0,\"key\":0}")
+    assert stated != commit.read_text()
+    commit.write_text(stated)
+    table = Table.open(tmp_path)
+    assert table.scan("value IS NULL").files.num_rows == 1
+    plan = table.plan_write(table.snapshot().schema, cluster=False, where="value > 0")
+    assert len(plan.rewritten) == 1
+
+
 @pytest.mark.parametrize(
     "where",
     [
