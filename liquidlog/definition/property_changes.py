@@ -12,6 +12,9 @@ from msgspec import structs
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.settings import StrategyNames, built_in
 from liquidlog.definition.property_rules import (
+    ADDABLE,
+    asked_features,
+    asks_for_protocol,
     canonical_key,
     layout_problems,
     refusal,
@@ -20,9 +23,15 @@ from liquidlog.definition.property_rules import (
 from liquidlog.definition.schema_changes import unwritable
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AnyAction
+from liquidlog.spec.actions import Protocol
 from liquidlog.spec.change import Change
-from liquidlog.spec.features import column_mapping_upgrade, table_features
+from liquidlog.spec.features import (
+    PREVIEW,
+    column_mapping_upgrade,
+    switched_feature,
+    table_features,
+    with_features,
+)
 from liquidlog.spec.mapping import MAX_COLUMN_ID, MODE, MappingMode, mapping_mode, with_own_names
 from liquidlog.spec.schema import StructType, schema_json
 from liquidlog.spec.stats import indexed_leaves
@@ -36,41 +45,59 @@ def properties_change(
 ) -> Change | None:
     """Return the change that sets and removes properties, None if nothing changes.
 
-    The change can turn column mapping by name on: columns get ids, and their names as physical
-    names, and the same commit upgrades the protocol. `strategies` are those that a property may
-    name.
+    Features that the properties need come with them, in the same commit, and so do features and
+    versions that properties ask for by name, which are not kept. The change can turn column mapping
+    by name on: columns get ids, and their names as physical names. `strategies` are those that a
+    property may name.
     """
-    setting = {canonical_key(name): value for name, value in properties.items()}
+    given = {canonical_key(name): value for name, value in properties.items()}
+    asked = {name: value for name, value in given.items() if asks_for_protocol(name)}
+    setting = {name: value for name, value in given.items() if name not in asked}
     before = snapshot.metadata.configuration
     removing = tuple(
         dict.fromkeys(name if name in before else canonical_key(name) for name in unset)
     )
-    problems = list(_problems(snapshot, setting, removing))
+    features, problems = _features(snapshot, asked, setting)
+    problems.extend(_problems(snapshot, setting, removing, asked))
     after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
     problems.extend(_mode_problems(before, after))
     kept = [name for name in setting if name in after]
     problems.extend(layout_problems(kept, after, snapshot.schema, strategies))
     if problems:
         raise SchemaChangeError(tuple(dict.fromkeys(problems)))
-    if after == dict(before):
+    schema, after, protocol = _with_mapping(snapshot, after)
+    protocol = with_features(protocol, features)
+    if after == dict(before) and protocol == snapshot.protocol:
         return None
-    schema, after, actions = _with_mapping(snapshot, after)
     metadata = structs.replace(
         snapshot.metadata, schema_string=schema_json(schema), configuration=after
     )
-    _check(snapshot, schema, after, actions)
+    _check(snapshot, schema, after, protocol)
     return Change(
-        operation="SET TBLPROPERTIES" if setting else "UNSET TBLPROPERTIES",
-        parameters=_parameters(setting, removing),
-        actions=(metadata, *actions),
+        operation="SET TBLPROPERTIES" if given else "UNSET TBLPROPERTIES",
+        parameters=_parameters(given, removing),
+        actions=(metadata,) if protocol == snapshot.protocol else (metadata, protocol),
         is_blind_append=True,
     )
 
 
+def _features(
+    snapshot: Snapshot, asked: Mapping[str, str], setting: Mapping[str, str]
+) -> tuple[frozenset[str], list[SchemaProblem]]:
+    """Return the features to add, and why some cannot be; those of column mapping are not here."""
+    named, problems = asked_features(asked, snapshot.protocol)
+    switched = {switched_feature(name, value) for name, value in setting.items() if name != MODE}
+    there = {name.removesuffix(PREVIEW) for name in table_features(snapshot.protocol)}
+    return named | {name for name in switched if name in ADDABLE and name not in there}, [*problems]
+
+
 def _problems(
-    snapshot: Snapshot, setting: Mapping[str, str], removing: Sequence[str]
+    snapshot: Snapshot,
+    setting: Mapping[str, str],
+    removing: Sequence[str],
+    asked: Mapping[str, str],
 ) -> Iterator[SchemaProblem]:
-    if not setting and not removing:
+    if not setting and not removing and not asked:
         yield SchemaProblem(SchemaProblemKind.PROPERTY_MISSING, "no property is given")
     for name in (*setting, *removing):
         reason = refusal(name)
@@ -80,9 +107,7 @@ def _problems(
             text = f"{name} is both set and unset"
             yield SchemaProblem(SchemaProblemKind.PROPERTY_SET_AND_UNSET, text, property=name)
         elif name in setting:
-            features = table_features(snapshot.protocol)
-            schema = snapshot.schema
-            yield from value_problems(name, setting[name], schema=schema, features=features)
+            yield from value_problems(name, setting[name], schema=snapshot.schema)
 
 
 def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SchemaProblem]:
@@ -94,24 +119,22 @@ def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
 
 def _with_mapping(
     snapshot: Snapshot, configuration: dict[str, str]
-) -> tuple[StructType, dict[str, str], tuple[AnyAction, ...]]:
+) -> tuple[StructType, dict[str, str], Protocol]:
     """Return schema, properties and protocol, with column mapping if it is turned on."""
     before = mapping_mode(snapshot.metadata.configuration)
     if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
-        return snapshot.schema, configuration, ()
+        return snapshot.schema, configuration, snapshot.protocol
     schema, largest = with_own_names(snapshot.schema)
     protocol = column_mapping_upgrade(snapshot.protocol)
-    upgrade = () if protocol == snapshot.protocol else (protocol,)
-    return schema, {**configuration, MAX_COLUMN_ID: str(largest)}, upgrade
+    return schema, {**configuration, MAX_COLUMN_ID: str(largest)}, protocol
 
 
 def _check(
     snapshot: Snapshot,
     schema: StructType,
     configuration: Mapping[str, str],
-    upgrade: Sequence[Any],
+    protocol: Protocol,
 ) -> None:
-    protocol = upgrade[0] if upgrade else snapshot.protocol
     problems = list(unwritable(protocol, configuration, schema))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
     for column in clustering_state(snapshot).columns:

@@ -4,7 +4,7 @@ Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from liquidlog.clustering.settings import (
@@ -16,15 +16,35 @@ from liquidlog.clustering.settings import (
     wrong_value,
 )
 from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
+from liquidlog.spec.actions import Protocol
 from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
-from liquidlog.spec.features import switched_feature
+from liquidlog.spec.features import (
+    COLUMN_MAPPING,
+    READER_FEATURE_VERSION,
+    WRITER_FEATURE_VERSION,
+    feature_named,
+    implied_features,
+    table_features,
+)
 from liquidlog.spec.mapping import MODE
 from liquidlog.spec.near import near_names
 from liquidlog.spec.obligations import MANIFESTS
 from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
 from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS
+from liquidlog.spec.terms import FREE_FEATURES
 
 DELTA_PREFIX: Final = "delta."
+FEATURE_PREFIX: Final = "delta.feature."
+_REQUESTS: Final = ("supported", "enabled")
+_VERSIONS: Final[Mapping[str, tuple[str, int]]] = {
+    "delta.minreaderversion": ("reader", READER_FEATURE_VERSION),
+    "delta.minwriterversion": ("writer", WRITER_FEATURE_VERSION),
+}
+"""Properties in lower case that ask for a version: whose, and the highest that there is."""
+
+ADDABLE: Final = (*FREE_FEATURES, COLUMN_MAPPING)
+"""Features that a table with files can be given: they ask nothing of files that are there."""
+
 
 _INTERVAL: Final = re.compile(
     r"(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
@@ -114,9 +134,9 @@ _SETTABLE: Final[Mapping[str, Check]] = {
 
 _REFUSED: Final[Mapping[str, str]] = {
     # Maps the beginning of a key, in lower case, to the reason why a user cannot set it.
-    "delta.feature.": "features come with what needs them",
-    "delta.minreaderversion": "versions come with the features that need them",
-    "delta.minwriterversion": "versions come with the features that need them",
+    "delta.feature.": "drop-feature takes features back",
+    "delta.minreaderversion": "versions never become lower",
+    "delta.minwriterversion": "versions never become lower",
     "delta.ignoreprotocoldefaults": "it has a meaning for new tables only",
     "delta.constraints.": "existing rows would have to be checked",
     "delta.columnmapping.maxcolumnid": "it counts the columns",
@@ -187,18 +207,63 @@ def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]
         yield from _wrong_value(name, value)
 
 
-def value_problems(
-    name: str, value: str, *, schema: StructType, features: Collection[str]
-) -> Iterator[SchemaProblem]:
-    """Yield the reasons why a property of a table with these features cannot have the value."""
+def asks_for_protocol(name: str) -> bool:
+    """Return whether a property asks for a feature or version of the protocol and is not kept."""
+    lowered = name.lower()
+    return lowered.startswith(FEATURE_PREFIX) or lowered in _VERSIONS
+
+
+def asked_features(
+    asked: Mapping[str, str], protocol: Protocol
+) -> tuple[frozenset[str], tuple[SchemaProblem, ...]]:
+    """Return the features that properties of `asks_for_protocol` ask for, and why some cannot be.
+
+    Versions ask for what they imply, as in Delta Spark; lower ones than the table's for nothing.
+    """
+    found, problems = set(), []
+    versions = {"reader": protocol.min_reader_version, "writer": protocol.min_writer_version}
+    for name, value in asked.items():
+        if name.lower() in _VERSIONS:
+            kind, highest = _VERSIONS[name.lower()]
+            if re.fullmatch("[1-9]", value) is None or int(value) > highest:
+                text = f"{name} must be a whole number from 1 to {highest}, not {value!r}"
+                problems.append(
+                    SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)
+                )
+                continue
+            versions[kind] = int(value)
+            continue
+        feature = feature_named(name[len(FEATURE_PREFIX) :])
+        if value.lower() not in _REQUESTS:
+            text = f"{name} must be supported, not {value!r}"
+            problems.append(SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name))
+        elif feature not in ADDABLE:
+            text = f"{name} cannot be set here: {_not_added(feature)}"
+            problems.append(SchemaProblem(SchemaProblemKind.PROPERTY_IS_FIXED, text, property=name))
+        else:
+            found.add(feature)
+    reader, writer = versions.values()
+    if writer < WRITER_FEATURE_VERSION:
+        # Version 3 of readers comes with lists of features only.
+        asked_for = Protocol(min_reader_version=min(reader, 2), min_writer_version=writer)
+        found |= {*implied_features(asked_for)} - {*table_features(protocol)}
+    return frozenset(found), tuple(problems)
+
+
+def _not_added(feature: str | None) -> str:
+    match feature:
+        case None:
+            return f"it is none of the features that a table can be given: {', '.join(ADDABLE)}"
+        case "clustering":
+            return "set clustering columns with cluster-by"
+        case _:
+            return "files that are there would have to be given what it asks for"
+
+
+def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[SchemaProblem]:
+    """Yield the reasons why a property of a table cannot have the value."""
     yield from _unknown_layout(name)
     yield from _wrong_value(name, value)
-    # A change of the mode adds its feature.
-    needed = None if name == MODE else switched_feature(name, value)
-    if needed is not None and needed not in features:
-        text = f"{name}={value} needs the table feature {needed}, which the table does not have"
-        kind = SchemaProblemKind.FEATURE_MISSING
-        yield SchemaProblem(kind, text, property=name, feature=needed)
     if name == STATS_COLUMNS:
         yield from _stats_column_problems(value, schema)
 

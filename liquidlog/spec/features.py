@@ -10,7 +10,7 @@ Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from liquidlog.spec.actions import Protocol
+from liquidlog.spec.actions import FEATURE_ALIASES, Protocol
 
 READER_FEATURE_VERSION: Final = 3
 WRITER_FEATURE_VERSION: Final = 7
@@ -22,6 +22,9 @@ DOMAIN_METADATA: Final = "domainMetadata"
 IN_COMMIT_TIMESTAMP: Final = "inCommitTimestamp"
 DELETION_VECTORS: Final = "deletionVectors"
 ROW_TRACKING: Final = "rowTracking"
+
+PREVIEW: Final = "-preview"
+"""What the names of features end in that were tried out before they were decided on."""
 
 ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
 ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
@@ -102,6 +105,12 @@ _WRITE_FEATURES: Final = frozenset(
 )
 
 _CREATE_FEATURES: Final = (DOMAIN_METADATA, CLUSTERING, "invariants", "appendOnly")
+
+
+def feature_named(name: str) -> str | None:
+    """Return the feature of a name in any case that we write tables with, None if there is none."""
+    known = {feature.lower(): feature for feature in _WRITE_FEATURES}
+    return known.get(FEATURE_ALIASES.get(name, name).lower())
 
 
 def switched_feature(name: str, value: str) -> str | None:
@@ -260,6 +269,50 @@ def column_mapping_upgrade(protocol: Protocol) -> Protocol:
     )
 
 
+def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
+    """Return the protocol with these features too, as the reference engine merges them.
+
+    A legacy version stays one if exactly these features are implied by another, else everything is
+    listed. Versions never become lower. Source: Delta Spark, TableFeatureSupport.merge.
+    """
+    listed = table_features(protocol)
+    if set(features) <= set(listed):
+        return protocol
+    before = protocol.writer_features or listed
+    names = tuple(dict.fromkeys([*before, *sorted(features)]))
+    if protocol.min_writer_version < WRITER_FEATURE_VERSION:
+        legacy = _legacy(frozenset(names), protocol.min_writer_version)
+        if legacy is not None:
+            return legacy
+    known = set(protocol.reader_features or ())
+    readers = tuple(name for name in names if name in _INSPECT_READER_FEATURES | known)
+    is_listed = protocol.min_reader_version == READER_FEATURE_VERSION or {*readers} - {
+        COLUMN_MAPPING
+    }
+    mapped = LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1
+    return Protocol(
+        min_reader_version=READER_FEATURE_VERSION
+        if is_listed
+        else max(mapped, protocol.min_reader_version),
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=readers if is_listed else None,
+        writer_features=names,
+    )
+
+
+def _legacy(features: frozenset[str], least: int) -> Protocol | None:
+    """Return the protocol of legacy versions that implies exactly these features, if one does."""
+    mapped = COLUMN_MAPPING in features
+    for writer in range(least, WRITER_FEATURE_VERSION):
+        legacy = Protocol(
+            min_reader_version=LEGACY_FEATURES[COLUMN_MAPPING][0] if mapped else 1,
+            min_writer_version=writer,
+        )
+        if features == set(implied_features(legacy)):
+            return legacy
+    return None
+
+
 def without_feature(protocol: Protocol, feature: str) -> Protocol:
     """Return the protocol without a feature that only writers have to know.
 
@@ -267,14 +320,9 @@ def without_feature(protocol: Protocol, feature: str) -> Protocol:
     reference engine writes it.
     """
     left = tuple(name for name in protocol.writer_features or () if name != feature)
-    mapped = COLUMN_MAPPING in left
-    for writer in range(1, WRITER_FEATURE_VERSION):
-        legacy = Protocol(
-            min_reader_version=LEGACY_FEATURES[COLUMN_MAPPING][0] if mapped else 1,
-            min_writer_version=writer,
-        )
-        if not protocol.reader_features and set(implied_features(legacy)) == set(left):
-            return legacy
+    legacy = None if protocol.reader_features else _legacy(frozenset(left), 1)
+    if legacy is not None:
+        return legacy
     return Protocol(
         min_reader_version=protocol.min_reader_version,
         min_writer_version=WRITER_FEATURE_VERSION,

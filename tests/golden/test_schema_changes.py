@@ -18,25 +18,22 @@ from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Metadata, Protocol, encode_actions
 from liquidlog.spec.change import Change
-from liquidlog.spec.features import LEGACY_FEATURES, table_features
+from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import parse_schema, split_path
 from support.repository import ROOT
 
 LOGS = ROOT / "fixtures" / "logs"
 REFUSED = {
-    "12_dv_whole_file-3": (Kind.FEATURE_MISSING, "delta.enableDeletionVectors"),
     "15_row_tracking_backfill-6": (Kind.PROPERTY_IS_FIXED, "delta.enableRowTracking"),
     "16_in_commit_timestamps_enabled_later-2": (
         Kind.PROPERTY_IS_FIXED,
         "delta.enableInCommitTimestamps",
     ),
-    "33_enabled_cdf-6": (Kind.FEATURE_MISSING, "delta.enableChangeDataFeed"),
     "33_enabled_ict-6": (Kind.PROPERTY_IS_FIXED, "delta.enableInCommitTimestamps"),
     "33_enabled_row_tracking-8": (Kind.PROPERTY_IS_FIXED, "delta.enableRowTracking"),
     "33_enabled_row_tracking_supported-6": (Kind.PROPERTY_IS_FIXED, "delta.feature.rowtracking"),
-    "33_protocol_upgrade-6": (Kind.FEATURE_MISSING, "delta.enableDeletionVectors"),
 }
-"""Changes for which more than metadata is due, or a feature that the table lacks, and why not."""
+"""Changes for which more than metadata is due, and why not."""
 
 
 def _recorded(operations: set[str]) -> Iterator[Any]:
@@ -65,10 +62,7 @@ def _change(snapshot: Snapshot, operation: str, parameters: Mapping[str, str]) -
         (name,) = json.loads(parameters["columns"])
         return drop_change(snapshot, split_path(name))
     if operation == "SET TBLPROPERTIES":
-        wanted = json.loads(parameters["properties"])
-        # The engine reports the versions that it raised by itself.
-        given = {key: value for key, value in wanted.items() if "erVersion" not in key}
-        return properties_change(snapshot, given, ())
+        return properties_change(snapshot, json.loads(parameters["properties"]), ())
     old, new = (split_path(parameters[key]) for key in ("oldColumnPath", "newColumnPath"))
     return rename_change(snapshot, plan_rename(snapshot, old, new[-1]), ())
 
@@ -114,9 +108,7 @@ def test_change_has_the_metadata_and_protocol_of_the_engines(
     assert change is not None
     assert change.operation == operation
     assert _facts(change.actions) == _facts(commit.actions)
-    # The engine also names what older versions imply, used or not.
-    assert _features(change.actions) <= _features(commit.actions)
-    assert _features(commit.actions) - _features(change.actions) <= set(LEGACY_FEATURES)
+    assert _features(change.actions) == _features(commit.actions)
     if operation != "SET TBLPROPERTIES":
         assert change.parameters == parameters
 

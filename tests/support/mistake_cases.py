@@ -96,12 +96,12 @@ CASES: Final[Mapping[str, Cases]] = {
         ("An unknown codec.", "set-properties orders delta.parquet.compression.codec=rar"),
         ("A feature by its property.", "set-properties orders delta.enableRowTracking=true"),
         (
-            "A feature that the table lacks.",
-            "set-properties orders delta.enableDeletionVectors=true",
+            "A feature by its name.",
+            "set-properties orders delta.feature.rowTracking=supported",
         ),
         ("Setting and removing the same property.", "set-properties orders a=b --unset a"),
         ("No property.", "set-properties orders"),
-        ("A protocol version.", "set-properties orders delta.minWriterVersion=7"),
+        ("A protocol version.", "set-properties orders delta.minWriterVersion=8"),
         ("A property of another engine's catalog.", "set-properties orders owner=me"),
     ),
     "Creating and appending": (

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.errors import CommitConflictError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
@@ -270,14 +270,17 @@ def test_files_are_not_tagged_anew_under_a_change_data_feed(tmp_path: Path) -> N
         ({"delta.feature.clustering": "supported"}, [], Kind.PROPERTY_IS_FIXED, None),
         ({"delta.columnMapping.maxColumnId": "99"}, [], Kind.PROPERTY_IS_FIXED, None),
         ({"clusteringColumns": "id"}, [], Kind.PROPERTY_IS_FIXED, None),
-        ({"delta.minReaderVersion": "3"}, [], Kind.PROPERTY_IS_FIXED, None),
+        ({"delta.minReaderVersion": "4"}, [], Kind.PROPERTY_VALUE, None),
+        ({"delta.feature.deletionVectors": "yes"}, [], Kind.PROPERTY_VALUE, None),
+        ({"delta.feature.rowTracking": "supported"}, [], Kind.PROPERTY_IS_FIXED, None),
+        ({"delta.feature.nothing": "supported"}, [], Kind.PROPERTY_IS_FIXED, None),
+        ({}, ["delta.feature.deletionVectors"], Kind.PROPERTY_IS_FIXED, None),
         ({"delta.constraints.c": "id > 5"}, [], Kind.PROPERTY_IS_FIXED, None),
         ({"delta.logRetentionDuratoin": "1 day"}, [], Kind.PROPERTY_UNKNOWN, None),
         ({"delta.logRetentionDuration": "interval 1 month"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.checkpointInterval": "0"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.appendOnly": "yes"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.dataSkippingStatsColumns": "id,`p"}, [], Kind.PROPERTY_VALUE, None),
-        ({"delta.enableDeletionVectors": "true"}, [], Kind.FEATURE_MISSING, None),
         ({"delta.columnMapping.mode": "none"}, [], Kind.COLUMN_MAPPING_IS_FIXED, None),
         ({}, ["delta.columnMapping.mode"], Kind.COLUMN_MAPPING_IS_FIXED, None),
         ({}, ["delta.columnMapping.maxColumnId"], Kind.PROPERTY_IS_FIXED, None),
@@ -297,6 +300,46 @@ def test_properties_that_are_not_a_users_to_set_are_refused(
     assert (kind, about or name) in said(caught.value)
     assert {found for found, _ in said(caught.value)} == {kind}
     assert table.snapshot().version == before.version
+
+
+@pytest.mark.parametrize(
+    ("before", "properties", "versions", "added"),
+    [
+        ((1, 2), {"delta.enableDeletionVectors": "true"}, (3, 7), {"deletionVectors"}),
+        ((1, 2), {"delta.enableTypeWidening": "true"}, (3, 7), {"typeWidening"}),
+        ((1, 2), {"delta.enableChangeDataFeed": "true"}, (1, 7), {"changeDataFeed"}),
+        ((1, 2), {"delta.feature.timestampntz": "supported"}, (3, 7), {"timestampNtz"}),
+        ((1, 1), {"delta.feature.appendOnly": "enabled"}, (1, 7), {"appendOnly"}),
+        ((1, 2), {"delta.minWriterVersion": "3"}, (1, 3), {"checkConstraints"}),
+        ((2, 5), {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"}, (2, 5), set()),
+        ((2, 5), {"delta.enableDeletionVectors": "true"}, (3, 7), {"deletionVectors"}),
+        ((1, 2), {"delta.minReaderVersion": "3", "delta.minWriterVersion": "7"}, (1, 2), set()),
+    ],
+)
+def test_features_come_with_the_properties_that_need_or_name_them(
+    tmp_path: Path,
+    before: tuple[int, int],
+    properties: dict[str, str],
+    versions: tuple[int, int],
+    added: set[str],
+) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
+    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    protocol = {"minReaderVersion": before[0], "minWriterVersion": before[1]}
+    others = [line for line in log.read_text().splitlines() if "protocol" not in json.loads(line)]
+    log.write_text("\n".join([json.dumps({"protocol": protocol}), *others]))
+    table = Table.open(tmp_path / "t")
+    known = set(table.detail()["tableFeatures"])
+    table.set_properties(properties)
+    found = table.update()
+    assert (found.protocol.min_reader_version, found.protocol.min_writer_version) == versions
+    assert set(table.detail()["tableFeatures"]) == known | added
+    kept = {key for key in properties if key.startswith("delta.enable")}
+    assert found.metadata.configuration.keys() == kept
+    if found.protocol.reader_features is not None:
+        mapped = {"columnMapping"} if before == (2, 5) else set()
+        assert set(found.protocol.reader_features) == added | mapped
+    DeltaTable(table.uri)
 
 
 def test_no_property_is_nothing_to_set(tmp_path: Path) -> None:
