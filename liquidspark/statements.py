@@ -71,7 +71,7 @@ def open_table(
         UsageError: If a name is not that of a Delta table.
     """
     if isinstance(name, ask.TableAt):
-        return DeltaTable.forPath(spark, name.uri, storage_options)
+        return DeltaTable.forPath(spark, name.uri, storage_options=storage_options)
     return DeltaTable.forName(spark, catalog.quoted(name.parts), storage_options)
 
 

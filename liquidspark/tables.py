@@ -1,18 +1,18 @@
 """DeltaTable with the names of `delta.tables`, for scripts that maintain tables.
 
 What liquidlog does not do, such as DELETE and MERGE, is absent here. Names are Delta's, in its
-spelling.
+spelling, and an argument of a wrong type is a TypeError, as in Delta.
 
 Source: Delta Lake, Python API, `delta.tables`.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from liquidlog import table as table_module
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
 from liquidlog.operations.optimize import partition_where
-from liquidlog.spec.arguments import address, number, one, texts
+from liquidlog.spec.arguments import address, number, one, text_mapping, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
 from liquidlog.sql.columns import column_type
 from liquidlog.storage.options import OptionsSource
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # ruff: noqa: N802, N803  the names are those of delta.tables
 
+T = TypeVar("T")
+
 _RETENTION_CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 _HOUR_S: Final = 3600
 
@@ -56,15 +58,22 @@ class DeltaTable:
         cls,
         sparkSession: "SparkSession",
         path: "str | PathLike[str]",
+        hadoopConf: Mapping[str, str] | None = None,
         storage_options: OptionsSource | None = None,
     ) -> "DeltaTable":
         """Return the table at a path or URI.
 
+        Of `hadoopConf`, what says how to reach S3 is used; all else of it is refused.
+        `storage_options` are for every store.
+
         Raises:
             TableNotFoundError: If there is no table.
-            UsageError: If the address or a storage option cannot be used.
+            TypeError: If an argument is not of its type.
+            UsageError: If the address or an option cannot be used.
         """
-        return cls(sparkSession, Table.open(path, storage_options=storage_options))
+        place = _checked(lambda: address(path, argument="path"))
+        options = _storage_options(hadoopConf or {}, storage_options)
+        return cls(_session(sparkSession), Table.open(place, storage_options=options))
 
     @classmethod
     def forName(
@@ -77,11 +86,14 @@ class DeltaTable:
 
         Raises:
             TableNotFoundError: If the catalog has no such table, or there is none where it says.
+            TypeError: If an argument is not of its type.
             UsageError: If it is not a Delta table.
         """
-        found = catalog.find_table(sparkSession, split_path(tableOrViewName))
+        spark = _session(sparkSession)
+        name = _text(tableOrViewName, argument="tableOrViewName")
+        found = catalog.find_table(spark, split_path(name))
         opened = Table.open(found.uri, storage_options=storage_options)
-        return cls(sparkSession, opened, found.name)
+        return cls(spark, opened, found.name)
 
     @classmethod
     def isDeltaTable(
@@ -90,10 +102,15 @@ class DeltaTable:
         identifier: "str | PathLike[str]",
         storage_options: OptionsSource | None = None,
     ) -> bool:
-        """Return whether there is a table at a path or URI."""
-        del sparkSession
+        """Return whether there is a table at a path or URI.
+
+        Raises:
+            TypeError: If an argument is not of its type.
+        """
+        _session(sparkSession)
+        place = _checked(lambda: address(identifier, argument="identifier"))
         try:
-            Table.open(identifier, storage_options=storage_options)
+            Table.open(place, storage_options=storage_options)
         except TableNotFoundError:
             return False
         return True
@@ -121,8 +138,11 @@ class DeltaTable:
         """Return one row per commit, newest first.
 
         Raises:
-            UsageError: If `limit` is not a whole number from 1.
+            TypeError: If `limit` is no whole number.
+            UsageError: If it is below 1.
         """
+        if limit is not None:
+            _whole(limit, argument="limit")
         return history_frame(self._spark, self._table.history(limit))
 
     def optimize(self) -> "DeltaOptimizeBuilder":
@@ -137,11 +157,14 @@ class DeltaTable:
         `spark.databricks.delta.retentionDurationCheck.enabled`, if it is false.
 
         Raises:
-            UsageError: If it is no number of hours, or too short and not allowed.
+            TypeError: If it is no number.
+            UsageError: If it is negative, or too short and not allowed.
             UnsupportedFeatureError: If the storage or the table cannot be written.
             StorageError: If the storage does not answer; some files may be deleted.
             CommitError: If a version that says what is deleted could not be put.
         """
+        if retentionHours is not None:
+            _typed(retentionHours, (int, float), argument="retentionHours", expected="a number")
         self.vacuumed(retentionHours, dry_run=False)
         return empty_frame(self._spark)
 
@@ -161,14 +184,44 @@ class DeltaTable:
         found = paths if dry_run else [self._table.uri]
         return frame(self._spark, [{"path": path} for path in found], PATHS)
 
+    def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
+        """Give the table the features that these versions imply; versions never become lower.
+
+        Raises:
+            TypeError: If a version is no whole number.
+            SchemaChangeError: If there is no such version, or the table cannot have a feature.
+            CommitError: If a commit did not land.
+        """
+        versions = {
+            "delta.minReaderVersion": _whole(readerVersion, argument="readerVersion"),
+            "delta.minWriterVersion": _whole(writerVersion, argument="writerVersion"),
+        }
+        self._table.set_properties({name: str(version) for name, version in versions.items()})
+
+    def addFeatureSupport(self, featureName: str) -> None:
+        """Give the table a feature that asks nothing of files that are there.
+
+        Raises:
+            TypeError: If the name is not text.
+            SchemaChangeError: If the table cannot have the feature.
+            CommitError: If a commit did not land.
+        """
+        name = _text(featureName, argument="featureName")
+        self._table.set_properties({f"delta.feature.{name}": "supported"})
+
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: FBT001  as in delta.tables
         """Drop the feature `clustering` or `domainMetadata`.
 
         Raises:
+            TypeError: If an argument is not of its type.
             UsageError: If the table does not have it, or it cannot be dropped.
             CommitError: If a commit did not land.
         """
-        self._table.drop_feature(featureName, truncate_history=bool(truncateHistory))
+        name = _text(featureName, argument="featureName")
+        truncates = truncateHistory is not None and _typed(
+            truncateHistory, bool, argument="truncateHistory", expected="True or False"
+        )
+        self._table.drop_feature(name, truncate_history=truncates)
 
     def toDF(self) -> "DataFrame":
         """Return the table's rows, as Delta Spark reads them.
@@ -201,10 +254,9 @@ class DeltaOptimizeBuilder:
         It is refused when it is run if the table has none.
 
         Raises:
-            UsageError: If the predicate is not text.
+            TypeError: If the predicate is not text.
         """
-        kind = "a SQL predicate"
-        self._where = one(partitionFilter, str, argument="partitionFilter", expected=kind)
+        self._where = _text(partitionFilter, argument="partitionFilter")
         return self
 
     def executeCompaction(self) -> "DataFrame":
@@ -254,7 +306,7 @@ class DeltaTableBuilder:
 
     def tableName(self, identifier: str) -> Self:
         """Give the table a name in the session's catalog; delta.`path` gives its place instead."""
-        parts = split_path(one(identifier, str, argument="identifier", expected="a name"))
+        parts = split_path(_text(identifier, argument="identifier"))
         if len(parts) == len(("delta", "path")) and parts[0].lower() == "delta":
             return self.location(parts[1])
         self._name = parts
@@ -262,12 +314,12 @@ class DeltaTableBuilder:
 
     def location(self, location: "str | PathLike[str]") -> Self:
         """Give the table its place: a path or URI."""
-        self._location = address(location, argument="location")
+        self._location = _checked(lambda: address(location, argument="location"))
         return self
 
     def comment(self, comment: str) -> Self:
         """Give the table a description."""
-        self._comment = one(comment, str, argument="comment", expected="text")
+        self._comment = _text(comment, argument="comment")
         return self
 
     def addColumn(
@@ -278,17 +330,24 @@ class DeltaTableBuilder:
         comment: str | None = None,
     ) -> Self:
         """Add a column; the type is one of Spark's, or its name in SQL."""
-        name = one(colName, str, argument="colName", expected="a column's name")
+        name = _text(colName, argument="colName")
+        may_be_null = _typed(nullable, bool, argument="nullable", expected="True or False")
+        said = {} if comment is None else {"comment": _text(comment, argument="comment")}
         field = _field(name, dataType)
-        metadata = {**field.metadata, **({} if comment is None else {"comment": comment})}
-        self._fields.append(StructField(name, field.data_type, nullable, metadata))
+        metadata = {**field.metadata, **said}
+        self._fields.append(StructField(name, field.data_type, may_be_null, metadata))
         return self
 
     def addColumns(self, cols: "SparkStruct | Sequence[Any]") -> Self:
         """Add columns: a StructType of Spark, or a list of its StructFields."""
+        from pyspark.sql.types import StructField as SparkField
+
+        if isinstance(cols, str) or not isinstance(cols, Iterable):
+            raise TypeError(f"cols must be a StructType or a list of its fields, not {cols!r}")
         for field in cols:
-            found = _parsed([field])
-            self._fields.extend(found.fields)
+            expected = "a StructField"
+            found = _typed(field, SparkField, argument="cols", expected=expected)
+            self._fields.extend(_parsed([found]).fields)
         return self
 
     def clusterBy(self, *clusterByCols: str | Sequence[str]) -> Self:
@@ -298,8 +357,7 @@ class DeltaTableBuilder:
 
     def property(self, key: str, value: str) -> Self:
         """Give the table a property."""
-        name = one(key, str, argument="key", expected="a name")
-        self._properties[name] = one(value, str, argument="value", expected="text")
+        self._properties[_text(key, argument="key")] = _text(value, argument="value")
         return self
 
     def execute(self) -> DeltaTable:
@@ -312,6 +370,8 @@ class DeltaTableBuilder:
                 refused, or a name that the session's catalog cannot hold.
             StorageError: If the place cannot be written.
         """
+        if not self._fields:
+            raise UsageError("a new table needs at least one column: addColumn adds one")
         return create_table(
             self._spark,
             name=self._name,
@@ -375,9 +435,60 @@ def _retention(hours: float) -> str:
     return f"{round(found * _HOUR_S)}s"
 
 
+_HADOOP_S3: Final[Mapping[str, str]] = {
+    "fs.s3a.access.key": "aws_access_key_id",
+    "fs.s3a.secret.key": "aws_secret_access_key",
+    "fs.s3a.session.token": "aws_session_token",
+    "fs.s3a.endpoint": "aws_endpoint_url",
+    "fs.s3a.endpoint.region": "aws_region",
+}
+"""Hadoop's options of S3 that storage options have too. Source: Hadoop, "S3A" Configuration."""
+
+
+def _storage_options(
+    hadoop_conf: Mapping[str, str], given: OptionsSource | None
+) -> OptionsSource | None:
+    """Return what says how to reach the files, from one of two ways to say it."""
+    conf = _checked(lambda: text_mapping(hadoop_conf, argument="hadoopConf"))
+    if not conf:
+        return given
+    unknown = sorted(conf.keys() - _HADOOP_S3.keys())
+    if unknown or given is not None:
+        why = "storage_options are given too" if given is not None else f"found {unknown[0]}"
+        raise UsageError(
+            f"hadoopConf may have {', '.join(_HADOOP_S3)}, {why}; storage_options takes the options"
+            " of every store",
+            option="hadoopConf",
+        )
+    return {_HADOOP_S3[name]: value for name, value in conf.items()}
+
+
+def _typed(value: Any, kind: type[T] | tuple[type[T], ...], *, argument: str, expected: str) -> T:  # noqa: ANN401  as a caller gives it
+    """Return an argument that is of its type, as `delta.tables` does."""
+    return _checked(lambda: one(value, kind, argument=argument, expected=expected))
+
+
+def _text(value: Any, *, argument: str) -> str:  # noqa: ANN401  as a caller gives it
+    return _typed(value, str, argument=argument, expected="text")
+
+
+def _whole(value: Any, *, argument: str) -> int:  # noqa: ANN401  as a caller gives it
+    return _typed(value, int, argument=argument, expected="a whole number")
+
+
+def _checked(check: Callable[[], T]) -> T:
+    """Return what a check of an argument's type returns; its error becomes a TypeError."""
+    try:
+        return check()
+    except UsageError as error:
+        raise TypeError(error.message) from None
+
+
 def _session(given: "SparkSession | None") -> "SparkSession":
     from pyspark.sql import SparkSession
 
+    if given is not None and not all(hasattr(type(given), name) for name in ("read", "version")):
+        raise TypeError(f"sparkSession must be a SparkSession, not {type(given).__name__}")
     found = given or SparkSession.getActiveSession()
     if found is None:
         raise UsageError("there is no active Spark session; give one")
@@ -387,15 +498,18 @@ def _session(given: "SparkSession | None") -> "SparkSession":
 def _names(given: tuple[str | Sequence[str], ...], *, argument: str) -> tuple[str, ...]:
     """Return names that are given one by one, or as one list."""
     listed = given[0] if len(given) == 1 else given
-    return texts(listed, argument=argument, of="column names")
+    return _checked(lambda: texts(listed, argument=argument, of="column names"))
 
 
 def _field(name: str, data_type: Any) -> StructField:  # noqa: ANN401  a type, or its name
     if isinstance(data_type, str):
         return column_type(name, data_type)
+    from pyspark.sql.types import DataType
     from pyspark.sql.types import StructField as SparkField
 
-    return _parsed([SparkField(name, data_type)]).fields[0]
+    expected = "a type of Spark, or its name in SQL"
+    kind = _typed(data_type, DataType, argument="dataType", expected=expected)
+    return _parsed([SparkField(name, kind)]).fields[0]
 
 
 def _parsed(fields: Sequence[Any]) -> StructType:
