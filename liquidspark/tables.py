@@ -370,8 +370,6 @@ class DeltaTableBuilder:
                 refused, or a name that the session's catalog cannot hold.
             StorageError: If the place cannot be written.
         """
-        if not self._fields:
-            raise UsageError("a new table needs at least one column: addColumn adds one")
         return create_table(
             self._spark,
             name=self._name,
@@ -413,8 +411,14 @@ def create_table(
         catalog.require_names(spark, name)
     place = location if location is not None else catalog.new_location(spark, name or ())
     made = table_module.define_table(**definition)
+    has_columns = made.like is not None or bool(definition["schema"].fields)
     try:
-        table = table_module.create_table(place, made, storage_options=storage_options)
+        # Without columns it is only seen whether there is a table already.
+        table = table_module.create_table(
+            place, made, storage_options=storage_options, dry_run=not has_columns
+        )
+        if not has_columns:
+            raise UsageError("a new table needs at least one column: addColumn adds one")
     except TableExistsError:
         if not if_not_exists:
             raise

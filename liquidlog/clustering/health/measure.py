@@ -32,7 +32,7 @@ from liquidlog.clustering.keyspace.depth import (
 from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_states, membership
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds
+from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds
 from liquidlog.spec.markup import Summary, html_document
 from liquidlog.spec.times import iso_time
 
@@ -265,8 +265,17 @@ def _measured(
         states=states,
         cube=cube,
         bounds=bounds,
-        ranges=tuple(column_ranges(column.low, column.high) for column in bounds.columns),
+        ranges=tuple(map(_ranges, bounds.columns)),
     )
+
+
+def _ranges(column: ColumnBounds) -> KeyRanges:
+    """Return the ranges of a column; null is a value below all others, as curves order it."""
+    ranges = column_ranges(column.low, column.high)
+    has_nulls = np.asarray(pc.fill_null(pc.greater(column.null_count, 0), fill_value=False))
+    if not has_nulls.any():
+        return ranges
+    return KeyRanges(lo=np.where(has_nulls, 0, ranges.lo + 1), hi=ranges.hi + 1)
 
 
 def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealth:
@@ -286,8 +295,8 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
         average_overlaps=_mean(overlap),
         average_depth_by_bytes=_mean(depth, measured.sizes()[known]),
         files_in_one_prefix=0 if truncated is None else int(truncated.in_one_prefix.sum()),
-        min=_end(measured.bounds.low(number), ranges.lo, known, first=True),
-        max=_end(measured.bounds.high(number), ranges.hi, known, first=False),
+        min=_end(measured.bounds, number, known, first=True),
+        max=_end(measured.bounds, number, known, first=False),
         depth_profile=tuple(depth_profile(ranges, PROFILE_BINS).tolist()),
     )
 
@@ -301,23 +310,20 @@ def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_
             # The log cuts timestamps to milliseconds, and maxima were raised by that much.
             widths = pc.subtract(pc.cast(high, pa.int64()), pc.cast(low, pa.int64()))
             same = pc.fill_null(pc.less_equal(widths, MILLISECOND_REST_US), fill_value=False)
-            constant &= np.asarray(same, np.bool_)
+            nulls = pc.fill_null(measured.bounds.null_count(number), 0)
+            constant &= np.asarray(pc.and_(same, pc.equal(nulls, 0)), np.bool_)
         else:
             constant &= ranges.lo == ranges.hi
     return constant
 
 
-def _end(
-    values: pa.Array,
-    ranks: NDArray[np.int64],
-    known: NDArray[np.bool_],
-    *,
-    first: bool,
-) -> Any:  # noqa: ANN401  a value of the column
+def _end(bounds: Bounds, number: int, known: NDArray[np.bool_], *, first: bool) -> Any:  # noqa: ANN401  a value of the column
     """Return the smallest or the largest bound of the files, chosen by rank."""
-    if not len(ranks):
+    if not known.any():
         return None
-    place = int(ranks.argmin() if first else ranks.argmax())
+    ranges = column_ranges(bounds.low(number), bounds.high(number)).selected(known)
+    place = int(ranges.lo.argmin() if first else ranges.hi.argmax())
+    values = bounds.low(number) if first else bounds.high(number)
     return values[int(np.flatnonzero(known)[place])].as_py()
 
 

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.table import Table
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 PAIR = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
@@ -203,3 +205,12 @@ def test_a_bar_about_another_column_is_refused() -> None:
     assert is_crossed(parse_bar("x.max_depth>1"), measured)
     with pytest.raises(UsageError):
         is_crossed(parse_bar("y.max_depth>1"), measured)
+
+
+def test_null_is_a_value_below_all_others(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", schema=pa.schema([("k", pa.string())]), cluster_by="k")
+    for values in (["b", None], ["a", None], ["c"]):
+        table.append(pa.table({"k": values}))
+    found = table.health()
+    assert (found.constant_file_count, found.average_depth, found.max_depth) == (1, 1.6667, 2)
+    assert (found.columns[0].min, found.columns[0].max) == ("a", "c")

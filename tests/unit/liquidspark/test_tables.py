@@ -1,0 +1,109 @@
+"""DeltaTable without a session at work: arguments, and what only the log is needed for."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from liquidlog.errors import SchemaChangeError, UsageError
+from liquidspark.tables import DeltaTable
+
+OF_ANY: Any = DeltaTable
+
+
+class Session:
+    """What is looked at before a session is used."""
+
+    read = version = None
+
+
+@pytest.fixture
+def spark() -> Any:
+    return Session()
+
+
+@pytest.fixture
+def table(spark: Any, tmp_path: Path) -> DeltaTable:
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
+    return DeltaTable.forPath(spark, str(tmp_path / "t"), {})
+
+
+def builder(spark: Any) -> Any:
+    return DeltaTable.create(spark)
+
+
+WRONG: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda *_: OF_ANY.forPath("spark", "t"),
+    lambda spark, _: OF_ANY.forPath(spark, 1),
+    lambda spark, _: OF_ANY.forPath(spark, "t", "fs.s3a.access.key"),
+    lambda spark, _: OF_ANY.forPath(spark, "t", {"fs.s3a.access.key": 1}),
+    lambda spark, _: OF_ANY.forName(spark, 1),
+    lambda spark, _: OF_ANY.isDeltaTable(spark, 1),
+    lambda *_: builder("spark"),
+    lambda spark, _: builder(spark).tableName(1),
+    lambda spark, _: builder(spark).location(1),
+    lambda spark, _: builder(spark).comment(1),
+    lambda spark, _: builder(spark).property("p", 1),
+    lambda spark, _: builder(spark).property(1, "p"),
+    lambda spark, _: builder(spark).clusterBy(1),
+    lambda spark, _: builder(spark).addColumns(1),
+    lambda spark, _: builder(spark).addColumns("a int"),
+    lambda spark, _: builder(spark).addColumns([1]),
+    lambda spark, _: builder(spark).addColumn(1, "int"),
+    lambda spark, _: builder(spark).addColumn("a", 1),
+    lambda spark, _: builder(spark).addColumn("a", "int", nullable="no"),
+    lambda spark, _: builder(spark).addColumn("a", "int", comment=1),
+    lambda _, table: table.history("1"),
+    lambda _, table: table.vacuum("1"),
+    lambda _, table: table.optimize().where(1),
+    lambda _, table: table.optimize().executeZOrderBy(1),
+    lambda _, table: table.addFeatureSupport(1),
+    lambda _, table: table.upgradeTableProtocol("3", 7),
+    lambda _, table: table.upgradeTableProtocol(1, 2.5),
+    lambda _, table: table.dropFeatureSupport(1),
+    lambda _, table: table.dropFeatureSupport("clustering", "yes"),
+)
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_an_argument_of_a_wrong_type_is_a_type_error(
+    spark: Any, table: DeltaTable, number: int
+) -> None:
+    with pytest.raises(TypeError):
+        WRONG[number](spark, table)
+
+
+def test_hadoops_words_for_s3_are_storage_options(spark: Any, tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "t"), pa.table({"id": [1]}))
+    conf = {"fs.s3a.access.key": "a", "fs.s3a.endpoint.region": "eu-west-1"}
+    with pytest.raises(UsageError, match="aws_access_key_id, aws_region"):  # not of a local disk
+        DeltaTable.forPath(spark, str(tmp_path / "t"), hadoopConf=conf)
+    wrong: tuple[dict[str, Any], ...] = (
+        {"hadoopConf": {"fs.gs.x": "1"}},
+        {"hadoopConf": conf, "storage_options": conf},
+    )
+    for more in wrong:
+        with pytest.raises(UsageError, match="hadoopConf may have"):
+            DeltaTable.forPath(spark, str(tmp_path / "t"), **more)
+
+
+def test_features_and_versions_are_added(table: DeltaTable) -> None:
+    table.addFeatureSupport("timestampntz")
+    table.upgradeTableProtocol(1, 3)
+    found = table.table.update().protocol
+    assert (found.min_reader_version, found.min_writer_version) == (3, 7)
+    assert found.reader_features == ("timestampNtz",)
+    assert {"appendOnly", "checkConstraints"} <= {*(found.writer_features or ())}
+    with pytest.raises(SchemaChangeError):
+        table.addFeatureSupport("rowTracking")
+    with pytest.raises(SchemaChangeError):
+        table.upgradeTableProtocol(4, 7)
+
+
+def test_a_table_without_columns_is_not_created(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least one column"):
+        builder(spark).location(tmp_path / "t").execute()
+    assert not (tmp_path / "t").exists()
