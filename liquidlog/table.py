@@ -1086,22 +1086,29 @@ class Table(Summary):
             self.opened.store, snapshot, columns, place, self.opened.clock, dry_run=dry_run
         )
 
-    def drop_column(self, name: str, *, dry_run: bool = False) -> int:
-        """Drop a column that nothing depends on; return the table's version after that.
+    def drop_column(self, *names: str, if_exists: bool = False, dry_run: bool = False) -> int:
+        """Drop columns that nothing depends on in one commit; return the version after that.
 
         The table needs column mapping. Clustering columns, and structs that contain them, cannot be
-        dropped. With `dry_run` nothing is committed: the version is the one that the table would
-        have.
+        dropped. With `if_exists`, columns that are not there are no error. With `dry_run` nothing
+        is committed: the version is the one that the table would have.
 
         Raises:
-            SchemaChangeError: If the column cannot be dropped; has every problem.
+            SchemaChangeError: If a column cannot be dropped; has every problem.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.alter import drop_column
+        from liquidlog.operations.alter import drop_columns
 
-        snapshot, path = self.opened.to_change(), split_path(name)
-        return drop_column(self.opened.store, snapshot, path, self.opened.clock, dry_run=dry_run)
+        columns = [split_path(name) for name in texts(names, argument="names", of="column names")]
+        return drop_columns(
+            self.opened.store,
+            self.opened.to_change(),
+            columns,
+            self.opened.clock,
+            if_exists=if_exists,
+            dry_run=dry_run,
+        )
 
     def set_properties(
         self,

@@ -9,7 +9,6 @@ from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.operations.scan import read_workload
 from liquidlog.predicates.workload import Workload
 from liquidlog.report.jsonable import jsonable
-from liquidlog.spec.schema import quote_path, quote_paths
 from liquidlog.sql import statements as ask
 from liquidlog.sql.parser import parse_statement
 from liquidlog.storage.options import OptionsSource, StorageOptions
@@ -53,12 +52,21 @@ def sql(
         _create(spark, asked, storage_options)
         return empty_frame(spark)
     try:
-        table = open_table(spark, asked.table, storage_options)
+        opened = open_table(spark, asked.table, storage_options)
     except TableNotFoundError:
-        if isinstance(asked, ask.Recluster) and asked.if_exists:
+        if isinstance(asked, ask.Rewrite) and asked.if_exists:
             return optimize_frame(spark, str(asked.table), [])
         raise
-    return _answered(spark, table, asked, storage_options)
+    match asked:
+        case ask.Rewrite():
+            return _rewritten(spark, opened.table, asked)
+        case ask.Vacuum(retain_hours=hours, dry_run=dry_run):
+            return opened.vacuumed(hours, dry_run=dry_run)
+        case ask.Alteration():
+            getattr(opened.table, asked.method)(*asked.names, **asked.arguments)
+            return empty_frame(spark)
+        case ask.Question():
+            return _answered(spark, opened, asked, storage_options)
 
 
 def open_table(
@@ -78,74 +86,36 @@ def open_table(
 def _answered(
     spark: "SparkSession",
     opened: DeltaTable,
-    asked: ask.Alteration | ask.Rewrite | ask.Vacuum | ask.Question,
+    asked: ask.Question,
     storage_options: OptionsSource | None,
 ) -> "DataFrame":
-    table = opened.table
-    match asked:
-        case ask.DescribeDetail():
+    match asked.verb:
+        case "detail":
             return opened.detail()
-        case ask.DescribeHistory(limit=limit):
-            return opened.history(limit)
-        case ask.ClusteringInformation(columns=columns):
-            health = table.health(None if columns is None else quote_paths(columns))
-            return frame(spark, [jsonable(health)], HEALTH)
-        case ask.Advise(sources=sources):
-            return _advice(spark, table, _workload(table, sources, storage_options))
-        case ask.Optimize():
-            return _optimized(spark, table, asked)
-        case ask.Vacuum(retain_hours=hours, dry_run=dry_run):
-            return opened.vacuumed(hours, dry_run=dry_run)
-        case ask.Recluster():
-            return _reclustered(spark, table, asked)
+        case "history":
+            return opened.history(asked.limit)
+        case "health":
+            return frame(spark, [jsonable(opened.table.health())], HEALTH)
         case _:
-            _changed(table, asked)
-            return empty_frame(spark)
+            workload = _workload(opened.table, asked.sources, storage_options)
+            return _advice(spark, opened.table, workload)
 
 
-def _optimized(spark: "SparkSession", table: Table, asked: ask.Optimize) -> "DataFrame":
-    policy: dict[str, Any] = {"full": asked.full}
-    if asked.where is not None:
-        policy["where"] = partition_where(table.snapshot(), asked.where)
-    if asked.zorder_by:
-        policy["zorder_by"] = quote_paths(asked.zorder_by)
-    if not asked.explain:
-        return optimize_frame(spark, table.uri, [table.optimize(spark, **policy).metrics])
-    plan = table.plan(**policy)
-    require_rewritable(table.opened, plan)
-    return optimize_frame(spark, table.uri, [expected_metrics(table.opened, plan, {})])
-
-
-def _reclustered(spark: "SparkSession", table: Table, asked: ask.Recluster) -> "DataFrame":
+def _rewritten(spark: "SparkSession", table: Table, asked: ask.Rewrite) -> "DataFrame":
     policy: dict[str, Any] = {"strategy": "overlap", "where": asked.where}
+    if not asked.recluster:
+        policy = {"full": asked.full}
+        if asked.where is not None:
+            policy["where"] = partition_where(table.snapshot(), asked.where)
+        if asked.zorder_by:
+            policy["zorder_by"] = asked.zorder_by
+    if asked.explain:
+        plan = table.plan(**policy)
+        require_rewritable(table.opened, plan)
+        return optimize_frame(spark, table.uri, [expected_metrics(table.opened, plan, {})])
     done = table.optimize(spark, final=asked.final or None, **policy)
     rounds = [one.done.metrics for one in done.rounds] if asked.final else [done.metrics]
     return optimize_frame(spark, table.uri, rounds)
-
-
-def _changed(table: Table, asked: ask.Alteration) -> None:
-    match asked:
-        case ask.ClusterBy(columns=columns):
-            table.cluster_by(None if columns is None else quote_paths(columns))
-        case ask.RenameColumn(old=old, new=new):
-            table.rename_column(quote_path(old), quote_path((new,)))
-        case ask.DropColumn(column=column):
-            if asked.has_effect(table.snapshot().schema):
-                table.drop_column(quote_path(column))
-        case ask.DropFeature(feature=feature, truncate_history=truncate):
-            table.drop_feature(feature, truncate_history=truncate)
-        case ask.AddColumns(columns=columns, into=into):
-            table.add_columns(columns, into=quote_path(into) if into else None)
-        case ask.SetProperties(properties=properties):
-            table.set_properties(properties)
-        case ask.UnsetProperties():
-            _unset(table, asked)
-
-
-def _unset(table: Table, asked: ask.UnsetProperties) -> None:
-    found = asked.found_in(table.snapshot().metadata.configuration)
-    if found:
-        table.set_properties({}, unset=found)
 
 
 def _create(
@@ -157,14 +127,8 @@ def _create(
         raise UsageError(
             f"{asked.table} says where the table is; leave LOCATION out", location=asked.location
         )
-    definition: dict[str, Any] = {"properties": asked.properties}
-    if isinstance(asked, ask.CreateTable):
-        definition |= {
-            "schema": asked.schema,
-            "cluster_by": quote_paths(asked.cluster_by),
-            "description": asked.description,
-        }
-    else:
+    definition = dict(asked.definition)
+    if asked.like is not None:
         definition["like"] = open_table(spark, asked.like, storage_options).table
     create_table(
         spark,

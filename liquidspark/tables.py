@@ -14,7 +14,7 @@ from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError
 from liquidlog.operations.optimize import partition_where
 from liquidlog.spec.arguments import address, number, one, text_mapping, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
-from liquidlog.sql.columns import column_type
+from liquidlog.sql.definitions import column_type
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
 from liquidspark import catalog

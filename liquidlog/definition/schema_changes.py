@@ -99,17 +99,25 @@ def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedA
     )
 
 
-def drop_change(snapshot: Snapshot, column: Path) -> Change:
-    """Return the change that drops a column with its fields; its data stays in the files."""
-    found = _existing(snapshot, column)
-    problems = [*_loss_problems(snapshot, found), *_dependents(snapshot, found)]
+def drop_change(snapshot: Snapshot, *columns: Path) -> Change:
+    """Return the change that drops columns with their fields; their data stays in the files."""
+    left, dropped = snapshot, list[Path]()
+    problems: list[SchemaProblem] = []
+    for column in columns:
+        found = _existing(left, column)
+        reasons = [*_loss_problems(left, found), *_dependents(left, found)]
+        problems.extend(reasons)
+        if not reasons:
+            schema = with_field(left.schema, found, lambda _: None)
+            metadata = metadata_with(left, schema, _kept_stats_columns(left, found))
+            left = replace(left, schema=schema, metadata=metadata)
+            dropped.append(found)
     if problems:
         raise SchemaChangeError(problems)
-    schema = with_field(snapshot.schema, found, lambda _: None)
     return Change(
         operation="DROP COLUMNS",
-        parameters={"columns": msgspec.json.encode([attribute_name(found)]).decode()},
-        actions=(metadata_with(snapshot, schema, _kept_stats_columns(snapshot, found)),),
+        parameters={"columns": msgspec.json.encode(list(map(attribute_name, dropped))).decode()},
+        actions=(left.metadata,),
         is_blind_append=True,
     )
 

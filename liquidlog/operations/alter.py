@@ -21,7 +21,7 @@ from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.change import Change
 from liquidlog.spec.features import is_true
-from liquidlog.spec.schema import Path, StructType
+from liquidlog.spec.schema import Path, StructType, find_column
 
 _CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
 
@@ -52,11 +52,26 @@ def rename_column(
     return _commit(store, snapshot, derive, clock, dry_run=dry_run)
 
 
-def drop_column(
-    store: TableStore, snapshot: Snapshot, column: Path, clock: Clock, *, dry_run: bool = False
+def drop_columns(
+    store: TableStore,
+    snapshot: Snapshot,
+    columns: Sequence[Path],
+    clock: Clock,
+    *,
+    if_exists: bool = False,
+    dry_run: bool = False,
 ) -> int:
-    """Commit a schema without a column; return the table's new version."""
-    return _commit(store, snapshot, lambda s: drop_change(s, column), clock, dry_run=dry_run)
+    """Commit a schema without some columns; return the table's version after that.
+
+    With `if_exists`, those that are not there are left out.
+    """
+
+    def derive(newest: Snapshot) -> Change | None:
+        there = [one for one in columns if find_column(newest.schema, one) is not None]
+        wanted = there if if_exists else columns
+        return drop_change(newest, *wanted) if wanted else None
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
 
 
 def add_columns(

@@ -1,7 +1,6 @@
 """Statements of SQL about Delta tables: text to values; nothing here opens a table.
 
-- `words` sqlglot's tokens in a dialect of ours, errors that point at one
-- `statements` the values
-- `columns` columns and types, `parts` names of tables, properties, conditions
-- `creation`, `parser` the statements
+- `words` a text word by word, and errors that point at one; conditions
+- `definitions` new tables, columns, types and properties, from sqlglot's trees
+- `statements` the values, `parser` text to them
 """

@@ -1,153 +1,137 @@
 """Statements: the text of one, to its value.
 
 Source: Delta Lake, "Table utility commands" and "Use liquid clustering"; Databend, "ALTER TABLE
-RECLUSTER" and "CLUSTERING_INFORMATION"; Snowflake, "SYSTEM$CLUSTERING_INFORMATION".
+RECLUSTER" and "CLUSTERING_INFORMATION".
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from sqlglot import Token, TokenType
-
 from liquidlog.errors import UsageError
-from liquidlog.spec.schema import Path, StructField, StructType
+from liquidlog.spec.schema import quote_path
 from liquidlog.sql import statements as ask
-from liquidlog.sql.columns import added, column_list
-from liquidlog.sql.creation import create
-from liquidlog.sql.parts import A_TABLE, NO_AUTO, condition, properties, property_name, table_name
-from liquidlog.sql.words import Words, refuse_at
+from liquidlog.sql.definitions import NO_AUTO, added, create, properties_of
+from liquidlog.sql.words import A_TABLE, Words
 
-_SNOWFLAKE: Final = "SYSTEM$CLUSTERING_INFORMATION"
-_DATABEND: Final = "CLUSTERING_INFORMATION"
+_FUNCTION: Final = "CLUSTERING_INFORMATION"
 
-_ELSEWHERE: Final[Mapping[str, str]] = {
-    "INSERT": "rows are appended with `append`, or by an engine",
-    "COPY": "rows are appended with `append`, or by an engine",
-    "SELECT": "rows are read by an engine",
-    "DELETE": "rows are changed by an engine",
-    "UPDATE": "rows are changed by an engine",
-    "MERGE": "rows are changed by an engine",
-    "REPLACE": "a table is not replaced here, since its rows would go",
-    "DROP": "a table is not dropped here",
-    "TRUNCATE": "a table is not emptied here",
-    "RESTORE": "a table is not restored here",
-    "REORG": "deletion vectors go when OPTIMIZE rewrites a file",
-    "CONVERT": "a directory of Parquet files is converted by Delta Spark",
+_ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
+    "rows are appended with `append`, or by an engine": ("INSERT", "COPY"),
+    "rows are changed by an engine": ("DELETE", "UPDATE", "MERGE"),
+    "a table is not replaced, dropped or emptied here": ("REPLACE", "DROP", "TRUNCATE", "RESTORE"),
+    "deletion vectors go when OPTIMIZE rewrites a file": ("REORG",),
+    "a directory of Parquet files is converted by Delta Spark": ("CONVERT",),
 }
-"""Why there is no such statement, by its first word."""
+"""Why there is no such statement, and first words of those."""
 
 
 def parse_statement(text: str) -> ask.Statement:
     """Return the statement that a text is."""
     words = Words(text)
+    begin = words.offset
     try:
-        return _statement(words)
+        for word, parse in _STATEMENTS.items():
+            if words.take(word):
+                statement = parse(words)
+                words.finish()
+                return statement
     except RecursionError:
-        refuse_at(text, 0, "the statement is nested too deeply")
-
-
-def _statement(words: Words) -> ask.Statement:
-    token = words.token
-    for word, parse in _STATEMENTS.items():
-        if words.take(word):
-            statement = parse(words)
-            words.finish()
-            return statement
-    for word, reason in _ELSEWHERE.items():
-        if words.sees(word):
-            words.fail(f"there is no statement {word}: {reason}", at=token)
+        words.fail("the statement is nested too deeply", at=begin)
+    for reason, others in _ELSEWHERE.items():
+        for word in filter(words.sees, others):
+            words.fail(f"there is no statement {word}: {reason}")
     return words.refuse(*_STATEMENTS)
-
-
-# ALTER
 
 
 def _alter(words: Words) -> ask.Statement:
     words.expect("TABLE")
-    token = words.token
+    begin = words.offset
     if_exists = words.take("IF", "EXISTS")
-    table = table_name(words)
+    table = words.table()
     if words.take("RECLUSTER"):
         return _recluster(words, table, if_exists=if_exists)
     if if_exists:
-        words.fail("IF EXISTS stands before RECLUSTER only", at=token)
+        words.fail("IF EXISTS stands before RECLUSTER only", at=begin)
     for clause, parse in _CHANGES.items():
         if words.take(*clause):
             return parse(words, table)
     return words.refuse(*(" ".join(clause) for clause in _CHANGES), "RECLUSTER")
 
 
-def _cluster_by(words: Words, table: ask.TableName) -> ask.ClusterBy:
+def _cluster_by(words: Words, table: ask.TableName) -> ask.Alteration:
     if words.sees("AUTO"):
         words.fail(NO_AUTO)
-    if words.take("NONE"):
-        return ask.ClusterBy(table, None)
-    if not words.sees_kind(TokenType.L_PAREN):
-        words.refuse("( and the names of columns", "NONE")
-    return ask.ClusterBy(table, column_list(words))
+    columns = None
+    if not words.take("NONE"):
+        if not words.sees("("):
+            words.refuse("( and the names of columns", "NONE")
+        columns = words.columns()
+    return ask.Alteration(table, "cluster_by", {"columns": columns})
 
 
-def _rename(words: Words, table: ask.TableName) -> ask.RenameColumn:
-    old = words.path("a column's name")
+def _rename(words: Words, table: ask.TableName) -> ask.Alteration:
+    old = quote_path(words.path())
     words.expect("TO")
-    return ask.RenameColumn(table, old, words.name("the new name"))
+    new = quote_path((words.name("the new name"),))
+    has = f"the column {new} instead of {old}"
+    return ask.Alteration(table, "rename_column", {"old": old, "new": new}, has)
 
 
-def _drop(words: Words, table: ask.TableName) -> ask.DropColumn:
+def _drop(words: Words, table: ask.TableName) -> ask.Alteration:
     if_exists = words.take("IF", "EXISTS")
-    if not words.sees_kind(TokenType.L_PAREN):
-        return ask.DropColumn(table, words.path("a column's name"), if_exists)
-    columns = column_list(words)
-    if len(columns) > 1:
-        words.fail("columns are dropped one by one: a statement each")
-    return ask.DropColumn(table, columns[0], if_exists)
+    names = words.columns()
+    has, given = f"no column {', '.join(names)}", {"if_exists": if_exists}
+    return ask.Alteration(table, "drop_column", given, has, names)
 
 
-def _drop_feature(words: Words, table: ask.TableName) -> ask.DropFeature:
-    quoted = words.sees_kind(TokenType.STRING)
+def _drop_feature(words: Words, table: ask.TableName) -> ask.Alteration:
+    quoted = words.sees_string()
     name = words.string("a feature") if quoted else words.name("the name of a feature")
-    return ask.DropFeature(table, name, words.take("TRUNCATE", "HISTORY"))
+    arguments = {"feature": name, "truncate_history": words.take("TRUNCATE", "HISTORY")}
+    return ask.Alteration(table, "drop_feature", arguments)
 
 
-def _add(words: Words, table: ask.TableName) -> ask.AddColumns:
-    if not words.take_kind(TokenType.L_PAREN):
-        path, field = added(words)
-        return ask.AddColumns(table, StructType((field,)), path[:-1])
-    fields: list[StructField] = []
-    into: Path = ()
-    while not fields or words.take_kind(TokenType.COMMA):
-        token = words.token
-        path, field = added(words)
-        if fields and path[:-1] != into:
-            words.fail("columns of one struct are added at a time: a statement each", at=token)
-        fields, into = [*fields, field], path[:-1]
-    words.expect_kind(TokenType.R_PAREN, ", or )")
-    return ask.AddColumns(table, StructType(tuple(fields)), into)
+def _add(words: Words, table: ask.TableName) -> ask.Alteration:
+    into, schema = added(words)
+    names = ", ".join(quote_path((*into, one.name)) for one in schema.fields)
+    arguments = {"schema": schema, "into": quote_path(into) if into else None}
+    has = f"the new column{'s' if len(schema.fields) > 1 else ''} {names}"
+    return ask.Alteration(table, "add_columns", arguments, has)
 
 
-def _set(words: Words, table: ask.TableName) -> ask.SetProperties:
-    return ask.SetProperties(table, properties(words))
+def _set(words: Words, table: ask.TableName) -> ask.Alteration:
+    (action,) = words.tree().args["actions"]
+    (given,) = action.expressions
+    arguments = {"properties": properties_of(words, given.expressions)}
+    return ask.Alteration(table, "set_properties", arguments, "these properties")
 
 
-def _unset(words: Words, table: ask.TableName) -> ask.UnsetProperties:
-    if_exists = words.take("IF", "EXISTS")
-    words.expect_kind(TokenType.L_PAREN, "( and names of properties")
-    names = [property_name(words)]
-    while words.take_kind(TokenType.COMMA):
-        names.append(property_name(words))
-    words.expect_kind(TokenType.R_PAREN, ", or )")
-    return ask.UnsetProperties(table, tuple(names), if_exists)
+def _unset(words: Words, table: ask.TableName) -> ask.Alteration:
+    words.take("IF", "EXISTS")  # what is not there is no error anyway
+    words.expect("(", what="( and names of properties")
+    names = words.listed(partial(_property_name, words))
+    words.expect(")", what=", or )")
+    arguments = {"properties": {}, "unset": names}
+    return ask.Alteration(table, "set_properties", arguments, "no such properties")
 
 
-def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.Recluster:
+def _property_name(words: Words) -> str:
+    if words.sees_string():
+        return words.string("a property")
+    return ".".join(words.path("a property, as 'delta.checkpointInterval'"))
+
+
+def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.Rewrite:
     final = words.take("FINAL")
-    where = condition(words, "LIMIT")
+    where = words.condition("LIMIT")
     if words.sees("LIMIT"):
         words.fail(
             "LIMIT counts segments, which Delta tables do not have; bound the bytes with `optimize"
             " --strategy overlap --budget`"
         )
-    return ask.Recluster(table=table, final=final, where=where, if_exists=if_exists)
+    return ask.Rewrite(table=table, recluster=True, final=final, where=where, if_exists=if_exists)
 
 
 _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.Statement]]] = {
@@ -163,46 +147,27 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.St
 }
 
 
-# The others
-
-
-def _optimize(words: Words) -> ask.Optimize:
-    table = table_name(words)
+def _optimize(words: Words) -> ask.Rewrite:
+    table = words.table()
     full = words.take("FULL")
-    where = condition(words, "ZORDER")
-    zorder_by: tuple[Path, ...] = ()
+    where = words.condition("ZORDER")
+    zorder_by: tuple[str, ...] = ()
     if words.take("ZORDER"):
         words.expect("BY")
-        zorder_by = _zorder_columns(words)
-    if not zorder_by:
-        more = ["ZORDER BY"] if where else ["WHERE", "ZORDER BY"]
-        words.finish(*([] if full or where else ["FULL"]), *more)
-    return ask.Optimize(table=table, full=full, where=where, zorder_by=zorder_by)
+        zorder_by = words.columns()
+    else:
+        before_where = [] if where else ["WHERE"] if full else ["FULL", "WHERE"]
+        words.finish(*before_where, "ZORDER BY")
+    return ask.Rewrite(table=table, full=full, where=where, zorder_by=zorder_by)
 
 
-def _zorder_columns(words: Words) -> tuple[Path, ...]:
-    if words.sees_kind(TokenType.L_PAREN):
-        return column_list(words)
-    found = [words.path("a column's name")]
-    while words.take_kind(TokenType.COMMA):
-        found.append(words.path("a column's name"))
-    return tuple(found)
-
-
-def _explain(words: Words) -> ask.Optimize:
+def _explain(words: Words) -> ask.Rewrite:
     words.expect("OPTIMIZE")
-    found = _optimize(words)
-    return ask.Optimize(
-        table=found.table,
-        full=found.full,
-        where=found.where,
-        zorder_by=found.zorder_by,
-        explain=True,
-    )
+    return replace(_optimize(words), explain=True)
 
 
 def _vacuum(words: Words) -> ask.Vacuum:
-    table = table_name(words)
+    table = words.table()
     if words.sees("LITE"):
         words.fail("LITE vacuums what the log names only; leave it out: the directory is listed")
     if words.sees("USING"):
@@ -217,92 +182,48 @@ def _vacuum(words: Words) -> ask.Vacuum:
     return ask.Vacuum(table=table, retain_hours=hours, dry_run=dry_run)
 
 
-def _describe(words: Words) -> ask.Statement:
+def _describe(words: Words) -> ask.Question:
     if words.take("DETAIL"):
-        return ask.DescribeDetail(table_name(words))
-    if words.take("HISTORY"):
-        table = table_name(words)
-        if not words.take("LIMIT"):
-            return ask.DescribeHistory(table)
-        token = words.token
-        limit = words.number("a whole number")
-        if not limit:
-            words.fail("a limit must be at least 1", at=token)
-        return ask.DescribeHistory(table, limit)
-    return words.refuse("DETAIL", "HISTORY")
+        return ask.Question(words.table(), "detail")
+    if not words.take("HISTORY"):
+        words.refuse("DETAIL", "HISTORY")
+    table, limit = words.table(), None
+    if words.take("LIMIT"):
+        begin = words.offset
+        limit = words.number("a whole number") or words.fail("a limit must be at least 1", at=begin)
+    return ask.Question(table, "history", limit=limit)
 
 
-def _select(words: Words) -> ask.ClusteringInformation:
-    function = words.token
-    if words.take_kind(TokenType.STAR):
-        words.expect("FROM")
-        if words.take(_DATABEND):
-            return _databend(words)
-    elif words.take(_SNOWFLAKE):
-        return _snowflake(words)
-    return words.fail(
-        "there is no statement SELECT: rows are read by an engine; the two functions"
-        f" that can be asked are {_SNOWFLAKE} and, after * FROM, {_DATABEND}",
-        at=function,
-    )
-
-
-def _databend(words: Words) -> ask.ClusteringInformation:
-    words.expect_kind(TokenType.L_PAREN, "(")
-    first = words.token
-    parts = [words.string("a table in quotes")]
-    while words.take_kind(TokenType.COMMA):
-        parts.append(words.string("a table in quotes"))
-    words.expect_kind(TokenType.R_PAREN, ")")
+def _select(words: Words) -> ask.Question:
+    begin = words.offset
+    if not (words.take("*", "FROM", _FUNCTION)):
+        words.fail(
+            "there is no statement SELECT: rows are read by an engine; the one function that can"
+            f" be asked is {_FUNCTION}, after * FROM",
+            at=begin,
+        )
+    words.expect("(")
+    begin, parts = words.offset, words.listed(partial(words.string, "a table in quotes"))
+    words.expect(")")
     if len(parts) > 1:
-        return ask.ClusteringInformation(ask.table_of(tuple(parts)))
-    return ask.ClusteringInformation(_quoted_table(words, first))
-
-
-def _snowflake(words: Words) -> ask.ClusteringInformation:
-    words.expect_kind(TokenType.L_PAREN, "(")
-    first = words.token
-    words.string("a table in quotes")
-    table = _quoted_table(words, first)
-    columns = None
-    if words.take_kind(TokenType.COMMA):
-        second = words.token
-        columns = _quoted_columns(words, words.string("columns, as '(a, b)'"), second)
-    words.expect_kind(TokenType.R_PAREN, ")")
-    return ask.ClusteringInformation(table, columns)
-
-
-def _quoted_table(words: Words, token: Token | None) -> ask.TableName:
-    text = "" if token is None else str(token.text)
-    if "/" in text and "`" not in text:
-        return ask.TableAt(text)
+        return ask.Question(ask.table_of(parts), "health")
+    if "/" in parts[0] and "`" not in parts[0]:
+        return ask.Question(ask.TableAt(parts[0]), "health")
     try:
-        inner = Words(text)
-        table = table_name(inner)
+        inner = Words(parts[0])
+        table = inner.table()
         inner.finish()
     except UsageError:
-        words.fail(f"expected {A_TABLE}, in these quotes", at=token)
-    return table
+        words.fail(f"expected {A_TABLE}, in these quotes", at=begin)
+    return ask.Question(table, "health")
 
 
-def _quoted_columns(words: Words, text: str, token: Token | None) -> tuple[Path, ...]:
-    try:
-        inner = Words(text if text.lstrip().startswith("(") else f"({text})")
-        columns = column_list(inner)
-        inner.finish()
-    except UsageError:
-        words.fail("expected names of columns, as '(a, b)'", at=token)
-    return columns
-
-
-def _advise(words: Words) -> ask.Advise:
-    table = table_name(words)
-    sources: list[str] = []
+def _advise(words: Words) -> ask.Question:
+    table, sources = words.table(), tuple[str, ...]()
     if words.take("FROM"):
-        while not sources or words.take_kind(TokenType.COMMA):
-            sources.append(words.string("where queries are recorded, in quotes"))
+        sources = words.listed(partial(words.string, "where queries are recorded, in quotes"))
     words.finish("FROM")
-    return ask.Advise(table, tuple(sources))
+    return ask.Question(table, "advise", sources=sources)
 
 
 _STATEMENTS: Final[Mapping[str, Callable[[Words], ask.Statement]]] = {

@@ -1,31 +1,69 @@
-"""Words of a statement: sqlglot's tokens in a dialect of ours, and errors that point at one.
+"""Words of a statement, what sqlglot makes of a text, and errors that point at a word.
 
-The dialect is Spark's, in which every word is a name. Which words mean something is decided by the
+As words, every word is a name, as in Spark. Which words mean something is decided by the
 statements, so that a column may be called `full` or `none`.
 """
 
-from typing import ClassVar, Final, NoReturn
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import ClassVar, Final, NoReturn, TypeVar
 
 from sqlglot import Token, TokenType
-from sqlglot.dialects.spark import Spark
-from sqlglot.errors import SqlglotError
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.expressions import Expr
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.conditions import parse_condition
 from liquidlog.spec.near import near_names
+from liquidlog.spec.schema import quote_path
+from liquidlog.sql.statements import TableAt, TableName, table_of
 
+T = TypeVar("T")
+
+A_TABLE: Final = "a table, as delta.`/data/sales`"
 _MOST_SHOWN: Final = 40
-_NAMES: Final = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
+_CLOSING: Final = {")": "a type, a comma or )", ">": "a type, a comma or >"}
+_QUOTED: Final = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
+_CLOSED: Final = re.compile(
+    r"""(?:--[^\n]*|/\*.*?\*/|'(?:\\.|[^\\'])*'|"(?:\\.|[^\\"])*"|`[^`]*`|(?!/\*|['"`]).)*""",
+    re.DOTALL,
+)
+"""A text up to the first quote or comment that does not end."""
 
 
-class StatementDialect(Spark):
-    """Spark's quotes, comments and numbers; no keywords, and `$` inside names."""
+class _UnreadableError(ParseError):
+    """`offset` is where in the text the word is; None at its end."""
 
-    class Tokenizer(Spark.Tokenizer):
-        """The tokenizer of this dialect."""
+    def __init__(self, message: str, offset: int | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
 
+
+class _Words(Databricks):
+    """Quotes, comments and numbers of Databricks' SQL; no keywords."""
+
+    class Tokenizer(Databricks.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {}
-        VAR_SINGLE_TOKENS: ClassVar[set[str]] = {"$"}
+
+
+class _Trees(Databricks):
+    """Databricks' SQL, in which no statement is left unread."""
+
+    class Parser(Databricks.Parser):  # type: ignore[misc,valid-type]  # a class
+        def raise_error(self, message: str, token: Token | None = None) -> None:
+            at = token or self._curr
+            raise _UnreadableError(message, at.start if at else None)
+
+        def _parse_as_command(self, start: Token) -> NoReturn:  # noqa: ARG002  sqlglot's signature
+            self.raise_error("Expecting the end of the statement" if self._curr else "")
+            raise AssertionError
+
+        def _warn_unsupported(self) -> None:
+            self.raise_error("")
 
 
 class Words:
@@ -37,13 +75,15 @@ class Words:
             raise UsageError(f"a statement must be text, found {type(text).__name__}")
         self.text = text
         try:
-            found = StatementDialect().tokenize(text)
+            self._tokens = _Words().tokenize(text)
         except SqlglotError:
-            refuse_unclosed(text)
-        while found and found[-1].token_type is TokenType.SEMICOLON:
-            found.pop()
-        self._tokens = found
+            self._refuse_unclosed()
+        while self._tokens and self._tokens[-1].token_type is TokenType.SEMICOLON:
+            self._tokens.pop()
         self._next = 0
+        for one, other in pairwise(self._tokens):
+            if one.token_type is TokenType.SEMICOLON:
+                self.fail("a second statement begins here; give one at a time", at=other.start)
 
     @property
     def token(self) -> Token | None:
@@ -55,150 +95,166 @@ class Words:
         """The position in the text where the next token begins."""
         return len(self.text.rstrip("; \t\r\n")) if self.token is None else self.token.start
 
-    @property
-    def end(self) -> int:
-        """The position in the text behind the last token that was read."""
-        return self._tokens[self._next - 1].end + 1 if self._next else 0
-
-    def advance(self) -> Token:
-        """Read the next token, which there must be."""
-        token = self._tokens[self._next]
-        self._next += 1
-        return token
-
     def sees(self, *words: str) -> bool:
-        """Return whether the next words are these, in any case."""
+        """Return whether the next words or signs are these, in any case and not in quotes."""
         ahead = self._tokens[self._next : self._next + len(words)]
         return len(ahead) == len(words) and all(
-            token.token_type is TokenType.VAR and token.text.upper() == word
+            token.token_type not in _QUOTED and token.text.upper() == word
             for token, word in zip(ahead, words, strict=True)
         )
-
-    def sees_kind(self, kind: TokenType) -> bool:
-        """Return whether the next token is of a kind."""
-        return self.token is not None and self.token.token_type is kind
 
     def take(self, *words: str) -> bool:
         """Read these words if they are the next; return whether they are."""
         found = self.sees(*words)
-        if found:
-            self._next += len(words)
+        self._next += len(words) if found else 0
         return found
 
-    def take_kind(self, kind: TokenType) -> bool:
-        """Read the next token if it is of a kind; return whether it is."""
-        found = self.sees_kind(kind)
-        if found:
-            self._next += 1
-        return found
-
-    def expect(self, *words: str) -> None:
-        """Read these words."""
+    def expect(self, *words: str, what: str | None = None) -> None:
+        """Read these words, called `what` in the error."""
         for word in words:
             if not self.take(word):
-                self.refuse(word)
+                self.refuse(what or word)
 
-    def expect_kind(self, kind: TokenType, what: str) -> Token:
-        """Read and return a token of a kind, called `what` in the error."""
-        if not self.sees_kind(kind):
-            self.refuse(what)
-        return self.advance()
-
-    def name(self, what: str) -> str:
+    def name(self, what: str = "a column's name") -> str:
         """Read one name, in backticks or bare."""
-        if self.token is None or self.token.token_type not in _NAMES or not self.token.text:
-            self.refuse(what)
-        return self.advance().text
+        return self._text(TokenType.VAR, TokenType.IDENTIFIER, what=what)
 
-    def path(self, what: str) -> tuple[str, ...]:
+    def path(self, what: str = "a column's name") -> tuple[str, ...]:
         """Read names with points between them."""
-        parts = [self.name(what)]
-        while self.take_kind(TokenType.DOT):
-            parts.append(self.name(what))
-        return tuple(parts)
+        return self.listed(lambda: self.name(what), between=".")
+
+    def listed(self, read: Callable[[], T], *, between: str = ",") -> tuple[T, ...]:
+        """Read something as often as it is there."""
+        found = [read()]
+        while self.take(between):
+            found.append(read())
+        return tuple(found)
+
+    def columns(self) -> tuple[str, ...]:
+        """Read names of columns, in parentheses or bare, and return them as `Table` takes them."""
+        closes = self.take("(")
+        found = self.listed(self.path)
+        if closes:
+            self.expect(")", what=", or )")
+        return tuple(map(quote_path, found))
+
+    def sees_string(self) -> bool:
+        """Return whether a text in quotes is next."""
+        return self.token is not None and self.token.token_type is TokenType.STRING
 
     def string(self, what: str) -> str:
         """Read a text in quotes."""
-        return str(self.expect_kind(TokenType.STRING, what).text)
+        return self._text(TokenType.STRING, what=what, empty=True)
 
     def number(self, what: str) -> int:
         """Read a whole number."""
-        token = self.token
-        if token is None or token.token_type is not TokenType.NUMBER or not token.text.isdecimal():
+        if self.token is None or not self.token.text.isdecimal():
             self.refuse(what)
-        return int(self.advance().text)
+        return int(self._text(TokenType.NUMBER, what=what))
+
+    def _text(self, *kinds: TokenType, what: str, empty: bool = False) -> str:
+        token = self.token
+        if token is None or token.token_type not in kinds or not (token.text or empty):
+            self.refuse(what)
+        self._next += 1
+        return token.text
+
+    def table(self) -> TableName:
+        """Read a table: a name, delta.`path`, or a path in quotes."""
+        if not self.sees_string():
+            return table_of(self.path(A_TABLE))
+        begin, uri = self.offset, self.string(A_TABLE)
+        return TableAt(uri or self.fail("the path of a table is empty", at=begin))
+
+    def condition(self, *ends: str) -> str | None:
+        """Read WHERE and a condition, which goes to one of the words `ends`, if there is one."""
+        if not self.take("WHERE"):
+            return None
+        begin, depth = self.offset, 0
+        while self.token is not None and (depth or not any(map(self.sees, ends))):
+            depth += self.sees("(") - self.sees(")")
+            self._next += 1
+        text = self.text[begin : self._tokens[self._next - 1].end + 1]
+        if not text:
+            self.fail("expected a condition behind WHERE, found none")
+        self._tree(text, begin, "the condition cannot be read here")
+        try:
+            parse_condition(text)
+        except UsageError:
+            self.fail("expected a condition, as day >= '2026-01-31'", at=begin)
+        return text
+
+    def tree(self, head: str | None = None, tail: str = "") -> Expr:
+        """Read all that is left; return what sqlglot makes of the whole statement.
+
+        With `head` and `tail`, of what is left between these; places in the text stay as they are.
+        """
+        begin, self._next = self.offset, len(self._tokens)
+        left = self.text[: self.offset]
+        text = left if head is None else f"{head.ljust(begin)}{left[begin:]}{tail}"
+        return self._tree(text, 0, "this cannot be read here")
+
+    def _tree(self, text: str, begin: int, problem: str) -> Expr:
+        try:
+            (found,) = _Trees().parse(text)
+            assert found is not None  # noqa: S101  there is text
+        except _UnreadableError as error:
+            at = begin + (len(text) if error.offset is None else error.offset)
+            self._next = next(
+                (n for n, one in enumerate(self._tokens) if one.start >= at), len(self._tokens)
+            )
+            expected, _, what = error.message.partition("Expecting ")
+            if what and not expected:
+                self.refuse(_CLOSING.get(what, what))
+            self.fail(f"{problem}, found {self._shown()}")
+        except Exception as error:
+            if isinstance(error, RecursionError):
+                raise
+            self.fail(problem, at=begin)
+        return found
+
+    def seek(self, *words: str, after: int = 0) -> int:
+        """Return where the first of these words begins behind an offset; the offset if nowhere."""
+        found = (one.start for one in self._tokens if one.text.upper() in words)
+        return next((start for start in found if start >= after), after)
 
     def finish(self, *more: str) -> None:
         """Require that the statement ends here; `more` is what could still have come."""
-        if self.sees_kind(TokenType.SEMICOLON):
-            self._next += 1
-            self.fail("a second statement begins here; give one at a time")
         if self.token is not None:
             self.refuse(*more, "the end of the statement")
 
     def refuse(self, *expected: str) -> NoReturn:
         """Refuse the next token; says what was expected instead."""
-        listed = (
-            expected[0] if len(expected) == 1 else f"{', '.join(expected[:-1])} or {expected[-1]}"
-        )
-        if self.sees_kind(TokenType.LT):
+        *others, last = expected
+        listed = f"{', '.join(others)} or {last}" if others else last
+        if self.sees("<"):
             self.fail(
                 f"expected {listed}, found a placeholder; put what it stands for in its place"
             )
         words = dict.fromkeys(one.partition(" ")[0] for one in expected)
-        near = near_names(self._shown(), filter(str.isupper, words))
+        shown = self._shown()
+        near = near_names(shown, (one for one in words if one.isupper() and one != shown.upper()))
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         self.fail(f"expected {listed}, found {self._shown()}{hint}")
 
-    def fail(self, problem: str, *, at: Token | None = None) -> NoReturn:
-        """Refuse the statement because of the next token, or of another."""
-        token = at or self.token
-        refuse_at(self.text, self.offset if token is None else token.start, problem)
+    def fail(self, problem: str, *, at: int | None = None) -> NoReturn:
+        """Refuse the statement because of the next token, or of what stands at an offset."""
+        before = self.text[: self.offset if at is None else at]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise UsageError(f"line {line}, column {column}: {problem}", line=line, column=column)
 
     def _shown(self) -> str:
-        token = self.token
-        if token is None:
+        if self.token is None:
             return "the end of the statement"
-        written = self.text[token.start : token.end + 1]
+        written = " ".join(self.text[self.token.start : self.token.end + 1].split())
         return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
 
-
-def refuse_at(text: str, offset: int, problem: str) -> NoReturn:
-    """Refuse a statement because of what stands at an offset of its text."""
-    before = text[:offset]
-    line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
-    raise UsageError(f"line {line}, column {column}: {problem}", line=line, column=column)
-
-
-def refuse_unclosed(text: str) -> NoReturn:
-    """Refuse a text in which a quote or a comment does not end; points at its beginning."""
-    offset, length = 0, len(text)
-    while offset < length:
-        opener = next(
-            (one for one in ("--", "/*", "'", '"', "`") if text.startswith(one, offset)), ""
-        )
-        behind = _behind(text, offset, opener) if opener else offset + 1
-        if behind is None:
-            what = "comment" if opener == "/*" else f"quote {opener}"
-            refuse_at(text, offset, f"the {what} that begins here is not closed")
-        offset = behind
-    refuse_at(text, 0, "this is not a statement of SQL")
-
-
-def _behind(text: str, offset: int, opener: str) -> int | None:
-    """Return the offset behind a quote or a comment, None if it does not end."""
-    if opener == "--":
-        found = text.find("\n", offset)
-        return len(text) if found < 0 else found + 1
-    if opener == "/*":
-        found = text.find("*/", offset + 2)
-        return None if found < 0 else found + 2
-    at = offset + 1
-    while at < len(text):
-        if text[at] == "\\" and opener != "`":
-            at += 2
-        elif text[at] == opener:
-            return at + 1
-        else:
-            at += 1
-    return None
+    def _refuse_unclosed(self) -> NoReturn:
+        """Refuse a text in which a quote or a comment does not end; points at its beginning."""
+        found = _CLOSED.match(self.text)
+        offset = 0 if found is None else found.end()
+        if offset == len(self.text):
+            self.fail("this is not a statement of SQL", at=0)
+        opener = self.text[offset]
+        what = "comment" if opener == "/" else f"quote {opener}"
+        self.fail(f"the {what} that begins here is not closed", at=offset)

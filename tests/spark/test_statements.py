@@ -46,7 +46,7 @@ def test_statements_rewrite_and_answer(spark: SparkSession, tmp_path: Path) -> N
     assert (first.metrics.numFilesAdded, first.metrics.clusteringStats.numOutputZCubes) == (1, 1)
     assert table.files().num_rows == 1
     assert liquidspark.sql(spark, f"ALTER TABLE {at} RECLUSTER FINAL").collect() == []
-    health = liquidspark.sql(spark, f"SELECT SYSTEM$CLUSTERING_INFORMATION('{at}', '(a)')").first()
+    health = liquidspark.sql(spark, f"SELECT * FROM clustering_information('{at}')").first()
     assert health is not None
     assert (health.cluster_by_keys, health.total_file_count) == (["a"], 1)
     liquidspark.sql(spark, f"ALTER TABLE {at} ADD COLUMN c DATE")

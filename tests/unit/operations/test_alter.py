@@ -358,3 +358,22 @@ def test_properties_are_set_and_unset_in_one_commit(tmp_path: Path) -> None:
     assert found["delta.logRetentionDuration"] == "interval 2 weeks"
     assert "note" not in found
     assert DeltaTable(table.uri).metadata().configuration == found
+
+
+def test_several_columns_are_dropped_in_one_commit_or_none(table: Table) -> None:
+    version = table.snapshot().version
+    with pytest.raises(SchemaChangeError) as caught:
+        table.drop_column("id", "s", "p.y")  # s and p.x are clustering columns
+    assert said(caught.value) == {(Kind.COLUMN_IS_CLUSTERED_BY, "s")}
+    with pytest.raises(SchemaChangeError) as caught:
+        table.drop_column("id", "nope")
+    assert {kind for kind, _ in said(caught.value)} == {Kind.COLUMN_UNKNOWN}
+    assert table.snapshot().version == version
+    assert table.drop_column("nope", if_exists=True) == version
+    assert table.drop_column("id", "p.y", "nope", if_exists=True) == version + 1
+    entry = table.history(1)[0]
+    assert entry["operationParameters"]["columns"] == '["id","p.y"]'
+    table.cluster_by(None)
+    with pytest.raises(SchemaChangeError) as caught:
+        table.drop_column("s", "p")  # each alone could go
+    assert {kind for kind, _ in said(caught.value)} == {Kind.COLUMN_IS_THE_LAST}
