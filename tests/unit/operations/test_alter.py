@@ -206,7 +206,7 @@ def test_without_column_mapping_the_message_says_how_to_turn_it_on(tmp_path: Pat
     with pytest.raises(SchemaChangeError) as caught:
         table.rename_column("s", "t")
     assert said(caught.value) == {(Kind.COLUMN_MAPPING_IS_OFF, "delta.columnMapping.mode")}
-    assert "set-properties delta.columnMapping.mode=name" in caught.value.message
+    assert 'SET TBLPROPERTIES ("delta.columnMapping.mode" = "name")' in caught.value.message
     table.set_properties({"DELTA.columnMapping.MODE": "name"})
     table.rename_column("s", "t")
     table.drop_column("p.y")
