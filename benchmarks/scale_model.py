@@ -165,14 +165,14 @@ def main() -> None:
     parser.add_argument("--terabytes", type=float, default=1000.0)
     parser.add_argument("--files", type=int, default=10_000_000)
     parser.add_argument("--cores", type=int, default=1000)
-    parser.add_argument("--groups-per-commit", type=int, default=1)
+    parser.add_argument("--group-commits", type=int, default=1)
     parser.add_argument("--checkpoint-interval", type=int, default=10)
     given = parser.parse_args()
     shape = Shape(
         table_bytes=given.terabytes * 1e12,
         files=given.files,
         cores=given.cores,
-        groups_per_commit=given.groups_per_commit,
+        groups_per_commit=given.group_commits,
         checkpoint_interval=given.checkpoint_interval,
     )
     print("| what | how much | grows with |\n|---|---|---|")

@@ -626,7 +626,7 @@ class Table(Summary):
         """
         from liquidlog.operations.predicted import predicted
 
-        snapshot = self.opened.of_plan(plan)
+        snapshot = self.opened.of_plan(_plan(plan))
         return predicted(
             self.opened.store,
             snapshot,
@@ -648,7 +648,7 @@ class Table(Summary):
         from liquidlog.operations.explain import explain
 
         file = None if path is None else address(path, argument="path")
-        made = self.plan() if plan is None else plan
+        made = self.plan() if plan is None else _plan(plan)
         snapshot = self.opened.of_plan(made)
         return explain(made, snapshot, self.opened.bounds_of(snapshot), file)
 

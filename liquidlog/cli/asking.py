@@ -38,7 +38,7 @@ def workload(
     redact: bool,
     as_json: bool,
 ) -> None:
-    """Import what readers ask, from logs of engines and SQL.
+    """Import queries, from logs of engines and from SQL.
 
     Sources are Spark event logs, files of SQL, query logs of DuckDB, Databricks and Trino as CSV,
     JSON or Parquet, imported workloads, Delta tables, and directories of these.

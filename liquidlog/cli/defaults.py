@@ -32,8 +32,8 @@ STORAGES: Final = "storage-options"
 HARMLESS: Final = frozenset(
     {
         *("strategy", "curve", "max-file-size", "budget", "executor", "max-columns", "min-gain"),
-        *("payback-days", "readings-per-day", "fail-if", "limit", "time-zone"),
-        *("all", "amplification", "redact"),
+        *("payback-days", "readings-per-day", "local-limit", "fail-if", "limit", "time-zone"),
+        *("amplification", "redact"),
     }
 )
 """Options that any file may set: how plans are made, judged and committed, and what is shown."""

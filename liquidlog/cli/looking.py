@@ -252,7 +252,7 @@ def scan(
     *,
     as_json: bool,
 ) -> None:
-    """List the files that a reader of a predicate must open."""
+    """List the files that a query with a predicate must open."""
     from liquidlog.report import tables
 
     if (where is None) == (workload is None):

@@ -23,11 +23,11 @@ class Verb(NamedTuple):
 
 SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "Start here": {
-        "fleet": Verb("upkeeping", "Which of my tables are worth a rewrite? Find and rank them."),
-        "advise": Verb("advising", "By which columns should this table be clustered, if any?"),
+        "fleet": Verb("upkeeping", "Find tables, and rank which of them are worth a rewrite."),
+        "advise": Verb("advising", "Advise columns and a layout, or to leave the table alone."),
         "optimize": Verb("rewriting", "Plan, rewrite and commit, cube by cube."),
-        "health": Verb("looking", "How well is this table clustered?"),
-        "report": Verb("looking", "Is a rewrite worth it, and why? One HTML page."),
+        "health": Verb("looking", "Show how well the table is clustered."),
+        "report": Verb("looking", "Write whether to rewrite, and why, as one HTML page."),
     },
     "Look": {
         "detail": Verb("looking", "Show the table as DESCRIBE DETAIL does."),
@@ -54,7 +54,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
-        "workload": Verb("asking", "Import the queries of users, from logs of engines and SQL."),
+        "workload": Verb("asking", "Import queries, from logs of engines and from SQL."),
     },
 }
 """The verbs by the heading of their section."""

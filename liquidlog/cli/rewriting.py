@@ -128,7 +128,7 @@ def optimize(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, rewrite on Spark and commit, cube by cube.
+    """Plan, rewrite and commit, cube by cube.
 
     With --executor local, small tables are rewritten without a JVM, to the same files.
     """

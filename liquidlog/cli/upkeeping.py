@@ -85,7 +85,7 @@ def tick(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Decide by a policy what to do with each table, and do it.
+    """Do for each table what a policy says is due.
 
     TABLE is an address, or a glob of addresses: * for one name, ** for any directories; or a
     listing: glue://database[/pattern], unity://catalog.schema[/pattern]. Nothing is kept between
@@ -144,7 +144,7 @@ def fleet(
     *,
     as_json: bool,
 ) -> int:
-    """Find tables, and rank what is worth doing.
+    """Find tables, and rank which of them are worth a rewrite.
 
     PREFIX is a table, a directory or prefix with tables below it, a glob of addresses: * for one
     name, ** for any directories, or a listing of a catalog, as glue://database. Nothing is written

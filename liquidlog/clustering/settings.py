@@ -636,9 +636,9 @@ def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
     setting = BY_NAME[name]
     try:
         read = setting.from_text(value.strip())
-        setting.parsed(read)
     except UsageError as error:
-        raise UsageError(f"--set {name}: {error.message}", option=name) from error
+        raise UsageError(f"{name}: {error.message}", option=name) from error
+    setting.parsed(read)
     return setting, read
 
 

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -50,6 +50,11 @@ def parameters() -> Iterator[tuple[str, str, str]]:
             continue
         for parameter in signature.parameters.values():
             if parameter.kind is parameter.VAR_POSITIONAL:
+                continue
+            if parameter.kind is parameter.VAR_KEYWORD and get_args(parameter.annotation):
+                (settings,) = get_args(parameter.annotation)
+                for setting, kind in get_type_hints(settings).items():
+                    yield name, setting, inspect.formatannotation(kind)
                 continue
             annotation = parameter.annotation
             text = (

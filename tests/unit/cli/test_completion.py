@@ -58,7 +58,7 @@ def test_options_are_offered(verb: str) -> None:
         (["optimize", "t", "--curve", "z"], ["zorder"]),
         (["optimize", "t", "--executor", ""], ["local", "spark"]),
         (["tick", "--executor", "l"], ["local"]),
-        (["optimize", "t", "--set", "compression=g"], ["gzip"]),
+        (["optimize", "t", "--set", "compr"], ["compression="]),
         (["workload", ""], ["import"]),
     ],
 )

@@ -180,7 +180,6 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "cluster-by the same": on_table("cluster-by", "x"),
     "drop-feature": on_table("drop-feature", "clustering"),
     "rename": altered("RENAME COLUMN s TO word"),
-    "rename to the same": altered("RENAME COLUMN s TO s"),
     "drop": altered("DROP COLUMN s"),
     "properties": altered("SET TBLPROPERTIES ('a' = 'b')"),
     "checkpoint": on_table("checkpoint"),
@@ -248,7 +247,8 @@ def test_every_verb_that_can_run_dry_is_here() -> None:
         if p.name == "dry_run"
     }
     of_many_tables = {"tick"}  # Its decisions, dry and real, are compared in test_tick.
-    assert {name.split()[0] for name in CASES} == dry - of_many_tables
+    altering = {"rename", "drop", "properties"}  # by sql
+    assert {name.split()[0] for name in CASES} - altering == dry - of_many_tables
 
 
 @pytest.mark.parametrize("name", CASES)
