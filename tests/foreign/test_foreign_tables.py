@@ -39,7 +39,6 @@ REFUSED = {
     # What we refuse and delta-rs reads, by the words of the refusal; docs/reference/tables.md says
     # why.
     "not a valid action: Input data was truncated": "an action over several lines",
-    "Julian calendar": "dates and timestamps in the Julian calendar",
 }
 OTHERWISE = {
     # Where delta-rs is known to differ.
@@ -47,6 +46,10 @@ OTHERWISE = {
 }
 WRITTEN_IN = {"golden_data/data-reader-": "America/Los_Angeles"}
 """The zone of the Spark session that wrote timestamps without one, where shipped rows are of it."""
+
+OTHER_ROWS = {
+    "table_with_edge_timestamps": "delta-rs takes 9999-12-30 of an INT96 for a day of 1816",
+}
 
 HISTORY = ("operation", "operationParameters", "operationMetrics", "readVersion", "isBlindAppend")
 VERBS = (
@@ -97,6 +100,9 @@ def test_history_is_what_delta_rs_tells(table: Path) -> None:
 @each_table
 def test_rows_are_those_that_others_read(table: Path) -> None:
     compared(table, None)
+    known = next((why for part, why in OTHER_ROWS.items() if part in str(table)), None)
+    if known is not None:
+        pytest.skip(known)
     expected, zone = shipped(table), None
     if expected is not None:
         zone = next((zone for part, zone in WRITTEN_IN.items() if part in str(table)), None)
