@@ -8,6 +8,7 @@ do not decide, or the condition is not understood, both answers are yes.
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial, reduce
 from operator import and_, or_
 from typing import Final, cast
@@ -50,6 +51,9 @@ _FLIPPED: Final[Mapping[type[exp.Expression], type[exp.Expression]]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
+
+_INT64: Final = 1 << 63
+_ZERO: Final = Exact(Decimal(0), 1, 0, 32)
 
 _BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
@@ -366,7 +370,16 @@ def _compare(
     wanted = _wanted(leaf, [value], [right], bounds)
     if wanted is None:
         return _any_value(leaf, bounds)
-    return _compared(operator, leaf, wanted[0], bounds)
+    found = _compared(operator, leaf, wanted[0], bounds)
+    exact = value if isinstance(value, Exact) and str(leaf.data_type) in _BITS else _ZERO
+    if -_INT64 <= exact.value <= _INT64 - 1:
+        return found
+    # Spark takes the comparison for a constant, of nulls too: DecimalPrecision,
+    # integralAndDecimalLiteral.
+    null, is_true = bounds.may_have_null(leaf), holds(operator, _ZERO, exact)
+    return Verdict(
+        found.can_be_true | (null & is_true), found.can_be_false | (null & (not is_true))
+    )
 
 
 def _compared_period(

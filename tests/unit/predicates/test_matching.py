@@ -210,3 +210,17 @@ def test_partition_values_decide_alone(predicate: str, expected: list[bool]) -> 
     if "day" in predicate:
         expected = [*expected[:2], "IS NULL" not in predicate]
     assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == expected
+
+
+def test_nulls_are_less_than_what_no_integer_reaches() -> None:
+    schema = StructType((StructField("l", PrimitiveType("long")),))
+    file = FileSpec(path="a", rows=3, nulls={"l": 3})
+    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    for predicate, may in (
+        ("l <= 9223372036854775807.001", True),
+        ("l > -99999999999999999999", True),
+        ("NOT (l > 99999999999999999999)", True),
+        ("l > 99999999999999999999", False),
+        ("l <= 9223372036854775807", False),
+    ):
+        assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == [may], predicate
