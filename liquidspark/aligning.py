@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -15,7 +15,13 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import WritePlan
 from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.planned import vector_location
-from liquidlog.rewriting.source import GroupWork, Split, open_logical_file, read_split
+from liquidlog.rewriting.source import (
+    ArrivingWork,
+    GroupWork,
+    Split,
+    open_logical_file,
+    read_split,
+)
 from liquidlog.spec.arrow import arrow_schema, without_void
 from liquidlog.spec.partition_values import typed_value
 from liquidlog.spec.partitions import PartitionTexts
@@ -137,7 +143,7 @@ class KeptTasks:
                     pa.repeat(known[name], len(table)) if name in known else table.column(name)
                     for name in physical_names(whole.table_schema)
                 ]
-                yield from _logical(columns, whole)
+                yield from _logical(columns, whole.table_schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +155,7 @@ class ConformTasks:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows under the table's names."""
         for table in self.arriving.tables(batches):
-            yield from _logical(table.columns, self.arriving.work)
+            yield from _logical(table.columns, self.arriving.work.table_schema)
 
 
 def physical_names(schema: StructType) -> list[str]:
@@ -162,10 +168,12 @@ def _values(schema: StructType, texts: PartitionTexts) -> dict[str, pa.Scalar]:
     return {one.physical_name: typed_value(texts[one.physical_name], one) for one in fields}
 
 
-def _logical(given: Sequence[pa.ChunkedArray | pa.Array], work: GroupWork) -> list[pa.RecordBatch]:
+def _logical(
+    given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
+) -> list[pa.RecordBatch]:
     """Return the columns of rows as batches with the table's names."""
-    logical = arrow_schema(without_void(work.table_schema))
-    table = pa.table(list(given), names=physical_names(work.table_schema))
+    logical = arrow_schema(without_void(schema))
+    table = pa.table(list(given), names=physical_names(schema))
     columns = map(with_names_of, decoded(table).columns, logical.types)
     batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
     return batches
@@ -175,32 +183,39 @@ def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Data
     """Return rows as `aligned` returns them, with those that stay of files to rewrite."""
     inputs = tuple(plan.rewritten)
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    common = _common(plan, storage)
     work = GroupWork(
-        directory=file_address(plan.table_uri, "").rstrip("/"),
+        **common,
         inputs=inputs,
         paths=tuple(file_address(plan.table_uri, one.path) for one in inputs),
         vector_paths=tuple(vector_location(plan.table_uri, one) for one in inputs),
-        outputs=1,
-        schema_string=plan.schema_string,
-        mapping_mode=plan.mapping_mode,
-        columns=(),
-        curve=None,
-        writer_options=plan.writer_options,
-        token=_NO_RUN,
-        storage=storage.fresh(),
-        slice_bytes=_KEPT_SLICE_BYTES,
         partition_columns=plan.partition_columns,
     )
     kinds = ",".join(f"{quoted(one.name)} {sql_type(one.data_type)}" for one in schema.fields)
     names = [quoted(one.name) for one in schema.fields]
     passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
-        whole = replace(work.without_inputs(), partition_columns=())
         checks = tuple(check.what for check in plan.checks)
-        conform = ConformTasks(arriving=Arriving(whole, checks))
+        conform = ConformTasks(arriving=Arriving(ArrivingWork(**common), checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
     values = plan.rewritten_partitions or (None,) * len(inputs)
     each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
     files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
     stay = map_batches(files, function, kinds).where(f"NOT coalesce(({plan.where}), false)")
     return rows.union(stay.selectExpr(*names, *passed))
+
+
+def _common(plan: WritePlan, storage: StorageOptions) -> dict[str, Any]:
+    """Return what works have in common that read rows and write none."""
+    return {
+        "directory": file_address(plan.table_uri, "").rstrip("/"),
+        "outputs": 1,
+        "schema_string": plan.schema_string,
+        "mapping_mode": plan.mapping_mode,
+        "columns": (),
+        "curve": None,
+        "writer_options": plan.writer_options,
+        "token": _NO_RUN,
+        "storage": storage.fresh(),
+        "slice_bytes": _KEPT_SLICE_BYTES,
+    }

@@ -26,7 +26,7 @@ from liquidlog.rewriting.sink import (
     failed,
     require_running,
 )
-from liquidlog.rewriting.source import GroupWork, Survey, flat_array
+from liquidlog.rewriting.source import ArrivingWork, Survey, flat_array
 from liquidlog.rewriting.whole import facts_batch, sorted_outputs
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.partitions import PartitionTexts
@@ -40,13 +40,10 @@ Arrived = tuple[WrittenFile, PartitionTexts]
 
 def arriving_work(
     plan: WritePlan, token: str, storage: StorageOptions, options: ExecutorOptions, *, attempts: int
-) -> GroupWork:
+) -> ArrivingWork:
     """Return a plan as tasks see it; `attempts` is how often Spark tries a task."""
-    return GroupWork(
+    return ArrivingWork(
         directory=file_address(plan.table_uri, "").rstrip("/"),
-        inputs=(),
-        paths=(),
-        vector_paths=(),
         outputs=1,
         schema_string=plan.schema_string,
         mapping_mode=plan.mapping_mode,
@@ -59,7 +56,6 @@ def arriving_work(
         read_back=options.read_back,
         slice_bytes=options.slice_bytes,
         task_attempts=attempts,
-        expected_bytes=0,
     )
 
 
@@ -151,7 +147,7 @@ class PlainArrival(WritingArrival):
                 yield file, {}
 
 
-def _survey_of(work: GroupWork, table: pa.Table, sample_rows: int) -> Survey:
+def _survey_of(work: ArrivingWork, table: pa.Table, sample_rows: int) -> Survey:
     rows = sample_positions(len(table), sample_rows)
     taken = decoded(
         pa.table(

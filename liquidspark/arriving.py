@@ -29,7 +29,7 @@ from liquidlog.rewriting.assignment import encode_survey
 from liquidlog.rewriting.pieces import Piece
 from liquidlog.rewriting.shuffle import MapSide
 from liquidlog.rewriting.sink import encode_facts, failed
-from liquidlog.rewriting.source import GroupWork, Survey, flat_array
+from liquidlog.rewriting.source import ArrivingWork, Survey, flat_array
 from liquidlog.spec.arrow import arrow_type, without_void
 from liquidlog.spec.schema import leaves
 
@@ -52,7 +52,7 @@ Hashes = npt.NDArray[np.uint64]
 class Arriving:
     """What tasks know of rows that come as batches; `checks` name the conditions on rows."""
 
-    work: GroupWork
+    work: ArrivingWork
     checks: tuple[str, ...] = ()
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -135,7 +135,7 @@ def row_hashes(partition: int, rows: npt.NDArray[np.uint64]) -> Hashes:
 class SampleTasks:
     """The sampling pass: batches have the clustering columns only; at most `most` rows are kept."""
 
-    work: GroupWork
+    work: ArrivingWork
     most: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,7 @@ from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
-from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.rewriting.source import ArrivingWork, Survey
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 from liquidspark.aligning import aligned, quoted, with_kept
@@ -126,7 +126,7 @@ class FrameRun:
                 f"the rows were not written: {failure_reason(error)}; nothing was committed"
             ) from error
 
-    def _work(self) -> GroupWork:
+    def _work(self) -> ArrivingWork:
         attempts = task_attempts(self.spark)
         return arriving_work(self.plan, self.token, self.storage, self.options, attempts=attempts)
 
@@ -154,7 +154,7 @@ class FrameRun:
             outputs=max(1, -(-expected_bytes // self.plan.max_file_bytes)),
         )
 
-        def main_pass(sent: GroupWork) -> TaskFacts:
+        def main_pass(sent: ArrivingWork) -> TaskFacts:
             if expected_bytes <= self.options.single_task_bytes:
                 return self._whole(sent)
             return self._shuffled(sent, surveys)
@@ -163,7 +163,7 @@ class FrameRun:
         sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
         return merge_facts([facts, sampled])
 
-    def _plainly(self, work: GroupWork) -> TaskFacts:
+    def _plainly(self, work: ArrivingWork) -> TaskFacts:
         tasks = PlainArrival(arriving=self._arriving(work), max_file_bytes=self.plan.max_file_bytes)
         return collected(map_batches(self.frame, tasks, FACTS_SCHEMA))
 
@@ -174,7 +174,7 @@ class FrameRun:
         # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
         keys = self.frame.selectExpr(*names)
 
-        def listed(work: GroupWork) -> tuple[list[str], TaskFacts | None]:
+        def listed(work: ArrivingWork) -> tuple[list[str], TaskFacts | None]:
             tasks = DirectoryTasks.of(work, parting)
             rows = map_batches(keys, tasks, DIRECTORY_SCHEMA).distinct().collect()
             return [one.directory for one in rows], failure_in(rows)
@@ -185,7 +185,7 @@ class FrameRun:
             raise ExecutorError(f"{failure.failure}; nothing was committed")
         return replace(self, directories=tuple(sorted(found)))
 
-    def _in_partitions(self, work: GroupWork) -> TaskFacts:
+    def _in_partitions(self, work: ArrivingWork) -> TaskFacts:
         parting = Parting.of(self.plan, self.token)
         frame = self.frame
         if len(self.directories) > MOST_OPEN or parting.shares_directories:
@@ -198,12 +198,12 @@ class FrameRun:
         )
         return collected(map_batches(frame, tasks, FACTS_SCHEMA))
 
-    def _whole(self, work: GroupWork) -> TaskFacts:
+    def _whole(self, work: ArrivingWork) -> TaskFacts:
         rows = self.options.sample_rows_of(work.outputs)
         tasks = WholeArrival(arriving=self._arriving(work), sample_rows=rows)
         return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
 
-    def _sampled(self, work: GroupWork) -> tuple[list[Survey], TaskFacts | None]:
+    def _sampled(self, work: ArrivingWork) -> tuple[list[Survey], TaskFacts | None]:
         paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
         columns = [f"{path} AS c{number}" for number, path in enumerate(paths)]
         wanted = self.options.sample_rows
@@ -216,7 +216,7 @@ class FrameRun:
         found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
         return even_sample(found, wanted), None
 
-    def _shuffled(self, work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
+    def _shuffled(self, work: ArrivingWork, surveys: Sequence[Survey]) -> TaskFacts:
         layout = build_layout(work, surveys)
         work = replace(work, outputs=layout.outputs)
         route = choose_route(work, slices_per_output=layout.slices_per_output)
@@ -230,10 +230,10 @@ class FrameRun:
         )
         return shuffled(self.frame, tasks, work, route)
 
-    def _arriving(self, work: GroupWork) -> Arriving:
+    def _arriving(self, work: ArrivingWork) -> Arriving:
         return Arriving(work, tuple(check.what for check in self.plan.checks))
 
-    def _measured(self, work: GroupWork) -> tuple[float, TaskFacts | None]:
+    def _measured(self, work: ArrivingWork) -> tuple[float, TaskFacts | None]:
         """Return about how many bytes a row takes as stored, or why that cannot be said."""
         tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.

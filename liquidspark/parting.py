@@ -19,7 +19,7 @@ from liquidlog.data.partitioned import split_by_partition
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WritePlan
 from liquidlog.rewriting.sink import OutputFile, Proof, encode_facts, failed
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.source import ArrivingWork
 from liquidlog.spec.partition_values import typed_value
 from liquidlog.spec.partitions import PartitionTexts, has_short_directories, output_directory
 from liquidlog.spec.schema import StructField, StructType, parse_schema, schema_json
@@ -101,7 +101,7 @@ class DirectoryTasks:
     parting: Parting
 
     @classmethod
-    def of(cls, work: GroupWork, parting: Parting) -> "DirectoryTasks":
+    def of(cls, work: ArrivingWork, parting: Parting) -> "DirectoryTasks":
         """Return the tasks for a work with the whole table's schema."""
         only = StructType(parting.fields)
         arriving = Arriving(replace(work, schema_string=schema_json(only)))
@@ -149,7 +149,7 @@ class PartedArrival(WritingArrival):
                 del table
             yield from files.finish()
 
-    def part_work(self, directory: str) -> GroupWork:
+    def part_work(self, directory: str) -> ArrivingWork:
         """Return the work as the file of a partition sees it."""
         return replace(
             self.arriving.work,

@@ -19,7 +19,7 @@ from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
 from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA, Piece, in_batches
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import GroupWork, Split, Survey
+from liquidlog.rewriting.source import GroupWork, Split, Survey, WritingWork
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
 from liquidspark.jobs import GroupJobs
 from liquidspark.mapping import BatchFunction, collected, failure_in, map_batches
@@ -96,7 +96,9 @@ PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
 """What reading tasks do with the batches of their partitions; must be picklable."""
 
 
-def shuffled(frame: DataFrame, reading: PieceFunction, work: GroupWork, route: Route) -> TaskFacts:
+def shuffled(
+    frame: DataFrame, reading: PieceFunction, work: WritingWork, route: Route
+) -> TaskFacts:
     """Move the pieces that a function makes of a frame to the tasks that write them.
 
     One job with a shuffle; with two if rows go in two steps.

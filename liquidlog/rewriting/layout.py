@@ -27,7 +27,7 @@ from liquidlog.curve.prefixed import Prefixed
 from liquidlog.curve.ranges import Axis
 from liquidlog.curve.tree import LEAST_SHARE
 from liquidlog.plan import parsed_as
-from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.rewriting.source import Survey, WritingWork
 from liquidlog.spec.arrow import leaf_column
 
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
@@ -103,7 +103,7 @@ class Route:
         return self.outputs_per_task * self.slices_per_output
 
 
-def choose_route(work: GroupWork, *, slices_per_output: int) -> Route:
+def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
     """Return the way of the rows of a group.
 
     A reading task sends what it holds at a time, about `slice_bytes`, in one piece for each slice.
@@ -130,12 +130,12 @@ def choose_route(work: GroupWork, *, slices_per_output: int) -> Route:
     )
 
 
-def table_keys(work: GroupWork, layout: Layout, table: pa.Table) -> Keys:
+def table_keys(work: WritingWork, layout: Layout, table: pa.Table) -> Keys:
     """Return the curve key of each row of a table, (n,) uint64."""
     return layout.keys_of([leaf_column(table, path) for path in work.columns])
 
 
-def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
+def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
     """Return the layout of a group whose curve is not None.
 
     Args:
@@ -157,7 +157,7 @@ def build_layout(work: GroupWork, surveys: Sequence[Survey]) -> Layout:
 
 
 def _even_layout(
-    work: GroupWork, columns: Sequence[pa.Array], ordinals: Ordinals, measured: Weights
+    work: WritingWork, columns: Sequence[pa.Array], ordinals: Ordinals, measured: Weights
 ) -> tuple[Layout, CurveSample]:
     """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
 
@@ -188,7 +188,7 @@ def _even_layout(
 
 
 def _fitted(
-    work: GroupWork, columns: Sequence[pa.Array], ordinals: Ordinals
+    work: WritingWork, columns: Sequence[pa.Array], ordinals: Ordinals
 ) -> tuple[Layout, CurveSample]:
     """Return the layout with one slice per output, and the sample in the order of its keys.
 
@@ -255,7 +255,7 @@ def rows_by_weight(weights: Weights) -> RowOrder:
     return np.minimum(rows, len(weights) - 1)
 
 
-def slices_per_output(work: GroupWork, *, memory_bytes: int) -> int:
+def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
     """Return how many slices the rows of each output are sorted in.
 
     Args:

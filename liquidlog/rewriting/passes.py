@@ -28,12 +28,14 @@ from liquidlog.rewriting.source import (
     Planned,
     Split,
     Survey,
+    WritingWork,
     split_file,
     survey_file,
 )
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share, shares
 
 T = TypeVar("T")
+Work = TypeVar("Work", bound=WritingWork)
 
 _MAX_SURVEY_TASKS: Final = 1000
 _SURVEY_SHARE: Final = 0.1
@@ -176,7 +178,7 @@ def run_group(
 
 
 def with_fresh_options(
-    work: GroupWork, job: Callable[[GroupWork], T], *, facts_of: Callable[[T], TaskFacts | None]
+    work: Work, job: Callable[[Work], T], *, facts_of: Callable[[T], TaskFacts | None]
 ) -> T:
     """Return what a job gives whose tasks are sent the work with options of this moment.
 

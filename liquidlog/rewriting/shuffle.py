@@ -44,7 +44,7 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     require_running,
 )
-from liquidlog.rewriting.source import GroupWork, Split, read_split
+from liquidlog.rewriting.source import GroupWork, Split, WritingWork, read_split
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 
 FACTS_SCHEMA: Final = "facts binary"
@@ -67,7 +67,7 @@ Reading = Callable[[], Iterator[tuple[pa.Table, int]]]
 class MapSide:
     """The map side, wherever rows come from: a task sends pieces to `targets` (by writing task)."""
 
-    work: GroupWork
+    work: WritingWork
     layout: Layout
     route: Route
     targets: tuple[int, ...]
@@ -119,6 +119,8 @@ class MapSide:
 class SplitTasks(MapSide):
     """The map side of a rewrite: each task reads its splits of the inputs."""
 
+    work: GroupWork
+
     def __call__(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
         """Yield the pieces of a task."""
         return self.pieces(number, lambda: self._rows(assignment))
@@ -138,7 +140,7 @@ class RegroupTasks:
     slice is worth a piece of its own.
     """
 
-    work: GroupWork
+    work: WritingWork
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the pieces of a partition slice by slice, notes as they are."""
@@ -187,7 +189,7 @@ class RegroupTasks:
 class OutputTasks:
     """The reduce side: each task writes the outputs whose pieces it receives."""
 
-    work: GroupWork
+    work: WritingWork
     route: Route
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -298,7 +300,7 @@ def _parts(moved: pa.Table, numbers: list[int], edges: list[int]) -> Iterator[Sl
         yield SliceRows(number, start, moved.slice(start, stop - start))
 
 
-def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
+def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of one slice sorted along the curve, some at a time.
 
     Args:
@@ -319,7 +321,7 @@ def sorted_slice(work: GroupWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
         yield widened(rows.slice(start, step), kinds)
 
 
-def _joined(work: GroupWork, pieces: list[pa.Table]) -> pa.Table:
+def _joined(work: WritingWork, pieces: list[pa.Table]) -> pa.Table:
     """Return the rows of pieces as one table with narrow columns; empties the list."""
     kinds = arrow_schema(work.schema, physical=True)
     together = concat(aligned(pieces, kinds))
@@ -340,7 +342,7 @@ def _emptied(columns: list[pa.ChunkedArray]) -> Iterator[pa.ChunkedArray]:
         yield columns.pop()
 
 
-def row_order(work: GroupWork, table: pa.Table, keys: Keys) -> RowOrder:
+def row_order(work: WritingWork, table: pa.Table, keys: Keys) -> RowOrder:
     """Return the order of n rows inside a file, (n,) int64: indices that sort them.
 
     Rows are sorted by their curve keys, (n,) uint64; by exact values where there is one column.

@@ -16,7 +16,7 @@ from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
-from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.rewriting.source import Survey, WritingWork
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.storage.failures import AmbiguousPutError, is_denied, may_pass
 from liquidlog.storage.files import delete_file
@@ -124,7 +124,7 @@ class OutputFile:
     file that it finishes after its run has ended.
     """
 
-    def __init__(self, work: GroupWork, number: int, *, proof: Proof) -> None:
+    def __init__(self, work: WritingWork, number: int, *, proof: Proof) -> None:
         self._work = work
         self._run = work.run
         codec = work.writer_options.compression
@@ -233,7 +233,7 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
     return facts
 
 
-def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
+def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
     An error that may pass is raised as long as the task will be tried again. Any other retires the
@@ -250,7 +250,7 @@ def failed(error: LiquidlogError, work: GroupWork) -> TaskFacts:
     return TaskFacts(failure=reason)
 
 
-def require_running(work: GroupWork) -> None:
+def require_running(work: WritingWork) -> None:
     """Refuse to begin a task of a run that has ended."""
     if work.run.has_ended():
         raise ExecutorError(_ENDED)

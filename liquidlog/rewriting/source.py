@@ -8,10 +8,11 @@ The sampling pass reads footers and the clustering columns; of the columns whose
 width and that matter for the size of files also some row groups, evenly spread over the group.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,32 +49,26 @@ _MIN_UNEVEN_SHARE: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupWork:
-    """One group as tasks see it; travels to the workers.
+class WritingWork(ABC):
+    """How rows become files of a table, as tasks see it; travels to the workers.
 
     Attributes:
         directory: The table, as a local path or a URI.
-        inputs, paths: What the log says of the files to rewrite, and where they are.
-        vector_paths: Where their deletion vectors are; None for one in the log, or none.
         outputs: How many files to write, at least 1.
-        schema_string, output_directories, all partition columns: As its plan and group have them.
+        schema_string, output_directories, partition_columns: As its plan and group have them.
         row_tracking: The table's hidden columns, if rows have ids.
         columns: Physical paths of the clustering columns.
         curve: What rows are sorted along; None for compaction.
         readers, prefix, writer_options: As `ClusteringPlan` has them, for layout and outputs.
         token: Twelve hex digits, which begin the names of all files of this run.
-        slice_bytes: Input bytes, as stored, that a task turns into rows at a time.
+        slice_bytes: Bytes, as stored, that a task turns into rows, or sorts, at a time.
         mapping_mode: How data files name columns.
         storage: Opens the files; its values are never shown.
         read_back: Whether outputs are proved by reading what was written.
         task_attempts: How often a task is tried before it is given up.
-        expected_bytes: About what the rows take as stored, where they do not come from inputs.
     """
 
     directory: str
-    inputs: tuple[InputFile, ...]
-    paths: tuple[str, ...]
-    vector_paths: tuple[str | None, ...]
     outputs: int
     schema_string: str
     row_tracking: RowTracking | None = None
@@ -88,10 +83,13 @@ class GroupWork:
     storage: StorageOptions = NO_OPTIONS
     read_back: bool = True
     task_attempts: int = 1
-    expected_bytes: int | None = None
     partition_columns: tuple[str, ...] = ()
-    former_partition_columns: tuple[str, ...] = ()
     output_directories: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """About what all rows take as stored."""
 
     @property
     def run(self) -> Run:
@@ -108,6 +106,48 @@ class GroupWork:
         """The columns that move: the table's, then the hidden ones that rows keep."""
         return file_schema(self.table_schema, self.row_tracking)
 
+    def sent(self) -> Self:
+        """Return the work as tasks are sent it now, with storage options of this moment."""
+        return replace(self, storage=self.storage.fresh())
+
+    @property
+    def slice_memory_bytes(self) -> int:
+        """What a slice may become in memory: more than that of ordinary files."""
+        return _MEMORY_BYTES_PER_STORED * self.slice_bytes
+
+    @property
+    def regrouped_bytes(self) -> int:
+        """How many bytes of narrow rows are divided by slice at a time: about those of a slice."""
+        return self.slice_memory_bytes // 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivingWork(WritingWork):
+    """Rows that come from outside, not from files; `expected_bytes` is what they may take."""
+
+    expected_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """About what all rows take as stored."""
+        return self.expected_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork(WritingWork):
+    """One group as tasks see it.
+
+    Attributes:
+        inputs, paths: What the log says of the files to rewrite, and where they are.
+        vector_paths: Where their deletion vectors are; None for one in the log, or none.
+        former_partition_columns: As the plan has them.
+    """
+
+    inputs: tuple[InputFile, ...]
+    paths: tuple[str, ...]
+    vector_paths: tuple[str | None, ...]
+    former_partition_columns: tuple[str, ...] = ()
+
     def with_inputs(
         self,
         inputs: tuple[InputFile, ...],
@@ -116,10 +156,6 @@ class GroupWork:
     ) -> "GroupWork":
         """Return the work of a task that reads these inputs, numbered from 0."""
         return replace(self, inputs=inputs, paths=paths, vector_paths=vector_paths)
-
-    def sent(self) -> "GroupWork":
-        """Return the work as tasks are sent it now, with storage options of this moment."""
-        return replace(self, storage=self.storage.fresh())
 
     def without_inputs(self) -> "GroupWork":
         """Return the work as tasks need it that read no input, or are sent theirs."""
@@ -139,24 +175,14 @@ class GroupWork:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all inputs, or of what comes in their place."""
-        return sum(self.sizes_bytes) if self.expected_bytes is None else self.expected_bytes
+        """Bytes of all inputs."""
+        return sum(self.sizes_bytes)
 
     @property
     def num_records(self) -> int | None:
         """Physical rows of all inputs; None if the log does not say them of each."""
         known = [file.num_records for file in self.inputs if file.num_records is not None]
         return sum(known) if len(known) == len(self.inputs) else None
-
-    @property
-    def slice_memory_bytes(self) -> int:
-        """What a slice may become in memory: more than that of ordinary files."""
-        return _MEMORY_BYTES_PER_STORED * self.slice_bytes
-
-    @property
-    def regrouped_bytes(self) -> int:
-        """How many bytes of narrow rows are divided by slice at a time: about those of a slice."""
-        return self.slice_memory_bytes // 4
 
 
 @dataclass(frozen=True, slots=True)

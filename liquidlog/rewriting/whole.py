@@ -32,6 +32,7 @@ from liquidlog.rewriting.source import (
     GroupWork,
     Split,
     Survey,
+    WritingWork,
     read_split,
     split_file,
     survey_file,
@@ -193,7 +194,7 @@ def _all_rows(work: GroupWork, surveys: Sequence[Survey]) -> Iterator[pa.Table]:
 
 
 def sorted_outputs(
-    work: GroupWork,
+    work: WritingWork,
     surveys: Sequence[Survey],
     tables: Sequence[pa.Table],
     read: Proof,

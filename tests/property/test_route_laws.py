@@ -13,7 +13,7 @@ from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import choose_route
 from liquidlog.rewriting.options import DEFAULT_OPTIONS
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.source import ArrivingWork
 from support.plans import make_plan, schema_json_of
 
 MIB = 1 << 20
@@ -22,12 +22,9 @@ COLUMN_BYTES = 256
 RUN = "0123456789ab"
 
 
-def work_of(*, columns: int, outputs: int, slice_bytes: int) -> GroupWork:
-    return GroupWork(
+def work_of(*, columns: int, outputs: int, slice_bytes: int) -> ArrivingWork:
+    return ArrivingWork(
         directory="",
-        inputs=(),
-        paths=(),
-        vector_paths=(),
         outputs=outputs,
         schema_string=schema_json_of({f"c{number}": "long" for number in range(columns)}),
         columns=(("c0",),),

@@ -9,17 +9,14 @@ from hypothesis import strategies as st
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.assignment import decode_survey
-from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.rewriting.source import ArrivingWork, Survey
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
-WORK = GroupWork(
+WORK = ArrivingWork(
     directory="/nowhere",
-    inputs=(),
-    paths=(),
-    vector_paths=(),
     outputs=1,
     schema_string=schema_json(delta_schema(SCHEMA)),
     columns=(("x",),),

@@ -261,13 +261,10 @@ def test_the_command_line_does_not_repeat_a_malformed_option(
 
 def test_work_for_the_workers_shows_no_secret() -> None:
     from liquidlog.plan import WriterOptions
-    from liquidlog.rewriting.source import GroupWork
+    from liquidlog.rewriting.source import ArrivingWork
 
-    work = GroupWork(
+    work = ArrivingWork(
         directory="s3://b/t",
-        inputs=(),
-        paths=(),
-        vector_paths=(),
         outputs=1,
         schema_string=schema_json_of({"x": "long"}),
         columns=(),
