@@ -27,8 +27,7 @@ from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.predicates.reduction import fitted_workload
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.rewriting.layout import Layout, build_layout
-from liquidlog.rewriting.sampled import rows_to_sample
-from liquidlog.rewriting.source import GroupWork, Survey, survey_file
+from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.spec.arrow import delta_schema
 
 SEED = 20261122

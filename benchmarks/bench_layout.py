@@ -23,8 +23,7 @@ from liquidlog.curve.fit import CurveGrid
 from liquidlog.curve.ranges import range_boundaries, range_ids
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import Layout, build_layout, first_ordinals
-from liquidlog.rewriting.sampled import rows_to_sample
-from liquidlog.rewriting.source import GroupWork, Survey, survey_file
+from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 

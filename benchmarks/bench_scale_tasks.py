@@ -21,8 +21,7 @@ from bench_rewrite import Stopwatch
 from pyspark.sql import SparkSession
 
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.assignment import Assignment
-from liquidlog.rewriting.source import GroupWork, Survey
+from liquidlog.rewriting.source import Assignment, GroupWork, Survey
 from liquidlog.rewriting.whole import Share, shares
 from liquidspark.sending import assigned
 from liquidspark.session import open_session

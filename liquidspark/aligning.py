@@ -13,10 +13,10 @@ from liquidlog.data.encodings import decoded
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import UsageError
 from liquidlog.plan import WritePlan
-from liquidlog.rewriting.assignment import Assignment
-from liquidlog.rewriting.planned import vector_location
+from liquidlog.rewriting.groups import vector_location
 from liquidlog.rewriting.source import (
     ArrivingWork,
+    Assignment,
     GroupWork,
     Split,
     open_logical_file,

@@ -17,7 +17,6 @@ from liquidlog.data.encodings import concat, decoded
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, WrittenFile
 from liquidlog.rewriting.options import ExecutorOptions
-from liquidlog.rewriting.sampled import sample_positions
 from liquidlog.rewriting.sink import (
     OutputFile,
     Proof,
@@ -26,7 +25,7 @@ from liquidlog.rewriting.sink import (
     failed,
     require_running,
 )
-from liquidlog.rewriting.source import ArrivingWork, Survey, flat_array
+from liquidlog.rewriting.source import ArrivingWork, Survey, flat_array, sample_positions
 from liquidlog.rewriting.whole import facts_batch, sorted_outputs
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.partitions import PartitionTexts

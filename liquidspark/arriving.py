@@ -25,11 +25,10 @@ from liquidlog.data.exact import convert_chunks
 from liquidlog.data.file_encoding import with_light_dictionaries
 from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
-from liquidlog.rewriting.assignment import encode_survey
 from liquidlog.rewriting.pieces import Piece
 from liquidlog.rewriting.shuffle import MapSide
 from liquidlog.rewriting.sink import encode_facts, failed
-from liquidlog.rewriting.source import ArrivingWork, Survey, flat_array
+from liquidlog.rewriting.source import ArrivingWork, Survey, encode_survey, flat_array
 from liquidlog.spec.arrow import arrow_type, without_void
 from liquidlog.spec.schema import leaves
 

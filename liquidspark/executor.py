@@ -21,9 +21,8 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.rewriting.flight import Flight
-from liquidlog.rewriting.groups import GroupInFlight, GroupRun, runs_of
+from liquidlog.rewriting.groups import GroupInFlight, GroupRun, file_location, runs_of
 from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
-from liquidlog.rewriting.planned import file_location
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidspark.pipeline import SparkEngine
 from liquidspark.probing import require_ready

@@ -7,7 +7,7 @@ from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 from pyspark.sql import SparkSession
 
-from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.flight import Jobs
 from liquidspark.versions import add_tag, cancel_tagged, context_of, remove_tag
 
 if TYPE_CHECKING:  # absent from clients of Connect

@@ -13,13 +13,19 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.rewriting.assignment import Assignment, decode_survey
 from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
 from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA, Piece, in_batches
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import GroupWork, Split, Survey, WritingWork
+from liquidlog.rewriting.source import (
+    Assignment,
+    GroupWork,
+    Split,
+    Survey,
+    WritingWork,
+    decode_survey,
+)
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
 from liquidspark.jobs import GroupJobs
 from liquidspark.mapping import BatchFunction, collected, failure_in, map_batches

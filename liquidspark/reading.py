@@ -14,7 +14,7 @@ from liquidlog.data.table_rows import FilePart, TableRows
 from liquidlog.data.vectors import vector_location
 from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan
-from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.source import Assignment
 from liquidlog.spec.arguments import one, refuse, texts, whole_number
 from liquidlog.spec.arrow import without_void
 from liquidlog.spec.fields import plain_nullable

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.rewriting.assignment import Assignment, Made, Own, TaskFunction
+from liquidlog.rewriting.source import Assignment, Made, Own, TaskFunction
 from liquidspark.versions import arrow_frame
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10

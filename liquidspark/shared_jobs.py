@@ -20,10 +20,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, decode_facts, encode_facts
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.source import Assignment, GroupWork
 from liquidlog.rewriting.whole import GroupTask
 from liquidspark.jobs import GroupJobs, NamedJobs
 from liquidspark.mapping import collected, map_batches

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Tasks
-from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.sink import is_tried_again
+from liquidlog.rewriting.source import Assignment
 from liquidlog.storage.failures import may_pass
 from liquidspark.jobs import NamedJobs
 from liquidspark.mapping import map_batches

@@ -8,16 +8,14 @@
 - `writer` writing a file
 - `file_encoding` how columns are encoded: pages, dictionaries, codecs, Bloom filters
 - `row_group_bounds` what footers say of row groups
-- `runs` whose a file is until it is committed, `origins` who began them
+- `runs` whose a file is until it is committed, and who began them
 - `evidence` a footer held against a result
-- `statistics`, `rescan` its statistics
-- `widths` bytes row by row
-- `checksum` the multiset checksum, `identical` rows compared bit by bit
+- `statistics` its statistics, as it is written or read
+- `checksum` the multiset checksum, and rows compared bit by bit
 - `vectors` deletion vectors located, read and written
 - `deleted_rows` rows that others deleted meanwhile, found in what was written: `wanted_rows` the
-  multiset, `admitted` where they may be, `output_rows` looking into one file, `read_budget` who
-  reads how much, `deletion_proof` what the rows there are
-- `trimmed` outputs without them
-- `narrow` columns in the fewest bytes, to be moved, `ipc` as bytes
+  multiset and where they may be, `output_rows` looking into one file, `read_budget` who reads how
+  much, `deletion_proof` what the rows there are, and outputs without them
+- `narrow` columns in the fewest bytes, to be moved as bytes
 - `buffers` Arrow's memory as numpy arrays
 """

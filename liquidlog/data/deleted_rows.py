@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.data.admitted import SoughtRows
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.checksum import add_checksums
 from liquidlog.data.logical_file import LogicalFile
@@ -27,7 +26,7 @@ from liquidlog.data.output_rows import (
     stored_bytes,
 )
 from liquidlog.data.read_budget import PARALLEL_FILES, ReadBudget
-from liquidlog.data.wanted_rows import Rows, UnequalRowsError, WantedRows
+from liquidlog.data.wanted_rows import Rows, SoughtRows, UnequalRowsError, WantedRows
 from liquidlog.errors import ResultMismatchError, RowsNotFoundError
 from liquidlog.plan import InputFile, Tasks
 from liquidlog.spec.bounds_json import parse_bounds

@@ -3,7 +3,8 @@
 What the shuffle moves is copied half a dozen times between Python, the JVM and the disk. Tables
 hold small numbers in wide types: keys in 64 bits, prices in decimals of 128. They travel, and are
 sorted, as integers of the narrowest type that fits the rows at hand, and get their own types back
-before they are written. Columns inside structs, lists and maps stay as they are.
+before they are written. Columns inside structs, lists and maps stay as they are. Between processes
+they are Arrow IPC streams.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,3 +136,16 @@ def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_date32(kind):
         return column.cast(pa.int32()).cast(kind)
     return column.cast(kind)
+
+
+def encode_table(table: pa.Table, options: pa.ipc.IpcWriteOptions | None = None) -> pa.Buffer:
+    """Return rows as an Arrow IPC stream; inverse: decode_table."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def decode_table(content: bytes | pa.Buffer) -> pa.Table:
+    """Return the rows in an Arrow IPC stream, without copying what is not compressed."""
+    return pa.ipc.open_stream(content).read_all()

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.data.admitted import SoughtRows
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds
-from liquidlog.data.wanted_rows import Rows, Taken, UnequalRowsError, WantedRows
+from liquidlog.data.wanted_rows import Rows, SoughtRows, Taken, UnequalRowsError, WantedRows
 from liquidlog.errors import DataFileError, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, RowTracking, WriterOptions, WrittenFile, file_schema
 from liquidlog.spec.bounds import has_bounds

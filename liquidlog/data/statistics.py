@@ -18,9 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.buffers import decimal_integers, fixed_width
+from liquidlog.data.reader import DataFile
+from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.bounds import has_bounds
+from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.schema import (
     VOID,
     DataType,
@@ -29,9 +32,11 @@ from liquidlog.spec.schema import (
     Path,
     PrimitiveType,
     StructType,
+    find_column,
     leaves,
 )
 from liquidlog.spec.stats import FileStatistics
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"
@@ -271,3 +276,44 @@ def _code_points(text: str, units: int) -> int:
 
 def _units(text: str) -> int:
     return len(text) + sum(character > _LAST_IN_ONE_UNIT for character in text)
+
+
+def rescan(
+    path: str,
+    *,
+    schema: StructType,
+    options: WriterOptions,
+    mapping: MappingMode = MappingMode.NONE,
+    num_records: int | None = None,
+    ignored: frozenset[str] = frozenset(),
+    storage: StorageOptions = NO_OPTIONS,
+) -> FileStatistics:
+    """Return statistics of all physical rows of a file, one row group in memory at a time.
+
+    Args:
+        path: Of the file.
+        schema: The table's.
+        options: Name the leaves to collect statistics of; only their columns are read.
+        mapping: The table's column mapping.
+        num_records: Rows of the file by the log, None where it does not say.
+        ignored: Hidden columns of the table.
+        storage: Opens the file.
+    """
+    wanted = _with_leaves(schema, options.indexed)
+    collector = StatisticsCollector(wanted, options)
+    with DataFile.open(
+        path, schema=schema, mapping=mapping, ignored=ignored, storage=storage
+    ) as file:
+        if num_records is not None and num_records != file.num_rows:
+            raise DataFileError(path, f"has {file.num_rows} rows, the log says {num_records}")
+        names = [field.physical_name for field in wanted.fields]
+        for group in range(file.num_row_groups):
+            table = file.read([(name,) for name in names], [group])
+            collector.add(table.rename_columns(names))
+    return collector.finish()
+
+
+def _with_leaves(schema: StructType, paths: tuple[Path, ...]) -> StructType:
+    """Return the schema's top-level columns that hold one of the leaves, by physical paths."""
+    tops = {path[0] for path in paths if find_column(schema, path, physical=True) is not None}
+    return StructType(tuple(f for f in schema.fields if f.physical_name in tops))

@@ -1,10 +1,13 @@
 """The executor `local`: plan to outcomes on worker processes of this machine, for small plans."""
 
+import fcntl
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import IO, Any, Final, Self
 
 from liquidlog.errors import ExecutorError
 from liquidlog.local.engine import LocalEngine, LocalJobs
@@ -14,7 +17,6 @@ from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
 from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, runs_of
 from liquidlog.rewriting.options import ExecutorOptions
-from liquidlog.rewriting.scratch import scratch_directory
 from liquidlog.spec.sizes import render_size
 from liquidlog.storage.options import OptionsSource, StorageOptions
 
@@ -170,3 +172,55 @@ def _require_access(run: GroupRun) -> None:
     # An input that cannot be read is its group's failure.
     if problem is not None and not problem.startswith(CANNOT_READ):
         raise ExecutorError(f"this machine {problem}; it needs the right to")
+
+
+_PREFIX: Final = "liquidlog-rows-"
+_LOCK: Final = "in-use"
+
+
+@contextmanager
+def scratch_directory(parent: str | None = None) -> Iterator[str]:
+    """Context manager: a new directory, deleted in the end; those of dead processes are, too.
+
+    Args:
+        parent: Where it is; by default, where `tempfile` makes directories, which TMPDIR names.
+    """
+    home = Path(parent or tempfile.gettempdir())
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        _delete_dead(home)
+        made = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=home, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise ExecutorError(
+            f"rows on their way cannot be kept in {home}: {error.strerror}; name another directory"
+        ) from error
+    with made as directory, _locked_new(Path(directory) / _LOCK):
+        yield directory
+
+
+@contextmanager
+def _locked_new(path: Path) -> Iterator[None]:
+    """Context manager: a file of this name, locked before it has the name."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        Path(file.name).rename(path)
+        yield
+
+
+def _delete_dead(parent: Path) -> None:
+    """Delete the directories of processes that are dead, best-effort."""
+    for directory in parent.glob(f"{_PREFIX}*"):
+        try:
+            with (directory / _LOCK).open("rb") as file:
+                if os.fstat(file.fileno()).st_uid == os.getuid() and _is_free(file):
+                    shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            continue  # it is new, or somebody else's, or gone meanwhile
+
+
+def _is_free(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -15,8 +15,7 @@ from liquidlog.commit.transaction import Clock, Proposal
 from liquidlog.curve.order import sort_rows
 from liquidlog.data.append import Source as OpenSource
 from liquidlog.data.append import open_source
-from liquidlog.data.origins import APPEND, Origin
-from liquidlog.data.runs import Run, run_token
+from liquidlog.data.runs import APPEND, Origin, Run, run_token
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     UsageError,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.origins import APPEND, Origin
-from liquidlog.data.runs import Run, running_in
+from liquidlog.data.runs import APPEND, Origin, Run, running_in
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import table_directory
 from liquidlog.spec.times import rough_duration

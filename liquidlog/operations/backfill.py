@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.row_tracking import HIDDEN_COLUMNS
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.rescan import rescan
+from liquidlog.data.statistics import rescan
 from liquidlog.doctor.repairs import NOTHING_LEFT, statistics_repair, with_statistics
 from liquidlog.log.originals import original_adds
 from liquidlog.log.store import TableStore

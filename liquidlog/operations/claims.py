@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.origins import Origin
-from liquidlog.data.runs import Run, Stage, run_token, runs_in
+from liquidlog.data.runs import Origin, Run, Stage, run_token, runs_in
 from liquidlog.errors import LiquidlogError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.at_work import AtWork, at_work

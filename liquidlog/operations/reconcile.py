@@ -22,10 +22,9 @@ from liquidlog.clustering.outcome.reconciled import CommittedOutput, Reconciled
 from liquidlog.clustering.outcome.staleness import Staleness
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.deleted_rows import DeletedRows, find_rows
-from liquidlog.data.deletion_proof import ProvedRows, require_found
+from liquidlog.data.deletion_proof import ProvedRows, require_found, write_without
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, run_token
-from liquidlog.data.trimmed import write_without
 from liquidlog.data.vectors import located_vector, read_deletion_vector, write_vector
 from liquidlog.errors import (
     CommitConflictError,

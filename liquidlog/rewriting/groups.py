@@ -4,41 +4,42 @@ import time
 from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
 from msgspec import UNSET, structs
 
-from liquidlog.data.origins import Origin
-from liquidlog.data.runs import Run
-from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.data import vectors
+from liquidlog.data.runs import Origin, Run
+from liquidlog.errors import DataFileError, ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
 from liquidlog.plan import (
     ClusteringPlan,
     GroupCosts,
     GroupFailure,
+    InputFile,
     Outcome,
     RewriteGroup,
+    RewriteMode,
     RewrittenGroup,
+    parsed_as,
     repeated_inputs,
     repeated_message,
     rewrite_digest,
 )
-from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.rewriting.passes import Engine, run_group
-from liquidlog.rewriting.planned import (
-    curve_of,
-    file_location,
-    require_layout,
-    require_partition,
-    vector_location,
-)
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.arguments import one, several
+from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.partitions import is_safe_directory
+from liquidlog.spec.schema import leaves, parse_schema
 from liquidlog.spec.sizes import render_size
-from liquidlog.storage.addresses import table_address
+from liquidlog.storage.addresses import file_address, table_address
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _INPUT_BYTES: Final = 2 << 10
@@ -330,3 +331,66 @@ def _say_ended(outcome: Outcome) -> None:
         render_size(sum(output.size_bytes for output in outcome.outputs)),
         outcome.seconds,
     )
+
+
+def file_location(table_uri: str, path: str) -> str:
+    """Return where a table or one of its files is: a local path or a URI.
+
+    Args:
+        table_uri: A plain path or a URI.
+        path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
+    """
+    try:
+        return file_address(table_uri, path)
+    except UsageError as error:
+        raise ExecutorError(str(error)) from error
+
+
+def curve_of(plan: ClusteringPlan) -> Curve | None:
+    """Return the curve by which rows are sorted, None for a compaction."""
+    if plan.mode is RewriteMode.COMPACTION:
+        return None
+    if not plan.columns:
+        raise ExecutorError(f"a plan of mode {plan.mode} names no columns to sort by")
+    try:
+        return parse_curve(plan.curve)
+    except UsageError as error:
+        raise ExecutorError(str(error)) from error
+
+
+def require_layout(plan: ClusteringPlan) -> None:
+    """Refuse a prefix or constants of readers that do not fit the plan's columns."""
+    try:
+        numbers = plan.prefix
+        if len(set(numbers)) < len(numbers):
+            raise ExecutorError("the plan's prefix names a column twice")
+        if plan.readers is not None:
+            schema = parse_schema(plan.schema_string, where="the plan")
+            known = {leaf.physical: leaf.data_type for leaf in leaves(schema)}
+            kinds = [arrow_type(known[column.physical]) for column in plan.columns]
+            plan.readers.conditions([partial(parsed_as, kind) for kind in kinds])
+    except LiquidlogError as error:
+        raise ExecutorError(error.message) from error
+    except (ValueError, OverflowError, KeyError) as error:
+        raise ExecutorError(f"the plan's fitted workload is not valid: {error}") from error
+
+
+def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
+    """Refuse partition values of other columns than the plan's, and a directory of other files."""
+    if set(group.partition_values) != set(plan.partitioned_by):
+        listed = ", ".join(plan.partitioned_by) or "none"
+        raise ExecutorError(
+            f"group {group.group_id} has values of other partition columns than the plan: {listed}"
+        )
+    if group.directory and not is_safe_directory(group.directory):
+        raise ExecutorError(
+            f"{group.directory!r} is no directory of data files of the table; plan again"
+        )
+
+
+def vector_location(table_uri: str, file: InputFile) -> str | None:
+    """Return where an input's deletion vector is, None if it has none or the plan holds it."""
+    try:
+        return vectors.vector_location(table_uri, file)
+    except DataFileError as error:
+        raise ExecutorError(error.message) from error

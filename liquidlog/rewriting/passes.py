@@ -10,11 +10,9 @@ import pyarrow as pa
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts
-from liquidlog.rewriting.assignment import Assignment, encode_survey
-from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.options import ExecutorOptions
-from liquidlog.rewriting.sampled import rows_to_sample
 from liquidlog.rewriting.sink import (
     TaskFacts,
     Timer,
@@ -24,11 +22,14 @@ from liquidlog.rewriting.sink import (
     merge_facts,
 )
 from liquidlog.rewriting.source import (
+    Assignment,
     GroupWork,
     Planned,
     Split,
     Survey,
     WritingWork,
+    encode_survey,
+    rows_to_sample,
     split_file,
     survey_file,
 )

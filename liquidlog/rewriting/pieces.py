@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from liquidlog.data.encodings import compacted
-from liquidlog.data.ipc import encode_table
+from liquidlog.data.narrow import encode_table
 from liquidlog.errors import ExecutorError
 from liquidlog.rewriting.sink import TaskFacts, encode_facts
 

@@ -26,11 +26,9 @@ from liquidlog.curve.cuts import ordinals_from
 from liquidlog.curve.grid import Keys
 from liquidlog.curve.order import RowOrder, order_rows, stable_order
 from liquidlog.data.encodings import concat
-from liquidlog.data.ipc import decode_table
-from liquidlog.data.narrow import aligned, narrow_columns, widened
+from liquidlog.data.narrow import aligned, decode_table, narrow_columns, widened
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.layout import Layout, Route, table_keys
 from liquidlog.rewriting.pieces import NOTES, Piece, in_batches, pieces_of, received
 from liquidlog.rewriting.sink import (
@@ -44,7 +42,7 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     require_running,
 )
-from liquidlog.rewriting.source import GroupWork, Split, WritingWork, read_split
+from liquidlog.rewriting.source import Assignment, GroupWork, Split, WritingWork, read_split
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 
 FACTS_SCHEMA: Final = "facts binary"

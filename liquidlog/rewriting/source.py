@@ -1,4 +1,4 @@
-"""What tasks know of a group, and how they read its rows: a sample of them, then all.
+"""What tasks know and are sent of a group, and how they read its rows: a sample, then all.
 
 A row's *ordinal* is its number among all live rows of the group, files in plan order and rows in
 file order: it breaks ties, so that the same inputs always give the same files. Deleted rows are
@@ -6,25 +6,29 @@ left out as a file is read; nothing here ever sees them.
 
 The sampling pass reads footers and the clustering columns; of the columns whose values differ in
 width and that matter for the size of files also some row groups, evenly spread over the group.
+
+A task is sent its inputs, and what to do with them: a group may have hundreds of thousands of
+inputs, of which a task reads few.
 """
 
+import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.buffers import value_bytes
 from liquidlog.data.encodings import decoded
 from liquidlog.data.logical_file import LogicalFile, Span
+from liquidlog.data.narrow import decode_table, encode_table
 from liquidlog.data.runs import Run
-from liquidlog.data.widths import value_bytes
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
-from liquidlog.rewriting.sampled import sample_positions
 from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import Path, StructType, parse_schema
@@ -426,3 +430,101 @@ def flat_array(column: pa.ChunkedArray) -> pa.Array:
 @lru_cache(maxsize=16)
 def _schema(schema_string: str, partition_columns: tuple[str, ...]) -> StructType:
     return data_schema(parse_schema(schema_string, where="the plan"), partition_columns)
+
+
+_GOLDEN_RATIO: Final = 0.6180339887498949
+
+
+def sample_positions(rows: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return about `count` increasing row numbers below `rows`, (n,) uint64; all if fewer."""
+    if count >= rows:
+        return np.arange(rows, dtype=np.uint64)
+    steps = np.arange(count)
+    jitter = (steps * _GOLDEN_RATIO) % 1.0
+    positions = np.floor((steps + jitter) * (rows / max(count, 1)))
+    return positions[np.diff(positions, prepend=-1) > 0].astype(np.uint64)
+
+
+def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
+    """Return how many rows to sample from each input, in proportion to its size."""
+    total_bytes = max(sum(sizes_bytes), 1)
+    return [-(-total_rows * size // total_bytes) for size in sizes_bytes]
+
+
+_SIZE_BYTES: Final = 8
+_CODEC: Final = "zstd"
+
+Own = TypeVar("Own")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment(Generic[Own]):
+    """The inputs of one task, and what it does with them: `own`, which numbers them from 0."""
+
+    inputs: tuple[InputFile, ...]
+    paths: tuple[str, ...]
+    vector_paths: tuple[str | None, ...]
+    own: Own
+
+    @classmethod
+    def of(cls, work: GroupWork, files: Sequence[int], own: Own) -> "Assignment[Own]":
+        """Return what a task is sent that reads these inputs of a group."""
+        return cls(
+            tuple(work.inputs[file] for file in files),
+            tuple(work.paths[file] for file in files),
+            tuple(work.vector_paths[file] for file in files),
+            own,
+        )
+
+    def work(self, common: GroupWork) -> GroupWork:
+        """Return a group's work with the inputs of this task only."""
+        return common.with_inputs(self.inputs, self.paths, self.vector_paths)
+
+    def encoded(self) -> bytes:
+        """Return the assignment as bytes; inverse: `decoded`."""
+        plain = pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+        packed: bytes = pa.compress(plain, codec=_CODEC, asbytes=True)
+        return len(plain).to_bytes(_SIZE_BYTES, "little") + packed
+
+    @staticmethod
+    def decoded(content: bytes) -> "Assignment[Own]":
+        """Return the assignment in bytes that `encoded` made in this run."""
+        size = int.from_bytes(content[:_SIZE_BYTES], "little")
+        plain = pa.decompress(content[_SIZE_BYTES:], size, codec=_CODEC, asbytes=True)
+        found: Assignment[Own] = pickle.loads(plain)  # noqa: S301  the driver of this run made it
+        return found
+
+
+TaskFunction = Callable[[int, Assignment[Own]], Iterator[Made]]
+"""(number of the task, what it is sent) -> what it yields."""
+
+
+def encode_survey(survey: Survey) -> bytes:
+    """Return a survey as an Arrow IPC stream of its sampled rows; inverse: decode_survey."""
+    names = [f"c{i}" for i in range(len(survey.columns))]
+    facts_of_rows = [pa.array(survey.rows), pa.array(survey.row_bytes)]
+    table = pa.table([*facts_of_rows, *survey.columns], names=["row", "bytes", *names])
+    facts = {
+        "file": str(survey.file),
+        "row_group_rows": ",".join(map(str, survey.row_group_rows)),
+        "memory_bytes": str(survey.memory_bytes),
+    }
+    content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
+    return content
+
+
+def decode_survey(content: bytes) -> Survey:
+    """Return the survey in an Arrow IPC stream."""
+    table = decode_table(content)
+    metadata = table.schema.metadata
+    sizes = metadata[b"row_group_rows"].decode()
+    rows, sizes_of_rows, *columns = [flat_array(column) for column in table.columns]
+    return Survey(
+        file=int(metadata[b"file"]),
+        row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
+        memory_bytes=int(metadata[b"memory_bytes"]),
+        rows=rows.to_numpy(),
+        columns=tuple(columns),
+        row_bytes=sizes_of_rows.to_numpy(),
+    )

@@ -13,9 +13,7 @@ import pyarrow as pa
 from liquidlog.data.encodings import concat
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.assignment import Assignment
 from liquidlog.rewriting.layout import build_layout, first_ordinals, table_keys
-from liquidlog.rewriting.sampled import rows_to_sample
 from liquidlog.rewriting.shuffle import slice_table, sorted_slice
 from liquidlog.rewriting.sink import (
     OutputFile,
@@ -29,11 +27,13 @@ from liquidlog.rewriting.sink import (
     require_running,
 )
 from liquidlog.rewriting.source import (
+    Assignment,
     GroupWork,
     Split,
     Survey,
     WritingWork,
     read_split,
+    rows_to_sample,
     split_file,
     survey_file,
 )

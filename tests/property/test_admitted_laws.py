@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.data.admitted import SoughtRows
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds
+from liquidlog.data.wanted_rows import SoughtRows
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.mapping import MappingMode

@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from liquidlog.rewriting.assignment import Assignment
+from liquidlog.rewriting.source import Assignment
 from liquidlog.rewriting.whole import GroupTask
 from liquidspark.mapping import _Prepared
 from liquidspark.sending import AssignedTasks

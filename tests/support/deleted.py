@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
+from liquidlog.data.checksum import _bits
 from liquidlog.data.deleted_rows import DeletedRows
 from liquidlog.data.deletion_proof import ProvedRows, RowsToProve, rows_at
-from liquidlog.data.identical import _bits
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.read_budget import ReadBudget

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.data.origins import Origin
-from liquidlog.data.runs import Run
+from liquidlog.data.runs import Origin, Run
 from liquidlog.fleet.outcomes import TableOutcome, Ticked
 from liquidlog.fleet.tick import TickRequest, tick
 from liquidlog.operations.executors import Executor

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.cli import rewriting
-from liquidlog.data.origins import Origin
-from liquidlog.data.runs import Run
+from liquidlog.data.runs import Origin, Run
 from liquidlog.operations.results import read_result
 from liquidlog.plan import (
     Cancelled,

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.data import deleted_rows, output_rows, wanted_rows
-from liquidlog.data.checksum import multiset_checksum, row_lanes
+from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
 from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows
-from liquidlog.data.identical import same_bits
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.errors import (
     DataFileError,

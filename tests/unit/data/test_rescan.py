@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.rescan import rescan
+from liquidlog.data.statistics import rescan
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.schema import parse_schema

@@ -8,13 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.data import trimmed
-from liquidlog.data.deletion_proof import ProvedRows
+from liquidlog.data import deletion_proof
+from liquidlog.data.deletion_proof import ProvedRows, write_without
 from liquidlog.data.evidence import footer_problems
 from liquidlog.data.output_rows import FileLayout, Output
-from liquidlog.data.rescan import rescan
 from liquidlog.data.runs import Run
-from liquidlog.data.trimmed import write_without
+from liquidlog.data.statistics import rescan
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, ExecutorError, ResultMismatchError
 from liquidlog.plan import RowTracking
@@ -135,7 +134,7 @@ def test_a_copy_that_holds_other_rows_is_deleted(
             }[wrong]
             super().write(pa.concat_tables(changed))
 
-    monkeypatch.setattr(trimmed, "DataFileWriter", Careless)
+    monkeypatch.setattr(deletion_proof, "DataFileWriter", Careless)
     with pytest.raises(ResultMismatchError, match="does not hold the rows that it should"):
         write_without(run, output, rows_of(output, [1], layout), layout=layout, unique_id="a")
     assert run.files() == ()

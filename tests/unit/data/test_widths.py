@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.widths import value_bytes
+from liquidlog.data.buffers import value_bytes
 
 TEXTS = ["", "a", None, "four", "été"]
 LISTS = [[], [b"a", b"bc"], None, [None, b"four"]]

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import WriterOptions
-from liquidlog.rewriting.assignment import decode_survey
-from liquidlog.rewriting.source import ArrivingWork, Survey
+from liquidlog.rewriting.source import ArrivingWork, Survey, decode_survey
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.assignment import Assignment
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.source import Assignment, GroupWork
 from liquidspark.sending import AssignedTasks, partition_values
 from support.plans import schema_json_of
 from support.tasks import numbered

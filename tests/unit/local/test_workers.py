@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from liquidlog.local.engine import TASK_ATTEMPTS, LocalJobs
+from liquidlog.local.executor import scratch_directory
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
-from liquidlog.rewriting.scratch import scratch_directory
 from support import local_tasks
 
 
@@ -78,7 +78,7 @@ def test_jobs_that_are_stopped_end_their_workers_and_begin_nothing(
 
 PARENT = """
 import os, sys, time
-from liquidlog.rewriting.scratch import scratch_directory
+from liquidlog.local.executor import scratch_directory
 from liquidlog.local.workers import Workers
 workers = Workers(1)
 with scratch_directory() as directory:

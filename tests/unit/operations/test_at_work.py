@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.data.origins import APPEND, Origin, decode_origin, encode_origin
-from liquidlog.data.runs import Run, running_in, runs_in
+from liquidlog.data.runs import (
+    APPEND,
+    Origin,
+    Run,
+    decode_origin,
+    encode_origin,
+    running_in,
+    runs_in,
+)
 from liquidlog.operations.at_work import at_work
 from liquidlog.spec.times import rough_duration
 from liquidlog.table import Table

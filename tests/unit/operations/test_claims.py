@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.commit.transaction import system_clock
-from liquidlog.data.origins import Origin
-from liquidlog.data.runs import Run, runs_in
+from liquidlog.data.runs import Origin, Run, runs_in
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.operations.at_work import at_work

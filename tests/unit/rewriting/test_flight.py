@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.flight import Flight
-from liquidlog.rewriting.jobs import Jobs
+from liquidlog.rewriting.flight import Flight, Jobs
 
 SLOTS = 2
 

@@ -3,7 +3,7 @@
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.planned import file_location
+from liquidlog.rewriting.groups import file_location
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,17 @@ from msgspec import structs
 
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.assignment import decode_survey, encode_survey
 from liquidlog.rewriting.layout import slices_per_output
-from liquidlog.rewriting.sampled import rows_to_sample, sample_positions
 from liquidlog.rewriting.source import (
     GroupWork,
     Split,
     Survey,
+    decode_survey,
+    encode_survey,
     open_logical_file,
     read_split,
+    rows_to_sample,
+    sample_positions,
     split_file,
     survey_file,
 )
