@@ -64,7 +64,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The process that began a run.
 
     `verb` is what it does, as `optimize`; `started_ms` is when it began that, in ms since the
-    epoch, by the clock of its `host`. `plan_id` is None for runs without a plan.
+    epoch, by the clock of its `host`. `plan_id` is None for runs without a plan. It is for people:
+    nothing is decided by it, since a host or a process may be gone, or be called the same. Markers
+    of earlier releases, and of executors that do not say, hold none.
     """
 
     verb: _Name

@@ -162,7 +162,11 @@ def _ranges(brings: Prediction) -> Line:
     """Show where the mean read will be in nine of ten cases, and what that is known from."""
     files, size_bytes = brings.files_after_range, brings.bytes_after_range
     pays = brings.break_even_reads_range
-    source = "sampled rows" if brings.is_sampled else "statistics alone; rows say more: --sample"
+    source = (
+        "sampled rows"
+        if brings.is_sampled
+        else "statistics alone; rows say more: --set sample=true"
+    )
     return Line(
         f"in nine of ten cases the mean read is {_between(size_bytes, _size)} in"
         f" {_between(files, amount)} files"
