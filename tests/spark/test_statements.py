@@ -48,7 +48,7 @@ def test_statements_rewrite_and_answer(spark: SparkSession, tmp_path: Path) -> N
     assert liquidspark.sql(spark, f"ALTER TABLE {at} RECLUSTER FINAL").collect() == []
     health = liquidspark.sql(spark, f"SELECT * FROM clustering_information('{at}')").first()
     assert health is not None
-    assert (health.cluster_by_keys, health.total_file_count) == (["a"], 1)
+    assert (health.cluster_by_keys, health.total_file_count) == (["b"], 1)
     liquidspark.sql(spark, f"ALTER TABLE {at} ADD COLUMN c DATE")
     history = liquidspark.sql(spark, f"DESCRIBE HISTORY {at} LIMIT 2").collect()
     assert [row.operation for row in history] == ["ADD COLUMNS", "OPTIMIZE"]
