@@ -25,8 +25,18 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+from courses import line_plot
 from habits import HABITS, Habit, Points
 from msgspec import structs
+from rounds import (
+    SimulatedTable,
+    applied,
+    as_snapshot,
+    empty_table,
+    exact_bounds,
+    rewritten,
+    with_files,
+)
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.planning.choice import NewId
@@ -38,16 +48,6 @@ from liquidlog.operations.past_work import PastWork
 from liquidlog.operations.planned import planned
 from liquidlog.operations.seen import seen_of
 from liquidlog.plan import ClusteringPlan, RewriteGroup
-from liquidlog.report.courses import line_plot
-from liquidlog.simulation.rounds import applied
-from liquidlog.simulation.table import (
-    SimulatedTable,
-    as_snapshot,
-    empty_table,
-    exact_bounds,
-    rewritten,
-    with_files,
-)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import Leaf

@@ -98,7 +98,7 @@ _GONE: Final[Mapping[str, str]] = {
     "require_writable": "optimize and commit, which refuse before they write",
     "rewrite_and_commit": "optimize(plan=plan)",
     "scan_files": "scan(where).files",
-    "simulate": "benchmarks/ in the repository",
+    "simulate": "benchmarks/bench_rounds.py of the repository",
     "transaction": "snapshot().transactions",
     "update": "snapshot",
     "version_at": "at(…).version",

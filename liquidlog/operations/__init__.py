@@ -6,7 +6,7 @@
 - `landing` what rows from outside must meet, and the commit of their files: `append` of Arrow
   data, to files of partitions (`partition_files`), `planned_writes` for what a cluster is to
   write, `writes` of what it wrote
-- `detail`, `inspect`, `explain`, `scan`, `reads`, `simulate`, `past_commits` what only looks
+- `detail`, `inspect`, `explain`, `scan`, `reads`, `past_commits` what only looks
 - `planned` a plan from arguments, properties and defaults, `predicted` what it brings
 - `judge` whether a rewrite is worth it
 - `doctor`, `backfill` finding and mending

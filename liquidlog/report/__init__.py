@@ -9,7 +9,6 @@
 - `rewrites` documents of rewrites, done or rehearsed
 - `openmetrics` for Prometheus
 - `ticks` runs over many tables
-- `courses` simulations
 - `workloads` what was imported
 - `page`, `shapes` the HTML report, section by section: `page_answer`, `page_readings`,
   `page_maps`, `page_past`, `page_advice`, `page_details`, of `page_parts`

@@ -1,10 +1,6 @@
-"""Simulations of planners over many rounds: no data files, no storage, no clock.
+"""What a plan would bring, without a rewrite: no data files, no storage, no clock.
 
 - `imagined` files that nobody wrote, in a snapshot
-- `table` made-up rows in files
-- `scenarios` append workloads
-- `rounds` append, plan, rewrite, measure
-- `contenders` who takes part
 - `text_line`, `scales` values as numbers, and back
 - `after` the table after a plan, in several worlds
 - `reads` what readers open in each

@@ -21,9 +21,8 @@ from liquidlog.clustering.keyspace.cells import placed_on, placed_values
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.curve.fit import CurveGrid
 from liquidlog.plan import ClusteringPlan, RewriteGroup
-from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
+from liquidlog.simulation.imagined import ImaginedFiles, Points, Rows, with_imagined
 from liquidlog.simulation.scales import Scale
-from liquidlog.simulation.table import Points, Rows
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, concat_bounds
 

@@ -15,6 +15,9 @@ from liquidlog.spec.actions import DomainMetadata, Format, Metadata
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
 
+Points = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ImaginedFiles:

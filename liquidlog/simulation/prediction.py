@@ -13,9 +13,9 @@ from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.simulation.after import After, Draw, Evidence, Known, table_after
+from liquidlog.simulation.imagined import Points
 from liquidlog.simulation.ranges import Range
 from liquidlog.simulation.reads import Reads, everything, narrow, narrow_after, opened, opened_after
-from liquidlog.simulation.table import Points
 from liquidlog.simulation.uncertainty import EXACT, ModelError, model_error
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, BoundsOf, Mask, has_bounds

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.keyspace.widths import key_space
 from liquidlog.simulation.after import After
-from liquidlog.simulation.table import Points, Rows
+from liquidlog.simulation.imagined import Points, Rows
 from liquidlog.simulation.uncertainty import ModelError, Spread
 from liquidlog.spec.bounds import Bounds, Mask
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from liquidlog.curve.ranges import range_ids
 from liquidlog.plan import parsed_as
-from liquidlog.simulation.table import Points, Rows
+from liquidlog.simulation.imagined import Points, Rows
 from liquidlog.simulation.text_line import TextLine
 
 _MOST: Final = np.finfo(np.float64).max / 4

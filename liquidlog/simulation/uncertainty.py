@@ -12,8 +12,8 @@ from typing import Final, Self
 
 import numpy as np
 
+from liquidlog.simulation.imagined import Points
 from liquidlog.simulation.ranges import Range
-from liquidlog.simulation.table import Points
 
 _DEVIATIONS: Final = 1.645
 """A normal variable is within so many standard deviations of its mean in nine of ten cases."""

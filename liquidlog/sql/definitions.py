@@ -111,7 +111,7 @@ def _clauses(words: Words, tree: Expr, begin: int) -> Iterator[tuple[str, Any]]:
 def _properties(tree: Expr, *, of_table: bool = False) -> list[Expr]:
     """Return the clauses of a tree; or those of TBLPROPERTIES, of which each is one."""
     found = tree.args["properties"].expressions if tree.args.get("properties") else []
-    return [one for one in found if (type(one) is exp.Property) == of_table]
+    return [one for one in found if one and (type(one) is exp.Property) == of_table]
 
 
 def properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:

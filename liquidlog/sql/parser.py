@@ -102,8 +102,10 @@ def _add(words: Words, table: ask.TableName) -> ask.Alteration:
 
 
 def _set(words: Words, table: ask.TableName) -> ask.Alteration:
-    (action,) = words.tree().args["actions"]
-    (given,) = action.expressions
+    begin, tree = words.offset, words.tree(closing="= and a value in quotes, a comma or )")
+    given = next(iter(tree.args["actions"][0].expressions), None)
+    if given is None:
+        words.fail("expected properties, as ('key' = 'value')", at=begin)
     arguments = {"properties": properties_of(words, given.expressions)}
     return ask.Alteration(table, "set_properties", arguments, "these properties")
 

@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 A_TABLE: Final = "a table, as delta.`/data/sales`"
 _MOST_SHOWN: Final = 40
-_CLOSING: Final = {")": "a type, a comma or )", ">": "a type, a comma or >"}
 _QUOTED: Final = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
 _CLOSED: Final = re.compile(
     r"""(?:--[^\n]*|/\*.*?\*/|'(?:\\.|[^\\'])*'|"(?:\\.|[^\\"])*"|`[^`]*`|(?!/\*|['"`]).)*""",
@@ -184,17 +183,20 @@ class Words:
             self.fail("expected a condition, as day >= '2026-01-31'", at=begin)
         return text
 
-    def tree(self, head: str | None = None, tail: str = "") -> Expr:
+    def tree(
+        self, head: str | None = None, tail: str = "", *, closing: str = "a type, a comma or )"
+    ) -> Expr:
         """Read all that is left; return what sqlglot makes of the whole statement.
 
         With `head` and `tail`, of what is left between these; places in the text stay as they are.
+        `closing` is what errors say that was expected where a parenthesis could have ended.
         """
         begin, self._next = self.offset, len(self._tokens)
         left = self.text[: self.offset]
         text = left if head is None else f"{head.ljust(begin)}{left[begin:]}{tail}"
-        return self._tree(text, 0, "this cannot be read here")
+        return self._tree(text, 0, "this cannot be read here", closing)
 
-    def _tree(self, text: str, begin: int, problem: str) -> Expr:
+    def _tree(self, text: str, begin: int, problem: str, closing: str = ")") -> Expr:
         try:
             (found,) = _Trees().parse(text)
             assert found is not None  # noqa: S101  there is text
@@ -205,7 +207,7 @@ class Words:
             )
             expected, _, what = error.message.partition("Expecting ")
             if what and not expected:
-                self.refuse(_CLOSING.get(what, what))
+                self.refuse({")": closing, ">": "a type, a comma or >"}.get(what, what))
             self.fail(f"{problem}, found {self._shown()}")
         except Exception as error:
             if isinstance(error, RecursionError):

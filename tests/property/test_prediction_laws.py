@@ -14,10 +14,9 @@ from liquidlog.clustering.keyspace.cells import placed
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.predicates.workload import WeightedPredicate
-from liquidlog.simulation.imagined import ImaginedFiles, imagined_table
+from liquidlog.simulation.imagined import ImaginedFiles, Points, Rows, imagined_table
 from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.simulation.ranges import Range
-from liquidlog.simulation.table import Points, Rows
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf

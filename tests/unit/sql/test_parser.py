@@ -92,6 +92,8 @@ def altered(method: str, *names: str, table: Any = T, **arguments: Any) -> Alter
         ("select * from clustering_information('delta.`/x y`')", Question(AT, "health")),
         ("select * from clustering_information('/x y')", Question(AT, "health")),
         ("ADVISE t FROM 'a.sql', 'b'", Question(T, "advise", sources=("a.sql", "b"))),
+        ("CREATE TABLE t LIKE delta.`/x y` TBLPROPERTIES ()", Creation(
+            table=T, like=AT, definition={"properties": {}})),
         ("CREATE TABLE IF NOT EXISTS t LIKE delta.`/x y` TBLPROPERTIES ('a'='b')", Creation(
             table=T, like=AT, definition={"properties": {"a": "b"}}, if_not_exists=True)),
     ],
@@ -183,7 +185,8 @@ def test_a_new_table_has_columns_of_every_type() -> None:
         ("ALTER TABLE t CLUSTER BY (a) b", 1, 30, "expected the end of the statement, found b"),
         ("ALTER TABLE t ADD COLUMN a INT b", 1, 32, "a comma or ), found b"),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT", 1, 29, "expected"),
-        ("ALTER TABLE t SET TBLPROPERTIES ('a'='b', 'c' 'd')", 1, 43, "expected"),
+        ("ALTER TABLE t SET TBLPROPERTIES ('a'='b', 'c' 'd')", 1, 43, "= and a value in quotes"),
+        ("ALTER TABLE t SET TBLPROPERTIES ()", 1, 33, "expected properties, as ("),
         ("CREATE TABLE t (a)", 1, 17, "expected a column as NAME TYPE"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (a))", 1, 37, "expected a column as NAME TYPE"),
         ("CREATE TABLE t (a INT) SHALLOW CLONE u", 1, 16, "expected USING, CLUSTER BY"),

@@ -1,6 +1,6 @@
 """Write amplification and bytes read of each strategy over the three append workloads.
 
-python benchmarks/bench_simulation.py --rounds 100
+python benchmarks/bench_rounds.py --rounds 100
 
 Prints the tables of RESULTS.md and, with --plots DIRECTORY, saves one picture per workload.
 """
@@ -8,11 +8,18 @@ Prints the tables of RESULTS.md and, with --plots DIRECTORY, saves one picture p
 import argparse
 from pathlib import Path
 
+from courses import plot
+from rounds import (
+    EVERYTHING,
+    SCENARIOS,
+    Contender,
+    Course,
+    Setting,
+    empty_table,
+    simulate,
+)
+
 from liquidlog.plan import ClusteringPolicy
-from liquidlog.report.courses import plot
-from liquidlog.simulation.rounds import EVERYTHING, Contender, Course, Setting, simulate
-from liquidlog.simulation.scenarios import SCENARIOS
-from liquidlog.simulation.table import empty_table
 
 MIB = 1 << 20
 GIB = 1 << 30

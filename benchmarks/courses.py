@@ -1,78 +1,16 @@
-"""Reports of simulations: text, JSON and a plot."""
+"""Plots of rounds, in SVG."""
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from liquidlog.report.layout import LEVELS, Bars, Grid, Line, Report
-from liquidlog.simulation.rounds import Course, Round
+from rounds import Course
+
 from liquidlog.spec.markup import escaped
-from liquidlog.spec.sizes import render_size
 
-_SPARK_CELLS: Final = 24
-_OVER_TIME: Final = "reads over time"
 _WIDTH: Final = 720
 _PANEL: Final = 200
 _MARGIN: Final = 60
 _COLOURS: Final = ("#c2410c", "#1d4ed8", "#15803d", "#7e22ce", "#a16207", "#0e7490", "#be123c")
-
-
-def course_document(course: Course) -> Mapping[str, Any]:
-    """Return a course as plain JSON values."""
-    reads = [row.reads for row in course.rounds]
-    return {
-        "name": course.contender.name,
-        "strategy": course.contender.strategy,
-        "min_cube_bytes": course.contender.policy.min_cube_bytes,
-        "write_amplification": round(course.write_amplification, 4),
-        "mean_reads": round(sum(reads) / len(reads), 4),
-        "max_reads": round(max(reads), 4),
-        "rounds": [
-            {
-                **{name: getattr(row, name) for name in Round.__slots__},
-                "reads": round(row.reads, 4),
-            }
-            for row in course.rounds
-        ],
-    }
-
-
-def courses(found: Sequence[Course]) -> Report:
-    """Show per strategy the bytes that rewrites wrote and reads over time, and the final table."""
-    names = ("strategy", "written", "mean", "max", _OVER_TIME, "files", "opened", "depth")
-    rows = []
-    for course in found:
-        reads, last = [row.reads for row in course.rounds], course.rounds[-1]
-        rows.append(
-            (
-                course.contender.name,
-                f"{course.write_amplification:.2f}",
-                f"{sum(reads) / len(reads):.2f}",
-                f"{max(reads):.2f}",
-                _spark(reads),
-                f"{last.files} ({last.full_files})",
-                f"{last.files_read:.1f}",
-                f"{last.average_depth:.1f}",
-                render_size(round(last.bytes_read)),
-            )
-        )
-    note = Line(
-        "written: bytes that rewrites wrote per appended byte; mean, max: bytes that queries"
-        " for one value read, as a multiple of those after a full rewrite; files (in brackets:"
-        " after a full rewrite) and the other numbers: after the last round"
-    )
-    table = Grid((*names, "bytes read"), rows, whole=frozenset({_OVER_TIME, "strategy"}))
-    return (table, note)
-
-
-def _spark(values: Sequence[float]) -> Bars:
-    """Return one bar per stretch of rounds: its largest value, scaled from 1 to the maximum."""
-    cells = min(_SPARK_CELLS, len(values))
-    edges = [cell * len(values) // cells for cell in range(cells + 1)]
-    peaks = [max(values[start:stop]) for start, stop in pairwise(edges)]
-    span = max(max(peaks) - 1.0, 1.0)
-    shares = (min(max(peak - 1.0, 0.0) / span, 1.0) for peak in peaks)
-    return Bars(tuple(1 + round(share * (LEVELS - 1)) for share in shares))
 
 
 def plot(found: Sequence[Course], title: str) -> str:
