@@ -124,18 +124,24 @@ CASES: Final[Mapping[str, Cases]] = {
         ),
         (
             "A text that is no number.",
-            "sql \"ALTER TABLE './orders'"
-            " SET TBLPROPERTIES ('delta.checkpointInterval' = 'often')\"",
+            (
+                "sql \"ALTER TABLE './orders'"
+                " SET TBLPROPERTIES ('delta.checkpointInterval' = 'often')\""
+            ),
         ),
         (
             "A text that is no interval.",
-            "sql \"ALTER TABLE './orders'"
-            " SET TBLPROPERTIES ('delta.logRetentionDuration' = '30')\"",
+            (
+                "sql \"ALTER TABLE './orders'"
+                " SET TBLPROPERTIES ('delta.logRetentionDuration' = '30')\""
+            ),
         ),
         (
             "An unknown codec.",
-            "sql \"ALTER TABLE './orders'"
-            " SET TBLPROPERTIES ('delta.parquet.compression.codec' = 'rar')\"",
+            (
+                "sql \"ALTER TABLE './orders'"
+                " SET TBLPROPERTIES ('delta.parquet.compression.codec' = 'rar')\""
+            ),
         ),
         (
             "A feature by its property.",
@@ -143,8 +149,10 @@ CASES: Final[Mapping[str, Cases]] = {
         ),
         (
             "A feature by its name.",
-            "sql \"ALTER TABLE './orders'"
-            " SET TBLPROPERTIES ('delta.feature.rowTracking' = 'supported')\"",
+            (
+                "sql \"ALTER TABLE './orders'"
+                " SET TBLPROPERTIES ('delta.feature.rowTracking' = 'supported')\""
+            ),
         ),
         ("No property.", "sql \"ALTER TABLE './orders' SET TBLPROPERTIES ()\""),
         (
