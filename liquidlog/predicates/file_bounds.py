@@ -105,6 +105,10 @@ class FileBounds:
             self.not_pruning.append(node)
         return verdict
 
+    def count_halves(self, before: int) -> None:
+        """Count a condition of two halves, each of which may narrow alone, as not understood."""
+        self.misses = before + (self.misses - before) // 2
+
     def value(self, node: exp.Expression) -> SqlValue | None:
         """Return the value of a constant expression, None if it is none."""
         return constant_value(node, self.session)
@@ -203,6 +207,9 @@ class ProvingBounds(FileBounds):
             is_counted = leaf is not None and len(path) == 1
             self._whole &= ~self.may_have_null(leaf) if leaf and is_counted else False
         self._whole &= ~self._lacking
+
+    def count_halves(self, before: int) -> None:
+        """Leave the count: either half may fail."""
 
     def constant(self, *, value: bool | None) -> Verdict:
         """Return the verdict about TRUE, FALSE or NULL."""

@@ -22,7 +22,7 @@ from liquidlog.predicates.coercion import Comparable, comparables
 from liquidlog.predicates.conditions import column_path, too_deep
 from liquidlog.predicates.file_bounds import FileBounds, ProvingBounds, has_plain_order
 from liquidlog.predicates.folding import asks_for_time
-from liquidlog.predicates.literals import INTEGER_BITS, Exact, SqlValue
+from liquidlog.predicates.literals import INTEGER_BITS, Exact, Moment, Span, SqlValue
 from liquidlog.predicates.mismatches import refuse_impossible, refuse_mismatch, shown_sql
 from liquidlog.predicates.months import with_dates
 from liquidlog.predicates.named import condition_on
@@ -197,11 +197,10 @@ def _judge_not(node: exp.Not, bounds: FileBounds) -> Verdict:
 def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
     match node:
         case exp.Between() if not node.args.get("symmetric"):
-            # Either half may narrow alone.
             missed = bounds.misses
             low = _compare(exp.GTE, node.this, node.args["low"], bounds)
             high = _compare(exp.LTE, node.this, node.args["high"], bounds)
-            bounds.misses = missed + (bounds.misses - missed) // 2
+            bounds.count_halves(missed)
             return low & high
         case exp.In():
             return _judge_in(node, bounds)
@@ -238,7 +237,7 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
     if leaf is None:
         return _judge_period_in(node.this, members, bounds, has_null=has_null)
     wanted = _wanted(leaf, values, members, bounds)
-    if wanted is None:
+    if wanted is None or _is_text_of_instants(leaf, values):
         return _any_value(leaf, bounds)
     if is_negated and not bounds.is_exact(leaf):
         bounds.misses += 1
@@ -251,6 +250,14 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
         return found | bounds.constant(value=None) if has_null else found
     found = reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
     return found | bounds.constant(value=None) if has_null else found
+
+
+def _is_text_of_instants(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
+    """Return whether instants may become texts, which two have where clocks are set back."""
+    ends = [value.low if isinstance(value, Span) else value for value in values]
+    has_instant = any(isinstance(end, Moment) and end.offset_us is not None for end in ends)
+    is_column = leaf.data_type == PrimitiveType("timestamp")
+    return is_column and has_instant and any(isinstance(value, str) for value in values)
 
 
 def _is_compared_as_text(leaf: Leaf, values: Sequence[SqlValue]) -> bool:

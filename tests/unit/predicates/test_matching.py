@@ -2,7 +2,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.matching import may_match
+from liquidlog.predicates.matching import every_row_matches, may_match
+from liquidlog.predicates.sessions import Session
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.one_file import matches
 from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
@@ -224,3 +225,26 @@ def test_nulls_are_less_than_what_no_integer_reaches() -> None:
         ("l <= 9223372036854775807", False),
     ):
         assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == [may], predicate
+
+
+def test_instants_that_may_become_texts_rule_out_nothing() -> None:
+    schema = StructType((StructField("t", PrimitiveType("timestamp")),))
+    day = "2024-11-03T06:30:00Z"
+    file = FileSpec(path="a", rows=1, bounds={"t": (day, day)}, nulls={"t": 0})
+    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    # Both are shown as 01:30:00 in New York.
+    where = "t IN ('2024-03-10', CAST('2024-11-03 05:30:00+00:00' AS TIMESTAMP))"
+    assert may_match(snapshot, where, bounds_of(snapshot)).to_pylist() == [True]
+
+
+def test_nothing_is_proved_by_a_condition_with_a_half_that_may_fail() -> None:
+    schema = StructType((StructField("i", PrimitiveType("integer")),))
+    file = FileSpec(path="a", rows=1, bounds={"i": (200, 300)}, nulls={"i": 0})
+    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    for where, proved in (
+        ("NOT (i BETWEEN ' -127.5' AND 100)", False),
+        ("NOT (i BETWEEN -127 AND 100)", True),
+        ("i > 5 OR length('a') = 1", False),
+    ):
+        found = every_row_matches(snapshot, where, bounds_of(snapshot), Session(for_rows=True))
+        assert found.tolist() == [proved], where
