@@ -94,7 +94,7 @@ _GONE: Final[Mapping[str, str]] = {
     "judge_plan": "judge",
     "optimize_in_rounds": "optimize(final=True)",
     "plan_advised": "plan(advice=…)",
-    "replay": "`liquidlog plan --replay`",
+    "replay": "`liquidlog history` beside `liquidlog plan`",
     "require_writable": "optimize and commit, which refuse before they write",
     "rewrite_and_commit": "optimize(plan=plan)",
     "scan_files": "scan(where).files",

@@ -207,11 +207,6 @@ _VISIBLE: Final[Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]]
     ),
 }
 
-PLAN_OPTIONS: Final = (
-    *("full", "where", "strategy", "budget", "max_file_size", "zorder_by", "curve"),
-)
-"""The settings of a plan that have an option of their own."""
-
 
 def output_option(
     help_text: str, *, required: bool = False

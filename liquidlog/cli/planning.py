@@ -8,7 +8,6 @@ import click
 
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
-    PLAN_OPTIONS,
     Pairs,
     advice_option,
     json_option,
@@ -22,7 +21,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
-from liquidlog.clustering.settings import Stage, settings_of
+from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of
 from liquidlog.errors import UsageError
 from liquidlog.operations.explain import explain_together
 from liquidlog.operations.results import read_advice
@@ -42,7 +41,7 @@ _EVERY = ""
     "liquidlog plan ./sales --why",
 )
 @table_argument
-@settings_options(*PLAN_OPTIONS, stages=(Stage.PLAN, Stage.JUDGE))
+@settings_options(*WITH_OPTION, stages=(Stage.PLAN, Stage.JUDGE))
 @output_option("Save the plan to this file; replaces it.")
 @workload_option(
     "Fit the layout to these queries, and predict what they read: JSON lines, .sql, or a"

@@ -12,7 +12,6 @@ from liquidlog.cli.completion import executors, files, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.judging import predicted_and_judged
 from liquidlog.cli.options import (
-    PLAN_OPTIONS,
     Pairs,
     advice_option,
     dry_run_option,
@@ -28,7 +27,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit
 from liquidlog.cli.values import PAIR
 from liquidlog.cli.verbosity import executors_heard
-from liquidlog.clustering.settings import Stage, settings_of
+from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.at_work import at_work
@@ -109,7 +108,7 @@ def run_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> RunSettings:
     "liquidlog optimize ./sales --strategy overlap --budget 50GiB --set final=true",
 )
 @table_argument
-@settings_options(*PLAN_OPTIONS, stages=(Stage.PLAN, Stage.ROUNDS, Stage.RUN, Stage.COMMIT))
+@settings_options(*WITH_OPTION, stages=(Stage.PLAN, Stage.ROUNDS, Stage.RUN, Stage.COMMIT))
 @_WORKLOAD
 @advice_option
 @EXECUTOR_OPTION

@@ -508,6 +508,11 @@ SETTINGS: Final = (
 )
 """All settings of a rewrite, the most used first."""
 
+WITH_OPTION: Final = (
+    *("full", "where", "strategy", "budget", "max_file_size", "zorder_by", "curve"),
+)
+"""The settings of a plan that have an option of their own on the command line."""
+
 NOT_IN_FILES: Final = frozenset(
     {"full", "where", "zorder_by", "prefix", "bloom_filter", "final", "read_back", WEIGHTS}
 )

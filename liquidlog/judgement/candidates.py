@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from liquidlog.clustering.settings import DEFAULT_STRATEGY, built_in
+from liquidlog.clustering.settings import DEFAULT_STRATEGY, WITH_OPTION, built_in
 from liquidlog.plan import ClusteringPlan
 
 _MIB: Final = 1 << 20
@@ -94,7 +94,9 @@ def command(uri: str, arguments: Mapping[str, Any], workload_source: str | None 
     words = ["liquidlog", "optimize", uri]
     for name, value in arguments.items():
         option = f"--{name.replace('_', '-')}"
-        if value is True:
+        if name not in WITH_OPTION:
+            words += ["--set", f"{name}={_word(value)}"]
+        elif value is True:
             words.append(option)
         else:
             words += [option, _word(value)]
@@ -105,6 +107,8 @@ def command(uri: str, arguments: Mapping[str, Any], workload_source: str | None 
 
 def _word(value: Any) -> str:  # noqa: ANN401  an argument of Table.plan
     match value:
+        case bool():
+            return str(value).lower()
         case int():
             return size_word(value)
         case tuple():

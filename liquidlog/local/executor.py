@@ -101,7 +101,7 @@ class LocalExecutor:
             raise ExecutorError(
                 f"the plan rewrites {render_size(input_bytes)}, expected at most"
                 f" {render_size(limit_bytes)} with the executor local: use the executor spark, plan"
-                " less at a time (--budget, --where), or raise --local-limit"
+                " less at a time (--budget, --where), or raise local_limit"
             )
 
     def __call__(

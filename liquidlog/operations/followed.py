@@ -48,7 +48,7 @@ class TooMuchToRead(Conflict):
         return (
             "other commits deleted rows of the inputs; to find them in the outputs, at least"
             f" {self.needed_bytes} bytes would be read, more than {self.limit_bytes};"
-            " --reconcile-limit says how many may be read"
+            " reconcile_limit says how many may be read"
         )
 
 

@@ -206,7 +206,7 @@ def would_migrate(
 
 
 def optimized_finally(result: Mapping[str, Any]) -> Report:
-    """Show what the rounds of an OPTIMIZE with --final did."""
+    """Show what the rounds of an OPTIMIZE in rounds did."""
     end = Line(
         f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
         f" the average depth is {_depth(result['average_depth'])}"

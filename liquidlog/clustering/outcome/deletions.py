@@ -54,7 +54,7 @@ class TooManyDeletedRows(Conflict):
         """Return the conflict as a clause of a sentence."""
         return (
             f"other commits deleted {self.rows} of the {self.live_rows} rows of the inputs, more"
-            f" than {100 * self.max_share:g} %; --max-reconciled-share says how many may be deleted"
+            f" than {100 * self.max_share:g} %; max_reconciled_share says how many may be deleted"
             " from the outputs"
         )
 

@@ -90,7 +90,7 @@ def test_columns_outside_the_statistics_are_a_fault_of_the_table() -> None:
     (fault,) = found(snapshot_of(files, configuration=properties)).values()
     assert (fault.name, fault.files) == ("unindexed-columns", None)
     assert fault.command is not None
-    assert "delta.dataSkippingStatsColumns=y,x" in fault.command
+    assert '"delta.dataSkippingStatsColumns" = "y,x"' in fault.command
 
 
 def test_strings_that_share_the_prefix_that_is_kept_are_cut() -> None:
