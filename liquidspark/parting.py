@@ -26,7 +26,7 @@ from liquidlog.spec.schema import StructField, StructType, parse_schema, schema_
 from liquidspark.arrivals import Arrived, WritingArrival
 from liquidspark.arriving import Arriving, partition_number
 
-MOST_OPEN: Final = 8
+MOST_OPEN: Final = 4
 """Files that a task writes at a time, each of which gathers a row group. The one that was written
 to longest ago is finished to begin another one."""
 

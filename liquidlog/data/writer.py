@@ -96,15 +96,24 @@ class DataFileWriter:
         """Bytes of the row groups written so far."""
         return int(self._buffer.tell())
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in memory of the rows that wait for their row group."""
+        return self._row_groups.pending_bytes
+
     def write(self, table: pa.Table) -> None:
         """Append rows with physical names; strings may be dictionary-encoded."""
         for rows in self._row_groups.add(table):
             self._write_row_group(rows)
 
-    def finish(self, relative_path: str) -> WrittenFile:
-        """Complete the file, make it durable and return its facts under the given path."""
+    def end_row_group(self) -> None:
+        """Write the rows that wait, few as they may be."""
         if self._row_groups.pending_rows:
             self._write_row_group(self._row_groups.take())
+
+    def finish(self, relative_path: str) -> WrittenFile:
+        """Complete the file, make it durable and return its facts under the given path."""
+        self.end_row_group()
         writer = self._writer or self._open_writer(self._schema.empty_table())
         try:
             writer.close()
@@ -168,7 +177,7 @@ class _RowGroups:
         self._schema = schema
         self._max_rows = max_rows
         self._pending: list[pa.Table] = []
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         self.pending_rows = 0
 
     def add(self, table: pa.Table) -> Iterator[pa.Table]:
@@ -181,19 +190,19 @@ class _RowGroups:
             start += part.num_rows
             self._pending.append(part)
             self.pending_rows += part.num_rows
-            self._pending_bytes += part.num_rows * row_bytes
+            self.pending_bytes += part.num_rows * row_bytes
             if self._room(row_bytes) == 0:
                 yield self.take()
 
     def take(self) -> pa.Table:
         """Return all rows that wait, of which there are some, as one table."""
         tables = _uniform(self._pending, self._schema)
-        self._pending, self._pending_bytes, self.pending_rows = [], 0, 0
+        self._pending, self.pending_bytes, self.pending_rows = [], 0, 0
         return by_first_use(concat(tables))
 
     def _room(self, row_bytes: int) -> int:
         """Return how many rows of this width are still to come: at least one in all."""
-        fitting = (ROW_GROUP_BYTES - self._pending_bytes) // row_bytes
+        fitting = (ROW_GROUP_BYTES - self.pending_bytes) // row_bytes
         room = min(self._max_rows - self.pending_rows, fitting)
         return max(room, 0 if self.pending_rows else 1)
 

@@ -23,6 +23,9 @@ MOST_OPEN: Final = 64
 """Files that are written at a time: each gathers a row group. The one that was written to longest
 ago is finished to begin another one."""
 
+_MOST_GATHERED_BYTES: Final = 512 << 20
+"""Rows that wait for their row groups take at most about this in memory, in all files together."""
+
 Key = tuple[str | None, ...]
 
 
@@ -119,6 +122,13 @@ class PartitionFiles:
             for finished in done:
                 self._finish(finished)
             self._writer(number, home, values).write(rows)
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """End the largest row group if those of all files take too much memory."""
+        writers = [writer for writer, _, _ in self._open.values()]
+        if sum(writer.pending_bytes for writer in writers) > _MOST_GATHERED_BYTES:
+            max(writers, key=lambda writer: writer.pending_bytes).end_row_group()
 
     def finish(self) -> tuple[PartitionFile, ...]:
         """Complete all files; return them in the order in which they were begun."""

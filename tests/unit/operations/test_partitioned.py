@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from msgspec import structs
 
 from liquidlog.data.runs import Run, runs_in
+from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -25,6 +26,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.operations import partition_files
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.operations.partition_files import MOST_OPEN, Routes
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan
@@ -392,6 +394,30 @@ def test_an_append_that_fails_leaves_no_file(tmp_path: Path) -> None:
 def _breaking(rows: pa.Table) -> Any:
     yield from rows.to_batches()
     raise RuntimeError("the source broke")
+
+
+def test_rows_of_many_partitions_take_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_files, "_MOST_GATHERED_BYTES", 4_000)
+    held: list[int] = []
+    seen: set[DataFileWriter] = set()
+
+    class Watched(DataFileWriter):
+        def write(self, table: pa.Table) -> None:
+            seen.add(self)
+            held.append(sum(one.pending_bytes for one in seen))
+            super().write(table)
+
+    monkeypatch.setattr(partition_files, "DataFileWriter", Watched)
+    path = tmp_path / "t"
+    write_deltalake(str(path), pa.table({"p": ["0"], "x": [0]}), partition_by=["p"])
+    rows = pa.table({"p": [str(n % 4) for n in range(4_000)], "x": range(4_000)})
+    batches = pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches(max_chunksize=100))
+    Table.open(path).append(batches)
+    assert 2_000 < max(held) <= 4_000
+    found = DeltaTable(str(path)).to_pyarrow_table()["x"].to_pylist()
+    assert sorted(found) == [0, *range(4_000)]
 
 
 def test_begins_another_file_when_too_many_are_open() -> None:
