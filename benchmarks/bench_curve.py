@@ -11,11 +11,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
+from liquidlog.curve.boxes import fit_curve
+from liquidlog.curve.curves import Curve, coordinate_bits, curve_index, order_rows, stable_order
 from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
-from liquidlog.curve.fit import fit_curve
-from liquidlog.curve.order import order_rows, stable_order
-from liquidlog.curve.ranges import range_boundaries, range_ids
+from liquidlog.curve.grid import range_boundaries, range_ids
 
 SEED = 20261121
 REPEATS = 3

@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from liquidlog.curve.boxes import CurveGrid
 from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, equal_cuts
-from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.ranges import range_boundaries, range_ids
+from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import Layout, build_layout, first_ordinals
 from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file

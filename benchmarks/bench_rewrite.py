@@ -31,9 +31,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
-from liquidlog.curve.order import stable_order
-from liquidlog.curve.ranges import range_boundaries, range_ids, spread_ids
+from liquidlog.curve.curves import Curve, coordinate_bits, curve_index, stable_order
+from liquidlog.curve.grid import range_boundaries, range_ids, spread_ids
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.operations.workloads import import_workload
-from liquidlog.workload.compressed import chunks
+from liquidlog.workload.sources import chunks
 
 RECORDED: Final = (
     Path(__file__).parents[1] / "fixtures" / "workload" / "recorded" / "local-recorded.zstd"

@@ -5,7 +5,7 @@ from typing import Final
 
 from rounds import Course
 
-from liquidlog.spec.markup import escaped
+from liquidlog.spec.text import escaped
 
 _WIDTH: Final = 720
 _PANEL: Final = 200

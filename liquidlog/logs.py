@@ -10,8 +10,7 @@ import logging
 import time
 
 from liquidlog.errors import LiquidlogError
-from liquidlog.spec.masking import masked
-from liquidlog.spec.visible import visible
+from liquidlog.spec.text import masked, visible
 
 # Without a handler, Python prints warnings on stderr where an application did not ask for them.
 logging.getLogger("liquidlog").addHandler(logging.NullHandler())

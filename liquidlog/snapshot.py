@@ -23,10 +23,10 @@ from liquidlog.spec.actions import (
     SetTransaction,
 )
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.file_paths import canonical_paths, named_twice
-from liquidlog.spec.markup import Summary
 from liquidlog.spec.partitions import data_schema
+from liquidlog.spec.paths import canonical_paths, named_twice
 from liquidlog.spec.schema import StructType
+from liquidlog.spec.text import Summary
 
 DELETION_VECTOR_TYPE: Final = pa.struct(
     [

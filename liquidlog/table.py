@@ -53,11 +53,8 @@ from liquidlog.spec.arguments import (
     transaction,
     whole_number,
 )
-from liquidlog.spec.markup import Summary
-from liquidlog.spec.rows import Rows
 from liquidlog.spec.schema import StructType, split_path
-from liquidlog.spec.sizes import parse_size
-from liquidlog.spec.times import parse_duration, parse_time
+from liquidlog.spec.text import Rows, Summary, parse_duration, parse_size, parse_time
 from liquidlog.storage.options import OptionsSource
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
@@ -230,7 +227,7 @@ class Table(Summary):
             TimestampNotFoundError: If the time is before the first or after the last commit.
             UsageError: If the text is not a time.
         """
-        from liquidlog.log.time_travel import version_at
+        from liquidlog.log.history import version_at
 
         text = timestamp.isoformat() if isinstance(timestamp, datetime) else timestamp
         newest = self.opened.snapshot()

@@ -23,8 +23,7 @@ from liquidlog.rewriting.source import (
     read_split,
 )
 from liquidlog.spec.arrow import arrow_schema, without_void
-from liquidlog.spec.partition_values import typed_value
-from liquidlog.spec.partitions import PartitionTexts
+from liquidlog.spec.partitions import PartitionTexts, typed_value
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,

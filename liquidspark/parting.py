@@ -20,8 +20,12 @@ from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WritePlan
 from liquidlog.rewriting.sink import OutputFile, Proof, encode_facts, failed
 from liquidlog.rewriting.source import ArrivingWork
-from liquidlog.spec.partition_values import typed_value
-from liquidlog.spec.partitions import PartitionTexts, has_short_directories, output_directory
+from liquidlog.spec.partitions import (
+    PartitionTexts,
+    has_short_directories,
+    output_directory,
+    typed_value,
+)
 from liquidlog.spec.schema import StructField, StructType, parse_schema, schema_json
 from liquidspark.arrivals import Arrived, WritingArrival
 from liquidspark.arriving import Arriving, partition_number

@@ -17,8 +17,7 @@ from liquidlog.plan import InputFile, ReadPlan
 from liquidlog.rewriting.source import Assignment
 from liquidlog.spec.arguments import one, refuse, texts, whole_number
 from liquidlog.spec.arrow import without_void
-from liquidlog.spec.fields import plain_nullable
-from liquidlog.spec.schema import StructType, parse_schema, schema_json
+from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, schema_json
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table

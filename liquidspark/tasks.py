@@ -18,7 +18,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Tasks
 from liquidlog.rewriting.sink import is_tried_again
 from liquidlog.rewriting.source import Assignment
-from liquidlog.storage.failures import may_pass
+from liquidlog.storage.clients import may_pass
 from liquidspark.jobs import NamedJobs
 from liquidspark.mapping import map_batches
 from liquidspark.pipeline import task_attempts

@@ -13,7 +13,7 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import WritePlan, Written
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.spec.arguments import address, one, transaction
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Size, Table

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.hilbert import hilbert_point
-from liquidlog.curve.zorder import zorder_point
+from liquidlog.curve.curves import hilbert_point, zorder_point
 
 HERE: Final = Path(__file__).parent
 FILES: Final = (("A", 0, 5), ("B", 3, 8), ("C", 6, 12), ("D", 14, 18))

@@ -11,15 +11,14 @@ from liquidlog.advice.sample import Floats, Numbers, Parts, Sample
 from liquidlog.clustering.planning.choice import output_count
 from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import Coords
-from liquidlog.curve.placing import (
+from liquidlog.curve.grid import Axis, Coords
+from liquidlog.curve.layouts import (
     MAX_RANGES,
     MAX_RANGES_ALONE,
     key_order_bits,
     place_columns,
     place_rows,
 )
-from liquidlog.curve.ranges import Axis
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type
 from liquidlog.spec.schema import Leaf, Path

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.ranges import range_ids
+from liquidlog.curve.grid import range_ids
 from liquidlog.spec.bounds import ColumnBounds
 from liquidlog.spec.schema import Leaf
 

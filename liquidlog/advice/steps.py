@@ -16,9 +16,9 @@ from liquidlog.clustering.settings import (
     remembered_if_right,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.commands import alter, set_properties, unset_properties
 from liquidlog.spec.features import clustering_upgrade, is_clustered, table_features
 from liquidlog.spec.schema import quote_path
+from liquidlog.spec.text import alter, set_properties, unset_properties
 
 _CURVE_PROPERTY: Final = "liquidlog.curve"
 _SIZE_PROPERTY: Final = "liquidlog.maxFileSize"

@@ -30,8 +30,7 @@ from liquidlog.operations.results import read_file
 from liquidlog.report import changes
 from liquidlog.report.layout import Line, Report
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.spec.mapping import MODE
-from liquidlog.spec.schema import StructType, parse_schema
+from liquidlog.spec.schema import MODE, StructType, parse_schema
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table, create_table, define_table

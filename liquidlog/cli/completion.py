@@ -43,7 +43,7 @@ def curves() -> Iterable[str]:
 
 def codecs() -> Iterable[str]:
     """Return the names of the codecs that files are written with."""
-    from liquidlog.spec.codecs import Codec
+    from liquidlog.spec.arguments import Codec
 
     return [codec.value for codec in Codec]
 

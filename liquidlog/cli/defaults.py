@@ -20,7 +20,7 @@ from liquidlog.clustering.settings import BY_NAME, NOT_IN_FILES, Setting
 from liquidlog.errors import UsageError
 from liquidlog.logs import Log
 from liquidlog.report.printing import say
-from liquidlog.spec.near import suggestion
+from liquidlog.spec.text import suggestion
 
 FILE_NAME: Final = "liquidlog.toml"
 VARIABLE: Final = "LIQUIDLOG_CONFIG"

@@ -19,7 +19,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.report.printing import say, show, show_json
-from liquidlog.spec.near import near_names
+from liquidlog.spec.text import near_names
 
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
 """Environment variable; if it is set, an unexpected error is shown with its traceback."""

@@ -90,8 +90,8 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
         return version
     if version is not None:
         raise UsageError("give either --version or --timestamp")
-    from liquidlog.log.time_travel import version_at
-    from liquidlog.spec.times import parse_time
+    from liquidlog.log.history import version_at
+    from liquidlog.spec.text import parse_time
 
     return version_at(table.opened.store, table.snapshot(), parse_time(timestamp))
 

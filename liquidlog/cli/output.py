@@ -16,7 +16,7 @@ from liquidlog.report.jsonable import jsonable, render_json
 from liquidlog.report.layout import Report
 from liquidlog.report.printing import say, show, show_json
 from liquidlog.spec.actions import UNREADABLE
-from liquidlog.spec.rows import Rows
+from liquidlog.spec.text import Rows
 
 FORMAT_VERSION: Final = 1
 """The version of documents that `--json` prints; documents of plans have a version of their own."""

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from liquidlog.errors import UsageError
-from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.text import parse_size
 
 Value = TypeVar("Value")
 """What the text of an option stands for."""

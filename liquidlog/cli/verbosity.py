@@ -9,8 +9,7 @@ import click
 
 from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.report.printing import say
-from liquidlog.spec.times import iso_time
-from liquidlog.spec.visible import visible
+from liquidlog.spec.text import iso_time, visible
 
 _LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 _PACKAGES: Final = ("liquidlog", "liquidspark")

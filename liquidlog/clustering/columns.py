@@ -14,9 +14,8 @@ import msgspec
 from liquidlog.errors import ClusteringColumnError, CorruptLogError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import UNREADABLE, DomainMetadata
-from liquidlog.spec.bounds import has_bounds
+from liquidlog.spec.bounds import has_bounds, indexed_leaves
 from liquidlog.spec.features import is_clustered
-from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -29,7 +28,7 @@ from liquidlog.spec.schema import (
     quote_path,
     resolve_path,
 )
-from liquidlog.spec.stats import indexed_leaves
+from liquidlog.spec.text import unknown_columns
 
 DEFAULT_COLUMN_LIMIT: Final = 4
 """Most columns a table may be clustered by.

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from liquidlog.errors import UsageError
-from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
     ArrayType,
     DecimalType,
@@ -23,6 +22,7 @@ from liquidlog.spec.schema import (
     quote_path,
     resolve_path,
 )
+from liquidlog.spec.text import unknown_columns
 
 _FILTERED: Final = frozenset(
     {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string", "binary"}

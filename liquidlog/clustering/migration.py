@@ -25,10 +25,9 @@ from liquidlog.predicates.partitions import distinct_values, partition_values
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot
 from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds
+from liquidlog.spec.evolution import file_problems
 from liquidlog.spec.features import clustering_upgrade, is_clustered
-from liquidlog.spec.obligations import file_problems
-from liquidlog.spec.partition_values import READ_AS, in_zone, untyped_values
-from liquidlog.spec.partitions import partition_fields
+from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, untyped_values
 from liquidlog.spec.schema import Leaf, Path
 
 MIGRATION: Final = "REPLACE PARTITIONED BY"

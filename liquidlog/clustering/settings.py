@@ -27,13 +27,19 @@ from liquidlog.plan import (
     weighted_columns,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec import commands
-from liquidlog.spec.arguments import column_paths, number, one, refuse, whole_number
-from liquidlog.spec.codecs import CODEC_PROPERTY, parse_codec
-from liquidlog.spec.near import near_names, suggestion, unknown_columns
-from liquidlog.spec.partition_values import READ_AS
+from liquidlog.spec import text
+from liquidlog.spec.arguments import (
+    CODEC_PROPERTY,
+    column_paths,
+    number,
+    one,
+    parse_codec,
+    refuse,
+    whole_number,
+)
+from liquidlog.spec.partitions import READ_AS
 from liquidlog.spec.schema import Path, StructType, find_column, quote_path, split_paths
-from liquidlog.spec.sizes import parse_size, render_size
+from liquidlog.spec.text import near_names, parse_size, render_size, suggestion, unknown_columns
 
 Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
@@ -173,7 +179,7 @@ def _text(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
 
 
 def _curve(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
-    from liquidlog.curve.curves import Curve  # numpy's kernels come with it
+    from liquidlog.curve.curves import Curve
 
     check_known(name, _text(given, name), tuple(Curve))
     return str(given)
@@ -744,7 +750,7 @@ def _blaming(snapshot: Snapshot, name: str) -> Iterator[None]:
         yield
     except UsageError as error:
         value = snapshot.metadata.configuration[name]
-        removing = commands.alter(snapshot.uri, commands.unset_properties([name]))
+        removing = text.alter(snapshot.uri, text.unset_properties([name]))
         raise UsageError(
             f"the table's property {name} cannot be {value!r}: {error.message}; set another value,"
             f" or remove it with {removing}",

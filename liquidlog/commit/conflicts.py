@@ -14,17 +14,21 @@ from typing import Final
 
 from liquidlog.errors import Conflict
 from liquidlog.spec.actions import (
+    UNCHANGED,
     AddFile,
     Commit,
+    Course,
     DomainMetadata,
+    Fate,
     FileKey,
     Metadata,
     Protocol,
     RemoveFile,
+    Step,
+    course_of,
     file_key,
 )
-from liquidlog.spec.courses import UNCHANGED, Course, Fate, Step, course_of
-from liquidlog.spec.terms import FileTerms, metadata_changes, protocol_changes
+from liquidlog.spec.evolution import FileTerms, metadata_changes, protocol_changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,15 +43,14 @@ from liquidlog.log.segment import read_commit
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.logs import Log
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import CommitInfo, Metadata, Protocol, encode_actions
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change, CommitInfo, Metadata, Protocol, encode_actions
+from liquidlog.spec.evolution import schema_problems
 from liquidlog.spec.features import (
     CHECKPOINT_PROTECTION,
     has_in_commit_timestamps,
     unsupported_for_writing,
 )
-from liquidlog.spec.log_files import commit_name
-from liquidlog.spec.obligations import schema_problems
+from liquidlog.spec.paths import commit_name
 
 _log: Final = Log(__name__)
 

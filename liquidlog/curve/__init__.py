@@ -1,14 +1,9 @@
 """Numpy kernels: value to range id to grid point to curve key, and cut selection. No I/O.
 
-- `ranges`, `words`, `search` values to range ids
-- `grid` what curves share
-- `hilbert`, `zorder`, `linear`, `curves` range ids to curve keys
-- `kd` boxes instead of a curve
-- `order` sorting rows
-- `cuts` where files begin
-- `fit` cells of the grid, one per file
-- `asked`, `conditions` what readers ask, on the grid and as values
-- `tree` boxes, single values of a prefix first
-- `grids`, `prefixed`, `fitted` layouts for readers and with a prefix
-- `placing` all of it, by the curve's name
+- `grid` values to range ids, and what curves share
+- `curves` range ids to curve keys, and the order of rows
+- `cuts` where files begin along a curve
+- `conditions` what queries ask, as cells of the grid and as values
+- `boxes` the space cut into boxes (kd), and cells of the grid as files (fit)
+- `layouts` grids fitted to queries, with a prefix, by the curve's name: begin here
 """

@@ -24,10 +24,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from liquidlog.curve.asked import Asked
-from liquidlog.curve.grid import Keys
-from liquidlog.curve.order import stable_order
-from liquidlog.curve.search import positions_in
+from liquidlog.curve.conditions import Asked
+from liquidlog.curve.curves import stable_order
+from liquidlog.curve.grid import Keys, positions_in
 
 Ordinals = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]

@@ -18,14 +18,15 @@ from liquidlog.data.exact import Leniency, convert_chunks, differences, matching
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.reader import with_names_of
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
-from liquidlog.spec.arrow import arrow_schema, without_void
-from liquidlog.spec.char_types import (
+from liquidlog.spec.arrow import (
     ArrayLimits,
     Limits,
     MapLimits,
     StructLimits,
     TextLimit,
+    arrow_schema,
     column_limits,
+    without_void,
 )
 from liquidlog.spec.schema import (
     ArrayType,

@@ -29,7 +29,7 @@ from liquidlog.data.read_budget import PARALLEL_FILES, ReadBudget
 from liquidlog.data.wanted_rows import Rows, SoughtRows, UnequalRowsError, WantedRows
 from liquidlog.errors import ResultMismatchError, RowsNotFoundError
 from liquidlog.plan import InputFile, Tasks
-from liquidlog.spec.bounds_json import parse_bounds
+from liquidlog.spec.bounds import parse_bounds
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.plan import WrittenFile
-from liquidlog.spec.bounds import Bounds, has_bounds
-from liquidlog.spec.bounds_json import parse_bounds
+from liquidlog.spec.bounds import Bounds, has_bounds, parse_bounds
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 

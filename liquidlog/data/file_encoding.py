@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.encodings import CODES, plain_type
 from liquidlog.errors import UsageError
-from liquidlog.spec.codecs import Codec, parse_codec
+from liquidlog.spec.arguments import Codec, parse_codec
 from liquidlog.spec.schema import Path
 
 _PAGES: Final = {

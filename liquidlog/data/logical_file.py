@@ -24,9 +24,8 @@ from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, file_schema
 from liquidlog.spec.deletion_vectors import Positions
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.partition_values import typed_value
-from liquidlog.spec.schema import Path, StructType
+from liquidlog.spec.partitions import typed_value
+from liquidlog.spec.schema import MappingMode, Path, StructType
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 Span = tuple[int, int]

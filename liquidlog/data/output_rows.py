@@ -19,8 +19,7 @@ from liquidlog.errors import DataFileError, ResultMismatchError
 from liquidlog.plan import ClusteringPlan, RowTracking, WriterOptions, WrittenFile, file_schema
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.deletion_vectors import Positions
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import Leaf, Path, StructType, leaves
+from liquidlog.spec.schema import Leaf, MappingMode, Path, StructType, leaves
 from liquidlog.storage.options import StorageOptions
 
 PART_BYTES: Final = 64 << 20

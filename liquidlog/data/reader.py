@@ -19,9 +19,8 @@ from liquidlog.data.exact import Leniency, convert_chunks, differences, nulls
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError
 from liquidlog.spec.arrow import PARQUET_FIELD_ID, VARIANT, arrow_schema, arrow_type, is_list
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import Path, StructType, quote_path
-from liquidlog.spec.widening import earlier_types
+from liquidlog.spec.evolution import earlier_types
+from liquidlog.spec.schema import MappingMode, Path, StructType, quote_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 CHANGE_COLUMNS: Final = frozenset({"_change_type", "__is_cdc"})

@@ -19,15 +19,8 @@ import pyarrow.parquet as pq
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.reader import find_columns
 from liquidlog.spec.arrow import arrow_schema
-from liquidlog.spec.bounds import (
-    Bounds,
-    ColumnBounds,
-    bounds_type,
-    cast_where_possible,
-    has_bounds,
-)
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import Leaf, Path, StructType
+from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type, cast_where_possible, has_bounds
+from liquidlog.spec.schema import Leaf, MappingMode, Path, StructType
 
 _STORED: Final = {
     "INT32": pa.int32(),

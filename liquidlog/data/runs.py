@@ -37,7 +37,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError, StorageError
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.deletion_vectors import VECTOR_PREFIX
 from liquidlog.spec.partitions import is_safe_directory
-from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import (
     create_small,
     delete_file,

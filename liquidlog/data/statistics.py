@@ -22,20 +22,19 @@ from liquidlog.data.reader import DataFile
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import leaf_column
-from liquidlog.spec.bounds import has_bounds
-from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.bounds import FileStatistics, has_bounds
 from liquidlog.spec.schema import (
     VOID,
     DataType,
     DecimalType,
     Leaf,
+    MappingMode,
     Path,
     PrimitiveType,
     StructType,
     find_column,
     leaves,
 )
-from liquidlog.spec.stats import FileStatistics
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MIN_DATE: Final = "0001-01-01"

@@ -15,10 +15,8 @@ from liquidlog.data.reader import with_names_of
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, ReadPlan, RowTracking
 from liquidlog.spec.arrow import arrow_type, without_void
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.partition_values import typed_value
-from liquidlog.spec.partitions import PartitionTexts, data_schema
-from liquidlog.spec.schema import StructField, StructType, parse_schema
+from liquidlog.spec.partitions import PartitionTexts, data_schema, typed_value
+from liquidlog.spec.schema import MappingMode, StructField, StructType, parse_schema
 from liquidlog.storage.options import StorageOptions
 
 

@@ -24,7 +24,7 @@ from liquidlog.spec.deletion_vectors import (
     vector_path,
 )
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import open_input, put_if_absent
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.ranges import Ids, range_ids
+from liquidlog.curve.grid import Ids, range_ids
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.checksum import Lane, Lanes, lanes_checksum, row_lanes, same_bits
 from liquidlog.spec.arrow import leaf_column

@@ -26,11 +26,11 @@ from liquidlog.data.file_encoding import FileEncoding, require_possible
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError
 from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.spec.arguments import parse_codec
 from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.calendars import TODAYS_FOOTER
-from liquidlog.spec.codecs import parse_codec
 from liquidlog.spec.schema import StructType
-from liquidlog.spec.stats import encode_stats
 from liquidlog.storage.files import Output, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 

@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from liquidlog.definition.added_columns import addition_problems, numbered_columns
+from liquidlog.definition.schema_changes import addition_problems, numbered_columns
 from liquidlog.plan import ColumnSource, RowCheck
 from liquidlog.spec.actions import UNREADABLE, Protocol
 from liquidlog.spec.arrow import unsupported_types, without_void
-from liquidlog.spec.fields import plain_nullable
+from liquidlog.spec.evolution import is_widening
 from liquidlog.spec.schema import (
     VOID,
     ArrayType,
@@ -28,9 +28,9 @@ from liquidlog.spec.schema import (
     Path,
     StructField,
     StructType,
+    plain_nullable,
     quote_path,
 )
-from liquidlog.spec.widening import is_widening
 
 _CONSTRAINTS: Final = "delta.constraints."
 _GENERATED: Final = "delta.generationExpression"

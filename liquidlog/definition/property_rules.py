@@ -17,7 +17,9 @@ from liquidlog.clustering.settings import (
 )
 from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.spec.actions import Protocol
-from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS
+from liquidlog.spec.evolution import FREE_FEATURES, MANIFESTS
 from liquidlog.spec.features import (
     COLUMN_MAPPING,
     READER_FEATURE_VERSION,
@@ -26,12 +28,8 @@ from liquidlog.spec.features import (
     implied_features,
     table_features,
 )
-from liquidlog.spec.mapping import MODE
-from liquidlog.spec.near import near_names
-from liquidlog.spec.obligations import MANIFESTS
-from liquidlog.spec.schema import StructType, find_column, quote_path, split_paths
-from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS
-from liquidlog.spec.terms import FREE_FEATURES
+from liquidlog.spec.schema import MODE, StructType, find_column, quote_path, split_paths
+from liquidlog.spec.text import near_names
 
 DELTA_PREFIX: Final = "delta."
 FEATURE_PREFIX: Final = "delta.feature."

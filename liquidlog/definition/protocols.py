@@ -15,9 +15,7 @@ from typing import Final, NoReturn
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AnyAction, DomainMetadata, Protocol
-from liquidlog.spec.change import Change
-from liquidlog.spec.commands import unset_properties
+from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Protocol
 from liquidlog.spec.features import (
     CHECKPOINT_PROTECTION,
     CLUSTERING,
@@ -31,7 +29,7 @@ from liquidlog.spec.features import (
     table_features,
     without_feature,
 )
-from liquidlog.spec.near import near_names
+from liquidlog.spec.text import near_names, unset_properties
 
 DROPPABLE: Final = (CLUSTERING, DOMAIN_METADATA)
 """Features that can be dropped here."""

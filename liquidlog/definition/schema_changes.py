@@ -1,45 +1,234 @@
-"""Renaming and dropping columns of tables with column mapping. No data is ever rewritten.
-
-Source: PROTOCOL.md, "Column Mapping"; Delta Spark, AlterTableChangeColumnDeltaCommand and
-AlterTableDropColumnsDeltaCommand.
-"""
+"""Past definitions of a table: earlier names of columns, and clustering columns that were lost."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import structs
 
-from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    ClusteringColumn,
+    clustering_state,
+    read_domain,
+)
 from liquidlog.clustering.settings import (
     COLUMN_PROPERTIES,
     WEIGHTS_PROPERTY,
+    StrategyNames,
+    built_in,
     columns_of,
     weights_in,
     weights_text,
 )
-from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
+from liquidlog.clustering.zcubes import parse_zorder_by
+from liquidlog.definition.create import needed_features
+from liquidlog.definition.property_rules import (
+    ADDABLE,
+    asked_features,
+    asks_for_protocol,
+    canonical_key,
+    layout_problems,
+    refusal,
+    value_problems,
+)
+from liquidlog.errors import (
+    CorruptLogError,
+    SchemaChangeError,
+    SchemaProblem,
+    SchemaProblemKind,
+    UsageError,
+)
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import CopiedAdd, Metadata, Protocol
-from liquidlog.spec.change import Change
-from liquidlog.spec.commands import set_properties, unset_properties
-from liquidlog.spec.fields import fields_with_paths, with_field
-from liquidlog.spec.mapping import MODE, MappingMode, mapping_mode
-from liquidlog.spec.near import unknown_columns
-from liquidlog.spec.obligations import schema_problems
+from liquidlog.spec.actions import (
+    ZCUBE_ZORDER_BY,
+    Change,
+    Commit,
+    CopiedAdd,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+)
+from liquidlog.spec.bounds import STATS_COLUMNS, has_bounds, indexed_leaves
+from liquidlog.spec.evolution import schema_problems
+from liquidlog.spec.features import (
+    PREVIEW,
+    column_mapping_upgrade,
+    switched_feature,
+    table_features,
+    with_features,
+)
 from liquidlog.spec.schema import (
+    MAX_COLUMN_ID,
+    MODE,
+    MappingMode,
     Path,
     StructField,
     StructType,
+    field_document,
+    fields_with_paths,
     find_column,
+    mapping_mode,
+    parse_schema,
     quote_path,
     resolve_path,
     schema_json,
+    split_path,
     split_paths,
+    with_field,
+    with_new_mapping,
+    with_own_names,
+    without_mapping,
 )
-from liquidlog.spec.stats import STATS_COLUMNS
+from liquidlog.spec.text import set_properties, unknown_columns, unset_properties
+
+_DELIBERATE: Final = "CLUSTER BY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostColumns:
+    """Clustering columns that a table used to have, under their current names.
+
+    `version` and `operation` are those of the commit that removed them.
+    """
+
+    columns: tuple[ClusteringColumn, ...]
+    version: int
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The domain after a commit; `paths` is None if its text cannot be read."""
+
+    version: int
+    operation: str
+    paths: tuple[Path, ...] | None
+    schema: StructType | None
+
+
+def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructType, ...]:
+    """Return the distinct schemas that the table has had, the current one last."""
+    texts = dict.fromkeys(
+        action.schema_string
+        for commit in past
+        for action in commit.actions
+        if isinstance(action, Metadata) and action.schema_string
+    )
+    schemas = [parse_schema(text, where="a past version of the log") for text in texts]
+    return (*(schema for schema in schemas if schema != current), current)
+
+
+def columns_of_tag(
+    names: Sequence[str], schemas: Sequence[StructType]
+) -> frozenset[tuple[Path, ...]]:
+    """Return the lists of physical columns that a tag may mean: several if names were reused."""
+    try:
+        paths = [split_path(name) for name in names]
+    except UsageError:
+        return frozenset()
+    return frozenset(
+        tuple(resolve_path(schema, path)[1] for path in paths)
+        for schema in schemas
+        if all(find_column(schema, path) is not None for path in paths)
+    )
+
+
+def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | None:
+    """Return the clustering columns that a commit other than CLUSTER BY removed.
+
+    Returns None if there are none, or the current schema lacks any of them.
+    """
+    before: _State | None = None
+    taken: _State | None = None
+    for state in _states(past):
+        if state.paths:
+            before, taken = state, None
+        elif before is not None and taken is None:
+            taken = state
+    if before is None or taken is None or taken.operation == _DELIBERATE:
+        return None
+    columns = _today(snapshot.schema, before)
+    if columns is None:
+        return None
+    return LostColumns(columns=columns, version=taken.version, operation=taken.operation)
+
+
+def last_whole_columns(
+    snapshot: Snapshot, past: Sequence[Commit]
+) -> tuple[ClusteringColumn, ...] | None:
+    """Return the latest clustering columns that are readable and in the current schema, or None."""
+    for state in reversed(list(_states(past))):
+        columns = _today(snapshot.schema, state) if state.paths else None
+        if columns:
+            return columns
+    return None
+
+
+def _states(past: Sequence[Commit]) -> Iterator[_State]:
+    schema: StructType | None = None
+    for commit in past:
+        domain: DomainMetadata | None = None
+        for action in commit.actions:
+            if isinstance(action, Metadata) and action.schema_string:
+                schema = parse_schema(action.schema_string, where="a past version of the log")
+            elif isinstance(action, DomainMetadata) and action.domain == CLUSTERING_DOMAIN:
+                domain = action
+        if domain is not None:
+            operation = commit.info.operation or "unknown"
+            yield _State(commit.version, operation, _paths(domain), schema)
+
+
+def _paths(domain: DomainMetadata) -> tuple[Path, ...] | None:
+    if domain.removed:
+        return ()
+    try:
+        return read_domain(domain.configuration)
+    except CorruptLogError:
+        return None
+
+
+def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | None:
+    """Return the columns of a past domain in the current schema, by physical or logical name."""
+    columns = []
+    for path in state.paths or ():
+        found = _by_physical(schema, path) or _by_logical(schema, state.schema, path)
+        if found is None or not has_bounds(found.data_type):
+            return None
+        columns.append(found)
+    return tuple(columns)
+
+
+def _by_physical(schema: StructType, path: Path) -> ClusteringColumn | None:
+    field = find_column(schema, path, physical=True)
+    if field is None:
+        return None
+    logical, physical = resolve_path(schema, path, physical=True)
+    return ClusteringColumn(logical, physical, field.data_type)
+
+
+def _by_logical(
+    schema: StructType, earlier: StructType | None, path: Path
+) -> ClusteringColumn | None:
+    # An overwrite of the schema may give the same columns new physical names.
+    if earlier is None or find_column(earlier, path, physical=True) is None:
+        return None
+    name = resolve_path(earlier, path, physical=True)[0]
+    field = find_column(schema, name)
+    if field is None:
+        return None
+    logical, physical = resolve_path(schema, name)
+    return ClusteringColumn(logical, physical, field.data_type)
+
+
+# Renaming and dropping columns of tables with column mapping. No data is ever rewritten
+#
+# Source: PROTOCOL.md, "Column Mapping"; Delta Spark, AlterTableChangeColumnDeltaCommand and
+# AlterTableDropColumnsDeltaCommand.
 
 _CONSTRAINT_PREFIX: Final = "delta.constraints."
 _BLOOM_PREFIX: Final = "delta.bloomFilter."
@@ -308,3 +497,335 @@ def attribute_name(path: Path) -> str:
 
 def _lower(path: Iterable[str]) -> Path:
     return tuple(part.lower() for part in path)
+
+
+# ALTER TABLE … ADD COLUMNS as a change: files that lack a column are not rewritten
+#
+# Source: Delta Spark, AlterTableAddColumnsDeltaCommand; PROTOCOL.md, "Column Mapping".
+
+
+def add_change(
+    snapshot: Snapshot, columns: StructType, into: Path, new_id: Callable[[], str]
+) -> Change:
+    """Return the change that adds columns behind the others, of the table or of a struct `into`.
+
+    With column mapping, they get ids and physical names of their own.
+    """
+    holder, place = _holder(snapshot, into)
+    problems = tuple(addition_problems(holder, snapshot.protocol, columns, place))
+    if problems:
+        raise SchemaChangeError(problems)
+    added, configuration = numbered_columns(columns, snapshot.metadata.configuration, new_id)
+    schema = _with_more(snapshot.schema, place, added)
+    return Change(
+        operation="ADD COLUMNS",
+        parameters={"columns": msgspec.json.encode(_documents(columns, place)).decode()},
+        actions=(metadata_with(snapshot, schema, configuration),),
+        is_blind_append=True,
+    )
+
+
+def _holder(snapshot: Snapshot, into: Path) -> tuple[StructType, Path]:
+    """Return the struct that gets columns, and its path in the schema's spelling."""
+    if not into:
+        return snapshot.schema, ()
+    found = find_column(snapshot.schema, into)
+    name = quote_path(into)
+    if found is None:
+        (text,) = unknown_columns([name], snapshot.schema)
+        raise SchemaChangeError(
+            [SchemaProblem(SchemaProblemKind.COLUMN_UNKNOWN, text, column=name)]
+        )
+    if not isinstance(found.data_type, StructType):
+        text = f"{name} is no struct, so that it cannot get a field"
+        raise SchemaChangeError(
+            [SchemaProblem(SchemaProblemKind.COLUMN_UNKNOWN, text, column=name)]
+        )
+    return found.data_type, resolve_path(snapshot.schema, into)[0]
+
+
+def addition_problems(
+    holder: StructType, protocol: Protocol, columns: StructType, place: Path = ()
+) -> Iterator[SchemaProblem]:
+    """Yield why a table with this protocol cannot have more columns in `holder`, at `place`."""
+    taken = {field.name.lower(): field.name for field in holder.fields}
+    features = table_features(protocol)
+    for field in columns.fields:
+        name = quote_path((*place, field.name))
+        if field.name.lower() in taken:
+            there = quote_path((*place, taken[field.name.lower()]))
+            text = f"there is a column {there} already"
+            yield SchemaProblem(SchemaProblemKind.COLUMN_EXISTS, text, column=there)
+        taken[field.name.lower()] = field.name
+        if not place and field.name.lower() in RESERVED_NAMES:
+            text = f"{field.name} is a name that the change data feed uses"
+            yield SchemaProblem(SchemaProblemKind.COLUMN_NAME_RESERVED, text, column=name)
+        if not field.nullable:
+            text = f"{name} would be null in every row that there is; leave NOT NULL out"
+            yield SchemaProblem(SchemaProblemKind.SCHEMA_IS_NOT_WRITABLE, text, column=name)
+        for feature in needed_features(StructType((field,)), {}):
+            if feature not in features:
+                text = f"{name} needs the table feature {feature}, which the table does not have"
+                kind = SchemaProblemKind.FEATURE_MISSING
+                yield SchemaProblem(kind, text, column=name, feature=feature)
+
+
+def numbered_columns(
+    columns: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
+) -> tuple[StructType, Mapping[str, str]]:
+    """Return new columns as a table with these properties has them, and its properties then.
+
+    With column mapping, the columns get ids above the largest and physical names of their own.
+    """
+    if mapping_mode(configuration) is MappingMode.NONE:
+        return without_mapping(columns), configuration
+    first = int(configuration.get(MAX_COLUMN_ID, "0")) + 1
+    mapped, largest = with_new_mapping(columns, new_id, first=first)
+    return mapped, {**configuration, MAX_COLUMN_ID: str(largest)}
+
+
+def _with_more(schema: StructType, place: Path, added: StructType) -> StructType:
+    if not place:
+        return StructType((*schema.fields, *added.fields))
+
+    def grown(field: StructField) -> StructField:
+        assert isinstance(field.data_type, StructType)  # noqa: S101  it is the holder
+        return replace(field, data_type=StructType((*field.data_type.fields, *added.fields)))
+
+    return with_field(schema, place, grown)
+
+
+def _documents(columns: StructType, place: Path) -> list[dict[str, Any]]:
+    return [
+        {"column": {**field_document(field), "name": attribute_name((*place, field.name))}}
+        for field in columns.fields
+    ]
+
+
+# Retagging: keeps cubes valid after a rename, by replacing the tags that name the column
+#
+# The reference engine stores logical names in ZCUBE_ZORDER_BY, and after a rename it treats the
+# cubes as clustered by other columns. Here each file is added again with the same content and a
+# tag with the new name: in the commit that renames, or later after a rename by another engine.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Retagging:
+    """The files (rows of FILES_SCHEMA) whose tag names a column, and the new tag per old tag."""
+
+    files: pa.Table
+    tags: Mapping[str, str]
+
+
+def plan_retagging(snapshot: Snapshot, rename: Rename) -> Retagging:
+    """Return the live files that a rename must retag; unreadable tags are left alone."""
+    found = snapshot.files["zorder_by"]
+    tags = {}
+    for tag in pc.unique(found).to_pylist():
+        renamed = None if tag is None else _renamed(tag, rename)
+        if renamed is not None and renamed != tag:
+            tags[tag] = renamed
+    touched = pc.is_in(found, value_set=pa.array(list(tags), pa.string()))
+    return Retagging(files=snapshot.files.filter(touched), tags=tags)
+
+
+def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Retagging:
+    """Return the live files whose tags have names from before a rename.
+
+    `schemas` are all that the table has had, including the current one. A tag is left alone if its
+    names meant different columns at different times, or if it names a dropped column.
+    """
+    found = snapshot.files["zorder_by"]
+    tags = {}
+    for tag in pc.unique(found).to_pylist():
+        current = None if tag is None else _current(tag, snapshot.schema, schemas)
+        if current is not None and current != parse_zorder_by(tag):
+            tags[tag] = msgspec.json.encode(current).decode()
+    touched = pc.is_in(found, value_set=pa.array(list(tags), pa.string()))
+    return Retagging(files=snapshot.files.filter(touched), tags=tags)
+
+
+def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tuple[str, ...] | None:
+    """Return the current names of the columns that a tag means, None if the tag is ambiguous."""
+    names = parse_zorder_by(tag)
+    meanings = columns_of_tag(names, schemas) if names else frozenset()
+    if len(meanings) != 1:
+        return None
+    (paths,) = meanings
+    if any(find_column(schema, path, physical=True) is None for path in paths):
+        return None
+    return tuple(quote_path(resolve_path(schema, path, physical=True)[0]) for path in paths)
+
+
+def retagged(
+    retagging: Retagging, originals: Sequence[Mapping[str, msgspec.Raw]]
+) -> tuple[CopiedAdd, ...]:
+    """Return the files' adds, in order, with their new tags and otherwise unchanged.
+
+    `originals` are the adds as the log has them, one per file.
+    """
+    rows = zip(
+        retagging.files["path"].to_pylist(),
+        retagging.files["zorder_by"].to_pylist(),
+        originals,
+        strict=True,
+    )
+    return tuple(_copied(path, retagging.tags[tag], add) for path, tag, add in rows)
+
+
+def _copied(path: str, tag: str, original: Mapping[str, msgspec.Raw]) -> CopiedAdd:
+    tags: dict[str, Any] = msgspec.json.decode(original["tags"])
+    document: dict[str, Any] = {
+        **original,
+        "dataChange": msgspec.Raw(b"false"),
+        "tags": {**tags, ZCUBE_ZORDER_BY: tag},
+    }
+    return CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
+
+
+def _renamed(tag: str, rename: Rename) -> str | None:
+    """Return the tag with the column's new name, None if the tag lists no names."""
+    try:
+        names = msgspec.json.decode(tag, type=list[str])
+        return msgspec.json.encode([_renamed_name(name, rename) for name in names]).decode()
+    except (msgspec.MsgspecError, UsageError):
+        return None
+
+
+def _renamed_name(name: str, rename: Rename) -> str:
+    before = split_path(name)
+    after = rename.applied(before)
+    return name if after == before else quote_path(after)
+
+
+# ALTER TABLE ... SET and UNSET TBLPROPERTIES as one change. No data is ever rewritten
+#
+# Source: Delta Spark, AlterTableSetPropertiesDeltaCommand; PROTOCOL.md, "Column Mapping".
+
+
+def properties_change(
+    snapshot: Snapshot,
+    properties: Mapping[str, str],
+    unset: Sequence[str],
+    strategies: StrategyNames = built_in,
+) -> Change | None:
+    """Return the change that sets and removes properties, None if nothing changes.
+
+    Features that the properties need come with them, in the same commit, and so do features and
+    versions that properties ask for by name, which are not kept. The change can turn column mapping
+    by name on: columns get ids, and their names as physical names. `strategies` are those that a
+    property may name.
+    """
+    given = {canonical_key(name): value for name, value in properties.items()}
+    asked = {name: value for name, value in given.items() if asks_for_protocol(name)}
+    setting = {name: value for name, value in given.items() if name not in asked}
+    before = snapshot.metadata.configuration
+    removing = tuple(
+        dict.fromkeys(name if name in before else canonical_key(name) for name in unset)
+    )
+    features, problems = _features(snapshot, asked, setting)
+    problems.extend(_problems(snapshot, setting, removing, asked))
+    after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
+    problems.extend(_mode_problems(before, after))
+    kept = [name for name in setting if name in after]
+    problems.extend(layout_problems(kept, after, snapshot.schema, strategies))
+    if problems:
+        raise SchemaChangeError(tuple(dict.fromkeys(problems)))
+    schema, after, protocol = _with_mapping(snapshot, after)
+    protocol = with_features(protocol, features)
+    if after == dict(before) and protocol == snapshot.protocol:
+        return None
+    metadata = structs.replace(
+        snapshot.metadata, schema_string=schema_json(schema), configuration=after
+    )
+    _check(snapshot, schema, after, protocol)
+    return Change(
+        operation="SET TBLPROPERTIES" if given else "UNSET TBLPROPERTIES",
+        parameters=_parameters(given, removing),
+        actions=(metadata,) if protocol == snapshot.protocol else (metadata, protocol),
+        is_blind_append=True,
+    )
+
+
+def _features(
+    snapshot: Snapshot, asked: Mapping[str, str], setting: Mapping[str, str]
+) -> tuple[frozenset[str], list[SchemaProblem]]:
+    """Return the features to add, and why some cannot be; those of column mapping are not here."""
+    named, problems = asked_features(asked, snapshot.protocol)
+    switched = {switched_feature(name, value) for name, value in setting.items() if name != MODE}
+    there = {name.removesuffix(PREVIEW) for name in table_features(snapshot.protocol)}
+    return named | {name for name in switched if name in ADDABLE and name not in there}, [*problems]
+
+
+def _problems(
+    snapshot: Snapshot,
+    setting: Mapping[str, str],
+    removing: Sequence[str],
+    asked: Mapping[str, str],
+) -> Iterator[SchemaProblem]:
+    if not setting and not removing and not asked:
+        yield SchemaProblem(SchemaProblemKind.PROPERTY_MISSING, "no property is given")
+    for name in (*setting, *removing):
+        reason = refusal(name)
+        if reason is not None:
+            yield reason
+        elif name in setting and name in removing:
+            text = f"{name} is both set and unset"
+            yield SchemaProblem(SchemaProblemKind.PROPERTY_SET_AND_UNSET, text, property=name)
+        elif name in setting:
+            yield from value_problems(name, setting[name], schema=snapshot.schema)
+
+
+def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SchemaProblem]:
+    old, new = before.get(MODE, "none").lower(), after.get(MODE, "none").lower()
+    if old != new and (old, new) != ("none", "name"):
+        text = f"{MODE} cannot change from {old} to {new}: data files would have to be rewritten"
+        yield SchemaProblem(SchemaProblemKind.COLUMN_MAPPING_IS_FIXED, text, property=MODE)
+
+
+def _with_mapping(
+    snapshot: Snapshot, configuration: dict[str, str]
+) -> tuple[StructType, dict[str, str], Protocol]:
+    """Return schema, properties and protocol, with column mapping if it is turned on."""
+    before = mapping_mode(snapshot.metadata.configuration)
+    if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
+        return snapshot.schema, configuration, snapshot.protocol
+    schema, largest = with_own_names(snapshot.schema)
+    protocol = column_mapping_upgrade(snapshot.protocol)
+    return schema, {**configuration, MAX_COLUMN_ID: str(largest)}, protocol
+
+
+def _check(
+    snapshot: Snapshot,
+    schema: StructType,
+    configuration: Mapping[str, str],
+    protocol: Protocol,
+) -> None:
+    problems = list(unwritable(protocol, configuration, schema))
+    indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
+    for column in clustering_state(snapshot).columns:
+        if column.physical not in indexed and column.physical in _indexed(snapshot):
+            text = (
+                f"the clustering column {column.name} would have no statistics in files of other"
+                " engines"
+            )
+            kind = SchemaProblemKind.COLUMN_LOSES_STATISTICS
+            problems.append(SchemaProblem(kind, text, column=column.name))
+    if problems:
+        raise SchemaChangeError(problems)
+
+
+def _indexed(snapshot: Snapshot) -> frozenset[tuple[str, ...]]:
+    found = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    return frozenset(leaf.physical for leaf in found)
+
+
+def _parameters(setting: Mapping[str, str], removing: Sequence[str]) -> dict[str, Any]:
+    if not setting:
+        return {"properties": _json(removing), "ifExists": "true"}
+    unset = {"unset": _json(removing)} if removing else {}
+    return {"properties": _json(setting), **unset}
+
+
+def _json(value: Any) -> str:  # noqa: ANN401  any JSON value
+    return msgspec.json.encode(value).decode()

@@ -8,8 +8,7 @@ import numpy as np
 
 from liquidlog.clustering.columns import ClusteringState
 from liquidlog.clustering.health.measure import Health
-from liquidlog.definition.past import LostColumns
-from liquidlog.definition.retagging import Retagging
+from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.doctor.missed import Missed
 from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Judgement

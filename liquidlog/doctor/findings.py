@@ -28,9 +28,8 @@ from liquidlog.doctor.examined import Examined, Finding, by_rewrite, fixable, re
 from liquidlog.doctor.layout import indexing, layout_findings
 from liquidlog.doctor.missed import listed
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec import commands
-from liquidlog.spec.bounds import Bounds
-from liquidlog.spec.stats import indexed_leaves
+from liquidlog.spec import text
+from liquidlog.spec.bounds import Bounds, indexed_leaves
 
 __all__ = ["FIXES", "Examined", "Finding", "findings", "with_cut_bounds", "without_range"]
 
@@ -181,7 +180,7 @@ def _property_findings(examined: Examined) -> Iterator[Finding]:
 
 
 def _unset(snapshot: Snapshot, name: str, detail: str, unset: str) -> Finding:
-    command = commands.alter(snapshot.uri, commands.unset_properties([unset]))
+    command = text.alter(snapshot.uri, text.unset_properties([unset]))
     return Finding(name=name, detail=detail, files=None, command=command, fixable=False)
 
 

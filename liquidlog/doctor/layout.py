@@ -16,11 +16,9 @@ from liquidlog.doctor.examined import Examined, Finding, OtherColumns, by_rewrit
 from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Option
 from liquidlog.snapshot import Snapshot, logical_bytes
-from liquidlog.spec.bounds import Mask
-from liquidlog.spec.commands import alter, set_properties
+from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS, Mask, indexed_leaves
 from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.sizes import render_size
-from liquidlog.spec.stats import NUM_INDEXED_COLUMNS, STATS_COLUMNS, indexed_leaves
+from liquidlog.spec.text import alter, render_size, set_properties
 
 SMALL_FILE_BYTES: Final = OPEN_COST_BYTES // 4
 """Opening a smaller file costs a reader more than four times what reading it does."""

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from liquidlog.spec.actions import FileKey
-from liquidlog.spec.courses import FileChanges
+from liquidlog.spec.actions import FileChanges, FileKey
 
 _NAMED: Final = 3
 

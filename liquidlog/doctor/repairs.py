@@ -14,9 +14,8 @@ import pyarrow as pa
 from liquidlog.clustering.columns import ClusteringColumn, clustering_domain
 from liquidlog.doctor.findings import BROKEN_DOMAIN, RENAMED_CUBES
 from liquidlog.snapshot import decoded_paths
-from liquidlog.spec.actions import CopiedAdd
-from liquidlog.spec.change import Change
-from liquidlog.spec.stats import FileStatistics, encode_stats
+from liquidlog.spec.actions import Change, CopiedAdd
+from liquidlog.spec.bounds import FileStatistics, encode_stats
 
 OPERATION: Final = "REPAIR"
 

@@ -25,7 +25,7 @@ from liquidlog.operations.judge import judge_plan
 from liquidlog.operations.optimize import rewritten
 from liquidlog.operations.rewrite import CommitReport, require_rewritable
 from liquidlog.plan import ClusteringPlan
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 from liquidlog.table import Table
 from liquidlog.upkeep.decisions import (
     Decision,

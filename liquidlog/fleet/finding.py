@@ -21,8 +21,8 @@ from liquidlog.fleet.listing import (
     parse_listing,
 )
 from liquidlog.logs import Log
-from liquidlog.spec.log_files import LOG_DIR
-from liquidlog.spec.masking import masked
+from liquidlog.spec.paths import LOG_DIR
+from liquidlog.spec.text import masked
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.files import entries, holds_any
 from liquidlog.storage.options import StorageOptions

@@ -9,8 +9,7 @@ from liquidlog.errors import LiquidlogError
 from liquidlog.operations.scan import predicates_of
 from liquidlog.predicates.workload import Workload
 from liquidlog.storage.options import StorageOptions
-from liquidlog.workload.form import Query
-from liquidlog.workload.grouping import grouped
+from liquidlog.workload.form import Query, grouped
 from liquidlog.workload.sources import found_in, open_table
 from liquidlog.workload.tables import KnownTable, Tables, normal
 

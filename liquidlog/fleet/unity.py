@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.fleet.listing import MOST_TABLES, Entry, unity_location
-from liquidlog.storage.failures import again
+from liquidlog.storage.clients import again
 from liquidlog.storage.options import StorageOptions, redacted
 
 ADDRESSES: Final = ("UNITY_WORKSPACE_URL", "DATABRICKS_WORKSPACE_URL", "DATABRICKS_HOST")

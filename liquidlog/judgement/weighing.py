@@ -8,7 +8,7 @@ from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.ranges import Range
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 NARROW: Final = "narrow"
 

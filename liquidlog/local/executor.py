@@ -17,7 +17,7 @@ from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
 from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, runs_of
 from liquidlog.rewriting.options import ExecutorOptions
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 from liquidlog.storage.options import OptionsSource, StorageOptions
 
 DEFAULT_LIMIT_BYTES: Final = 20 << 30

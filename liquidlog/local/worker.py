@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from liquidlog.errors import LiquidlogError
 from liquidlog.rewriting.process import prepare_process
 from liquidlog.rewriting.sink import begin_attempt
-from liquidlog.storage.failures import may_pass
+from liquidlog.storage.clients import may_pass
 
 _ENDED: Final = 1
 _LOOK_SECONDS: Final = 5.0

@@ -1,25 +1,35 @@
-"""Read checkpoints of every kind into state: classic, multi-part, and V2 with its sidecars.
+"""Refuse implausible Parquet files of checkpoints: a kilobyte can decode to terabytes.
 
-Source: PROTOCOL.md, "Checkpoints", "V2 Spec".
+Before anything is decoded, the rows and bytes that the footer claims are compared with the bytes in
+the file. Where text could still grow beyond bounds, the length of every text is measured; text is
+read as a dictionary, so that a repeated value is in memory once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.file_actions import live_files
-from liquidlog.log.footers import implausible
 from liquidlog.log.replay import replay_tail, tail_files, tail_statistics
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import FILES_SCHEMA, CheckpointFile, Statistics
+from liquidlog.snapshot import (
+    DELETION_VECTOR_TYPE,
+    FILES_SCHEMA,
+    STATISTICS_TYPE,
+    CheckpointFile,
+    Statistics,
+)
 from liquidlog.spec.actions import (
+    ZCUBE_ID,
+    ZCUBE_ZORDER_BY,
     DomainMetadata,
     Metadata,
     Protocol,
@@ -28,8 +38,294 @@ from liquidlog.spec.actions import (
     decode_line,
     decode_sidecar_line,
 )
-from liquidlog.spec.file_paths import are_plain
-from liquidlog.spec.log_files import SIDECAR_DIR, log_path, parse_log_file
+from liquidlog.spec.bounds import record_counts
+from liquidlog.spec.calendars import Calendars
+from liquidlog.spec.json_texts import json_objects, map_values
+from liquidlog.spec.paths import SIDECAR_DIR, are_plain, log_path, parse_log_file
+from liquidlog.spec.schema import Path
+from liquidlog.storage.files import Source
+
+_ROWS_PER_BYTE: Final = 8
+_ROWS_ALWAYS: Final = 1 << 16
+"""Most rows per stored byte, and rows that are always accepted. A row names a file or is a rare
+action, so even compressed it takes bytes, not fractions of one."""
+
+_PAGES_RATIO: Final = 1024
+_TEXT_RATIO: Final = 64
+_BYTES_ALWAYS: Final = 1 << 26
+"""Decoded bytes that are always accepted, and how many more a stored byte may decode to."""
+
+_MEASURED_BYTES: Final = 1 << 24
+"""Bytes above which text is not measured: such a file takes the sender's disk before our memory."""
+
+_GROWING: Final = frozenset({"DELTA_BYTE_ARRAY"})
+"""Encodings other than dictionaries in which a value can repeat its predecessor."""
+
+
+def implausible(open_file: Callable[[], Source]) -> str | None:
+    """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible."""
+    with pq.ParquetFile(open_file()) as file:
+        metadata = file.metadata
+    chunks = list(_chunks(metadata))
+    stored = sum(chunk.total_compressed_size for chunk in chunks)
+    decoded = sum(chunk.total_uncompressed_size for chunk in chunks)
+    if any(min(c.total_compressed_size, c.total_uncompressed_size) < 0 for c in chunks):
+        return "its footer claims columns of negative size"
+    if metadata.num_rows > stored * _ROWS_PER_BYTE + _ROWS_ALWAYS:
+        return f"it claims {metadata.num_rows} rows in {stored} bytes"
+    if decoded > stored * _PAGES_RATIO + _BYTES_ALWAYS:
+        return f"it claims {decoded} bytes in {stored} bytes"
+    limit = stored * _TEXT_RATIO + _BYTES_ALWAYS
+    if stored > _MEASURED_BYTES or sum(map(_most_bytes, chunks)) <= limit:
+        return None
+    text = {c.path_in_schema for c in chunks if c.physical_type == "BYTE_ARRAY"}
+    if any(c.path_in_schema in text and _GROWING & set(c.encodings) for c in chunks):
+        return "its text is encoded in a way that can grow beyond bounds"
+    length = _text_bytes(open_file, sorted(text), limit)
+    return None if length <= limit else f"its {stored} bytes stand for more than {limit} of text"
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        yield from (group.column(column) for column in range(group.num_columns))
+
+
+def _most_bytes(chunk: pq.ColumnChunkMetaData) -> int:
+    """Return the most bytes to which the values of a column chunk can decode."""
+    if chunk.physical_type != "BYTE_ARRAY":
+        return int(chunk.num_values) * 16
+    return int(chunk.num_values) * int(chunk.total_uncompressed_size)
+
+
+def _text_bytes(open_file: Callable[[], Source], columns: list[str], limit: int) -> int:
+    """Return the bytes of all text in the file; counting stops once they exceed `limit`."""
+    total = 0
+    with pq.ParquetFile(open_file(), read_dictionary=columns) as file:
+        for group in range(file.num_row_groups):
+            for column in columns:
+                read = file.read_row_group(group, columns=[column], use_threads=False)
+                total += sum(_length(chunk) for chunk in read.column(0).chunks)
+                if total > limit:
+                    return total
+    return total
+
+
+def _length(array: pa.Array) -> int:
+    if pa.types.is_dictionary(array.type):
+        lengths = pc.cast(pc.binary_length(array.dictionary), pa.int64())
+        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if pa.types.is_map(array.type):
+        return _length(array.keys) + _length(array.items)
+    if pa.types.is_list(array.type):
+        return _length(array.values)
+    if pa.types.is_struct(array.type):
+        # Flattening makes the required fields of a null struct null. Otherwise they would be values
+        # that point into a dictionary, which may be empty.
+        return sum(map(_length, array.flatten()))
+    return 0
+
+
+# The adds in a Parquet file of a checkpoint, read in batches
+#
+# Each batch is reduced to what the caller needs before the next one is read, so memory never
+# has the statistics of all files, nor a whole row group.
+#
+# Source: PROTOCOL.md, "Checkpoint Schema".
+
+Read = TypeVar("Read")
+
+_READERS: Final = 2
+_BATCH_FILES: Final = 32_768
+
+
+def read_adds(
+    open_file: Callable[[], Source],
+    fields: Sequence[Path],
+    convert: Callable[[pa.StructArray], Read],
+) -> list[Read]:
+    """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
+
+    The structs have the `fields` that exist in the file, each named by its path below `add`. Bounds
+    that another calendar than today's may have moved are null. A few threads share the row groups,
+    each with its own file handle.
+    """
+    with pq.ParquetFile(open_file()) as file:
+        metadata = file.metadata
+    wanted = _wanted(metadata, fields)
+    calendars = Calendars.of(metadata.metadata)
+
+    def batches(group: int) -> list[Read]:
+        with pq.ParquetFile(
+            open_file(), metadata=metadata, coerce_int96_timestamp_unit="us"
+        ) as file:
+            read = file.iter_batches(
+                _BATCH_FILES, row_groups=[group], columns=wanted, use_threads=False
+            )
+            found = _adds(read)
+            if not calendars.are_todays:
+                found = map(calendars.bounds, found)
+            return [convert(adds) for adds in found]
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        groups = pool.map(batches, range(metadata.num_row_groups))
+        return [batch for group in groups for batch in group]
+
+
+def read_statistics(
+    store: TableStore,
+    file: CheckpointFile,
+    fields: Sequence[Path],
+    convert: Callable[[pa.StructArray], Read],
+) -> list[Read]:
+    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order."""
+    try:
+        return read_adds(lambda: store.open_log(file.name), fields, convert)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        where = log_path(file.name)
+        raise CorruptLogError(where, f"its statistics cannot be read: {error}") from error
+
+
+def check_all(file: CheckpointFile, adds: int) -> None:
+    """Refuse a checkpoint file that was replaced: its number of adds is not that in `file`."""
+    if adds != file.adds:
+        raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
+
+
+def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
+    """Return one field of an array of structs as `data_type`; null if the struct or field is null.
+
+    A nested `data_type` fixes the kind only, not the fields. With the null type, the field keeps
+    the type it has. If the structs have no such field, every value is null.
+    """
+    if struct.type.get_field_index(name) < 0:
+        return pa.nulls(len(struct), data_type)
+    values = pc.struct_field(struct, name)
+    if pa.types.is_null(data_type):
+        return values
+    if pa.types.is_nested(data_type):
+        _require(values.type, data_type, f"add.{name}")
+        return values
+    return pc.cast(values, data_type)
+
+
+def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
+    """Refuse a column of another kind."""
+    if found.id != expected.id:
+        raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")
+
+
+def _adds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.StructArray]:
+    for batch in batches:
+        adds = batch.column("add")
+        kept = adds.filter(adds.is_valid()) if adds.null_count else adds
+        if len(kept):
+            yield kept
+
+
+def _wanted(metadata: pq.FileMetaData, fields: Sequence[Path]) -> list[str]:
+    add = metadata.schema.to_arrow_schema().field("add").type
+    _require(add, pa.struct([]), "add")
+    return [".".join(("add", *path)) for path in fields if _has_field(add, path)]
+
+
+def _has_field(kind: pa.DataType, path: Path) -> bool:
+    for part in path:
+        position = kind.get_field_index(part) if pa.types.is_struct(kind) else -1
+        if position < 0:
+            return False
+        kind = kind.field(position).type
+    return True
+
+
+# File actions in the Parquet files of a checkpoint as rows of FILES_SCHEMA
+#
+# Source: PROTOCOL.md, "Checkpoint Schema".
+
+_MAP: Final = pa.map_(pa.string(), pa.string())
+
+_ADD_FIELDS: Final[tuple[Path, ...]] = (
+    ("path",),
+    ("size",),
+    ("modificationTime",),
+    ("stats",),
+    ("stats_parsed", "numRecords"),
+    ("partitionValues",),
+    ("tags",),
+    ("clusteringProvider",),
+    ("deletionVector",),
+    ("baseRowId",),
+    ("defaultRowCommitVersion",),
+)
+
+
+def live_files(open_file: Callable[[], Source]) -> pa.Table:
+    """Return the adds of a checkpoint or sidecar file in FILES_SCHEMA, in file order.
+
+    `statistics_row` counts them from 0.
+    """
+    files = pa.concat_tables(
+        [FILES_SCHEMA.empty_table(), *read_adds(open_file, _ADD_FIELDS, _files)]
+    )
+    rows = pa.array(np.arange(files.num_rows))
+    return files.set_column(files.schema.get_field_index("statistics_row"), "statistics_row", rows)
+
+
+def _files(adds: pa.StructArray) -> pa.Table:
+    tags = struct_field(adds, "tags", _MAP)
+    partition_values = struct_field(adds, "partitionValues", _MAP)
+    columns = {
+        "path": struct_field(adds, "path", pa.string()),
+        "size": struct_field(adds, "size", pa.int64()),
+        "modification_time": struct_field(adds, "modificationTime", pa.int64()),
+        "num_records": _num_records(adds),
+        "partition_values_json": _partition_values_json(partition_values),
+        "tags_json": json_objects(tags),
+        "zcube_id": map_values(tags, ZCUBE_ID),
+        "zorder_by": map_values(tags, ZCUBE_ZORDER_BY),
+        "clustering_provider": struct_field(adds, "clusteringProvider", pa.string()),
+        "deletion_vector": _deletion_vectors(adds),
+        "base_row_id": struct_field(adds, "baseRowId", pa.int64()),
+        "default_row_commit_version": struct_field(adds, "defaultRowCommitVersion", pa.int64()),
+        "version": pa.nulls(len(adds), pa.int64()),
+        "statistics_row": pa.nulls(len(adds), pa.int64()),
+    }
+    arrays = [pc.cast(columns[f.name], f.type) for f in FILES_SCHEMA]
+    files = pa.Table.from_arrays(arrays, schema=FILES_SCHEMA)
+    # Parquet does not check that text is UTF-8; invalid text would fail later, when it becomes a
+    # str.
+    files.validate(full=True)
+    return files
+
+
+def _partition_values_json(values: pa.MapArray) -> pa.Array:
+    texts = json_objects(values)
+    return pc.fill_null(pc.cast(texts, pa.string()), "{}") if texts.null_count else texts
+
+
+def _num_records(adds: pa.StructArray) -> pa.Array:
+    texts = struct_field(adds, "stats", STATISTICS_TYPE)
+    parsed = struct_field(adds, "stats_parsed", pa.null())
+    counts = record_counts(texts)
+    if not pa.types.is_struct(parsed.type):
+        return counts
+    there = struct_field(parsed, "numRecords", pa.int64())
+    return pc.if_else(texts.is_null(), there, counts)
+
+
+def _deletion_vectors(adds: pa.StructArray) -> pa.Array:
+    vectors = struct_field(adds, "deletionVector", DELETION_VECTOR_TYPE)
+    if vectors.null_count == len(vectors):
+        return pa.nulls(len(vectors), DELETION_VECTOR_TYPE)
+    children = [struct_field(vectors, f.name, f.type) for f in DELETION_VECTOR_TYPE]
+    return pa.StructArray.from_arrays(
+        children, fields=list(DELETION_VECTOR_TYPE), mask=pc.is_null(vectors)
+    )
+
+
+# Read checkpoints of every kind into state: classic, multi-part, and V2 with its sidecars
+#
+# Source: PROTOCOL.md, "Checkpoints", "V2 Spec".
 
 _ACTIONS: Final[Mapping[str, type]] = {
     "protocol": Protocol,

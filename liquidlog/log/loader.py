@@ -1,6 +1,7 @@
 """The read path, top to bottom: address, list, read, replay, Snapshot."""
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,16 +35,16 @@ from liquidlog.log.segment import (
     list_recent_log,
     read_commits,
     read_infos,
+    read_selected,
 )
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
-from liquidlog.spec.actions import Commit, Metadata, Protocol
+from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
 from liquidlog.spec.arguments import address
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
-from liquidlog.spec.file_paths import are_plain
-from liquidlog.spec.log_files import LOG_DIR, commit_name, log_path
+from liquidlog.spec.paths import LOG_DIR, are_plain, commit_name, log_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import OptionsSource, StorageOptions
@@ -344,3 +345,33 @@ def _timestamp_ms(
         return last.modification_time_ms
     files = () if segment.checkpoint is None else segment.checkpoint.files
     return max((file.modification_time_ms for file in files), default=0)
+
+
+# A table's past schemas and clustering columns, as far back as the log goes
+
+_DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)"\s*:')
+
+
+def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
+    """Return the commits that defined the table up to version `newest`, oldest first.
+
+    Each commit keeps only its commitInfo, metaData and domainMetadata actions; commits without
+    metaData and domainMetadata are left out. If the log does not begin with version 0, the oldest
+    version that can be loaded comes first, in the form of a commit.
+    """
+    listing = list_log(store)
+    first = newest.version + 1
+    while first - 1 in listing.commits:
+        first -= 1
+    versions = range(first, newest.version + 1)
+    found = tuple(
+        commit
+        for commit in read_selected(store, versions, _DEFINING)
+        if any(not isinstance(action, CommitInfo) for action in commit.actions)
+    )
+    if first == 0:
+        return found
+    oldest = min((c.version for c in listing.checkpoints), default=newest.version)
+    start = load_snapshot(store, oldest)
+    known = Commit(oldest, (CommitInfo(), start.metadata, *start.domains.values()))
+    return (known, *(commit for commit in found if commit.version > oldest))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.errors import StorageError
-from liquidlog.spec.log_files import (
+from liquidlog.spec.paths import (
     LAST_CHECKPOINT,
     LOG_DIR,
     MAX_LOG_BYTES,
@@ -16,9 +16,8 @@ from liquidlog.spec.log_files import (
     parse_log_file,
 )
 from liquidlog.storage import local
-from liquidlog.storage.addresses import file_address
+from liquidlog.storage.addresses import file_address, read_regular
 from liquidlog.storage.files import FileFacts, Source, open_input
-from liquidlog.storage.local_files import read_regular
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MAX_HINT_BYTES: Final = 64 << 20

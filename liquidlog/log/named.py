@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.checkpoints import read_checkpoint
+from liquidlog.log.history import removed_names
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.segment import (
     Checkpoint,
@@ -26,7 +27,6 @@ from liquidlog.log.segment import (
     read_commits,
 )
 from liquidlog.log.store import TableStore
-from liquidlog.log.tombstones import removed_names
 from liquidlog.snapshot import decoded_paths, deletion_vector
 from liquidlog.spec.actions import AddFile, AnyAction, Commit, DeletionVector, RemoveFile
 from liquidlog.spec.arrow import one_array
@@ -37,8 +37,7 @@ from liquidlog.spec.deletion_vectors import (
     VECTOR_PREFIX,
     vector_codes,
 )
-from liquidlog.spec.file_paths import is_below_table
-from liquidlog.spec.log_files import commit_name, log_path
+from liquidlog.spec.paths import commit_name, is_below_table, log_path
 
 _DIRECTORIES: Final = "^.*/"
 _ALWAYS_MS: Final = 1 << 62

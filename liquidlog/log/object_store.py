@@ -12,7 +12,7 @@ from typing import Final
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.log.store import AmbiguousPutError
-from liquidlog.spec.log_files import LOG_DIR, VERSION_DIGITS, LogFile, parse_log_file
+from liquidlog.spec.paths import LOG_DIR, VERSION_DIGITS, LogFile, parse_log_file
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts
 from liquidlog.storage.objects import Objects

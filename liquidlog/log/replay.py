@@ -33,8 +33,8 @@ from liquidlog.spec.actions import (
     replay_key,
 )
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.bounds_json import record_counts
-from liquidlog.spec.file_paths import normal_paths
+from liquidlog.spec.bounds import record_counts
+from liquidlog.spec.paths import normal_paths
 
 
 @dataclass(slots=True)

@@ -35,8 +35,7 @@ from liquidlog.spec.actions import (
     file_key,
 )
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.file_paths import canonical_paths
-from liquidlog.spec.log_files import LOG_DIR, commit_name
+from liquidlog.spec.paths import LOG_DIR, canonical_paths, commit_name
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
 

@@ -16,19 +16,18 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, VersionNotFoundError
-from liquidlog.log.not_a_table import what_is_there
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import TableStore, what_is_there
 from liquidlog.snapshot import LogMark
 from liquidlog.spec.actions import (
     UNREADABLE,
     Commit,
+    FileChanges,
     NamedFile,
     decode_change_line,
     decode_line,
     file_key,
 )
-from liquidlog.spec.courses import FileChanges
-from liquidlog.spec.log_files import (
+from liquidlog.spec.paths import (
     LAST_CHECKPOINT,
     LOG_DIR,
     MAX_LOG_BYTES,

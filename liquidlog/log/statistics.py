@@ -3,16 +3,26 @@
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.log.adds import check_all, read_statistics, struct_field
+from liquidlog.errors import CorruptLogError, VersionNotFoundError
+from liquidlog.log.checkpoints import check_all, read_statistics, struct_field
 from liquidlog.log.store import TableStore
-from liquidlog.snapshot import STATISTICS_TYPE, CheckpointFile, Snapshot, num_records
+from liquidlog.snapshot import (
+    STATISTICS_TYPE,
+    CheckpointFile,
+    Snapshot,
+    Statistics,
+    deletion_vector,
+    num_records,
+)
+from liquidlog.spec.actions import AddFile, FileKey, decode_line, file_key
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import (
     MAX_VALUES,
@@ -24,9 +34,11 @@ from liquidlog.spec.bounds import (
     cast_where_possible,
     column_bounds,
     concat_bounds,
+    parse_bounds,
 )
-from liquidlog.spec.bounds_json import parse_bounds
+from liquidlog.spec.paths import commit_name, log_path
 from liquidlog.spec.schema import Leaf, Path
+from liquidlog.spec.text import json_scalar
 
 _TEXT: Final = ("stats",)
 _PARSED: Final = "stats_parsed"
@@ -144,3 +156,153 @@ def _at(value: pa.Array, path: Path, wanted: pa.DataType) -> pa.Array:
             return pa.nulls(len(value), wanted)
         value = pc.struct_field(value, part)
     return cast_where_possible(value, wanted)
+
+
+# Statistics of chosen live files as the protocol's JSON
+#
+# Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
+
+_FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
+    """Return the statistics of `files`, which are some of the snapshot's; None if a file has none.
+
+    Texts are those of the log; structs of a checkpoint that has no texts are rendered.
+    """
+    first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
+    rows = one_array(files["statistics_row"])
+    in_checkpoint = pc.less(rows, first_text)
+    paths = one_array(files["path"])
+    found = _by_path(store, snapshot, paths.filter(in_checkpoint))
+    texts = snapshot.statistics.texts.take(
+        pc.if_else(in_checkpoint, None, pc.subtract(rows, first_text))
+    )
+    columns = (paths.to_pylist(), in_checkpoint.to_pylist(), texts.to_pylist())
+    return [found.get(path) if there else text for path, there, text in zip(*columns, strict=True)]
+
+
+def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
+    """Return the statistics texts of all `files` as they stand in the log, null without a text."""
+    parts = [_stored_texts(store, file) for file in statistics.checkpoint]
+    texts = pa.chunked_array([*parts, *statistics.texts.chunks], STATISTICS_TYPE)
+    return texts.take(files["statistics_row"])
+
+
+def _stored_texts(store: TableStore, file: CheckpointFile) -> pa.Array:
+    def texts(adds: pa.StructArray) -> pa.Array:
+        return struct_field(adds, "stats", STATISTICS_TYPE)
+
+    parts = read_statistics(store, file, [("path",), ("stats",)], texts)
+    check_all(file, sum(len(part) for part in parts))
+    return pa.chunked_array(parts, STATISTICS_TYPE).combine_chunks()
+
+
+def _by_path(store: TableStore, snapshot: Snapshot, paths: pa.Array) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for file in snapshot.statistics.checkpoint if len(paths) else ():
+        for part in read_statistics(
+            store, file, _FIELDS, lambda adds: _texts(adds.filter(_chosen(adds, paths)))
+        ):
+            found.update(zip(part["path"].to_pylist(), part["text"].to_pylist(), strict=True))
+    return found
+
+
+def _chosen(adds: pa.StructArray, paths: pa.Array) -> pa.Array:
+    return pc.is_in(struct_field(adds, "path", pa.string()), value_set=paths)
+
+
+def _texts(adds: pa.StructArray) -> pa.Table:
+    texts = struct_field(adds, "stats", STATISTICS_TYPE)
+    parsed = struct_field(adds, "stats_parsed", pa.null())
+    if pa.types.is_struct(parsed.type):
+        missing = pc.and_(texts.is_null(), parsed.is_valid())
+        rendered = [rendered_statistics(row) for row in parsed.filter(missing).to_pylist()]
+        texts = pc.replace_with_mask(texts, missing, pa.array(rendered, STATISTICS_TYPE))
+    found = pa.table({"path": struct_field(adds, "path", pa.string()), "text": texts})
+    return found.filter(texts.is_valid())
+
+
+def rendered_statistics(parsed: Mapping[str, Any]) -> str:
+    """Return a row of `stats_parsed` as JSON; decimals keep all digits, nulls are omitted."""
+    return _ENCODER.encode(_present(parsed)).decode()
+
+
+def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics struct
+    match value:
+        case dict():
+            return {key: _present(child) for key, child in value.items() if child is not None}
+        case _:
+            return json_scalar(value, timespec="milliseconds")
+
+
+# The adds of live files as they stand in the log, including fields unknown to this project
+
+_Document = dict[str, msgspec.Raw]
+
+
+def original_adds(
+    store: TableStore, snapshot: Snapshot, files: pa.Table
+) -> Sequence[Mapping[str, msgspec.Raw]]:
+    """Return the newest add of each file as a JSON object whose values are raw JSON.
+
+    For a file that only a checkpoint names, all fields of the protocol are returned.
+
+    Args:
+        store: The table.
+        snapshot: A snapshot of the table.
+        files: Some rows of the snapshot's files.
+    """
+    rows = files.to_pylist()
+    versions = sorted({row["version"] for row in rows if row["version"] is not None})
+    found = {version: _adds(store, version) for version in versions}
+    statistics = raw_statistics(store, snapshot, files)
+    return [_original(row, found, text) for row, text in zip(rows, statistics, strict=True)]
+
+
+def _original(
+    row: Mapping[str, Any],
+    commits: Mapping[int, Mapping[FileKey, _Document]],
+    statistics: str | None,
+) -> Mapping[str, msgspec.Raw]:
+    version = row["version"]
+    add = _add(row, statistics)
+    if version is None:
+        return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
+    original = commits[version].get(file_key(add))
+    if original is None:
+        raise CorruptLogError(log_path(commit_name(version)), f"does not add {add.path} any more")
+    return original
+
+
+def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
+    """Return the adds of a commit by logical file; of several adds of a file, the last."""
+    content = store.read_log(commit_name(version))
+    if content is None:
+        raise VersionNotFoundError(version, version, version)
+    adds = {}
+    for line in content.split(b"\n"):
+        if b'"add"' not in line:
+            continue
+        action = decode_line(line)
+        if isinstance(action, AddFile):
+            document = msgspec.json.decode(line, type=dict[str, msgspec.Raw])["add"]
+            adds[file_key(action)] = msgspec.json.decode(document, type=_Document)
+    return adds
+
+
+def _add(row: Mapping[str, Any], statistics: str | None) -> AddFile:
+    return AddFile(
+        path=row["path"],
+        partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
+        size=row["size"],
+        modification_time=row["modification_time"],
+        data_change=False,
+        stats=statistics,
+        tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
+        deletion_vector=deletion_vector(row["deletion_vector"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"],
+    )

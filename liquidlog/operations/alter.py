@@ -9,17 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.definition.added_columns import add_change
-from liquidlog.definition.property_changes import properties_change
-from liquidlog.definition.retagging import plan_retagging, retagged
-from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
+from liquidlog.definition.schema_changes import (
+    add_change,
+    drop_change,
+    plan_rename,
+    plan_retagging,
+    properties_change,
+    rename_change,
+    retagged,
+)
 from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind
-from liquidlog.log.originals import original_adds
+from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import Derive, commit_in_place
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change
 from liquidlog.spec.features import is_true
 from liquidlog.spec.schema import Path, StructType, find_column
 

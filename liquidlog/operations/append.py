@@ -12,7 +12,7 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal
-from liquidlog.curve.order import sort_rows
+from liquidlog.curve.curves import sort_rows
 from liquidlog.data.append import Source as OpenSource
 from liquidlog.data.append import open_source
 from liquidlog.data.runs import APPEND, Origin, Run, run_token
@@ -40,11 +40,11 @@ from liquidlog.operations.partition_files import (
 )
 from liquidlog.plan import WriterOptions, WrittenFile, files_digest
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Change
 from liquidlog.spec.arrow import leaf_column
-from liquidlog.spec.change import Change
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import Path
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 from liquidlog.storage.files import are_apart
 
 _log: Final = Log(__name__)

@@ -12,7 +12,7 @@ from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import APPEND, Origin, Run, running_in
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import table_directory
-from liquidlog.spec.times import rough_duration
+from liquidlog.spec.text import rough_duration
 
 ALIVE_MS: Final = 86_400_000
 """A run that has written nothing for so long is taken for dead, as `orphans` does by default."""

@@ -15,10 +15,19 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.outcome.change import planned_group, require_sound, rewrite_change
-from liquidlog.clustering.outcome.deletions import Reconcilable, input_key
-from liquidlog.clustering.outcome.staleness import Staleness, staleness_of, written_for
-from liquidlog.clustering.outcome.whole import not_rewritten
+from liquidlog.clustering.outcome.change import (
+    not_rewritten,
+    planned_group,
+    require_sound,
+    rewrite_change,
+)
+from liquidlog.clustering.outcome.staleness import (
+    Reconcilable,
+    Staleness,
+    input_key,
+    staleness_of,
+    written_for,
+)
 from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.commit.transaction import Clock, Proposal
 from liquidlog.errors import (
@@ -28,9 +37,9 @@ from liquidlog.errors import (
     ResultMismatchError,
 )
 from liquidlog.log.loader import load_commits
-from liquidlog.log.originals import original_adds
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.segment import list_log_from, mark_of
+from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.followed import ReconciledRows, ReconcileLimits
 from liquidlog.operations.new_columns import NewColumns
@@ -49,7 +58,7 @@ from liquidlog.plan import (
     tagged_groups,
 )
 from liquidlog.snapshot import LogMark, Snapshot
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change
 
 Refusal = CommitConflictError | ResultMismatchError | DataFileError
 """Why a group cannot be committed; whether others can does not depend on it."""

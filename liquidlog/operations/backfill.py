@@ -16,14 +16,14 @@ from liquidlog.clustering.row_tracking import HIDDEN_COLUMNS
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.statistics import rescan
 from liquidlog.doctor.repairs import NOTHING_LEFT, statistics_repair, with_statistics
-from liquidlog.log.originals import original_adds
+from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths
-from liquidlog.spec.change import Change
-from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.stats import FileStatistics
+from liquidlog.spec.actions import Change
+from liquidlog.spec.bounds import FileStatistics
+from liquidlog.spec.schema import mapping_mode
 
 FILES_IN_A_COMMIT: Final = 10_000
 """Files per commit; if a commit fails, the ones before it stay."""

@@ -9,10 +9,10 @@ import numpy as np
 from liquidlog.advice.backtests import Backtest, backtest
 from liquidlog.advice.sample import Floats
 from liquidlog.errors import LiquidlogError, TimestampNotFoundError
+from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.log.time_travel import version_at
 from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from liquidlog.clustering.outcome.whole import missing_groups
+from liquidlog.clustering.outcome.change import missing_groups
 from liquidlog.commit.transaction import Landed, land_and_checkpoint, rehearse
 from liquidlog.errors import (
     CommitConflictError,

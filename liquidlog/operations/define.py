@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.commit.transaction import Clock, land_first, require_writable
-from liquidlog.definition.create import cluster_by_change, create_change, like_change
-from liquidlog.definition.new_table import without_state
+from liquidlog.definition.create import cluster_by_change, create_change, like_change, without_state
 from liquidlog.definition.property_rules import new_table_problems
 from liquidlog.definition.protocols import cleanup_change, drop_change, feature_to_drop
 from liquidlog.errors import TableExistsError, UsageError
@@ -18,9 +17,8 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.in_place import commit_in_place
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Protocol
+from liquidlog.spec.actions import Change, Protocol
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.spec.change import Change
 from liquidlog.spec.features import DOMAIN_METADATA, without_feature
 from liquidlog.spec.schema import Path, StructType
 from liquidlog.version import ENGINE_INFO

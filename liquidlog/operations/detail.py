@@ -19,7 +19,7 @@ from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import quote_path
-from liquidlog.spec.times import iso_time
+from liquidlog.spec.text import iso_time
 
 
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:

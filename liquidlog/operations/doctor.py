@@ -18,8 +18,14 @@ from liquidlog.clustering.planning.choice import writer_options
 from liquidlog.clustering.settings import remembered_if_right, wrong_values
 from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.definition.create import cluster_by_change
-from liquidlog.definition.past import last_whole_columns, lost_columns, past_schemas
-from liquidlog.definition.retagging import Retagging, plan_late_retagging, retagged
+from liquidlog.definition.schema_changes import (
+    Retagging,
+    last_whole_columns,
+    lost_columns,
+    past_schemas,
+    plan_late_retagging,
+    retagged,
+)
 from liquidlog.doctor.examined import Diagnosis, Examined, OtherColumns
 from liquidlog.doctor.findings import (
     BROKEN_DOMAIN,
@@ -38,12 +44,10 @@ from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repa
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.judgement.asked import asked_of
 from liquidlog.judgement.verdicts import Criteria, Judgement
-from liquidlog.log.definitions import past_definitions
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.originals import original_adds
+from liquidlog.log.loader import load_snapshot, past_definitions
 from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
-from liquidlog.log.statistics import load_bounds
+from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.advise import advised_by_the_log
 from liquidlog.operations.backfill import Mended, Rescan, backfill
@@ -52,11 +56,9 @@ from liquidlog.operations.judge import judge
 from liquidlog.operations.old_dates import refused
 from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Commit, FileKey
+from liquidlog.spec.actions import Change, Commit, FileKey
 from liquidlog.spec.bounds import Mask, remembering
-from liquidlog.spec.change import Change
-from liquidlog.spec.mapping import MappingMode, mapping_mode
-from liquidlog.spec.schema import PrimitiveType
+from liquidlog.spec.schema import MappingMode, PrimitiveType, mapping_mode
 
 LONG_PREFIX_CHARS: Final = 256
 """Characters that repaired bounds keep of a string, unless the table asks for more."""

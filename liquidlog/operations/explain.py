@@ -15,7 +15,7 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.rows import Rows
+from liquidlog.spec.text import Rows
 
 _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from liquidlog.clustering.outcome.deletions import TooManyDeletedRows, deleted_rows
-from liquidlog.clustering.outcome.reconciled import Reconciled
-from liquidlog.clustering.outcome.staleness import Staleness
-from liquidlog.clustering.outcome.whole import FilesAdded
+from liquidlog.clustering.outcome.change import FilesAdded, Reconciled
+from liquidlog.clustering.outcome.staleness import Staleness, TooManyDeletedRows, deleted_rows
 from liquidlog.errors import Conflict, UsageError
 from liquidlog.plan import GIB, Tasks
 from liquidlog.spec.arguments import number, refuse
-from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.text import parse_size
 
 DEFAULT_MAX_SHARE: Final = 0.2
 """Share of a group's rows that others may delete: beyond, it is cheaper to rewrite what is left

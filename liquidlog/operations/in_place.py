@@ -7,7 +7,7 @@ from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change
 from liquidlog.version import ENGINE_INFO
 
 Derive = Callable[[Snapshot], Change | None]

@@ -44,7 +44,7 @@ from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import number, one
 from liquidlog.spec.bounds import BoundsOf, remembering
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 _log: Final = Log(__name__)
 

@@ -19,10 +19,10 @@ from liquidlog.operations.outputs import Claim, clear_run, require_committable
 from liquidlog.plan import ClusteringPolicy, WriterOptions, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata
-from liquidlog.spec.char_types import column_limits
-from liquidlog.spec.file_paths import encoded_path
-from liquidlog.spec.obligations import file_problems
+from liquidlog.spec.arrow import column_limits
+from liquidlog.spec.evolution import file_problems
 from liquidlog.spec.partitions import PartitionTexts, partition_fields
+from liquidlog.spec.paths import encoded_path
 from liquidlog.spec.schema import StructField, StructType, quote_path
 from liquidlog.version import ENGINE_INFO
 

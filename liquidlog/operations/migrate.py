@@ -37,11 +37,10 @@ from liquidlog.plan import MIGRATING_FORMAT_VERSION, OPTION, ClusteringPlan, Inp
 from liquidlog.predicates.partitions import distinct_values
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.change import Change
-from liquidlog.spec.partition_values import READ_AS, in_zone, zoneless_columns
-from liquidlog.spec.partitions import partition_fields
+from liquidlog.spec.actions import Change
+from liquidlog.spec.evolution import table_terms
+from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, zoneless_columns
 from liquidlog.spec.schema import Path
-from liquidlog.spec.terms import table_terms
 
 _FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
 """Every file is rewritten, whatever the table remembers for later plans."""

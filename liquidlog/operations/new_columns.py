@@ -12,7 +12,7 @@ from liquidlog.data.evidence import columns_held
 from liquidlog.errors import DataFileError, ResultMismatchError
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile, RewriteGroup
-from liquidlog.spec.growth import NewColumn
+from liquidlog.spec.evolution import NewColumn
 from liquidlog.spec.schema import Path, quote_path
 
 _PARALLEL_REQUESTS: Final = 16

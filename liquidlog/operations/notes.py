@@ -4,7 +4,7 @@ from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.store import TableStore
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change
 from liquidlog.version import ENGINE_INFO
 
 

@@ -20,10 +20,9 @@ from liquidlog.operations.sampling import spread
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.bounds import Mask
+from liquidlog.spec.bounds import Mask, indexed_leaves
 from liquidlog.spec.calendars import are_old
 from liquidlog.spec.schema import Leaf, PrimitiveType, quote_path
-from liquidlog.spec.stats import indexed_leaves
 
 _MOST_FOOTERS: Final = 16
 _PARALLEL_FOOTERS: Final = 8

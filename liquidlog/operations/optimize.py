@@ -42,8 +42,8 @@ from liquidlog.plan import ClusteringPlan, Progress
 from liquidlog.predicates.conditions import parse_condition, referenced_columns
 from liquidlog.simulation.after import predicted_health
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.markup import Summary
 from liquidlog.spec.schema import quote_path
+from liquidlog.spec.text import Summary
 from liquidlog.storage.options import OptionsSource, StorageOptions
 
 DEFAULT_MIN_GAIN: Final = 0.1

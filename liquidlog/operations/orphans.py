@@ -22,9 +22,8 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.notes import put_note
 from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.change import Change
-from liquidlog.spec.rows import Rows
-from liquidlog.spec.times import iso_time
+from liquidlog.spec.actions import Change
+from liquidlog.spec.text import Rows, iso_time
 from liquidlog.storage.files import FileFacts
 
 OPERATION: Final = "ORPHANS"

@@ -24,7 +24,7 @@ from liquidlog.plan import (
     file_schema,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.times import iso_time, retention_ms
+from liquidlog.spec.text import iso_time, retention_ms
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts
 

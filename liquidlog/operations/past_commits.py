@@ -9,7 +9,7 @@ from liquidlog.log.segment import list_log, read_commit, read_commits
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.spec.actions import AddFile, Commit, RemoveFile
-from liquidlog.spec.file_paths import canonical_path
+from liquidlog.spec.paths import canonical_path
 
 _OPTIMIZE: Final = "OPTIMIZE"
 

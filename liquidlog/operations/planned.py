@@ -19,7 +19,7 @@ from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.schema import quote_path
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 _log: Final = Log(__name__)
 

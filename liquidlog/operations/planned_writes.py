@@ -44,24 +44,15 @@ from liquidlog.plan import (
     RowCheck,
     WritePlan,
 )
-from liquidlog.plan.fitted import prefix_numbers
+from liquidlog.plan.documents import prefix_numbers
 from liquidlog.predicates.conditions import at_time, require_repeatable
 from liquidlog.predicates.matching import every_row_matches, judged_each
 from liquidlog.predicates.sessions import Session
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import remembering
 from liquidlog.spec.features import ROW_TRACKING_ENABLED, is_true
-from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.partitions import (
-    PartitionTexts,
-    directory_settings,
-    physical_partition_columns,
-)
-from liquidlog.spec.schema import (
-    StructType,
-    render_schema,
-    schema_json,
-)
+from liquidlog.spec.partitions import PartitionTexts, directory_settings, physical_partition_columns
+from liquidlog.spec.schema import StructType, mapping_mode, render_schema, schema_json
 
 DEFAULT_FILE_BYTES: Final = 128 << 20
 """Files of an append are smaller than those of a rewrite: they are merged later, and many tasks

@@ -12,9 +12,8 @@ from liquidlog.operations.scan import matching
 from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
-from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.partition_values import in_zone, typed_value
-from liquidlog.spec.partitions import partition_fields
+from liquidlog.spec.partitions import in_zone, partition_fields, typed_value
+from liquidlog.spec.schema import mapping_mode
 
 
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:

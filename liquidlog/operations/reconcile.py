@@ -15,11 +15,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from liquidlog.clustering.outcome.deletions import (
-    DeletedInput,
-)
-from liquidlog.clustering.outcome.reconciled import CommittedOutput, Reconciled
-from liquidlog.clustering.outcome.staleness import Staleness
+from liquidlog.clustering.outcome.change import CommittedOutput, Reconciled
+from liquidlog.clustering.outcome.staleness import DeletedInput, Staleness
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.deleted_rows import DeletedRows, find_rows
 from liquidlog.data.deletion_proof import ProvedRows, require_found, write_without
@@ -39,8 +36,7 @@ from liquidlog.logs import Log
 from liquidlog.operations.followed import ReconcileLimits, TooMuchToRead
 from liquidlog.operations.outputs import Claim, VectorFile, run_of
 from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
-from liquidlog.spec.actions import DeletionVector
-from liquidlog.spec.courses import vector_id
+from liquidlog.spec.actions import DeletionVector, vector_id
 from liquidlog.spec.deletion_vectors import Positions, framed_bytes, vector_path
 from liquidlog.spec.features import has_deletion_vectors
 

@@ -37,7 +37,7 @@ from liquidlog.plan import (
 )
 from liquidlog.spec.arguments import whole_number
 from liquidlog.spec.arrow import unsupported_types
-from liquidlog.spec.markup import Summary
+from liquidlog.spec.text import Summary
 
 _log: Final = Log(__name__)
 

@@ -28,15 +28,26 @@ from liquidlog.logs import Log
 from liquidlog.operations.notes import put_note
 from liquidlog.operations.outputs import table_directory
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.change import Change
-from liquidlog.spec.commands import set_properties
-from liquidlog.spec.data_names import is_data_name, is_hidden, is_log_directory, run_token_of
-from liquidlog.spec.log_files import commit_name, log_path
-from liquidlog.spec.rows import Rows
+from liquidlog.spec.actions import Change
+from liquidlog.spec.paths import (
+    commit_name,
+    is_data_name,
+    is_hidden,
+    is_log_directory,
+    log_path,
+    run_token_of,
+)
 from liquidlog.spec.schema import find_column
-from liquidlog.spec.times import RETENTION, iso_time, retention_ms, rough_duration
+from liquidlog.spec.text import (
+    RETENTION,
+    Rows,
+    iso_time,
+    retention_ms,
+    rough_duration,
+    set_properties,
+)
 from liquidlog.storage.files import FileFacts
-from liquidlog.storage.tree import tree
+from liquidlog.storage.reading import tree
 
 _log: Final = Log(__name__)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.outcome.deletions import (
+from liquidlog.clustering.outcome.staleness import (
     Reconcilable,
     deleted_inputs,
     excess,

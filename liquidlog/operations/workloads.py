@@ -5,12 +5,10 @@ from typing import Final
 
 from liquidlog.errors import UsageError
 from liquidlog.log.loader import require_used
-from liquidlog.spec.times import parse_time
+from liquidlog.spec.text import parse_time
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import StorageOptions
-from liquidlog.workload.form import Query
-from liquidlog.workload.grouping import Imported, grouped, redacted
-from liquidlog.workload.redaction import redact
+from liquidlog.workload.form import Imported, Query, grouped, redact, redacted
 from liquidlog.workload.sources import found_in, open_table
 from liquidlog.workload.tables import Tables
 

@@ -45,17 +45,19 @@ from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AnyAction,
+    Change,
     FileKey,
     Metadata,
     SetTransaction,
     file_key,
 )
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.change import Change
-from liquidlog.spec.fields import fields_with_paths
-from liquidlog.spec.mapping import MAX_COLUMN_ID, MappingMode, mapping_mode
 from liquidlog.spec.schema import (
     FIELD_ID,
+    MAX_COLUMN_ID,
+    MappingMode,
+    fields_with_paths,
+    mapping_mode,
     parse_schema,
 )
 

@@ -4,14 +4,10 @@ A plan lists the files to rewrite together and all that an executor needs for it
 written files with facts about them. Neither contains a secret; both can be saved, reviewed, shipped
 and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
 
-- `documents` plan and result
+- `files` a plan's files, in columns, and which groups a commit names
+- `documents` plan and result, what queries ask of the columns, and what an executor says
 - `encoding` both as bytes, what binds one to the other, and commits to both
-- `facts` what an executor says of its outputs, and while it works
-- `files` a plan's files, in columns
-- `tags` which groups a commit names
-- `fitted` what readers ask of its columns
-- `writes` the same two documents for rows that come from outside
-- `reads` what a reader opens
+- `writes` the same two documents for rows that come from outside, and what a reader opens
 """
 
 from liquidlog.plan.documents import (
@@ -28,17 +24,29 @@ from liquidlog.plan.documents import (
     MIN_ROW_GROUP_ROWS,
     OPTION,
     RESULT_FORMAT_VERSION,
+    AskedPredicate,
+    Cancelled,
     ClusteringPlan,
     ClusteringPolicy,
+    FittedWorkload,
+    GroupCosts,
     GroupFailure,
+    Interval,
+    LeftOut,
     Outcome,
     PlannedColumn,
+    Progress,
     RewriteMode,
     RewriteResult,
     RewrittenGroup,
     RowTracking,
+    Tasks,
+    Term,
     WriterOptions,
+    WrittenFile,
     file_schema,
+    parsed_as,
+    weighted_columns,
 )
 from liquidlog.plan.encoding import (
     decode_plan,
@@ -50,15 +58,12 @@ from liquidlog.plan.encoding import (
     rewrite_digest,
     rewritten_group_begins,
 )
-from liquidlog.plan.facts import (
-    Cancelled,
-    GroupCosts,
-    Progress,
-    Tasks,
-    WrittenFile,
-)
 from liquidlog.plan.files import (
+    GROUP_ID_TAG,
+    GROUP_IDS_TAG,
     NONE_KEPT,
+    PLAN_ID_TAG,
+    SPARED_TAG,
     Document,
     InputFile,
     InputFiles,
@@ -69,29 +74,14 @@ from liquidlog.plan.files import (
     SkippedFile,
     SkippedFiles,
     SkipReason,
+    group_tags,
     repeated_inputs,
     repeated_message,
-)
-from liquidlog.plan.fitted import (
-    AskedPredicate,
-    FittedWorkload,
-    Interval,
-    LeftOut,
-    Term,
-    parsed_as,
-    weighted_columns,
-)
-from liquidlog.plan.reads import ReadPlan
-from liquidlog.plan.tags import (
-    GROUP_ID_TAG,
-    GROUP_IDS_TAG,
-    PLAN_ID_TAG,
-    SPARED_TAG,
-    group_tags,
     tagged_groups,
 )
 from liquidlog.plan.writes import (
     ColumnSource,
+    ReadPlan,
     RowCheck,
     WritePlan,
     WriteResult,

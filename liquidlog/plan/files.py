@@ -4,7 +4,7 @@ A plan of a large table names a million files. Arrow columns take a quarter of t
 structs; a file becomes a struct when it is accessed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from operator import eq
@@ -331,3 +331,34 @@ def repeated_message(paths: Sequence[str]) -> str:
     """Return the clause for an error about inputs that a plan lists more than once."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"lists the input {paths[0]}{more} more than once: its rows would be doubled; plan again"
+
+
+# Tags of commitInfo that name the plan and the groups of a commit, and what it should spare
+
+PLAN_ID_TAG: Final = "liquidlog.planId"
+GROUP_ID_TAG: Final = "liquidlog.groupId"
+GROUP_IDS_TAG: Final = "liquidlog.groupIds"
+"""Tags of commitInfo by which a run of a plan recognises the groups already committed.
+
+A commit of several groups names the first of them as if it were alone, for readers that know no
+more than one, and then all of them.
+"""
+
+SPARED_TAG: Final = "liquidlog.sparedBytesADay"
+"""Tag of commitInfo: what readers were predicted to be spared in a day by the groups of a commit,
+in bytes read; those of a plan are taken to spare in proportion to their bytes."""
+
+
+def group_tags(group_ids: Sequence[int]) -> dict[str, str]:
+    """Return the tags of a commit of these groups, at least one."""
+    tags = {GROUP_ID_TAG: str(group_ids[0])}
+    if len(group_ids) > 1:
+        tags[GROUP_IDS_TAG] = ",".join(map(str, group_ids))
+    return tags
+
+
+def tagged_groups(tags: Mapping[str, str], plan_id: str) -> frozenset[int]:
+    """Return the groups of a plan that a commit with these tags has committed; mostly none."""
+    if tags.get(PLAN_ID_TAG) != plan_id:
+        return frozenset()
+    return frozenset(map(int, tags.get(GROUP_IDS_TAG, tags[GROUP_ID_TAG]).split(",")))

@@ -9,12 +9,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from liquidlog.plan.documents import PlannedColumn, WriterOptions
-from liquidlog.plan.facts import GroupCosts, WrittenFile
+from liquidlog.plan.documents import (
+    GroupCosts,
+    PlannedColumn,
+    RowTracking,
+    WriterOptions,
+    WrittenFile,
+)
 from liquidlog.plan.files import Document, InputFiles
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.markup import Summary
 from liquidlog.spec.partitions import PartitionTexts
+from liquidlog.spec.schema import MappingMode
+from liquidlog.spec.text import Summary
 
 
 class ColumnSource(Document, frozen=True, kw_only=True):
@@ -135,3 +140,36 @@ class Written(Summary, Document, frozen=True, kw_only=True):
 def files_digest(written: Sequence[WrittenFile]) -> str:
     """Return the digest, 64 hex digits, that binds a commit to the files that it adds."""
     return hashlib.sha256(msgspec.json.encode(written)).hexdigest()
+
+
+# What a reader of a table needs: the files that may have the rows it asks for, and their forms
+
+
+class ReadPlan(Summary, Document, frozen=True, kw_only=True):
+    """The live files of a table at `version` that may have rows which a reader asks for.
+
+    `partition_columns` are physical names; the values of file n, as the log spells them, are
+    `partitions[partition_numbers[n]]`. `row_tracking` names hidden columns that files may have, and
+    that readers leave out.
+    """
+
+    table_uri: str
+    table_id: str
+    version: int
+    schema_string: str
+    mapping_mode: MappingMode = MappingMode.NONE
+    row_tracking: RowTracking | None = None
+    partition_columns: tuple[str, ...] = ()
+    partitions: tuple[PartitionTexts, ...] = ({},)
+    files: InputFiles = msgspec.field(default_factory=InputFiles.of)
+    partition_numbers: tuple[int, ...] = ()
+    total_files: int
+
+    def _facts(self) -> Mapping[str, object]:
+        return {
+            "table_uri": self.table_uri,
+            "version": self.version,
+            "files": len(self.files),
+            "size_bytes": self.files.size_bytes,
+            "total_files": self.total_files,
+        }

@@ -27,8 +27,8 @@ from liquidlog.predicates.literals import (
     number_text,
 )
 from liquidlog.predicates.sessions import ANY_OFFSET_US, ANY_SHIFT_US, Session
-from liquidlog.spec.floats import floats_around
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType
+from liquidlog.spec.text import floats_around
 
 EXACT: Final = pa.decimal256(76, 38)
 """Holds every value of every integer and decimal type without rounding."""

@@ -13,7 +13,6 @@ from sqlglot.errors import SqlglotError
 from liquidlog.errors import UsageError
 from liquidlog.predicates.folding import asks_for_time, is_now
 from liquidlog.predicates.sql_errors import sql_problem
-from liquidlog.spec.near import unknown_columns
 from liquidlog.spec.schema import (
     ArrayType,
     MapType,
@@ -24,6 +23,7 @@ from liquidlog.spec.schema import (
     quote_path,
     resolve_path,
 )
+from liquidlog.spec.text import unknown_columns
 
 _ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
 """What escapes a wildcard of LIKE."""

@@ -32,6 +32,7 @@ from liquidlog.spec.bounds import (
     is_like_element,
     mended,
 )
+from liquidlog.spec.evolution import earlier_types
 from liquidlog.spec.schema import (
     Leaf,
     Path,
@@ -41,7 +42,6 @@ from liquidlog.spec.schema import (
     leaves,
     resolve_path,
 )
-from liquidlog.spec.widening import earlier_types
 
 _FLOAT: Final = PrimitiveType("float")
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"

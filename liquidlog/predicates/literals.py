@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlglot import exp
 
-from liquidlog.spec.floats import floats_around
+from liquidlog.spec.text import floats_around
 
 MOST_DIGITS: Final = 38
 """The precision of Spark's widest decimal."""

@@ -8,7 +8,7 @@ from liquidlog.predicates.sessions import Session
 from liquidlog.predicates.workload import NotUsable, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.times import iso_time
+from liquidlog.spec.text import iso_time
 
 
 @dataclass(frozen=True, slots=True, eq=False)

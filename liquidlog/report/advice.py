@@ -9,7 +9,7 @@ from liquidlog.report.layout import Line, Part, Report, amount, listing
 from liquidlog.report.readers import remarks
 from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 _SHOWN: Final = 8
 _SAVE: Final = (

@@ -15,9 +15,7 @@ from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import judged_plan, plan, predicted_plan
 from liquidlog.simulation.prediction import Prediction
-from liquidlog.spec.markup import NOT_MEASURED
-from liquidlog.spec.sizes import render_size
-from liquidlog.spec.times import rough_duration
+from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
 
 _NOTHING_DONE: Final = "nothing was written"
 

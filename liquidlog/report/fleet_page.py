@@ -15,7 +15,7 @@ from liquidlog.fleet.surveying import Surveyed
 from liquidlog.report.fleet_style import FLEET_PAGE, SORTING
 from liquidlog.report.fleets import ACTIONS, counts
 from liquidlog.report.page_parts import counted, days, hint, number, size
-from liquidlog.spec.markup import escaped
+from liquidlog.spec.text import escaped
 from liquidlog.upkeep.decisions import Decision
 
 _COLUMNS: Final = (

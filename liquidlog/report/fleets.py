@@ -7,7 +7,7 @@ from typing import Final
 from liquidlog.fleet.survey import Fleet
 from liquidlog.fleet.surveying import Surveyed
 from liquidlog.report.layout import Line, Report, listing
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 from liquidlog.upkeep.decisions import Decision
 
 ACTIONS: Final = {

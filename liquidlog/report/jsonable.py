@@ -13,8 +13,7 @@ import pyarrow as pa
 from liquidlog.errors import Conflict, LiquidlogError
 from liquidlog.plan import ClusteringPlan
 from liquidlog.report.policies import printed_plan
-from liquidlog.spec.scalars import json_scalar
-from liquidlog.spec.visible import visible_json
+from liquidlog.spec.text import json_scalar, visible_json
 
 
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns

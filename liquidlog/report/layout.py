@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 LEVELS: Final = 8
 """The number of heights of a bar, apart from zero."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.fleet.outcomes import Ticked
-from liquidlog.spec.visible import visible_lines
+from liquidlog.spec.text import visible_lines
 
 _HEALTH: Final = "liquidlog_health"
 _TICK: Final = "liquidlog_tick"

@@ -19,7 +19,7 @@ from liquidlog.report.page_parts import command, counted, moment, section, size
 from liquidlog.report.page_past import last_rewrite, trend
 from liquidlog.report.page_readings import readings, readings_now
 from liquidlog.report.style import PAGE
-from liquidlog.spec.markup import escaped
+from liquidlog.spec.text import escaped
 
 
 def page(overview: Overview, *, workload: str = "W") -> str:

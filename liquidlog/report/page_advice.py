@@ -8,7 +8,7 @@ from liquidlog.advice.advice import Advice, Measured
 from liquidlog.report.advice import layout_text
 from liquidlog.report.page_parts import command, counted, hint, scrolled, section, share, size
 from liquidlog.simulation.ranges import Range
-from liquidlog.spec.markup import escaped, html_table
+from liquidlog.spec.text import escaped, html_table
 
 _LAYOUTS: Final = 4
 """The most layouts that are shown."""

@@ -18,7 +18,7 @@ from liquidlog.report.page_parts import (
     size,
 )
 from liquidlog.simulation.ranges import Range
-from liquidlog.spec.markup import escaped, html_table
+from liquidlog.spec.text import escaped, html_table
 
 _OTHERS_LISTED: Final = 12
 

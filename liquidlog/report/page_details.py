@@ -21,7 +21,7 @@ from liquidlog.report.page_parts import (
     share,
     size,
 )
-from liquidlog.spec.markup import NOT_MEASURED, escaped, html_table
+from liquidlog.spec.text import NOT_MEASURED, escaped, html_table
 
 _CUBES_LISTED: Final = 20
 _MAP_PX: Final = 360

@@ -19,7 +19,7 @@ from liquidlog.report.page_parts import (
     top,
     upwards,
 )
-from liquidlog.spec.markup import escaped
+from liquidlog.spec.text import escaped
 
 _MAP_PX: Final = 300
 _PROFILE_PX: Final = 110

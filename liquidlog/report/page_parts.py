@@ -8,8 +8,7 @@ from math import floor, isfinite, log10
 from typing import Any, Final
 
 from liquidlog.report.jsonable import jsonable
-from liquidlog.spec.markup import NOT_MEASURED, escaped
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import NOT_MEASURED, escaped, render_size
 
 _LONGEST_LABEL: Final = 28
 _LETTER: Final = 0.021

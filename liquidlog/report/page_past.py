@@ -19,7 +19,7 @@ from liquidlog.report.page_parts import (
     top,
     upwards,
 )
-from liquidlog.spec.markup import escaped, html_table
+from liquidlog.spec.text import escaped, html_table
 
 _TREND_PX: Final = 110
 _COURSES: Final = (

@@ -12,7 +12,7 @@ from liquidlog.report.page_answer import Whole, amount_row, between, change, sen
 from liquidlog.report.page_parts import counted, hint, mean, scrolled, section, share, size
 from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import PredictedReads
-from liquidlog.spec.markup import escaped, html_table
+from liquidlog.spec.text import escaped, html_table
 
 LISTED: Final = 20
 """The most predicates that are shown."""

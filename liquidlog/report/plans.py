@@ -14,7 +14,7 @@ from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import Prediction
 from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import quote_path
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 _CURVE_ADVICE: Final = (
     "--curve kd would write narrower files; docs/curves.md says when that is the better choice"

@@ -15,7 +15,7 @@ from liquidlog.plan import (
 )
 from liquidlog.report.layout import Report, pairs
 from liquidlog.spec.schema import quote_path
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 
 _DEFAULTS: Final = ClusteringPolicy()
 _STRATEGY: Final = "strategy"

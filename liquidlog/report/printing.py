@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from liquidlog.report.layout import LEVELS, Bars, Cell, Grid, Line, Part, Report
-from liquidlog.spec.visible import visible, visible_json, visible_lines
+from liquidlog.spec.text import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

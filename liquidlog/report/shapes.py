@@ -8,7 +8,7 @@ from typing import Final
 
 from liquidlog.clustering.health.maps import Grid
 from liquidlog.clustering.health.pictures import Span
-from liquidlog.spec.markup import escaped
+from liquidlog.spec.text import escaped
 
 WIDTH: Final = 1000
 

@@ -28,8 +28,7 @@ from liquidlog.report.layout import (
     share,
 )
 from liquidlog.report.readers import remarks
-from liquidlog.spec.markup import NOT_MEASURED
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import NOT_MEASURED, render_size
 
 _BAR_CELLS: Final = 40
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from liquidlog.fleet.outcomes import TableOutcome, Ticked
 from liquidlog.report.layout import Line, Report, listing
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 from liquidlog.upkeep.decisions import Decision
 
 _SAID: Final = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from liquidlog.report.layout import Line, Report, listing
-from liquidlog.workload.grouping import Imported
+from liquidlog.workload.form import Imported
 
 _SHOWN: Final = 60
 

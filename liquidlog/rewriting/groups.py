@@ -38,7 +38,7 @@ from liquidlog.spec.arguments import one, several
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema
-from liquidlog.spec.sizes import render_size
+from liquidlog.spec.text import render_size
 from liquidlog.storage.addresses import file_address, table_address
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 

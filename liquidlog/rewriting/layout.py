@@ -18,14 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from liquidlog.curve.boxes import BOX_BITS, LEAST_SHARE, Boxes
+from liquidlog.curve.curves import RowOrder, stable_order
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts, refine_cuts
-from liquidlog.curve.grid import Keys
-from liquidlog.curve.kd import BOX_BITS, Boxes
-from liquidlog.curve.order import RowOrder, stable_order
-from liquidlog.curve.placing import KeyOrder, place_columns
-from liquidlog.curve.prefixed import Prefixed
-from liquidlog.curve.ranges import Axis
-from liquidlog.curve.tree import LEAST_SHARE
+from liquidlog.curve.grid import Axis, Keys
+from liquidlog.curve.layouts import KeyOrder, Prefixed, place_columns
 from liquidlog.plan import parsed_as
 from liquidlog.rewriting.source import Survey, WritingWork
 from liquidlog.spec.arrow import leaf_column

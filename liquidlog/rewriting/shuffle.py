@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.curves import Curve
+from liquidlog.curve.curves import Curve, RowOrder, order_rows, stable_order
 from liquidlog.curve.cuts import ordinals_from
 from liquidlog.curve.grid import Keys
-from liquidlog.curve.order import RowOrder, order_rows, stable_order
 from liquidlog.data.encodings import concat
 from liquidlog.data.narrow import aligned, decode_table, narrow_columns, widened
 from liquidlog.errors import LiquidlogError

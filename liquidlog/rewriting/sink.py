@@ -18,7 +18,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
 from liquidlog.rewriting.source import Survey, WritingWork
 from liquidlog.spec.partitions import PartitionTexts
-from liquidlog.storage.failures import AmbiguousPutError, is_denied, may_pass
+from liquidlog.storage.clients import AmbiguousPutError, is_denied, may_pass
 from liquidlog.storage.files import delete_file
 
 T = TypeVar("T")

@@ -29,9 +29,8 @@ from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.narrow import decode_table, encode_table
 from liquidlog.data.runs import Run
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
-from liquidlog.spec.mapping import MappingMode
 from liquidlog.spec.partitions import data_schema
-from liquidlog.spec.schema import Path, StructType, parse_schema
+from liquidlog.spec.schema import MappingMode, Path, StructType, parse_schema
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _MEMORY_BYTES_PER_STORED: Final = 8

@@ -19,7 +19,7 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.keyspace.cells import placed_on, placed_values
 from liquidlog.clustering.outcome.staleness import input_rows
-from liquidlog.curve.fit import CurveGrid
+from liquidlog.curve.boxes import CurveGrid
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.simulation.imagined import ImaginedFiles, Points, Rows, with_imagined
 from liquidlog.simulation.scales import Scale

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.ranges import range_ids
+from liquidlog.curve.grid import range_ids
 from liquidlog.plan import parsed_as
 from liquidlog.simulation.imagined import Points, Rows
 from liquidlog.simulation.text_line import TextLine

@@ -5,18 +5,23 @@
 Source: PROTOCOL.md, "Per-file Statistics".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum, auto
-from typing import Final
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json
 from numpy.typing import NDArray
 
+from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.spec.arrow import arrow_type, unsupported_types
-from liquidlog.spec.floats import widened_to_floats
 from liquidlog.spec.schema import (
     VOID,
     ArrayType,
@@ -24,11 +29,14 @@ from liquidlog.spec.schema import (
     DecimalType,
     Leaf,
     MapType,
+    Path,
     PrimitiveType,
     StructField,
     StructType,
     leaves,
+    split_paths,
 )
+from liquidlog.spec.text import widened_to_floats
 
 NUM_RECORDS: Final = "numRecords"
 MIN_VALUES: Final = "minValues"
@@ -493,3 +501,360 @@ def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         half = len(values) // 2
         parts = (values.slice(0, half), values.slice(half))
         return pa.concat_arrays([cast_where_possible(part, wanted) for part in parts])
+
+
+# Raw statistics JSON to columns of typed bounds, file by file and value by value
+#
+# Slow and exact: for the few files whose statistics the columnar reader, `bounds_json`, refuses
+# because they are malformed or hold values of another type. The JSON of each file is decoded
+# once by a decoder generated for the asked leaves; their raw values are then converted column
+# by column, so that a value of the wrong type costs one bound.
+
+_ABSENT: Final = frozenset({b"", b"null"})
+
+_RawColumn = list[bytes | None]
+
+NameTree = dict[str, "NameTree"]
+"""Nested names; a leaf has no names below it."""
+
+
+def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
+    """Return the bounds that `parse_bounds` promises, for each of `stats` (JSON strings)."""
+    tree = name_tree(leaf.physical for leaf in columns)
+    documents = _decode(stats, tree)
+
+    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
+        return _typed(_raw_values(documents, tree, section, path), wanted)
+
+    records = [None if document is None else document.numRecords for document in documents]
+    return Bounds(
+        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
+        num_records=_typed(_present(records), pa.int64()),
+    )
+
+
+def name_tree(paths: Iterable[Path]) -> NameTree:
+    """Return the nested names of leaves by their paths."""
+    tree: NameTree = {}
+    for path in paths:
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+    return tree
+
+
+def _node_type(tree: NameTree) -> Any:  # noqa: ANN401  a generated type
+    """Return a struct type with one field per name, leaves kept as raw JSON."""
+    if not tree:
+        return msgspec.Raw
+    fields = []
+    for position, below in enumerate(tree.values()):
+        default = None if below else msgspec.Raw(b"")
+        kind = _node_type(below)
+        fields.append((f"f{position}", kind | None if below else kind, default))
+    names = {f"f{position}": name for position, name in enumerate(tree)}
+    return msgspec.defstruct("Node", fields, rename=names, gc=False)
+
+
+def _decode(stats: pa.Array | pa.ChunkedArray, tree: NameTree) -> list[Any]:
+    """Return one decoded document per file, None where the JSON is absent or malformed."""
+    section = _node_type(tree) if tree else dict[str, msgspec.Raw]
+    fields: list[tuple[str, Any, Any]] = [(NUM_RECORDS, msgspec.Raw, msgspec.Raw(b""))]
+    fields += [(name, section | None, None) for name in (MIN_VALUES, MAX_VALUES, NULL_COUNT)]
+    decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, gc=False)).decode
+
+    def decoded(text: str | None) -> Any:  # noqa: ANN401  a generated type
+        try:
+            return decode(text) if text else None
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+
+    return [decoded(text) for text in stats.to_pylist()]
+
+
+def _raw_values(documents: list[Any], tree: NameTree, section: str, path: Path) -> _RawColumn:
+    nodes = [None if document is None else getattr(document, section) for document in documents]
+    for part in path:
+        name = f"f{list(tree).index(part)}"
+        nodes = [None if node is None else getattr(node, name) for node in nodes]
+        tree = tree[part]
+    return _present(nodes)
+
+
+def _present(values: Iterable[Any]) -> _RawColumn:
+    raw = (b"" if value is None else bytes(value) for value in values)
+    return [None if value in _ABSENT else value for value in raw]
+
+
+def _typed(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
+    """Return the values as `wanted`, null where a value is not of it."""
+    convert = _strings if wanted == pa.string() else _scalars
+    try:
+        return convert(raw, wanted)
+    except (pa.ArrowInvalid, msgspec.MsgspecError):
+        return pa.concat_arrays([_typed_one(convert, value, wanted) for value in raw])
+
+
+def _typed_one(
+    convert: Callable[[_RawColumn, pa.DataType], pa.Array],
+    value: bytes | None,
+    wanted: pa.DataType,
+) -> pa.Array:
+    try:
+        return convert([value], wanted)
+    except (pa.ArrowInvalid, msgspec.MsgspecError):
+        return pa.nulls(1, wanted)
+
+
+def _strings(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
+    document = b"[" + b",".join(value or b"null" for value in raw) + b"]"
+    return pa.array(msgspec.json.decode(document, type=list[str | None]), wanted)
+
+
+def _scalars(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
+    text = pc.cast(pa.array(raw, pa.binary()), pa.string())
+    return pc.cast(pc.utf8_trim(text, characters='"'), wanted)
+
+
+# Statistics in JSON to typed bounds, many files at once
+#
+# Arrow's JSON reader takes the files of a batch at once, with the types of the asked leaves as
+# its schema, so that no number goes through a float. Batches that it refuses are halved until
+# the files at fault are alone; those few go through `bounds_exact`.
+
+_BATCH_FILES: Final = 32_768
+_FEW_FILES: Final = 64
+
+_NOT_FINITE: Final = ("NaN", "Infinity", ":Inf", ":-Inf")
+_NUM_RECORDS_FIRST: Final = r'^\{"numRecords":(?P<n>[0-9]{1,18})[,}]'
+
+
+def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> Bounds:
+    """Return the bounds of `columns` in each file of `stats`, in order.
+
+    `stats` are the JSON strings of the log, null where a file has none. A bound is null where its
+    file has none, or has one that is not of the column's type.
+    """
+    chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
+    batches = [
+        chunk.slice(start, _BATCH_FILES)
+        for chunk in chunks
+        for start in range(0, len(chunk), _BATCH_FILES)
+    ]
+    if not batches:
+        return exact_bounds(pa.array([], pa.string()), columns)
+    return concat_bounds([_batch(batch, columns) for batch in batches])
+
+
+def record_counts(stats: pa.Array) -> pa.Array:
+    """Return numRecords (int64) of each file of `stats` (large strings), null where absent.
+
+    The known writers put it first; of such a string only its digits are read.
+    """
+    found = pc.extract_regex(stats, _NUM_RECORDS_FIRST)
+    counts = pc.cast(pc.struct_field(found, "n"), pa.int64())
+    odd = pc.and_(counts.is_null(), stats.is_valid())
+    if not pc.any(odd).as_py():
+        return counts
+    parsed = parse_bounds(stats.filter(odd), ()).num_records
+    return pc.replace_with_mask(counts, odd, parsed)
+
+
+def _batch(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
+    text = pc.cast(stats, pa.large_string())
+    regular = _regular(text, columns)
+    found = _read(pc.if_else(regular, text, "{}"), columns)
+    odd = pc.and_not(pc.is_valid(text), regular)
+    rows = np.flatnonzero(odd)
+    if not len(rows):
+        return found
+    order = np.arange(len(text))
+    order[rows] = len(text) + np.arange(len(rows))
+    exact = exact_bounds(text.take(pa.array(rows)), columns)
+    return concat_bounds([found, exact]).take(pa.array(order))
+
+
+def _regular(text: pa.Array, columns: Sequence[Leaf]) -> pa.Array:
+    """Return which files the columnar reader may take: one object each, all numbers plain."""
+    whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
+    if any(has_bounds(leaf.data_type) and _is_floating(leaf) for leaf in columns):
+        # As text they are the protocol's; bare ones, which Arrow's reader takes, are no JSON.
+        for word in _NOT_FINITE:
+            whole = pc.and_not(whole, pc.match_substring(text, word))
+    return pc.fill_null(whole, fill_value=False)
+
+
+def _is_floating(leaf: Leaf) -> bool:
+    return bool(pa.types.is_floating(arrow_type(leaf.data_type)))
+
+
+def _read(text: pa.Array, columns: Sequence[Leaf]) -> Bounds:
+    """Return the bounds of files that hold one object each, or what looks like one."""
+    if len(text) <= _FEW_FILES:
+        return exact_bounds(text, columns)
+    try:
+        return _flat(_parsed(text, columns), columns)
+    except pa.ArrowInvalid:
+        half = len(text) // 2
+        return concat_bounds([_read(part, columns) for part in (text[:half], text[half:])])
+
+
+def _parsed(text: pa.Array, columns: Sequence[Leaf]) -> pa.Table:
+    # Made here, since pyarrow imports pandas, where there is one, for its first value.
+    end, nothing = (pa.scalar(value, text.type) for value in ("\n", ""))
+    lines = pc.binary_join_element_wise(text, end, nothing)
+    _, offsets, content = lines.buffers()
+    ends = np.frombuffer(offsets, np.int64)[[lines.offset, lines.offset + len(lines)]]
+    size = int(ends[1] - ends[0])
+    found = pyarrow.json.read_json(
+        pa.BufferReader(content.slice(int(ends[0]), size)),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=size + 1),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=_json_schema(columns), unexpected_field_behavior="ignore"
+        ),
+    )
+    # Each file gives one object or more, so only the right number means one from each.
+    if found.num_rows != len(text):
+        raise pa.ArrowInvalid("a file has several objects for statistics")
+    return found
+
+
+def _json_schema(columns: Sequence[Leaf]) -> pa.Schema:
+    fields = [pa.field(NUM_RECORDS, pa.int64())]
+    for section in (MIN_VALUES, MAX_VALUES, NULL_COUNT):
+        types = {
+            leaf.physical: _json_type(leaf, section)
+            for leaf in columns
+            if section == NULL_COUNT or has_bounds(leaf.data_type)
+        }
+        if types:
+            fields.append(pa.field(section, _struct(name_tree(types), (), types.__getitem__)))
+    return pa.schema(fields)
+
+
+def _json_type(leaf: Leaf, section: str) -> pa.DataType:
+    if section == NULL_COUNT:
+        return pa.int64()
+    wanted = bounds_type(leaf)
+    # Arrow's JSON reader knows no zones and no dates; its casts from text do.
+    return pa.string() if pa.types.is_temporal(wanted) else wanted
+
+
+def _struct(tree: NameTree, parent: Path, type_of: Callable[[Path], pa.DataType]) -> pa.DataType:
+    if not tree:
+        return type_of(parent)
+    fields = [(name, _struct(below, (*parent, name), type_of)) for name, below in tree.items()]
+    return pa.struct(fields)
+
+
+def _flat(found: pa.Table, columns: Sequence[Leaf]) -> Bounds:
+    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
+        nested = pc.struct_field(found[section], list(path)).combine_chunks()
+        return cast_where_possible(nested, wanted)
+
+    return Bounds(
+        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
+        num_records=found[NUM_RECORDS].combine_chunks(),
+    )
+
+
+# Per-file statistics as they are written: which columns get them, and their JSON
+#
+# Source: PROTOCOL.md, "Per-file Statistics".
+
+NUM_INDEXED_COLUMNS: Final = "delta.dataSkippingNumIndexedCols"
+STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
+DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatistics:
+    """Statistics of one data file, keyed by physical leaf path.
+
+    Bounds are the JSON values that go into the log (strings for dates, timestamps, NaN and
+    infinities; decimal.Decimal for decimals); a leaf without a bound is absent.
+    """
+
+    num_records: int
+    min_values: Mapping[Path, Any]
+    max_values: Mapping[Path, Any]
+    null_count: Mapping[Path, int]
+
+
+def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tuple[Leaf, ...]:
+    """Return the leaves that the table's properties ask statistics for, in schema order.
+
+    Named columns win over a number of columns; a named struct stands for all its leaves.
+    """
+    named = configuration.get(STATS_COLUMNS)
+    if named is not None:
+        prefixes = {_lower(path) for path in split_paths(named)}
+        return tuple(leaf for leaf in leaves(schema) if _is_below(leaf.logical, prefixes))
+    text = configuration.get(NUM_INDEXED_COLUMNS, str(DEFAULT_NUM_INDEXED_COLUMNS))
+    try:
+        number = int(text)
+    except ValueError:
+        raise UsageError(
+            f"{NUM_INDEXED_COLUMNS} must be a whole number, found {text!r}", property=text
+        ) from None
+    return tuple(leaves(schema) if number < 0 else islice(leaves(schema), number))
+
+
+def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
+    """Return the JSON string of an add action's `stats`; nested columns become nested objects.
+
+    With `tight_bounds` it says that the bounds are those of the file's rows.
+    """
+    document = {
+        "numRecords": stats.num_records,
+        "minValues": _nested(stats.min_values),
+        "maxValues": _nested(stats.max_values),
+        "nullCount": _nested(stats.null_count),
+        **({"tightBounds": True} if tight_bounds else {}),
+    }
+    return msgspec.json.encode(document).decode()
+
+
+def wide_bounds(stats: str, *, where: str) -> str:
+    """Return the statistics of a file for an add action with a deletion vector.
+
+    They say that bounds may be wider than the rows that are left. All else stays as it is written:
+    the number of physical rows, and counts of nulls, of which readers then believe none and all.
+
+    Args:
+        stats: The JSON of the file without the vector.
+        where: The file, which the error names.
+    """
+    try:
+        document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])
+        counted = msgspec.json.decode(document.get("numRecords", b"null"), type=int)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptLogError(
+            where, f"a deletion vector needs statistics with numRecords: {error}"
+        ) from error
+    if counted < 0:
+        raise CorruptLogError(where, f"its statistics have numRecords {counted}")
+    document["tightBounds"] = msgspec.Raw(b"false")
+    return msgspec.json.encode(document).decode()
+
+
+def _lower(path: Path) -> Path:
+    return tuple(part.lower() for part in path)
+
+
+def _is_below(path: Path, prefixes: set[Path]) -> bool:
+    lowered = _lower(path)
+    return any(lowered[:depth] in prefixes for depth in range(1, len(lowered) + 1))
+
+
+def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for path, value in values.items():
+        parent = document
+        for part in path[:-1]:
+            parent = parent.setdefault(part, {})
+        # Decimal's own text can have an exponent ("0E-18"), which some JSON readers take for a
+        # binary float; every digit is written instead.
+        exact = isinstance(value, Decimal)
+        parent[path[-1]] = msgspec.Raw(format(value, "f").encode()) if exact else value
+    return document

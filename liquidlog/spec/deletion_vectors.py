@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from liquidlog.spec.actions import DeletionVector
-from liquidlog.spec.file_paths import canonical_path
+from liquidlog.spec.paths import canonical_path
 
 Positions: TypeAlias = npt.NDArray[np.uint64]
 """Increasing, distinct row numbers of a data file: physical rows, counted from 0."""

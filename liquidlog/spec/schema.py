@@ -8,8 +8,11 @@ Source: PROTOCOL.md, "Schema Serialization Format" and "Column Mapping".
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import count
 from typing import Any, Final
 
 from liquidlog.errors import CorruptLogError, UsageError
@@ -321,3 +324,235 @@ def field_document(child: StructField) -> dict[str, Any]:
         "nullable": child.nullable,
         "metadata": dict(child.metadata),
     }
+
+
+# Walking and changing the fields of a schema, those inside arrays and maps included
+#
+# Source: PROTOCOL.md, "Field Path".
+
+
+def fields_with_paths(
+    schema: StructType, *, physical: bool = False
+) -> Iterator[tuple[Path, StructField]]:
+    """Yield every field with its path, a struct before its fields.
+
+    The parts of arrays and maps are `element`, `key` and `value` in a path.
+    """
+    yield from _fields(schema, (), physical=physical)
+
+
+def data_type_at(data_type: DataType, path: Path) -> DataType | None:
+    """Return the type at a path of `element`, `key` and `value` inside arrays and maps."""
+    for part in path:
+        match data_type, part:
+            case ArrayType(element), "element":
+                data_type = element
+            case MapType(key, _), "key":
+                data_type = key
+            case MapType(_, value), "value":
+                data_type = value
+            case _:
+                return None
+    return data_type
+
+
+def with_fields(
+    schema: StructType, changed: Callable[[StructField], StructField | None]
+) -> StructType:
+    """Return the schema with every field in it changed, or dropped where the change is None.
+
+    Outer fields come before inner ones.
+    """
+
+    def inside(data_type: DataType) -> DataType:
+        match data_type:
+            case StructType():
+                return with_fields(data_type, changed)
+            case ArrayType(element):
+                return replace(data_type, element=inside(element))
+            case MapType(key, value):
+                return replace(data_type, key=inside(key), value=inside(value))
+            case _:
+                return data_type
+
+    kept = (outer for field in schema.fields if (outer := changed(field)) is not None)
+    return StructType(tuple(replace(outer, data_type=inside(outer.data_type)) for outer in kept))
+
+
+def plain_nullable(schema: StructType) -> StructType:
+    """Return the schema with names and types and nothing else: every part of it can be null."""
+
+    def nullable(data_type: DataType) -> DataType:
+        match data_type:
+            case ArrayType(element):
+                return ArrayType(nullable(element), contains_null=True)
+            case MapType(key, value):
+                return MapType(nullable(key), nullable(value), value_contains_null=True)
+            case StructType(fields):
+                return StructType(tuple(plain(field) for field in fields))
+            case _:
+                return data_type
+
+    def plain(field: StructField) -> StructField:
+        kept = nullable(field.data_type)
+        return replace(field, data_type=kept, nullable=True, metadata={})
+
+    return StructType(tuple(plain(field) for field in schema.fields))
+
+
+def with_field(
+    schema: StructType, path: Path, changed: Callable[[StructField], StructField | None]
+) -> StructType:
+    """Return the schema with one field changed, or dropped where the change is None.
+
+    The path must exist, in the schema's spelling.
+    """
+    fields = []
+    for one in schema.fields:
+        kept: StructField | None = one
+        if one.name == path[0] and len(path) == 1:
+            kept = changed(one)
+        elif one.name == path[0]:
+            assert isinstance(one.data_type, StructType)  # noqa: S101  the path exists
+            inner = with_field(one.data_type, path[1:], changed)
+            kept = replace(one, data_type=inner)
+        if kept is not None:
+            fields.append(kept)
+    return StructType(tuple(fields))
+
+
+def _fields(
+    data_type: DataType, path: Path, *, physical: bool
+) -> Iterator[tuple[Path, StructField]]:
+    match data_type:
+        case StructType(fields):
+            for child in fields:
+                below = (*path, child.physical_name if physical else child.name)
+                yield below, child
+                yield from _fields(child.data_type, below, physical=physical)
+        case ArrayType(element):
+            yield from _fields(element, (*path, "element"), physical=physical)
+        case MapType(key, value):
+            yield from _fields(key, (*path, "key"), physical=physical)
+            yield from _fields(value, (*path, "value"), physical=physical)
+        case PrimitiveType() | DecimalType():
+            return
+
+
+# Column mapping: its mode, what it demands of a schema, and new ids and names of columns
+#
+# Source: PROTOCOL.md, "Column Mapping"; Delta Spark, DeltaColumnMapping.
+
+MODE: Final = "delta.columnMapping.mode"
+MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+
+_NESTED_IDS: Final = "delta.columnMapping.nested.ids"
+_KEYS: Final = frozenset({FIELD_ID, PHYSICAL_NAME, _NESTED_IDS})
+_MAX_ID: Final = 2**31 - 1
+
+
+class MappingMode(StrEnum):
+    """How the columns of a data file are found."""
+
+    NONE = "none"
+    NAME = "name"
+    ID = "id"
+
+
+def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
+    """Return the mode that a table's properties set."""
+    text = configuration.get(MODE, "none")
+    try:
+        return MappingMode(text.lower())
+    except ValueError:
+        raise UsageError(f"{MODE} must be none, name or id, not {text!r}", value=text) from None
+
+
+def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tuple[str, ...]:
+    """Return every reason why the columns of a table cannot be located with certainty."""
+    try:
+        mode = mapping_mode(configuration)
+    except UsageError as error:
+        return (error.message,)
+    fields = list(fields_with_paths(schema))
+    if mode is MappingMode.NONE:
+        renamed = [path for path, field in fields if field.physical_name != field.name]
+        return tuple(
+            f"a physical name of {quote_path(path)} without column mapping" for path in renamed
+        )
+    problems = [
+        f"{quote_path(path)} without {key}"
+        for path, field in fields
+        for key in (FIELD_ID, PHYSICAL_NAME)
+        if key not in field.metadata
+    ]
+    return (*problems, *_id_problems(fields, configuration), *_name_problems(schema))
+
+
+def with_new_mapping(
+    schema: StructType, new_id: Callable[[], str], *, first: int = 1
+) -> tuple[StructType, int]:
+    """Return the schema with fresh ids and physical names, and the largest id.
+
+    Ids count from `first`, a struct before its fields; names are `col-` and a new id, as the
+    reference engine makes them for new columns. A mapping that the schema had is replaced.
+    """
+    return _mapped(schema, lambda _: f"col-{new_id()}", first=first)
+
+
+def with_own_names(schema: StructType) -> tuple[StructType, int]:
+    """Return the schema with fresh ids, each column's name as its physical one, and the largest id.
+
+    This is how column mapping is enabled on a table whose files use its column names.
+    """
+    return _mapped(schema, lambda field: field.name)
+
+
+def without_mapping(schema: StructType) -> StructType:
+    """Return the schema without ids and physical names."""
+
+    def stripped(field: StructField) -> StructField:
+        metadata = {key: value for key, value in field.metadata.items() if key not in _KEYS}
+        return replace(field, metadata=metadata)
+
+    return with_fields(schema, stripped)
+
+
+def _mapped(
+    schema: StructType, physical_name: Callable[[StructField], str], *, first: int = 1
+) -> tuple[StructType, int]:
+    numbers = count(first)
+    largest = first - 1
+
+    def numbered(field: StructField) -> StructField:
+        nonlocal largest
+        largest = next(numbers)
+        metadata = {FIELD_ID: largest, PHYSICAL_NAME: physical_name(field)}
+        return replace(field, metadata={**field.metadata, **metadata})
+
+    return with_fields(without_mapping(schema), numbered), largest
+
+
+def _id_problems(
+    fields: list[tuple[Path, StructField]], configuration: Mapping[str, str]
+) -> Iterator[str]:
+    ids = [(path, field.metadata[FIELD_ID]) for path, field in fields if FIELD_ID in field.metadata]
+    counted = Counter(found for _, found in ids)
+    text = configuration.get(MAX_COLUMN_ID, "")
+    largest = int(text) if text.isdecimal() else None
+    if largest is None:
+        yield f"{MAX_COLUMN_ID} {text!r}"
+    for path, found in ids:
+        if type(found) is not int or not 0 <= found <= min(largest or _MAX_ID, _MAX_ID):
+            yield f"{quote_path(path)} with the column id {found!r}"
+        elif counted[found] > 1:
+            yield f"{quote_path(path)} with the column id {found}, which another column has"
+
+
+def _name_problems(schema: StructType) -> Iterator[str]:
+    paths = Counter(path for path, _ in fields_with_paths(schema, physical=True))
+    yield from (
+        f"{number} columns with the physical name {quote_path(path)}"
+        for path, number in paths.items()
+        if number > 1
+    )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlglot import exp
 from sqlglot.expressions import Expr
 
-from liquidlog.spec.char_types import CHAR_VARCHAR, TextLimit
+from liquidlog.spec.arrow import CHAR_VARCHAR, TextLimit
 from liquidlog.spec.schema import (
     MAX_DEPTH,
     ArrayType,

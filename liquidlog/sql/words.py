@@ -16,8 +16,8 @@ from sqlglot.expressions import Expr
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import parse_condition
-from liquidlog.spec.near import near_names
 from liquidlog.spec.schema import quote_path
+from liquidlog.spec.text import near_names
 from liquidlog.sql.statements import TableAt, TableName, table_of
 
 T = TypeVar("T")

@@ -1,12 +1,10 @@
 """Access to local disk and object stores: addresses, options, clients, reading and writing.
 
-- `addresses` paths and URIs
+- `addresses` paths and URIs; regular files only
 - `options` values never shown, or a callable that gives them
-- `s3`, `gcs`, `azure` options to a client's arguments
-- `clients` fsspec, trusted by class
-- `failures` what may be tried again
-- `objects` every request
+- `providers` options of S3, GCS and Azure to a client's arguments
+- `clients` fsspec, trusted by class, and what may be tried again
+- `objects` every request to an object store: begin here
 - `local` the same on local disk
-- `local_files` regular files only
-- `reading`, `files` files over them, `tree` all below a directory
+- `reading`, `files` files over them, and all files below a directory
 """

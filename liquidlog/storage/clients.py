@@ -1,25 +1,215 @@
-"""Open the fsspec client of a storage.
+"""Classify the errors of storage clients, and retry requests where that is safe."""
 
-Only the classes listed here are used: measurements showed that they create a file for exactly one
-of several writers (docs/adr/0005, 0015). fsspec's generic code first checks, then writes; with it,
-two writers have both succeeded.
-"""
-
+import errno
 import importlib
 import logging
 import os
+import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from liquidlog.errors import StorageError, UsageError
+from liquidlog.logs import Log
 from liquidlog.storage.addresses import ObjectAddress
-from liquidlog.storage.azure import azure_arguments
-from liquidlog.storage.gcs import gcs_arguments
 from liquidlog.storage.options import StorageOptions, redacted
-from liquidlog.storage.s3 import s3_arguments
+from liquidlog.storage.providers import azure_arguments, gcs_arguments, s3_arguments
+
+T = TypeVar("T")
+
+_log: Final = Log(__name__)
+
+_JITTER_STEPS: Final = 1 << 20
+_TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_CONFLICT_STATUS: Final = 409
+_MISSING_STATUS: Final = 404
+_FIRST_CLIENT_ERROR, _FIRST_SERVER_ERROR = 400, 500
+_DENIED_STATUS: Final = frozenset({400, 401, 403})
+"""S3 answers a request whose token has expired with 400, most others with 401 or 403."""
+_CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
+_GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
+"""Messages of errors without a status in gcsfs; source: `gcsfs.retry.validate_response`."""
+
+
+_PASSING_ERRNO: Final = frozenset(
+    {errno.EIO, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
+)
+"""Errors of local and mounted file systems that a later try may not meet."""
+
+_NO_CLIENTS: Final = frozenset({"builtins", "pyarrow", "liquidlog", "liquidspark"})
+"""Packages whose errors are not those of a storage client."""
+
+
+class AmbiguousPutError(Exception):
+    """The storage failed, but may have stored the object: read it back before anything else."""
+
+
+class OtherSizeError(OSError):
+    """A file has another size than the one that it should have."""
+
+    def __init__(self, size_bytes: int, expected_bytes: int) -> None:
+        super().__init__(f"has {size_bytes} bytes where {expected_bytes} are expected")
+        self.size_bytes = size_bytes
+        self.expected_bytes = expected_bytes
+
+
+class Failure(Enum):
+    """What a caller may do about an error."""
+
+    MISSING = "there is no such object"
+    REFUSED = "the same request will fail again, and had no effect"
+    CONFLICT = "another request was at work; this one had no effect"
+    TRANSIENT = "the same request may succeed later, or may have had its effect"
+
+
+def classify(error: BaseException) -> Failure:
+    """Return what a client's error means; if unknown, the request may have had its effect."""
+    status = http_status(error)
+    if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
+        return Failure.MISSING
+    if isinstance(error, PermissionError) or type(error).__name__ in _CLIENT_REFUSALS:
+        return Failure.REFUSED
+    if str(error).startswith(_GCSFS_REFUSALS):
+        return Failure.REFUSED
+    if status == _CONFLICT_STATUS:
+        return Failure.CONFLICT
+    if status is None or status in _TRANSIENT_STATUS:
+        return Failure.TRANSIENT
+    refused = _FIRST_CLIENT_ERROR <= status < _FIRST_SERVER_ERROR
+    return Failure.REFUSED if refused else Failure.TRANSIENT
+
+
+def is_busy(error: BaseException) -> bool:
+    """Return whether a store says that it is busy, or took too long: it may answer in minutes."""
+    if http_status(error) in _TRANSIENT_STATUS:
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__:
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def is_denied(error: BaseException) -> bool:
+    """Return whether a store does not let the caller in: newer credentials may change that."""
+    return any(
+        isinstance(one, PermissionError)
+        or type(one).__name__ in _CLIENT_REFUSALS
+        or str(one).startswith(_GCSFS_REFUSALS)
+        or http_status(one) in _DENIED_STATUS
+        for one in _chain(error)
+    )
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether a later try may succeed, because the storage failed and not the file.
+
+    The answer depends on the original error of the client or of the operating system. Faults that
+    Arrow or our own checks see in a file are permanent.
+    """
+    origin = _chain(error)[-1]
+    if isinstance(origin, OSError) and type(origin).__module__ == "builtins":
+        number = origin.errno
+        return number in _PASSING_ERRNO or isinstance(origin, ConnectionError | TimeoutError)
+    foreign = type(origin).__module__.partition(".")[0] not in _NO_CLIENTS
+    return foreign and classify(origin) is Failure.TRANSIENT
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an error, its cause, and so on to the original one."""
+    chain: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None and found not in chain:
+        chain.append(found)
+        found = found.__cause__ or found.__context__
+    return chain
+
+
+def http_status(error: BaseException | None) -> int | None:
+    """Return the HTTP status in an error of s3fs, gcsfs or adlfs, None if there is none."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            found: Any = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        else:
+            found = next(
+                (
+                    value
+                    for name in ("status_code", "status", "code")
+                    if (value := getattr(error, name, None)) is not None
+                ),
+                None,
+            )
+        if isinstance(found, int) or (isinstance(found, str) and found.isdigit()):
+            return int(found)
+        error = error.__cause__
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackOff:
+    """How a read-only request is retried.
+
+    Waits double from `first_seconds` to `longest_seconds`; each is shortened by a random part, so
+    that hundreds of workers that were throttled together do not retry together. Retries end when
+    the next try would come later than `total_seconds` after the first; or than `unknown_seconds`
+    if the store is not known to be busy: a wrong endpoint does not answer within minutes either.
+    """
+
+    first_seconds: float = 0.2
+    longest_seconds: float = 30.0
+    total_seconds: float = 180.0
+    unknown_seconds: float = 5.0
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[int], int] = secrets.randbelow
+    """Returns a whole number from 0 below its argument, each equally likely."""
+
+    def wait_seconds(self, failures: int) -> float:
+        """Return the wait after this many failures: between half of the longest wait and all."""
+        longest = min(self.first_seconds * 2.0 ** min(failures - 1, 60), self.longest_seconds)
+        return longest * (1 + self.jitter(_JITTER_STEPS) / _JITTER_STEPS) / 2
+
+
+def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
+    """Return the answer to a read-only request, retried while its errors are transient."""
+    waits = back_off or DEFAULT_BACK_OFF
+    began = waits.now()
+    failures = 0
+    while True:
+        try:
+            return request()
+        except Exception as error:
+            if classify(error) is not Failure.TRANSIENT:
+                raise
+            failures += 1
+            wait_seconds = waits.wait_seconds(failures)
+            most_seconds = waits.total_seconds if is_busy(error) else waits.unknown_seconds
+            if waits.now() - began + wait_seconds > most_seconds:
+                raise
+            # What the client says of it may hold a secret, and whoever is told of the end hears it.
+            _log.info(
+                "a request failed with %s (HTTP status %s); trying again in %.2f s",
+                type(error).__name__,
+                http_status(error) or "unknown",
+                wait_seconds,
+            )
+        waits.sleep(wait_seconds)
+
+
+DEFAULT_BACK_OFF: Final = BackOff()
+
+
+# Open the fsspec client of a storage
+#
+# Only the classes listed here are used: measurements showed that they create a file for exactly
+# one of several writers (docs/adr/0005, 0015). fsspec's generic code first checks, then writes;
+# with it, two writers have both succeeded.
 
 Arguments = Callable[[ObjectAddress, StorageOptions, Mapping[str, str]], dict[str, Any]]
 

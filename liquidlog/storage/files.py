@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.storage import local
-from liquidlog.storage.addresses import is_local, local_path, parse_object_address
-from liquidlog.storage.failures import OtherSizeError
+from liquidlog.storage.addresses import is_local, local_path, open_regular, parse_object_address
+from liquidlog.storage.clients import OtherSizeError
 from liquidlog.storage.local import FileFacts
-from liquidlog.storage.local_files import open_regular
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.storage.reading import KnownObject, ObjectReader

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.errors import StorageError, UnsupportedFeatureError
-from liquidlog.storage.failures import AmbiguousPutError
-from liquidlog.storage.local_files import read_regular
+from liquidlog.storage.addresses import read_regular
+from liquidlog.storage.clients import AmbiguousPutError
 
 PROBE_PREFIX: Final = ".liquidlog-probe-"
 _TEMPORARY_SUFFIX: Final = ".tmp"

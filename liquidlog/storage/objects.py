@@ -15,15 +15,18 @@ from typing import Any, Final, TypeVar
 from liquidlog.errors import StorageError
 from liquidlog.logs import Log, ms_since
 from liquidlog.storage.addresses import ObjectAddress, parse_object_address
-from liquidlog.storage.clients import Client, CurrentClient, explained, single_shot
-from liquidlog.storage.failures import (
+from liquidlog.storage.clients import (
     AmbiguousPutError,
+    Client,
+    CurrentClient,
     Failure,
     OtherSizeError,
     again,
     classify,
+    explained,
     http_status,
     is_denied,
+    single_shot,
 )
 from liquidlog.storage.options import StorageOptions
 

@@ -17,8 +17,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.spec.arguments import text_mapping
-from liquidlog.spec.masking import masked
-from liquidlog.spec.near import near_names
+from liquidlog.spec.text import masked, near_names
 
 _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNORECASE)
 SINGLE_WRITER: Final = "liquidlog_single_writer"

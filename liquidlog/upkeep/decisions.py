@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
-from liquidlog.spec.sizes import render_size
-from liquidlog.spec.times import iso_time, rough_duration
+from liquidlog.spec.text import iso_time, render_size, rough_duration
 from liquidlog.upkeep.policy import BackOff, Budget, RewritePolicy, RewriteWhen
 from liquidlog.upkeep.windows import QuietWindow
 

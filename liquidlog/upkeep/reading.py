@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from liquidlog.errors import UsageError
 from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
-from liquidlog.spec.near import suggestion
+from liquidlog.spec.text import suggestion
 from liquidlog.upkeep import values
 from liquidlog.upkeep.policy import (
     DEFAULT_WHEN,

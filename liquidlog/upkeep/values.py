@@ -7,8 +7,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 from liquidlog.errors import UsageError
-from liquidlog.spec.sizes import parse_size
-from liquidlog.spec.times import parse_duration
+from liquidlog.spec.text import parse_duration, parse_size
 from liquidlog.upkeep.windows import DAYS
 
 T = TypeVar("T")

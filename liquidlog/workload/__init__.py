@@ -1,13 +1,10 @@
 """Workloads from where they are: logs of engines and files of SQL to one form, with reasons.
 
-- `form` the one form, `asked` what sources yield, `grouping` one line per question, `redaction`
-  without constants
-- `sources` recognised and read, `compressed`, `lines` as streams
-- `spark_events`, `event_log`, `event_queries` Spark's event log
-- `catalyst`, `nodes`, `values` conditions as Spark prints them, `scans` which of them were asked,
-  `merges` whose columns they name
-- `statements` SQL per table, `scopes` whose column a name is
-- `query_logs` of other engines
-- `delta_log` DELETE, UPDATE, MERGE
+- `form` the one form, one line per question, constants left out where asked
+- `sources` recognised and read, compressed or not: begin here
+- `spark_events` Spark's event log
+- `catalyst` conditions as Spark prints them, `scans` which of them narrow a table
+- `statements` SQL per table, `scopes` which name means which column
+- `query_logs` of other engines, and DELETE, UPDATE, MERGE of the Delta log
 - `tables` as sources name them
 """

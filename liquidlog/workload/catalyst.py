@@ -1,29 +1,335 @@
-"""Read the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`.
+"""Values as Spark prints them, to SQL literals of their column's type.
 
-Spark does not quote text: `(s#1 = a, b)` is a comparison with `a, b`, and `s#1 IN (a,b,c)` may have
-two members or three. So reading is a search: every way to read the whole is found, up to a limit,
-and who calls decides what several of them mean.
+Spark prints constants of plans without quotes: `2024-01-02`, `1.0`, `a, b`. Only the type of the
+column that they are compared with tells what they are.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
-from liquidlog.spec.schema import Path
-from liquidlog.workload.nodes import (
-    COMPARISONS,
-    Binary,
-    Call,
-    Cast,
-    Column,
-    Constant,
-    Members,
-    Node,
-    Not,
-    Opaque,
+from liquidlog.spec.schema import DataType, DecimalType, Path, PrimitiveType, quote_path
+
+_WHOLE: Final = re.compile(r"-?\d{1,39}")
+_DECIMAL: Final = re.compile(r"-?\d{1,38}(?:\.\d{1,38})?(?:E[+-]?\d{1,3})?")
+_DOUBLE: Final = re.compile(r"-?\d{1,17}(?:\.\d{1,40})?(?:E-?\d{1,3})?")
+_NOT_A_NUMBER: Final = re.compile(r"NaN|-?Infinity")
+_DATE: Final = re.compile(r"-?\d{4,6}-\d\d-\d\d")
+_TIMESTAMP: Final = re.compile(r"-?(?:\d{4,6}-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z?")
+_BOOLEAN: Final = re.compile(r"true|false")
+_BINARY: Final = re.compile(r"0x[0-9A-Fa-f]*")
+_PLAIN_DOUBLE: Final = 1e7
+"""Whole doubles below are written as integers: Java prints larger ones with an exponent."""
+
+PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), _WHOLE),
+    **dict.fromkeys(("float", "double"), re.compile(f"{_DOUBLE.pattern}|{_NOT_A_NUMBER.pattern}")),
+    "date": _DATE,
+    "timestamp": _TIMESTAMP,
+    "timestamp_ntz": _TIMESTAMP,
+    "boolean": _BOOLEAN,
+    "decimal": _DECIMAL,
+    "binary": _BINARY,
+}
+"""How values of a type look, by the name of the type; text has no pattern."""
+
+
+def type_name(data_type: DataType | None) -> str:
+    """Return the name by which the rules here know a type, empty for any other."""
+    if isinstance(data_type, DecimalType):
+        return "decimal"
+    name = data_type.name if isinstance(data_type, PrimitiveType) else ""
+    return "string" if name.startswith(("char", "varchar")) else name
+
+
+def sql_text(text: str) -> str:
+    """Return text as a literal of Spark SQL, in which a backslash escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def sql_literal(text: str, type_of: str) -> str | None:
+    """Return a printed value as a SQL literal, None if it is no value of the type.
+
+    `type_of` is the type's name as `type_name` has it. A timestamp keeps the zone that it names.
+    """
+    if type_of == "string":
+        return sql_text(text)
+    pattern = PATTERNS.get(type_of)
+    if pattern is None or pattern.fullmatch(text) is None:
+        return None
+    render = _RENDERED.get(type_of)
+    return text if render is None else render(text)
+
+
+def _moment(text: str) -> str:
+    day, _, clock = text.removesuffix("Z").replace("T", " ").partition(" ")
+    clock = clock if clock.count(":") > 1 else f"{clock}:00"
+    whole, point, fraction = clock.partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{day} {whole}{point if fraction else ''}{fraction}"
+
+
+def _double(text: str) -> str:
+    if _NOT_A_NUMBER.fullmatch(text):
+        return f"DOUBLE '{text}'"
+    value = float(text)
+    return str(int(value)) if value.is_integer() and abs(value) < _PLAIN_DOUBLE else text
+
+
+def _decimal(text: str) -> str:
+    plain = f"{Decimal(text):f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+_RENDERED: Final[Mapping[str, Callable[[str], str]]] = {
+    "float": _double,
+    "double": _double,
+    "decimal": _decimal,
+    "date": lambda text: f"DATE '{text}'",
+    "timestamp": lambda text: f"TIMESTAMP '{_moment(text)}{' UTC' if text.endswith('Z') else ''}'",
+    "timestamp_ntz": lambda text: f"TIMESTAMP_NTZ '{_moment(text)}'",
+    "boolean": str.upper,
+    "binary": lambda text: f"X'{text[2:]}'",
+}
+
+
+# Conditions of Spark's plans as trees, rendered as SQL and as Spark's pushed filters
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by its path; `attribute` is its name and id in the plan, `type_of` its type."""
+
+    path: Path
+    attribute: str
+    type_of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant as printed and as SQL."""
+
+    printed: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Two operands and what stands between them."""
+
+    operator: str
+    left: "Node"
+    right: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """What is not so."""
+
+    inner: "Node"
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Whether a value is in a list of constants."""
+
+    value: "Node"
+    members: tuple[Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of arguments."""
+
+    name: str
+    arguments: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A value as another type, by its SQL name."""
+
+    inner: "Node"
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A condition that is not understood, as printed."""
+
+    printed: str
+
+
+Node = Column | Constant | Binary | Not | Members | Call | Cast | Opaque
+
+COMPARISONS: Final = frozenset({"=", "<=>", "<", "<=", ">", ">="})
+_PUSHED: Final[Mapping[str, str]] = {
+    "=": "EqualTo",
+    "<=>": "EqualNullSafe",
+    "<": "LessThan",
+    "<=": "LessThanOrEqual",
+    ">": "GreaterThan",
+    ">=": "GreaterThanOrEqual",
+    "AND": "And",
+    "OR": "Or",
+}
+_MIRRORED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MATCHES: Final[Mapping[str, tuple[str, str]]] = {
+    "startswith": ("", "%"),
+    "endswith": ("%", ""),
+    "contains": ("%", "%"),
+}
+"""What a LIKE has before and behind the text."""
+_OF_DATES: Final = frozenset(
+    {"year", "month", "day", "dayofmonth", "quarter", "dayofweek", "weekofyear", "dayofyear"}
 )
-from liquidlog.workload.values import PATTERNS, sql_literal
+"""Functions of dates to which Spark adds a cast by itself."""
+_WILD: Final = frozenset("%_\\")
+
+
+def sql(node: Node) -> str:
+    """Return a tree as a SQL condition or value."""
+    match node:
+        case Column(path):
+            return quote_path(path)
+        case Constant(_, text) | Opaque(text):
+            return text
+        case Not(inner):
+            return _negated(inner)
+        case Members():
+            return _membership(node, "IN")
+        case Cast(inner, target):
+            return f"CAST({sql(inner)} AS {target.upper()})"
+        case Binary(operator, left, right):
+            return f"{_operand(left, operator)} {operator} {_operand(right, operator)}"
+        case Call():
+            return _call(node)
+
+
+def _negated(inner: Node) -> str:
+    match inner:
+        case Binary("=", left, right):
+            return f"{_operand(left)} <> {_operand(right)}"
+        case Members():
+            return _membership(inner, "NOT IN")
+        case Call("isnull", (value,)):
+            return f"{_operand(value)} IS NOT NULL"
+        case _:
+            return f"NOT ({sql(inner)})"
+
+
+def _membership(node: Members, word: str) -> str:
+    return f"{_operand(node.value)} {word} ({', '.join(one.sql for one in node.members)})"
+
+
+def _operand(node: Node, operator: str = "") -> str:
+    text = sql(node)
+    logical = operator in {"AND", "OR"}
+    same = isinstance(node, Binary) and node.operator == operator
+    if not isinstance(node, Binary | Not | Members) or (logical and (same or _is_plain(node))):
+        return text
+    return f"({text})"
+
+
+def _is_plain(node: Node) -> bool:
+    """Return whether a node binds closer than AND and OR."""
+    match node:
+        case Binary(operator):
+            return operator in COMPARISONS
+        case Not(inner):
+            return isinstance(inner, Members | Call) or (
+                isinstance(inner, Binary) and inner.operator == "="
+            )
+        case _:
+            return True
+
+
+def _call(node: Call) -> str:
+    match node:
+        case Call("isnull", (value,)):
+            return f"{_operand(value)} IS NULL"
+        case Call("isnotnull", (value,)):
+            return f"{_operand(value)} IS NOT NULL"
+        case Call("like", (value, Constant(_, pattern))):
+            return f"{_operand(value)} LIKE {pattern}"
+        case Call("rlike", (value, Constant(_, pattern))):
+            return f"{_operand(value)} RLIKE {pattern}"
+        case Call(name, (value, Constant(printed, _))) if name in _MATCHES and not (
+            _WILD & set(printed)
+        ):
+            before, behind = _MATCHES[name]
+            return f"{_operand(value)} LIKE {sql_text(before + printed + behind)}"
+        case Call(name, (Cast(inner, "date"),)) if name in _OF_DATES:
+            return f"{name}({sql(inner)})"
+        case _:
+            return f"{node.name}({', '.join(sql(one) for one in node.arguments)})"
+
+
+def pushed(node: Node) -> str | None:
+    """Return a condition as Spark prints the filter that it pushes; None if it pushes none."""
+    match node:
+        case Binary(("AND" | "OR") as operator, left, right):
+            both = pushed(left), pushed(right)
+            return None if None in both else f"{_PUSHED[operator]}({both[0]},{both[1]})"
+        case Binary(operator, Column(path), Constant(printed)) if operator in COMPARISONS:
+            return f"{_PUSHED[operator]}({_name(path)},{printed})"
+        case Binary(operator, Constant(printed), Column(path)) if operator in COMPARISONS:
+            return f"{_PUSHED[_MIRRORED[operator]]}({_name(path)},{printed})"
+        case Not(inner):
+            text = pushed(inner)
+            return None if text is None else f"Not({text})"
+        case Members(Column(path), members):
+            return f"In({_name(path)}, [{','.join(one.printed for one in members)}])"
+        case Column(path, _, "boolean"):
+            return f"EqualTo({_name(path)},true)"
+        case Call(name, arguments):
+            return _pushed_call(name, arguments)
+        case _:
+            return None
+
+
+def _pushed_call(name: str, arguments: tuple[Node, ...]) -> str | None:
+    match name, arguments:
+        case "isnull", (Column(path),):
+            return f"IsNull({_name(path)})"
+        case "isnotnull", (Column(path),):
+            return f"IsNotNull({_name(path)})"
+        case (("startswith" | "endswith" | "contains"), (Column(path), Constant(printed))):
+            kind = {"startswith": "StartsWith", "endswith": "EndsWith", "contains": "Contains"}
+            return f"String{kind[name]}({_name(path)},{printed})"
+        case _:
+            return None
+
+
+def _name(path: Path) -> str:
+    return quote_path(path)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield a node and all below it."""
+    yield node
+    match node:
+        case Binary(_, left, right):
+            yield from walk(left)
+            yield from walk(right)
+        case Not(inner) | Cast(inner, _):
+            yield from walk(inner)
+        case Members(value, _):
+            yield from walk(value)
+        case Call(_, arguments):
+            for one in arguments:
+                yield from walk(one)
+        case _:
+            return
+
+
+# Read the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`
+#
+# Spark does not quote text: `(s#1 = a, b)` is a comparison with `a, b`, and `s#1 IN (a,b,c)`
+# may have two members or three. So reading is a search: every way to read the whole is found,
+# up to a limit, and who calls decides what several of them mean.
 
 _STEPS: Final = 60_000
 """How much is tried per text before it counts as not understood."""

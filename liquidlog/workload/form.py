@@ -1,14 +1,17 @@
 """The one form of an imported workload: JSON lines, one per table and distinct question."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
-from liquidlog.spec.times import iso_time, parse_time
+from liquidlog.spec.text import iso_time, parse_time
 
 FIELDS: Final = frozenset(
     {"table", "conjuncts", "weight", "first", "last", "observed", "ambiguous", "source"}
@@ -131,3 +134,283 @@ def _observed(value: Any) -> Observed | None:  # noqa: ANN401  JSON
 
 def _said(error: Exception) -> str:
     return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+
+
+# What sources yield: questions to tables, and what cannot be used, with its reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One question to one table, asked `times` times between two times.
+
+    `files` and `bytes` are sums over the questions whose number is `measured`.
+    """
+
+    table: str
+    conjuncts: tuple[str, ...]
+    source: str
+    ambiguous: bool = False
+    times: int = 1
+    first_ms: int | None = None
+    last_ms: int | None = None
+    measured: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    @property
+    def observed(self) -> Observed | None:
+        """What one question read, on average; None if its engine did not say."""
+        if not self.measured:
+            return None
+        return Observed(round(self.files / self.measured), round(self.bytes / self.measured))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfOther:
+    """Questions to a table that was not asked for."""
+
+    table: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotUnderstood:
+    """Questions that cannot be used: why, and one of them as the source has it."""
+
+    reason: str
+    example: str = ""
+    times: int = 1
+
+
+Found = Asked | OfOther | NotUnderstood
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often, when, and how much was read: what grouped questions add up to."""
+
+    times: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    measured: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    def add(
+        self, *, time_ms: int | None, files: int | None, size_bytes: int | None, times: int = 1
+    ) -> None:
+        """Count questions; files and bytes are those of all of them, None if not counted."""
+        self.times += times
+        self.span(time_ms, time_ms)
+        if files is not None and size_bytes is not None:
+            self.measured += times
+            self.files += files
+            self.bytes += size_bytes
+
+    def span(self, first_ms: int | None, last_ms: int | None) -> None:
+        """Widen the time."""
+        if first_ms is not None:
+            self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
+        if last_ms is not None:
+            self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
+
+
+# Questions put together: one line per table and distinct conditions, and what was left out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The queries of sources; how many scans they had, and why which of them are not used.
+
+    `other_tables` has the number of scans by the table that was not asked for.
+    """
+
+    queries: tuple[Query, ...]
+    scans: int
+    used: int
+    other_tables: dict[str, int]
+    not_understood: tuple[NotUnderstood, ...]
+
+    def document(self) -> dict[str, object]:
+        """Return the numbers as plain JSON values."""
+        return {
+            "scans": self.scans,
+            "used": self.used,
+            "other_tables": sum(self.other_tables.values()),
+            "not_understood": [
+                {"reason": one.reason, "count": one.times, "example": one.example}
+                for one in self.not_understood
+            ],
+            "queries": len(self.queries),
+        }
+
+
+@dataclass(slots=True)
+class _Groups:
+    asked: dict[tuple[str, frozenset[str], bool, str], Asked] = field(default_factory=dict)
+    tallies: dict[tuple[str, frozenset[str], bool, str], Tally] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
+    unread: dict[str, NotUnderstood] = field(default_factory=dict)
+
+
+def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
+    """Return questions put together, in the order in which they were first found.
+
+    Those whose last time is before `since_ms` do not count; without a time they do.
+    """
+    groups = _Groups()
+    for one in found:
+        match one:
+            case OfOther(table=table, times=times):
+                groups.others[table] = groups.others.get(table, 0) + times
+            case NotUnderstood():
+                known = groups.unread.get(one.reason)
+                both = one if known is None else replace(known, times=known.times + one.times)
+                groups.unread[one.reason] = both
+            case Asked():
+                if since_ms is None or one.last_ms is None or one.last_ms >= since_ms:
+                    _add(groups, one)
+    used = sum(tally.times for tally in groups.tallies.values())
+    others = sum(groups.others.values()) + sum(one.times for one in groups.unread.values())
+    return Imported(
+        queries=tuple(_query(groups.asked[key], tally) for key, tally in groups.tallies.items()),
+        scans=used + others,
+        used=used,
+        other_tables=groups.others,
+        not_understood=tuple(groups.unread.values()),
+    )
+
+
+def _add(groups: _Groups, one: Asked) -> None:
+    key = (one.table, frozenset(one.conjuncts), one.ambiguous, one.source)
+    groups.asked.setdefault(key, one)
+    tally = groups.tallies.setdefault(key, Tally())
+    tally.times += one.times
+    tally.span(one.first_ms, one.last_ms)
+    tally.measured += one.measured
+    tally.files += one.files
+    tally.bytes += one.bytes
+
+
+def _query(asked: Asked, tally: Tally) -> Query:
+    observed = None
+    if tally.measured:
+        observed = Observed(
+            round(tally.files / tally.measured), round(tally.bytes / tally.measured)
+        )
+    return Query(
+        table=asked.table,
+        conjuncts=asked.conjuncts,
+        weight=float(tally.times),
+        first_ms=tally.first_ms,
+        last_ms=tally.last_ms,
+        observed=observed,
+        ambiguous=asked.ambiguous,
+        source=asked.source,
+    )
+
+
+def redacted(
+    imported: Imported, redact: Callable[[tuple[Query, ...]], tuple[Query, ...]]
+) -> Imported:
+    """Return what was imported without any constant that readers wrote."""
+    return replace(
+        imported,
+        queries=redact(imported.queries),
+        not_understood=tuple(replace(one, example="") for one in imported.not_understood),
+    )
+
+
+# Queries without their constants: shapes, with each constant's place among those of its column
+
+_STEPS: Final = 1000
+"""A place is a quantile in thousandths: `:q250` lies above a quarter of the constants."""
+_CONSTANTS: Final = (exp.Literal, exp.Neg, exp.HexString, exp.Concat, exp.Boolean)
+_UNKNOWN: Final = ":redacted"
+
+
+def redact(queries: tuple[Query, ...]) -> tuple[Query, ...]:
+    """Return queries whose constants are replaced by placeholders like `:q250`.
+
+    The number is the constant's quantile, in thousandths, among all constants that the queries
+    compare with the same column of the same table, once per use. Functions and columns stay.
+    """
+    parsed = [(query, [_parsed(text) for text in query.conjuncts]) for query in queries]
+    values: dict[tuple[str, str], dict[tuple[int, float, str], float]] = {}
+    for query, trees in parsed:
+        for tree in trees:
+            for literal in _constants(tree):
+                own = values.setdefault((query.table, _column(literal)), {})
+                own[_order(literal)] = own.get(_order(literal), 0.0) + query.weight
+    places = {key: _quantiles(found) for key, found in values.items()}
+    return tuple(
+        replace(query, conjuncts=tuple(_shape(query.table, tree, places) for tree in trees))
+        for query, trees in parsed
+    )
+
+
+def _parsed(text: str) -> exp.Expr | None:
+    try:
+        return sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+
+
+def _constants(tree: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Yield the constants of a tree, a typed one as a whole."""
+    if tree is None:
+        return
+    pending: list[exp.Expr] = [tree]
+    while pending:
+        node = pending.pop()
+        typed = isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal)
+        if typed or (isinstance(node, _CONSTANTS) and (node.find(exp.Column) is None)):
+            yield node
+        elif not isinstance(node, exp.DataType):
+            pending.extend(node.iter_expressions())
+
+
+def _column(literal: exp.Expr) -> str:
+    node = literal.parent
+    while node is not None:
+        column = node if isinstance(node, exp.Column) else node.find(exp.Column)
+        if column is not None:
+            return ".".join(part.name for part in column.parts).lower()
+        node = node.parent
+    return ""
+
+
+def _order(literal: exp.Expr) -> tuple[int, float, str]:
+    """Return what constants are sorted by: numbers as such, then text."""
+    text = literal.sql("spark")
+    try:
+        return 0, float(text), ""
+    except ValueError:
+        return 1, 0.0, text
+
+
+def _quantiles(found: dict[tuple[int, float, str], float]) -> dict[tuple[int, float, str], int]:
+    total = sum(found.values())
+    places: dict[tuple[int, float, str], int] = {}
+    below = 0.0
+    for value in sorted(found):
+        places[value] = round(_STEPS * (below + found[value] / 2) / total)
+        below += found[value]
+    return places
+
+
+def _shape(
+    table: str,
+    tree: exp.Expr | None,
+    places: dict[tuple[str, str], dict[tuple[int, float, str], int]],
+) -> str:
+    if tree is None:
+        return _UNKNOWN
+    copied = tree.copy()
+    for literal in list(_constants(copied)):
+        place = places[table, _column(literal)][_order(literal)]
+        shape = exp.Placeholder(this=f"q{place}")
+        if literal is copied:
+            return _UNKNOWN
+        literal.replace(shape)
+    return copied.sql("spark", comments=False, normalize_functions="lower")

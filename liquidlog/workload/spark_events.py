@@ -1,9 +1,23 @@
 """Events of Spark's event log that tell of queries, decoded; all others are skipped undecoded."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
+
+from liquidlog.spec.schema import Path
+from liquidlog.workload.form import Asked, Found, NotUnderstood, OfOther, Tally
+from liquidlog.workload.scans import (
+    Conditions,
+    ScanText,
+    TooHardError,
+    conditions,
+    printed_merge,
+    statement_conditions,
+)
+from liquidlog.workload.tables import Tables, normal, read_types
 
 BEGINNING: Final = b'{"Event":"'
 """What every line of an event log begins with."""
@@ -113,4 +127,386 @@ def _passes(node: PlanNode) -> bool:
     """Return whether a node hands on its rows as they are."""
     return node.node_name in {"ColumnarToRow", "InputAdapter"} or node.node_name.startswith(
         "WholeStageCodegen"
+    )
+
+
+# Spark's event log: the scans of each query, what they asked, and what they read
+#
+# A query's plan may come several times, as it is adapted while it runs: a scan counts once, by
+# the accumulators of its counters. What a log tells is added up as it is read, so that memory
+# holds the distinct scans and the queries that run at one time.
+
+_LOCATION: Final = re.compile(r"(\w+)(?:\(\d+ paths\))? ?\[(.*?)(?:, \.\.\.)?\]?$", re.DOTALL)
+_OF_FILES: Final = frozenset({"InMemoryFileIndex", "CatalogFileIndex", "MetadataLogFileIndex"})
+"""Indexes of plain files, of which no Delta table is read."""
+_LOG: Final = "_delta_log"
+_LOG_OF_TABLE: Final = re.compile(r" - (\S.*?)/_delta_log")
+_ATTRIBUTE: Final = re.compile(r"([A-Za-z_][\w-]*)(#\d+L?)")
+_ID: Final = re.compile(r"#\d+(L?)")
+_EXECUTE: Final = re.compile(r"Execute (\w+)")
+_STATEMENT: Final = re.compile(
+    r"\(\d+\) (?:Delete|Update)Command\w*\nArguments: .*?DeltaLog@\w+, "
+    r"(?:`[^`]*`(?:\.`[^`]*`)*, )?(.+?)\n\n",
+    re.DOTALL,
+)
+_OF_PATH: Final = re.compile(r"Arguments: \S*?delta\.`([^`]+)`")
+_STATEMENTS: Final = frozenset({"DeleteCommand", "UpdateCommand"})
+_MERGES: Final = "MergeIntoCommand"
+_MAINTENANCE: Final = ("Optimize", "Vacuum", "Reorg", "Restore", "Convert", "Generate", "Zorder")
+"""Commands that read tables, but for no reader."""
+_COUNTS_ROWS: Final = "_extract_numRecords"
+
+SOURCE: Final = "spark-event-log"
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """A distinct question in a log: a scan's text, or a statement's condition as printed.
+
+    `schema` is the type of the columns that were read, as printed. `kind` is scan, files (that
+    are no table), statement, doubtful (a statement with columns of which table is not certain) or
+    count, which is answered from the log.
+    """
+
+    kind: str
+    text: ScanText
+    schema: str = ""
+
+
+@dataclass(slots=True)
+class _Scan:
+    asks: Asks
+    files_id: int
+    bytes_id: int
+    of_statement: bool
+
+
+@dataclass(slots=True)
+class _Execution:
+    """A query that runs, with all that runs for it."""
+
+    time_ms: int | None = None
+    zone: str = ""
+    plan: PlanNode | None = None
+    scans: dict[int, _Scan] = field(default_factory=dict)
+    last: frozenset[int] = frozenset()
+    values: dict[int, int] = field(default_factory=dict)
+    command: str = ""
+    description: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+    logs: list[str] = field(default_factory=list)
+    counted: str = ""
+    below: list["_Execution"] = field(default_factory=list)
+    is_local: bool = False
+
+
+class EventLog:
+    """What a log tells: how often, when and with which reads each distinct question was asked."""
+
+    def __init__(self) -> None:
+        self.tallies: dict[Asks, Tally] = {}
+        self.unread: dict[str, NotUnderstood] = {}
+        self._running: dict[int, _Execution] = {}
+        self._waiting: dict[int, list[_Execution]] = {}
+        self._zone = ""
+        self._counted: set[int] = set()
+
+    def read(self, lines: Iterable[bytes | None]) -> None:
+        """Add the lines of one application's log, or of a part of it."""
+        for line in lines:
+            if line is None:
+                self._not_understood("a line is longer than 64 MiB", "")
+            elif is_of_sql(line):
+                event = decode_event(line)
+                if event is None:
+                    self._not_understood("an event of a query cannot be decoded", line)
+                elif event.execution_id is not None:
+                    self._happened(event, event.execution_id)
+            elif is_environment(line):
+                self._zone = zone_of(line) or self._zone
+            elif not line.startswith(BEGINNING) and line.strip():
+                self._not_understood("a line is no event", line)
+
+    def finish(self) -> None:
+        """Count the queries that still run where an application's log ends."""
+        for execution_id in sorted(self._running, reverse=True):
+            self._ended(execution_id)
+        self._running.clear()
+        self._waiting.clear()
+        self._counted.clear()
+        self._zone = ""
+
+    def damaged(self, detail: str, place: str) -> None:
+        """Count a part of a log that cannot be read."""
+        self._not_understood(f"a file cannot be read to its end: {detail}", place)
+
+    def _not_understood(self, reason: str, line: bytes | str) -> None:
+        shown = line[:200].decode(errors="replace") if isinstance(line, bytes) else line
+        known = self.unread.get(reason)
+        times = 1 if known is None else known.times + 1
+        example = shown if known is None else known.example
+        self.unread[reason] = NotUnderstood(reason=reason, example=example, times=times)
+
+    def _happened(self, event: Event, execution_id: int) -> None:
+        match event.name:
+            case "SparkListenerSQLExecutionStart":
+                self._started(event, execution_id)
+            case "SparkListenerSQLAdaptiveExecutionUpdate":
+                running = self._running.get(execution_id)
+                if running is not None and event.spark_plan_info is not None:
+                    self._planned(running, event.spark_plan_info)
+            case "SparkListenerDriverAccumUpdates":
+                running = self._running.get(execution_id)
+                if running is not None:
+                    pairs = (pair for pair in event.accum_updates if len(pair) == 2)  # noqa: PLR2004
+                    running.values.update((pair[0], pair[1]) for pair in pairs)
+            case "SparkListenerSQLExecutionEnd":
+                self._ended(execution_id)
+            case _:
+                return
+
+    def _started(self, event: Event, execution_id: int) -> None:
+        zone = event.modified_configs.get(SESSION_ZONE) or self._zone
+        execution = _Execution(time_ms=event.time, zone=zone)
+        self._running[execution_id] = execution
+        root = event.root_execution_id
+        if root is not None and root != execution_id:
+            self._waiting.setdefault(root, []).append(execution)
+        plan = event.spark_plan_info
+        if plan is None:
+            return
+        command = _EXECUTE.match(plan.node_name)
+        if command is not None:
+            execution.command = command[1]
+            if command[1] in _STATEMENTS or command[1] == _MERGES:
+                execution.description = event.description()
+            execution.counters = {
+                metric.name: metric.accumulator_id
+                for metric in plan.metrics
+                if metric.name in COUNTED
+            }
+        execution.is_local = plan.node_name == "LocalTableScan"
+        self._planned(execution, plan)
+
+    def _planned(self, execution: _Execution, plan: PlanNode) -> None:
+        joined: set[str] = set()
+        scans: list[tuple[PlanNode, PlanNode | None]] = []
+        for node, above in nodes(plan):
+            if "Join" in node.node_name:
+                joined.update(f"{one[0]}{one[1]}" for one in _ATTRIBUTE.findall(node.simple_string))
+            elif "Location" in node.metadata and "DataFilters" in node.metadata:
+                scans.append((node, above))
+            elif _LOG in node.node_name:
+                self._log_read(execution, node, plan)
+        found = {}
+        for node, above in scans:
+            scan = _scan(node, above, joined, execution.zone)
+            if scan is not None:
+                found[scan.files_id] = scan
+        execution.scans.update(found)
+        execution.last = frozenset(found)
+
+    def _log_read(self, execution: _Execution, node: PlanNode, plan: PlanNode) -> None:
+        place = _LOG_OF_TABLE.search(node.node_name)
+        if place is None:
+            return
+        execution.logs.append(place[1])
+        names = [(one.node_name, one.simple_string) for one, _ in nodes(plan)]
+        if any(_COUNTS_ROWS in text for _, text in names):
+            filtered = any(name == "Filter" for name, _ in names)
+            execution.counted = "" if filtered else place[1]
+
+    def _ended(self, execution_id: int) -> None:
+        execution = self._running.pop(execution_id, None)
+        if execution is None:
+            return
+        execution.below = self._waiting.pop(execution_id, [])
+        if execution.command in _STATEMENTS:
+            self._statement(execution)
+        elif execution.command == _MERGES:
+            self._merge(execution)
+        elif not execution.command.startswith(_MAINTENANCE):
+            self._query(execution)
+
+    def _query(self, execution: _Execution) -> None:
+        for files_id, scan in execution.scans.items():
+            files = execution.values.get(files_id)
+            if scan.of_statement and self._is_of_command(execution):
+                continue
+            if files_id in self._counted or (files is None and files_id not in execution.last):
+                continue
+            if files_id >= 0:
+                self._counted.add(files_id)
+            size_bytes = execution.values.get(scan.bytes_id)
+            self._add(scan.asks, execution.time_ms, files, size_bytes)
+        if execution.is_local:
+            for below in execution.below:
+                if below.counted:
+                    self._add(
+                        Asks("count", ScanText(location=below.counted)), execution.time_ms, 0, 0
+                    )
+
+    def _is_of_command(self, execution: _Execution) -> bool:
+        """Return whether an execution runs for a command that is not itself a reader."""
+        for root, below in self._waiting.items():
+            if any(one is execution for one in below):
+                running = self._running.get(root)
+                return running is None or bool(running.command)
+        return False
+
+    def _statement(self, execution: _Execution) -> None:
+        scans = [
+            (below, scan)
+            for below in execution.below
+            for scan in below.scans.values()
+            if scan.of_statement
+        ]
+        printed = _STATEMENT.search(execution.description)
+        location = _table_of(execution, [scan for _, scan in scans])
+        files = execution.values.get(execution.counters.get(FILES_AFTER_SKIPPING, -1))
+        size_bytes = execution.values.get(execution.counters.get(BYTES_AFTER_SKIPPING, -1))
+        schema = scans[0][1].asks.schema if scans else ""
+        if printed is not None and location:
+            text = ScanText(
+                location=location, data=_ID.sub(r"#1\1", printed[1]), zone=execution.zone
+            )
+            self._add(Asks("statement", text, schema), execution.time_ms, files, size_bytes)
+        elif scans:
+            below, scan = scans[0]
+            read = (below.values.get(scan.files_id), below.values.get(scan.bytes_id))
+            self._add(scan.asks, execution.time_ms, *read)
+        else:
+            self._not_understood("a DELETE or UPDATE names no table", execution.description[:200])
+
+    def _merge(self, execution: _Execution) -> None:
+        merge = printed_merge(execution.description)
+        if merge is None:
+            self._not_understood("a MERGE is printed in an unknown way", execution.description)
+            return
+        reads = [
+            (below.values.get(scan.files_id), below.values.get(scan.bytes_id))
+            for below in execution.below
+            for scan in below.scans.values()
+            if scan.of_statement
+        ]
+        text = ScanText(location=merge.location, data=merge.condition, zone=execution.zone)
+        kind = "statement" if merge.certain else "doubtful"
+        self._add(Asks(kind, text), execution.time_ms, *(reads[0] if reads else (None, None)))
+
+    def _add(
+        self, asks: Asks, time_ms: int | None, files: int | None, size_bytes: int | None
+    ) -> None:
+        tally = self.tallies.setdefault(asks, Tally())
+        tally.add(time_ms=time_ms, files=files, size_bytes=size_bytes)
+
+
+def _scan(node: PlanNode, above: PlanNode | None, joined: set[str], zone: str) -> _Scan | None:
+    """Return the scan of a node, None if it reads a table's log."""
+    metadata = node.metadata
+    place = _LOCATION.match(metadata["Location"])
+    if place is None or f"/{_LOG}" in metadata["Location"] or place[1] == "DeltaLogFileIndex":
+        return None
+    data = metadata["DataFilters"]
+    attributes = {f"{one[0]}{one[1]}": one[0] for one in _ATTRIBUTE.findall(data)}
+    text = ScanText(
+        location=place[2],
+        data=_ID.sub(r"#1\1", data),
+        partition=_ID.sub(r"#1\1", metadata.get("PartitionFilters", "[]")),
+        pushed=metadata.get("PushedFilters", "[]"),
+        above="" if above is None else _ID.sub(r"#1\1", above.simple_string.partition(" ")[2]),
+        joined=tuple(sorted({name for mark, name in attributes.items() if mark in joined})),
+        zone=zone,
+    )
+    ids = {metric.name: metric.accumulator_id for metric in node.metrics}
+    kind = "files" if place[1] in _OF_FILES else "scan"
+    return _Scan(
+        asks=Asks(kind, text, metadata.get("ReadSchema", "")),
+        files_id=ids.get(FILES_READ, -1),
+        bytes_id=ids.get(BYTES_READ, -1),
+        of_statement=place[1] == "TahoeBatchFileIndex",
+    )
+
+
+def _table_of(execution: _Execution, scans: list[_Scan]) -> str:
+    """Return where the table of a command lies, empty if nothing tells."""
+    if scans:
+        return scans[0].asks.text.location
+    logs = [log for below in execution.below for log in below.logs]
+    if logs:
+        return logs[0]
+    named = _OF_PATH.search(execution.description)
+    return "" if named is None else named[1]
+
+
+# What an event log tells, as questions to tables: each distinct scan is read once
+
+
+def questions(log: EventLog, tables: Tables) -> Iterator[Found]:
+    """Yield what an event log tells, in the order in which it was first asked."""
+    yield from log.unread.values()
+    types = _types(log.tallies)
+    read = {place: frozenset(path[0] for path in found) for place, found in types.items()}
+    at = tables.at({place: _columns(read[place]) for place in read})
+    for asks, tally in log.tallies.items():
+        place = normal(asks.text.location)
+        table = at.get(place)
+        if asks.kind == "files" and table is None:
+            yield OfOther(table=f"{place} (plain files)", times=tally.times)
+        elif tables.known and table is None:
+            yield OfOther(table=place, times=tally.times)
+        else:
+            known = {**types[place], **({} if table is None else table.types)}
+            name = place if table is None else table.address
+            yield from _of_table(asks, tally, name, known)
+
+
+def _columns(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def _types(found: Iterable[Asks]) -> dict[str, dict[Path, str]]:
+    """Return the types of all columns that scans read, by the table's location."""
+    types: dict[str, dict[Path, str]] = {}
+    for asks in found:
+        types.setdefault(normal(asks.text.location), {}).update(read_types(asks.schema))
+    return types
+
+
+def _of_table(asks: Asks, tally: Tally, name: str, types: Mapping[Path, str]) -> Iterator[Found]:
+    if asks.kind == "count":
+        yield _asked(tally, name, Conditions((), ambiguous=False, unread=()))
+        return
+    try:
+        found = _conditions(asks, types)
+    except TooHardError as error:
+        yield NotUnderstood(reason=str(error), example=asks.text.data[:200], times=tally.times)
+        return
+    if found.unread and not found.conjuncts:
+        reason = "the only condition is none that SQL has"
+        yield NotUnderstood(reason=reason, example=found.unread[0][:200], times=tally.times)
+    else:
+        yield _asked(tally, name, found)
+
+
+def _conditions(asks: Asks, types: Mapping[Path, str]) -> Conditions:
+    if asks.kind in {"statement", "doubtful"}:
+        found = statement_conditions(asks.text.data, types, asks.text.zone)
+        doubt = found.ambiguous or (asks.kind == "doubtful" and bool(found.conjuncts))
+        return replace(found, ambiguous=doubt)
+    read = frozenset(path[0] for path in read_types(asks.schema))
+    return conditions(asks.text, types, read)
+
+
+def _asked(tally: Tally, name: str, found: Conditions) -> Asked:
+    return Asked(
+        table=name,
+        conjuncts=found.conjuncts,
+        source=SOURCE,
+        ambiguous=found.ambiguous,
+        times=tally.times,
+        first_ms=tally.first_ms,
+        last_ms=tally.last_ms,
+        measured=tally.measured,
+        files=tally.files,
+        bytes=tally.bytes,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from liquidlog.spec.schema import Path, StructField, StructType
-from liquidlog.workload.values import type_name
+from liquidlog.workload.catalyst import type_name
 
 _FILE: Final = re.compile(r"file:/+")
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "dbfs": "dbfs"}

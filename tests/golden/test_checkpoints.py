@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import CheckpointMismatchError, UnsupportedFeatureError
-from liquidlog.log.checkpoint_check import state_differences
+from liquidlog.log.checkpointing import state_differences
 from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.snapshot import Snapshot

@@ -18,10 +18,8 @@ from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import VARIANT, arrow_schema
-from liquidlog.spec.bounds_json import parse_bounds
-from liquidlog.spec.mapping import MappingMode, mapping_mode
-from liquidlog.spec.schema import StructType, leaves, parse_schema
-from liquidlog.spec.stats import encode_stats, indexed_leaves
+from liquidlog.spec.bounds import encode_stats, indexed_leaves, parse_bounds
+from liquidlog.spec.schema import MappingMode, StructType, leaves, mapping_mode, parse_schema
 from support.repository import ROOT
 
 TABLES = sorted(path for path in (ROOT / "fixtures" / "tables").iterdir() if path.is_dir())

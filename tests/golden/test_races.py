@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.deletions import Reconcilable
-from liquidlog.clustering.outcome.staleness import staleness, written_for
+from liquidlog.clustering.outcome.staleness import Reconcilable, staleness, written_for
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import Winners, check_conflicts
 from liquidlog.log.loader import load_commits, load_snapshot, open_store

@@ -11,11 +11,9 @@ import pytest
 from liquidlog.errors import LiquidlogError
 from liquidlog.log import statistics
 from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.log.raw_statistics import raw_statistics, rendered_statistics
-from liquidlog.log.statistics import load_bounds
+from liquidlog.log.statistics import load_bounds, raw_statistics, rendered_statistics
 from liquidlog.snapshot import STATISTICS_TYPE
-from liquidlog.spec.bounds_json import parse_bounds
-from liquidlog.spec.stats import indexed_leaves
+from liquidlog.spec.bounds import indexed_leaves, parse_bounds
 from support.plain_bounds import plain_bounds
 from support.repository import ROOT
 

@@ -6,18 +6,22 @@ from typing import Any
 
 import pytest
 
-from liquidlog.definition.property_changes import properties_change
-from liquidlog.definition.retagging import plan_retagging, retagged
-from liquidlog.definition.schema_changes import drop_change, plan_rename, rename_change
+from liquidlog.definition.schema_changes import (
+    drop_change,
+    plan_rename,
+    plan_retagging,
+    properties_change,
+    rename_change,
+    retagged,
+)
 from liquidlog.errors import LiquidlogError, SchemaChangeError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.log.loader import load_snapshot, newest_version, open_store
-from liquidlog.log.originals import original_adds
 from liquidlog.log.segment import read_commit
+from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Commit, Metadata, Protocol, encode_actions
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change, Commit, Metadata, Protocol, encode_actions
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import parse_schema, split_path
 from support.repository import ROOT

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
-from liquidlog.spec.data_names import is_data_name
+from liquidlog.spec.paths import is_data_name
 from liquidlog.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.spec.file_paths import normal_path
+from liquidlog.spec.paths import normal_path
 from liquidlog.table import Table
 
 pytestmark = pytest.mark.reference

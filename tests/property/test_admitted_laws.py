@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.data.wanted_rows import SoughtRows
-from liquidlog.spec.bounds import has_bounds
-from liquidlog.spec.bounds_json import parse_bounds
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import leaves
+from liquidlog.spec.bounds import has_bounds, parse_bounds
+from liquidlog.spec.schema import MappingMode, leaves
 from support.deleted import as_texts, layout_of, write_output
 from support.tables import tables
 

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.spec import bounds_json
-from liquidlog.spec.bounds_exact import exact_bounds
-from liquidlog.spec.schema import (
-    DecimalType,
-    Leaf,
-    PrimitiveType,
-    StructField,
-    StructType,
-    leaves,
-)
+from liquidlog.spec import bounds
+from liquidlog.spec.bounds import exact_bounds
+from liquidlog.spec.schema import DecimalType, Leaf, PrimitiveType, StructField, StructType, leaves
 from support.plain_bounds import plain_bounds
 
 NAMES = [
@@ -104,13 +97,13 @@ def expected(files: list[str | None]) -> list[dict[str, Any]]:
 @given(st.lists(FILES, min_size=1, max_size=12))
 def test_columns_are_those_of_the_exact_reader(files: list[str | None]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounds_json, "_FEW_FILES", 1)
-        found = bounds_json.parse_bounds(pa.array(files, pa.string()), COLUMNS)
+        patch.setattr(bounds, "_FEW_FILES", 1)
+        found = bounds.parse_bounds(pa.array(files, pa.string()), COLUMNS)
     assert repr(plain_bounds(found)) == repr(expected(files))
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "Inf", "-Inf"])
 def test_a_number_that_json_does_not_have_makes_the_document_malformed(word: str) -> None:
     files = [f'{{"numRecords":3,"minValues":{{"double":{word}}}}}'] * 100
-    found = bounds_json.parse_bounds(pa.array(files), COLUMNS)
+    found = bounds.parse_bounds(pa.array(files), COLUMNS)
     assert found.num_records.null_count == found.low(5).null_count == 100

@@ -29,6 +29,7 @@ from liquidlog.snapshot import Snapshot, deleted_rows
 from liquidlog.spec.actions import (
     AddFile,
     AnyAction,
+    Change,
     CommitInfo,
     DeletionVector,
     DomainMetadata,
@@ -39,8 +40,7 @@ from liquidlog.spec.actions import (
     encode_actions,
     file_key,
 )
-from liquidlog.spec.change import Change
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from support.effort import effort
 from support.memory_store import MemoryStore
 

@@ -22,13 +22,13 @@ from liquidlog.spec.actions import (
     CommitInfo,
     DeletionVector,
     DomainMetadata,
+    Fate,
     Format,
     Metadata,
     Protocol,
     RemoveFile,
     SetTransaction,
 )
-from liquidlog.spec.courses import Fate
 
 # The second name is the first, encoded: one file under two spellings.
 PATHS = ("a b", "a%20b", "c", "d")

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.curve.curves import Curve
+from liquidlog.curve.curves import Curve, order_rows, stable_order
 from liquidlog.curve.cuts import Cuts, choose_cuts, equal_cuts, refine_cuts
-from liquidlog.curve.order import order_rows, stable_order
 from support.curves import as_sample
 
 keys_lists = st.lists(st.integers(0, 12) | st.integers(0, 2**64 - 1), max_size=200)

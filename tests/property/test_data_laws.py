@@ -15,9 +15,8 @@ from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncat
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema, leaf_column
-from liquidlog.spec.bounds_json import parse_bounds
+from liquidlog.spec.bounds import FileStatistics, encode_stats, parse_bounds
 from liquidlog.spec.schema import leaves
-from liquidlog.spec.stats import FileStatistics, encode_stats
 from support.tables import ordered, tables, values
 
 cuts = st.lists(st.integers(0, 12), max_size=4)

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.curve.order import order_rows
-from liquidlog.curve.ranges import range_boundaries, range_ids
+from liquidlog.curve.curves import order_rows
+from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.encodings import CODES, compacted, concat

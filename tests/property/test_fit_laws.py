@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.curve.boxes import CurveGrid
 from liquidlog.curve.curves import Curve, coordinate_bits, curve_index
-from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.placing import key_order_bits, place_rows
+from liquidlog.curve.layouts import key_order_bits, place_rows
 from support.curves import ordinals_of, spread
 
 

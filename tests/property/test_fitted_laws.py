@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.curve.asked import Asked
+from liquidlog.curve.boxes import LEAST_SHARE
+from liquidlog.curve.conditions import Asked
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import asked_share
-from liquidlog.curve.fitted import MOST_MORE
-from liquidlog.curve.placing import key_order_bits, place_rows
-from liquidlog.curve.tree import LEAST_SHARE
+from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
 from support.curves import asked_of, ordinals_of, spread
 from support.effort import effort
 

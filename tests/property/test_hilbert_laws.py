@@ -3,10 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.hilbert import hilbert_point
-from liquidlog.curve.linear import linear_index, linear_point
-from liquidlog.curve.zorder import zorder_index, zorder_point
+from liquidlog.curve.curves import (
+    Curve,
+    curve_index,
+    hilbert_point,
+    linear_index,
+    linear_point,
+    zorder_index,
+    zorder_point,
+)
 
 INVERSES = {
     Curve.HILBERT: hilbert_point,

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
-from liquidlog.spec.visible import visible
+from liquidlog.spec.text import visible
 from liquidlog.table import Table
 from support.effort import effort
 

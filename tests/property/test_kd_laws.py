@@ -5,10 +5,10 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from liquidlog.curve.boxes import fit_boxes
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import refine_cuts
 from liquidlog.curve.grid import coordinate_ends
-from liquidlog.curve.kd import fit_boxes
 from support.curves import ordinals_of
 
 BITS = 10

@@ -16,16 +16,20 @@ from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import arrow_schema, delta_schema
-from liquidlog.spec.fields import fields_with_paths, with_fields
-from liquidlog.spec.mapping import (
+from liquidlog.spec.schema import (
+    FIELD_ID,
     MAX_COLUMN_ID,
     MODE,
     MappingMode,
+    StructType,
+    fields_with_paths,
     mapping_problems,
+    parse_schema,
+    schema_json,
+    with_fields,
     with_new_mapping,
     without_mapping,
 )
-from liquidlog.spec.schema import FIELD_ID, StructType, parse_schema, schema_json
 from support.tables import tables
 
 

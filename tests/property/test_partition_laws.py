@@ -16,8 +16,12 @@ from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.partitioned import split_by_partition
 from liquidlog.log.loader import open_store
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.partition_values import typed_value
-from liquidlog.spec.partitions import is_safe_directory, partition_directory, same_value
+from liquidlog.spec.partitions import (
+    is_safe_directory,
+    partition_directory,
+    same_value,
+    typed_value,
+)
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.arrow_executor import execute

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from liquidlog.curve.ranges import range_boundaries, range_ids, spread_ids
+from liquidlog.curve.grid import range_boundaries, range_ids, spread_ids
 
 Value = Any
 

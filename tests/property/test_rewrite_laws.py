@@ -20,8 +20,7 @@ from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.rewriting.whole import GroupTask
 from liquidlog.spec.arrow import delta_schema, leaf_column
-from liquidlog.spec.bounds import has_bounds
-from liquidlog.spec.bounds_json import parse_bounds
+from liquidlog.spec.bounds import has_bounds, parse_bounds
 from liquidlog.spec.schema import leaves, schema_json
 from support.tables import ordered, tables
 from support.tasks import facts_of, numbered, shuffled

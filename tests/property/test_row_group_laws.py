@@ -17,7 +17,7 @@ from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.predicates.matching import may_match_each
 from liquidlog.predicates.named import referenced_leaves
 from liquidlog.spec.bounds import Bounds, concat_bounds
-from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.schema import MappingMode
 from support.effort import effort
 from support.snapshots import FileSpec, snapshot_of
 from support.sql_predicates import ARROW, FILES, PREDICATES, SCHEMA

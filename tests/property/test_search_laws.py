@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.curve.search import Side, positions_in
+from liquidlog.curve.grid import Side, positions_in
 
 KINDS = (np.int8, np.int16, np.int32, np.int64, np.uint64)
 ROWS = 70_000

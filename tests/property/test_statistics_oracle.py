@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.schema import leaves
-from liquidlog.spec.stats import encode_stats
 from support.effort import effort
 from support.tables import LEAVES, tables, values
 

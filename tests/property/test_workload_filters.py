@@ -4,9 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.spec.schema import Path
-from liquidlog.workload.nodes import Binary, Call, Column, Constant, Members, Node, Not, pushed, sql
+from liquidlog.workload.catalyst import (
+    Binary,
+    Call,
+    Column,
+    Constant,
+    Members,
+    Node,
+    Not,
+    pushed,
+    sql,
+    sql_literal,
+)
 from liquidlog.workload.scans import ScanText, TooHardError, conditions
-from liquidlog.workload.values import sql_literal
 
 TYPES: dict[Path, str] = {
     ("i",): "integer",

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.text import parse_size
 from liquidspark import session_tasks
 from support.races import Scene
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from msgspec import UNSET, structs
 
-from liquidlog.curve.order import order_rows
+from liquidlog.curve.curves import order_rows
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.data.logical_file import LogicalFile

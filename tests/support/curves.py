@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from liquidlog.curve.asked import Asked
+from liquidlog.curve.conditions import Asked
 from liquidlog.curve.cuts import CurveSample
 
 

@@ -24,11 +24,10 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.bounds import wide_bounds
 from liquidlog.spec.deletion_vectors import Positions
-from liquidlog.spec.mapping import MappingMode
+from liquidlog.spec.schema import MappingMode, leaves
 from liquidlog.spec.schema import Path as ColumnPath
-from liquidlog.spec.schema import leaves
-from liquidlog.spec.stats import wide_bounds
 from liquidlog.storage.options import NO_OPTIONS
 from support.vectors import write_vector
 

@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from liquidlog.log import loader, local_store
-from liquidlog.storage import files, local, local_files, tree
+from liquidlog.storage import addresses, files, local, reading
 
-_MODULES: Final = (local, local_files, local_store, loader, files, tree)
+_MODULES: Final = (local, addresses, local_store, loader, files, reading)
 
 
 @dataclass(frozen=True)

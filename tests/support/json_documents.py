@@ -17,7 +17,7 @@ from liquidlog.cli import rewriting, upkeeping
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.report.jsonable import render_error
-from liquidlog.spec.commands import set_properties
+from liquidlog.spec.text import set_properties
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said

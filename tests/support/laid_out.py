@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.placing import place_columns
+from liquidlog.curve.layouts import place_columns
 from liquidlog.spec.bounds import Bounds, ColumnBounds, concat_bounds
 
 Random = np.random.Generator

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from liquidlog.log.store import AmbiguousPutError
-from liquidlog.spec.log_files import LogFile, parse_log_file
+from liquidlog.spec.paths import LogFile, parse_log_file
 from liquidlog.storage.files import FileFacts, Source
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from unittest import mock
 
 from liquidlog.errors import StorageError
-from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.objects import Objects
 from support.disk_calls import Call, Hook
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
 
 

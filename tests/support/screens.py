@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from liquidlog.cli.main import cli, run
-from liquidlog.spec.log_files import LOG_DIR
+from liquidlog.spec.paths import LOG_DIR
 from support.browser import Browser, browser, chromium
 from support.repository import ROOT
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics
+from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.schema import leaves
-from liquidlog.spec.stats import encode_stats
 from support.random_tables import Row, arrow_table, random_files, table_schema
 from support.snapshots import FileSpec, snapshot_of
 

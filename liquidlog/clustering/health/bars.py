@@ -9,8 +9,8 @@ from typing import Final
 
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.errors import UsageError
-from liquidlog.spec.near import suggestion
 from liquidlog.spec.schema import quote_path, split_path
+from liquidlog.spec.text import suggestion
 
 _BAR: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<op><=|>=|==|!=|=|<|>)\s*(?P<value>\S+)\s*")
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {

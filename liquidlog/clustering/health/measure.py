@@ -33,8 +33,7 @@ from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_state
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds
-from liquidlog.spec.markup import Summary, html_document
-from liquidlog.spec.times import iso_time
+from liquidlog.spec.text import Summary, html_document, iso_time
 
 PROFILE_BINS: Final = 64
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.readers import SpaceReaders
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
+from liquidlog.curve.boxes import CurveGrid
 from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.placing import key_order_bits, place_columns, place_rows
+from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
 
 _ROWS_IN_A_CELL: Final = 24
 _MOST_ROWS: Final = 100_000

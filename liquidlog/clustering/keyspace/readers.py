@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.widths import ColumnLine, Floats, KeySpace, column_lines
-from liquidlog.curve.asked import Asked
-from liquidlog.curve.conditions import Conditions, Ends
-from liquidlog.curve.ranges import range_ids
+from liquidlog.curve.conditions import Asked, Conditions, Ends
+from liquidlog.curve.grid import range_ids
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.spec.bounds import Bounds
 

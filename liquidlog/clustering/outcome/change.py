@@ -1,9 +1,10 @@
-"""From plan and result to a change: the actions that replace the inputs of groups by outputs.
+"""A group's outputs without the rows that other commits deleted, and the proof that it is so.
 
-Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
+Rows are counted here; that they are the same rows is proved where they are read (`data`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
@@ -13,25 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
 from liquidlog.clustering.migration import MIGRATION, defining_actions, migration_parameters
 from liquidlog.clustering.outcome.metrics import operation_metrics
-from liquidlog.clustering.outcome.partitioning import partition_mismatches
-from liquidlog.clustering.outcome.reconciled import (
-    Reconciled,
-    as_written,
-    reconciled_metrics,
-    require_reconciled,
-)
-from liquidlog.clustering.outcome.staleness import Staleness, staleness_of
-from liquidlog.clustering.outcome.whole import (
-    columns_of,
-    lost_values,
-    missing_groups,
-    not_rewritten,
+from liquidlog.clustering.outcome.staleness import (
+    Staleness,
+    deleted_rows,
+    partition_mismatches,
+    staleness_of,
 )
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import (
+    ClusteringColumnError,
     CommitConflictError,
     Conflict,
     Outdated,
@@ -41,6 +36,7 @@ from liquidlog.plan import (
     PLAN_ID_TAG,
     SPARED_TAG,
     ClusteringPlan,
+    InputFiles,
     PlannedColumn,
     RewriteGroup,
     RewriteMode,
@@ -51,21 +47,233 @@ from liquidlog.plan import (
     repeated_inputs,
     repeated_message,
 )
-from liquidlog.snapshot import Snapshot, deletion_vector
+from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
 from liquidlog.spec.actions import (
     UNREADABLE,
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
     AnyAction,
+    Change,
     CopiedAdd,
+    DeletionVector,
     RemoveFile,
 )
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.change import Change
-from liquidlog.spec.file_paths import encoded_path
+from liquidlog.spec.bounds import wide_bounds
+from liquidlog.spec.paths import encoded_path
 from liquidlog.spec.schema import quote_path
-from liquidlog.spec.stats import wide_bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOutput:
+    """A file to commit of a group, and the vector of those of its rows that others deleted."""
+
+    file: WrittenFile
+    vector: DeletionVector | None = None
+
+    @property
+    def live_rows(self) -> int:
+        """Rows of the file that its vector does not delete."""
+        deleted = 0 if self.vector is None else self.vector.cardinality
+        return self.file.num_records - deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """The outputs of a group without the `rows` that `versions` deleted of its inputs.
+
+    An output of which no row is left is none of `outputs`. `files` is how many of the group's
+    outputs had such rows; `bytes_read` and `seconds` are what it took to find and delete them.
+    """
+
+    outputs: tuple[CommittedOutput, ...]
+    rows: int = 0
+    files: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    versions: tuple[int, ...] = ()
+
+
+def as_written(group: RewrittenGroup) -> Reconciled:
+    """Return the outputs of a group of whose inputs nobody deleted rows."""
+    return Reconciled(outputs=tuple(CommittedOutput(file=file) for file in group.outputs))
+
+
+def require_reconciled(
+    groups: Sequence[RewrittenGroup], stale: Sequence[Staleness], reconciled: Sequence[Reconciled]
+) -> None:
+    """Refuse outputs unless exactly as many rows are left in them as are live in the inputs."""
+    problems = []
+    for group, one, its in zip(groups, stale, reconciled, strict=True):
+        expected = deleted_rows(one.deleted)
+        left = sum(output.live_rows for output in its.outputs)
+        if expected != its.rows or left != group.rows_written - its.rows:
+            problems.append(
+                f"other commits deleted {expected} rows of the inputs of group {group.group_id};"
+                f" of the {group.rows_written} rows written, {left} are left"
+            )
+            continue
+        live = _live_rows(one)
+        if live is not None and live != left:
+            problems.append(
+                f"the inputs of group {group.group_id} hold {live} live rows at version"
+                f" {one.snapshot.version}, its outputs {left}"
+            )
+    if problems:
+        raise ResultMismatchError(tuple(problems))
+
+
+def _live_rows(stale: Staleness) -> int | None:
+    """Return how many rows of a group's inputs are live now, None if the log does not say."""
+    files = stale.snapshot.files.take(pa.array(stale.rows))
+    rows = files["num_records"]
+    if rows.null_count:
+        return None
+    deleted = pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0
+    return int(pc.sum(rows).as_py() or 0) - int(deleted)
+
+
+def reconciled_metrics(adds: Sequence[AddFile], reconciled: Sequence[Reconciled]) -> dict[str, str]:
+    """Return what a commit says of rows that others deleted, nothing if there were none."""
+    rows = sum(one.rows for one in reconciled)
+    if not rows:
+        return {}
+    versions = sorted({version for one in reconciled for version in one.versions})
+    metrics = {
+        "numDeletionVectorsAdded": sum(add.deletion_vector is not None for add in adds),
+        "numReconciledRows": rows,
+        "numReconciledFiles": sum(one.files for one in reconciled),
+        "reconciledBytesRead": sum(one.bytes_read for one in reconciled),
+        "reconcileTimeMs": round(1000 * sum(one.seconds for one in reconciled)),
+        "reconciledVersions": ",".join(map(str, versions)),
+    }
+    return {name: str(value) for name, value in metrics.items()}
+
+
+# A migration is committed as a whole: every group of the plan, every live file an input
+#
+# The commit makes the table unpartitioned. A file that was not rewritten would lack its
+# partition values from then on.
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FilesAdded(Conflict):
+    """Other commits added files to a table that a migration has rewritten; paths are decoded.
+
+    `versions` are the commits that added them, as far as the log still says.
+    """
+
+    kind = "files_added"
+    versions: tuple[int, ...]
+    paths: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        by = (
+            f"version(s) {', '.join(map(str, self.versions))}" if self.versions else "other commits"
+        )
+        listed = ", ".join(self.paths[:_SHOWN]) + (", …" if self.paths[_SHOWN:] else "")
+        return (
+            f"{by} added {len(self.paths)} file(s) that the migration has not rewritten: {listed};"
+            " migrate --add-to takes them into a saved plan"
+        )
+
+
+def not_rewritten(snapshot: Snapshot, stale: Sequence[Staleness]) -> FilesAdded | None:
+    """Return the conflict if live files are inputs of no group, None if there are none.
+
+    `stale` has the staleness of all groups of a migration against `snapshot`. Where one of them has
+    reasons, an input may look like another file, so only the reasons count.
+    """
+    if any(one.reasons for one in stale):
+        return None
+    left = np.ones(snapshot.files.num_rows, np.bool_)
+    for one in stale:
+        left[one.rows] = False
+    if not left.any():
+        return None
+    files = snapshot.files.filter(pa.array(left))
+    versions = pc.unique(files["version"]).drop_null()
+    return FilesAdded(
+        tuple(sorted(versions.to_pylist())), tuple(sorted(decoded_paths(files).to_pylist()))
+    )
+
+
+def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> Iterator[str]:
+    """Yield a sentence if groups of a migration are not among those that are to be committed."""
+    missing = {group.group_id for group in plan.groups} - {group.group_id for group in groups}
+    if missing:
+        listed = ", ".join(map(str, sorted(missing)))
+        yield (
+            f"group(s) {listed} of {len(plan.groups)} are not rewritten, and a migration is"
+            " committed as a whole"
+        )
+
+
+def lost_values(
+    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+) -> Iterator[str]:
+    """Yield each former partition column whose nulls in the outputs are not those of the inputs.
+
+    An executor that does not know of partition values writes nulls, and its checksums agree. What
+    statistics do not count, and rows that the log does not count, cannot be compared.
+    """
+    rows = _input_rows(planned.inputs)
+    values = planned.inputs.columns["partition_values"].to_pylist(maps_as_pydicts="strict")
+    if rows is None:
+        return
+    counted = [_null_counts(output.stats) for output in group.outputs]
+    for name in plan.formerly_partitioned_by:
+        expected = sum(n for n, its in zip(rows, values, strict=True) if not its.get(name))
+        found = [nulls[name] for nulls in counted if isinstance(nulls.get(name), int)]
+        if len(found) == len(counted) and sum(found) != expected:
+            yield (
+                f"the outputs of group {group.group_id} hold {sum(found)} nulls of the former"
+                f" partition column {name}, the inputs {expected}: its values are lost"
+            )
+
+
+def _input_rows(inputs: InputFiles) -> list[int] | None:
+    records, vectors = inputs.columns["num_records"], inputs.columns["deletion_vector"]
+    if records.null_count:
+        return None
+    deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
+    counts: list[int] = pc.subtract(records, deleted).to_pylist()
+    return counts
+
+
+def _null_counts(stats: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(stats, type=_NullCounts).null_count
+    except UNREADABLE:
+        return {}  # which is refused elsewhere
+
+
+class _NullCounts(msgspec.Struct, rename="camel"):
+    null_count: dict[str, Any] = {}
+
+
+def columns_of(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[ClusteringColumn, ...] | None:
+    """Return the columns that a migration clusters by, None if the table has others by now."""
+    try:
+        found = resolve_columns(
+            snapshot.schema,
+            [column.logical for column in plan.columns],
+            configuration=snapshot.metadata.configuration,
+            partition_columns=(),
+        )
+    except ClusteringColumnError:
+        return None
+    physical = [column.physical for column in found]
+    return found if physical == [column.physical for column in plan.columns] else None
+
+
+# From plan and result to a change: the actions that replace the inputs of groups by outputs
+#
+# Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, OptimizeExecutor.
 
 _REMOVED: Final = ("path", "size", "num_records", "base_row_id", "default_row_commit_version")
 """Columns of live files that a remove repeats unchanged."""

@@ -1,4 +1,8 @@
-"""Whether a planned group can still be committed: its files and the table, against the plan."""
+"""What other commits deleted of a planned group's inputs, and whether its commit can follow.
+
+A commit follows if it deletes the same rows from the group's outputs. It can if rows were only ever
+deleted, and too few to make the rewrite worthless.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,32 +15,226 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.outcome.deletions import (
-    DeletedInput,
-    Reconcilable,
-    TooManyDeletedRows,
-    deleted_input,
-    excess,
-    lasting_reasons,
-)
-from liquidlog.clustering.outcome.partitioning import partition_changes, value_changes
 from liquidlog.clustering.row_tracking import planned_row_tracking
-from liquidlog.errors import CorruptLogError, UnsupportedFeatureError
-from liquidlog.plan import ClusteringPlan, InputFiles, RewriteGroup, RewriteMode
+from liquidlog.errors import Conflict, CorruptLogError, UnsupportedFeatureError
+from liquidlog.plan import (
+    ClusteringPlan,
+    InputFile,
+    InputFiles,
+    RewriteGroup,
+    RewriteMode,
+    RewrittenGroup,
+)
+from liquidlog.predicates.partitions import distinct_values
 from liquidlog.snapshot import Snapshot, deletion_vector
-from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.actions import Course, DeletionVector, Fate, FileKey
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.courses import Fate
-from liquidlog.spec.growth import NewColumn
-from liquidlog.spec.partition_values import READ_AS
-from liquidlog.spec.schema import parse_schema, quote_path
-from liquidlog.spec.terms import (
+from liquidlog.spec.evolution import (
     FileTerms,
+    NewColumn,
     metadata_changes,
     new_columns,
     partitioning_changes,
     protocol_changes,
 )
+from liquidlog.spec.partitions import READ_AS, in_zone, same_value
+from liquidlog.spec.schema import parse_schema, quote_path
+
+Courses = Callable[[FileKey, int], Course]
+"""Function from a logical file and the rows that its vector deletes to what became of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconcilable:
+    """Which deletions a commit can follow: of files with a clear course, up to a share of the rows.
+
+    `max_share`, from 0 to 1, is of a group's live rows when it was planned.
+    """
+
+    course: Courses
+    max_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedInput:
+    """An input of which other commits deleted rows: those of a larger vector, or all.
+
+    `file` is as planned; `vector` is the newest one, None if the file is gone. `rows` is how many
+    live rows of the plan were deleted, None if the log does not say. `versions` deleted them.
+    """
+
+    file: InputFile
+    vector: DeletionVector | None
+    rows: int | None
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyDeletedRows(Conflict):
+    """Other commits deleted more of a group's rows than its commit may delete from its outputs."""
+
+    kind = "too_many_deleted_rows"
+    rows: int
+    live_rows: int
+    max_share: float
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return (
+            f"other commits deleted {self.rows} of the {self.live_rows} rows of the inputs, more"
+            f" than {100 * self.max_share:g} %; max_reconciled_share says how many may be deleted"
+            " from the outputs"
+        )
+
+
+def input_key(file: InputFile) -> tuple[FileKey, int]:
+    """Return the logical file of an input as planned, and how many rows its vector deletes."""
+    vector = file.deletion_vector
+    if vector is None:
+        return (file.path, None), 0
+    return (file.path, vector.descriptor.unique_id), vector.cardinality
+
+
+def deleted_input(
+    file: InputFile, vector: DeletionVector | None, reconcilable: Reconcilable
+) -> DeletedInput | None:
+    """Return what was deleted of an input that is not live as planned, None if that is not clear.
+
+    `vector` is the one with which it is live now, None if it is not live; what became of it by the
+    commits must be the same.
+    """
+    key, deleted_before = input_key(file)
+    course = reconcilable.course(key, deleted_before)
+    if course.fate is Fate.REMOVED and vector is None:
+        records = file.num_records
+        rows = None if records is None else records - deleted_before
+    elif course.fate is Fate.DELETED_FROM and vector is not None and course.vector == vector:
+        rows = vector.cardinality - deleted_before
+    else:
+        return None
+    return DeletedInput(file=file, vector=vector, rows=rows, versions=course.versions)
+
+
+def deleted_inputs(group: RewriteGroup, reconcilable: Reconcilable) -> tuple[DeletedInput, ...]:
+    """Return the inputs of a group of which rows were clearly deleted, by the commits alone."""
+    found = (
+        deleted_input(file, reconcilable.course(*input_key(file)).vector, reconcilable)
+        for file in group.inputs
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def lasting_reasons(group: RewriteGroup, deleted: Sequence[DeletedInput]) -> Iterator[str]:
+    """Yield why no commit can ever follow these deletions, whatever share of the rows it may."""
+    if not deleted:
+        return
+    removals = sorted({one.versions[-1] for one in deleted if one.vector is None})
+    gone = sum(one.vector is None for one in deleted)
+    if gone == len(group.inputs):
+        versions = ", ".join(map(str, removals))
+        yield f"none of the {gone} input file(s) is left: version(s) {versions} removed them"
+        return
+    rows = deleted_rows(deleted)
+    if rows is None or group.live_rows is None:
+        yield "other commits deleted rows of inputs, and the log does not say of how many"
+    elif rows >= group.live_rows:
+        yield f"other commits deleted all {group.live_rows} rows of the inputs"
+
+
+def excess(
+    group: RewriteGroup, deleted: Sequence[DeletedInput], reconcilable: Reconcilable
+) -> TooManyDeletedRows | None:
+    """Return the conflict if more rows were deleted than a commit may follow, else None.
+
+    There is none if no commit could, whatever it may: see `lasting_reasons`.
+    """
+    rows, live_rows, most = deleted_rows(deleted), group.live_rows, reconcilable.max_share
+    if rows is None or live_rows is None or rows <= most * live_rows:
+        return None
+    if any(lasting_reasons(group, deleted)):
+        return None
+    return TooManyDeletedRows(rows, live_rows, most)
+
+
+def deleted_rows(deleted: Sequence[DeletedInput]) -> int | None:
+    """Return how many live rows of the plan were deleted in all, None if that is not known."""
+    rows = [one.rows for one in deleted]
+    return None if None in rows else sum(count for count in rows if count is not None)
+
+
+# Whether the outputs of a group are of the partition that its inputs are in
+
+
+def partition_mismatches(
+    plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
+) -> Iterator[str]:
+    """Yield why a finished group's outputs are not those of the planned group's partition."""
+    found = group.partition_values or {}
+    if found != planned.partition_values:
+        yield (
+            f"the outputs of group {group.group_id} have the partition values {found}, expected"
+            f" {planned.partition_values}"
+        )
+    if set(planned.partition_values) != set(plan.partitioned_by):
+        listed = ", ".join(plan.partitioned_by) or "none"
+        yield f"group {group.group_id} has values of other partition columns than {listed}"
+
+
+def partition_changes(
+    snapshot: Snapshot, group: RewriteGroup, inputs: NDArray[np.int64]
+) -> Iterator[str]:
+    """Yield a sentence if inputs are in another partition than the group's outputs will be.
+
+    `inputs` (int64) are their row numbers in Snapshot.files. Values are compared typed.
+    """
+    kinds = {field.physical_name: field.data_type for field in snapshot.schema.fields}
+    if not group.partition_values or group.partition_values.keys() - kinds.keys():
+        return  # other partition columns are a change of the table, which is found elsewhere
+    for document in distinct_values(snapshot.files.take(pa.array(inputs))).documents:
+        if any(
+            same_value(document.get(name), kinds[name]) != same_value(text, kinds[name])
+            for name, text in group.partition_values.items()
+        ):
+            yield (
+                f"inputs of group {group.group_id} have the partition values {document}, expected"
+                f" {group.partition_values}"
+            )
+            return
+
+
+def value_changes(
+    snapshot: Snapshot,
+    group: RewriteGroup,
+    positions: NDArray[np.int64],
+    is_changed: NDArray[np.bool_],
+    time_zone: str,
+) -> Iterator[str]:
+    """Yield a sentence if inputs have other partition values than those that outputs hold.
+
+    Args:
+        snapshot: The table now.
+        group: Of a plan that turns partition columns into data, or of any other.
+        positions: The row number of each input in Snapshot.files (int64), -1 if it is not live.
+        is_changed: Which inputs are live as something else.
+        time_zone: That of timestamps which name none, for the plan.
+    """
+    values = group.inputs.columns["partition_values"]
+    if values.null_count == len(values):
+        return
+    there = (positions >= 0) & ~is_changed
+    planned = values.filter(pa.array(there)).to_pylist(maps_as_pydicts="strict")
+    found = distinct_values(snapshot.files.take(pa.array(positions[there])))
+    documents = [in_zone(one, snapshot.schema.fields, time_zone) for one in found.documents]
+    for number, expected in zip(found.number.tolist(), planned, strict=True):
+        if documents[number] != expected:
+            yield (
+                f"inputs of group {group.group_id} have the partition values"
+                f" {documents[number]}, expected {expected}"
+            )
+            return
+
+
+# Whether a planned group can still be committed: its files and the table, against the plan
 
 _VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
 _PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")

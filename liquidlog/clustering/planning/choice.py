@@ -39,15 +39,13 @@ from liquidlog.plan import (
     plan_version,
 )
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.arguments import CODEC_PROPERTY, Codec, parse_codec
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.codecs import CODEC_PROPERTY, Codec, parse_codec
+from liquidlog.spec.bounds import BoundsOf, indexed_leaves
+from liquidlog.spec.evolution import file_problems, table_terms
 from liquidlog.spec.features import DELETION_VECTORS, table_features
-from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.obligations import file_problems
-from liquidlog.spec.sizes import render_size
-from liquidlog.spec.stats import indexed_leaves
-from liquidlog.spec.terms import table_terms
+from liquidlog.spec.schema import mapping_mode
+from liquidlog.spec.text import render_size
 
 NewId = Callable[[], str]
 """Returns a new unique id, the text of a UUID."""

@@ -28,8 +28,7 @@ from liquidlog.clustering.planning.choice import (
 )
 from liquidlog.clustering.planning.partitions import asked_for, partitions_of
 from liquidlog.clustering.zcubes import sizes
-from liquidlog.curve.curves import Curve
-from liquidlog.curve.order import order_rows
+from liquidlog.curve.curves import Curve, order_rows
 from liquidlog.errors import ClusteringColumnError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot

@@ -16,12 +16,7 @@ from liquidlog.errors import CorruptLogError
 from liquidlog.predicates.partitions import distinct_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
-from liquidlog.spec.partitions import (
-    PartitionTexts,
-    output_directory,
-    partition_fields,
-    same_value,
-)
+from liquidlog.spec.partitions import PartitionTexts, output_directory, partition_fields, same_value
 from liquidlog.spec.schema import StructField
 
 

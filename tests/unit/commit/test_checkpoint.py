@@ -21,14 +21,14 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
 )
 from liquidlog.log import checkpointing
-from liquidlog.log.checkpoint_check import (
+from liquidlog.log.checkpointing import (
     state_differences,
     statistics_differences,
     tombstone_differences,
 )
 from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.times import retention_ms
+from liquidlog.spec.text import retention_ms
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

@@ -26,6 +26,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     AddFile,
     AnyAction,
+    Change,
     CommitInfo,
     DomainMetadata,
     Format,
@@ -34,8 +35,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
     encode_actions,
 )
-from liquidlog.spec.change import Change
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from support.memory_store import MemoryStore
 
 SCHEMA = '{"type":"struct","fields":[]}'

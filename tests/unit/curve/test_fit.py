@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from liquidlog.curve.boxes import fit_curve
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts, opened_shares
-from liquidlog.curve.fit import fit_curve
 from liquidlog.curve.grid import coordinate_ends
-from liquidlog.curve.placing import key_order_bits, place_rows
+from liquidlog.curve.layouts import key_order_bits, place_rows
 from support.curves import Array, ordinals_of, spread
 
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from liquidlog.curve.asked import Asked
+from liquidlog.curve.conditions import Asked
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import asked_share
-from liquidlog.curve.fitted import MOST_MORE
-from liquidlog.curve.placing import key_order_bits, place_rows
+from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
 from support.curves import asked_of, ordinals_of, spread
 
 POINTS = np.random.default_rng(3).integers(0, 1 << 13, 100) / (1 << 13)

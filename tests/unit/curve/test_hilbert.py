@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from liquidlog.curve.hilbert import hilbert_index, hilbert_point
+from liquidlog.curve.curves import hilbert_index, hilbert_point
 
 SMALL_GRIDS = [(1, 8), (2, 1), (2, 6), (3, 4), (4, 3), (5, 2), (6, 2)]
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from liquidlog.curve.asked import Asked
+from liquidlog.curve.boxes import fit_boxes, kd_bits
+from liquidlog.curve.conditions import Asked
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import CurveSample, Reach, choose_cuts, equal_cuts
-from liquidlog.curve.kd import fit_boxes, kd_bits
 from support.curves import ordinals_of
 
 BITS = 10

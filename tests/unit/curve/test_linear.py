@@ -1,6 +1,6 @@
 import numpy as np
 
-from liquidlog.curve.linear import linear_index, linear_point
+from liquidlog.curve.curves import linear_index, linear_point
 
 
 def test_the_first_column_is_most_significant() -> None:

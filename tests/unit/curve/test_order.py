@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.order import order_rows
+from liquidlog.curve.curves import order_rows
 
 
 def test_order_rows_hilbert_follows_the_curve_on_a_full_grid() -> None:

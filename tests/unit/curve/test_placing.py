@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
+from liquidlog.curve.boxes import Boxes, CurveGrid
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.fit import CurveGrid
-from liquidlog.curve.kd import Boxes
-from liquidlog.curve.placing import key_order_bits, place_rows
+from liquidlog.curve.layouts import key_order_bits, place_rows
 from support.curves import ordinals_of, spread
 
 

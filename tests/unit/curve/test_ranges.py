@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.ranges import Axis, range_boundaries, range_ids, spread_ids
+from liquidlog.curve.grid import Axis, range_boundaries, range_ids, spread_ids
 from liquidlog.errors import ClusteringColumnError
 
 

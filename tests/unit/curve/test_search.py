@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from liquidlog.curve.search import positions_in
+from liquidlog.curve.grid import positions_in
 
 ROWS = 70_000
 

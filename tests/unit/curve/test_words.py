@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.words import bytes_below, decimals_below
+from liquidlog.curve.grid import bytes_below, decimals_below
 
 TEXTS = ["", "a", "a\0", "a\0\0", "12345678", "12345678\0", "123456789", "z", "é"]
 

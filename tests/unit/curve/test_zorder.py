@@ -1,6 +1,6 @@
 import numpy as np
 
-from liquidlog.curve.zorder import zorder_index, zorder_point
+from liquidlog.curve.curves import zorder_index, zorder_point
 
 
 def test_bits_are_interleaved_with_the_first_column_on_top() -> None:

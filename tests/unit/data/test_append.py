@@ -10,8 +10,7 @@ import pytest
 from liquidlog.data.append import conform, open_source, read_schema, too_long
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
-from liquidlog.spec.arrow import arrow_schema, delta_schema
-from liquidlog.spec.char_types import parse_limits
+from liquidlog.spec.arrow import arrow_schema, delta_schema, parse_limits
 from liquidlog.spec.schema import StructType, parse_schema
 
 UTC = pa.timestamp("us", tz="UTC")

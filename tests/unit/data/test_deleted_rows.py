@@ -21,8 +21,7 @@ from liquidlog.errors import (
 )
 from liquidlog.plan import RowTracking
 from liquidlog.spec.arrow import VARIANT
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import parse_schema
+from liquidlog.spec.schema import MappingMode, parse_schema
 from support.deleted import (
     LIMIT,
     layout_of,

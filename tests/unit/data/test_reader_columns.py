@@ -12,8 +12,7 @@ from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import StructType, parse_schema
+from liquidlog.spec.schema import MappingMode, StructType, parse_schema
 
 STRUCT_OF = '{"type":"struct","fields":[%s]}'
 

@@ -14,8 +14,7 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, UsageError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import VARIANT
-from liquidlog.spec.mapping import MappingMode
-from liquidlog.spec.schema import StructType, parse_schema
+from liquidlog.spec.schema import MappingMode, StructType, parse_schema
 
 
 def schema_of(kind: str, *changes: tuple[str, str, str]) -> StructType:

@@ -8,8 +8,8 @@ import pytest
 from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.bounds import FileStatistics
 from liquidlog.spec.schema import leaves
-from liquidlog.spec.stats import FileStatistics
 
 NAN, INF = float("nan"), float("inf")
 

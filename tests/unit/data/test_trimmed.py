@@ -17,7 +17,7 @@ from liquidlog.data.statistics import rescan
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, ExecutorError, ResultMismatchError
 from liquidlog.plan import RowTracking
-from liquidlog.spec.stats import encode_stats
+from liquidlog.spec.bounds import encode_stats
 from support.deleted import (
     as_texts,
     layout_of,

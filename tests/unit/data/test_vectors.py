@@ -22,7 +22,7 @@ from liquidlog.spec.deletion_vectors import (
     vector_file,
     vector_path,
 )
-from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import put_if_absent
 from support.deleted import positions
 from support.vectors import MAGIC

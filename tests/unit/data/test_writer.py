@@ -13,8 +13,8 @@ from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
+from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.spec.codecs import CODEC_NAMES
 from liquidlog.spec.schema import leaves, parse_schema
 
 

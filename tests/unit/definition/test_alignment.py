@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from liquidlog.definition.alignment import Alignment, align
 from liquidlog.plan import ColumnSource
 from liquidlog.spec.actions import Protocol
+from liquidlog.spec.evolution import is_widening
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import (
     FIELD_ID,
@@ -21,7 +22,6 @@ from liquidlog.spec.schema import (
     StructField,
     StructType,
 )
-from liquidlog.spec.widening import is_widening
 
 LONG, INT, TEXT = PrimitiveType("long"), PrimitiveType("integer"), PrimitiveType("string")
 CLASSIC = new_table_protocol(clustered=True)

@@ -5,14 +5,9 @@ from itertools import count
 import msgspec
 import pytest
 
-from liquidlog.definition.create import (
-    cluster_by_change,
-    create_change,
-    like_change,
-)
+from liquidlog.definition.create import cluster_by_change, create_change, like_change
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
-from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change, DomainMetadata, Metadata, Protocol, encode_actions
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.snapshots import SCHEMA, snapshot_of
 

@@ -1,4 +1,4 @@
-from liquidlog.definition.retagging import plan_late_retagging
+from liquidlog.definition.schema_changes import plan_late_retagging
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.snapshots import FileSpec, snapshot_of
 

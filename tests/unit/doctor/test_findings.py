@@ -5,8 +5,7 @@ import pytest
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import measure_health
-from liquidlog.definition.past import LostColumns
-from liquidlog.definition.retagging import Retagging
+from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.doctor.findings import (
     FIXES,
     Examined,

@@ -3,7 +3,7 @@
 import pytest
 
 from liquidlog.doctor.missed import Histories, Missed, listed, missed_of
-from liquidlog.spec.courses import FileChanges
+from liquidlog.spec.actions import FileChanges
 
 
 def commit(

@@ -15,7 +15,7 @@ from liquidlog.doctor.repairs import (
     with_statistics,
 )
 from liquidlog.spec.actions import CopiedAdd, DomainMetadata
-from liquidlog.spec.stats import FileStatistics
+from liquidlog.spec.bounds import FileStatistics
 from support.snapshots import FileSpec, snapshot_of
 
 X = ("x",)

@@ -13,7 +13,7 @@ from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
 from liquidlog.simulation.prediction import predict
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.text import parse_size
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 MIB = 1 << 20

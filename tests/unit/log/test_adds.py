@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.log.adds import read_adds
+from liquidlog.log.checkpoints import read_adds
 
 FIELDS = [("path",), ("stats_parsed", "minValues", "d"), ("stats_parsed", "minValues", "i")]
 

@@ -8,7 +8,7 @@ from liquidlog.clustering.columns import read_domain
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.history import read_history
 from liquidlog.log.segment import list_recent_log
-from liquidlog.spec.log_files import LAST_CHECKPOINT, commit_name
+from liquidlog.spec.paths import LAST_CHECKPOINT, commit_name
 from support.memory_store import MemoryStore
 
 DEEP = "[" * 50_000

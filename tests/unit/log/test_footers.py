@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.footers import implausible
+from liquidlog.log.checkpoints import implausible
 from liquidlog.storage.files import open_input
 from liquidlog.table import Table
 from support.repository import ROOT

@@ -4,7 +4,7 @@ import pytest
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.log.history import read_history
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from support.memory_store import MemoryStore
 
 

@@ -14,8 +14,7 @@ from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.statistics import load_bounds
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.file_paths import canonical_path
-from liquidlog.spec.log_files import LogFile, commit_name
+from liquidlog.spec.paths import LogFile, canonical_path, commit_name
 from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
 from liquidlog.table import Table, system_clock

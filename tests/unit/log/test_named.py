@@ -13,7 +13,7 @@ from liquidlog.errors import CorruptLogError, LogError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.named import named_files
 from liquidlog.spec.deletion_vectors import vector_path
-from liquidlog.spec.log_files import LogFile
+from liquidlog.spec.paths import LogFile
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.deleted import commit_vectors, positions

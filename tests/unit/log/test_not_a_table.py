@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import TableNotFoundError, UsageError
-from liquidlog.log.not_a_table import what_is_there
+from liquidlog.log.store import what_is_there
 from liquidlog.table import Table
 
 

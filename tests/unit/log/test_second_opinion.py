@@ -14,7 +14,7 @@ from liquidlog.log import second_opinion
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.log_files import LOG_DIR, commit_name
+from liquidlog.spec.paths import LOG_DIR, commit_name
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

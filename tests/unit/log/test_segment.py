@@ -6,7 +6,7 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.segment import LogSegment, candidate_segments, list_log
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from support.memory_store import MemoryStore
 
 

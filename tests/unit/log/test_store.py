@@ -6,7 +6,7 @@ import pytest
 from liquidlog.errors import StorageError
 from liquidlog.log.loader import open_store
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.spec.log_files import LogFileKind, commit_name, parse_log_file
+from liquidlog.spec.paths import LogFileKind, commit_name, parse_log_file
 
 WRITERS = 4
 KEYS = 25

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import TimestampNotFoundError, UsageError
-from liquidlog.spec.log_files import commit_name
-from liquidlog.spec.times import parse_time
+from liquidlog.spec.paths import commit_name
+from liquidlog.spec.text import parse_time
 from liquidlog.table import Table
 from support.copies import copy_table
 from support.repository import ROOT

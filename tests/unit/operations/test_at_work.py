@@ -19,7 +19,7 @@ from liquidlog.data.runs import (
     runs_in,
 )
 from liquidlog.operations.at_work import at_work
-from liquidlog.spec.times import rough_duration
+from liquidlog.spec.text import rough_duration
 from liquidlog.table import Table
 
 OTHER = Origin(verb="optimize", host="host-a", pid=4711, started_ms=0, plan_id="p")

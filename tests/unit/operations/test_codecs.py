@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import SchemaChangeError, SchemaProblemKind, UsageError
-from liquidlog.spec.codecs import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

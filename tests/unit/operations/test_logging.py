@@ -12,7 +12,7 @@ import pytest
 
 from liquidlog.errors import CommitConflictError
 from liquidlog.logs import Log
-from liquidlog.storage.failures import BackOff, again
+from liquidlog.storage.clients import BackOff, again
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.repository import modules, text

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.clustering.outcome.deletions import TooManyDeletedRows
+from liquidlog.clustering.outcome.staleness import TooManyDeletedRows
 from liquidlog.data.deleted_rows import find_rows
 from liquidlog.errors import (
     CommitConflictError,

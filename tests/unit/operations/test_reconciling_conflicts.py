@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.clustering.outcome.deletions import TooManyDeletedRows
+from liquidlog.clustering.outcome.staleness import TooManyDeletedRows
 from liquidlog.commit.conflicts import RowsMayBeBack
 from liquidlog.errors import (
     CommitConflictError,

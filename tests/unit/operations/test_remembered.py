@@ -21,7 +21,7 @@ from liquidlog.operations import strategies
 from liquidlog.operations.explain import explain_together
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.policies import policy_document
-from liquidlog.spec.sizes import parse_size
+from liquidlog.spec.text import parse_size
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import Call, caller, said

@@ -10,7 +10,7 @@ import pytest
 from liquidlog.log import second_opinion
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

@@ -17,7 +17,7 @@ from liquidlog.errors import CorruptLogError, StorageError, UnsupportedFeatureEr
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import vacuum as operation
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.spec.times import RETENTION
+from liquidlog.spec.text import RETENTION
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.playground import clock_of

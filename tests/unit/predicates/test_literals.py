@@ -9,7 +9,7 @@ from liquidlog.predicates.literals import Moment, moment_text
 from liquidlog.predicates.matching import judged_each
 from liquidlog.predicates.sessions import ANY_SESSION
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from liquidlog.workload.values import sql_literal
+from liquidlog.workload.catalyst import sql_literal
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 # What Spark 4.2 makes of these texts, in seconds since 1970: `unix_timestamp(timestamp'...')`.

@@ -14,8 +14,8 @@ from liquidlog.spec.bounds import (
     column_bounds,
     concat_bounds,
     has_bounds,
+    parse_bounds,
 )
-from liquidlog.spec.bounds_json import parse_bounds
 from liquidlog.spec.schema import leaves
 from liquidlog.table import Table
 from support.plain_bounds import plain_bounds

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.spec.bounds_json import parse_bounds
+from liquidlog.spec.bounds import parse_bounds
 from liquidlog.spec.schema import leaves
 from support.plain_bounds import plain_bounds
 from support.schemas import STRUCT, schema_of

@@ -1,6 +1,6 @@
 import pytest
 
-from liquidlog.spec.char_types import (
+from liquidlog.spec.arrow import (
     ArrayLimits,
     CharTypeError,
     Limits,

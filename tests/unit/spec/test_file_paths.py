@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.spec.file_paths import (
+from liquidlog.spec.paths import (
     are_plain,
     canonical_path,
     canonical_paths,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog import Table
-from liquidlog.spec.markup import Summary
+from liquidlog.spec.text import Summary
 from support.arrow_executor import execute
 
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>\n'\""

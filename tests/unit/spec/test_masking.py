@@ -2,7 +2,7 @@
 
 import pytest
 
-from liquidlog.spec.masking import masked
+from liquidlog.spec.text import masked
 
 SECRET = "Zm9v/YmFy+1234=="  # noqa: S105  nobody's
 

@@ -1,6 +1,6 @@
 import pytest
 
-from liquidlog.spec.near import near_names, suggestion
+from liquidlog.spec.text import near_names, suggestion
 
 COLUMNS = ("order_id", "customer", "day", "l_shipdate", "ship.city", "ship.zip")
 

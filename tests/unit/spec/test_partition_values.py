@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.partition_values import in_zone, typed_value, untyped_values
+from liquidlog.spec.partitions import in_zone, typed_value, untyped_values
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField
 
 

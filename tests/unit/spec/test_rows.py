@@ -1,7 +1,6 @@
 import pytest
 
-from liquidlog.spec.rows import Rows
-from liquidlog.spec.times import iso_time
+from liquidlog.spec.text import Rows, iso_time
 
 
 def test_rows_become_a_table_with_a_null_where_a_key_is_missing() -> None:

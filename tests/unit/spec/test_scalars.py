@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from liquidlog.spec.scalars import json_scalar
+from liquidlog.spec.text import json_scalar
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from decimal import Decimal
 import pytest
 
 from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.spec.bounds import FileStatistics, encode_stats, indexed_leaves, wide_bounds
 from liquidlog.spec.schema import Leaf, Path, leaves
-from liquidlog.spec.stats import FileStatistics, encode_stats, indexed_leaves, wide_bounds
 from support.schemas import ARRAY, STRUCT, schema_of
 
 

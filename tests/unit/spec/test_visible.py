@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.spec.visible import visible, visible_json, visible_lines
+from liquidlog.spec.text import visible, visible_json, visible_lines
 
 SIGNS = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
 """Of category Cf, but seen."""

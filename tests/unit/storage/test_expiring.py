@@ -9,7 +9,7 @@ import pytest
 
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.log.loader import open_store
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from liquidlog.storage.clients import open_client
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions, Supply, redacted

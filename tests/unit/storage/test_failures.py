@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import DataFileError
-from liquidlog.storage.failures import BackOff, Failure, again, classify, http_status, may_pass
+from liquidlog.storage.clients import BackOff, Failure, again, classify, http_status, may_pass
 
 
 class ClientError(Exception):

@@ -14,7 +14,7 @@ from liquidlog.errors import StorageError, UnsupportedFeatureError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.storage import local
-from liquidlog.storage.failures import AmbiguousPutError
+from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.table import Table
 
 REFUSALS = [

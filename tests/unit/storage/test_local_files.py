@@ -13,8 +13,8 @@ import pytest
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.spec.log_files import LAST_CHECKPOINT
-from liquidlog.storage.local_files import open_regular, read_regular
+from liquidlog.spec.paths import LAST_CHECKPOINT
+from liquidlog.storage.addresses import open_regular, read_regular
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

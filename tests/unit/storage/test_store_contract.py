@@ -13,7 +13,7 @@ from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.errors import CommitStateUnknownError, StorageError
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import AmbiguousPutError, TableStore
-from liquidlog.spec.log_files import commit_name
+from liquidlog.spec.paths import commit_name
 from liquidlog.storage import files
 from liquidlog.storage.files import create, create_small, names_with_prefix, open_input
 from support.emulators import Emulator

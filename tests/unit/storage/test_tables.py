@@ -26,7 +26,7 @@ from liquidlog.errors import (
 from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import require_rewritable
-from liquidlog.spec.log_files import LAST_CHECKPOINT
+from liquidlog.spec.paths import LAST_CHECKPOINT
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table

@@ -11,7 +11,7 @@ from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Proposal, checkpoint, land
 from liquidlog.errors import CommitConflictError, TableReplacedError, VersionNotFoundError
 from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.spec.change import Change
+from liquidlog.spec.actions import Change
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.operations.workloads import import_workload
-from liquidlog.workload import lines as line_rules
-from liquidlog.workload.compressed import DamagedStreamError, chunks
-from liquidlog.workload.grouping import Imported
+from liquidlog.workload import sources as line_rules
+from liquidlog.workload.form import Imported
+from liquidlog.workload.sources import DamagedStreamError, chunks
 from support.repository import ROOT
 
 LOGS = ROOT / "fixtures" / "workload"

@@ -3,8 +3,8 @@
 import pytest
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from liquidlog.workload.delta_log import predicates, statements_asked
-from liquidlog.workload.merges import of_target
+from liquidlog.workload.query_logs import predicates, statements_asked
+from liquidlog.workload.scans import of_target
 from liquidlog.workload.tables import known_table
 
 SCHEMA = StructType(

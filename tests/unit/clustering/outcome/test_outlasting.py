@@ -16,9 +16,9 @@ from liquidlog.operations.attempts import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Protocol
+from liquidlog.spec.evolution import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPERTIES
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import parse_schema
-from liquidlog.spec.terms import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPERTIES
 from support.snapshots import FileSpec, snapshot_of
 
 Field = dict[str, Any]

@@ -1,0 +1,726 @@
+"""Trees of planes that divide the grid into boxes, and those planes that part single values.
+
+A *prefix* is one or several columns of few values that come first: rows are parted by their values,
+column by column, before anything else divides them. A value whose rows would make a file of less
+than a quarter of the mean size is grouped with its neighbours, and what is grouped is parted no
+further by the prefix.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace, nsmallest
+from itertools import product
+from math import prod
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from liquidlog.curve.curves import Curve, curve_index, hilbert_index, stable_order
+from liquidlog.curve.cuts import (
+    CurveSample,
+    Cuts,
+    Ordinals,
+    Reach,
+    Shares,
+    choose_cuts,
+    choose_cuts_each,
+    equal_cuts,
+    opened_shares,
+)
+from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys, coordinate_ends
+
+Rows = npt.NDArray[np.int64]
+
+LEAST_SHARE: Final = 0.25
+"""Of the mean rows per file, what a single value must have to get files of its own."""
+
+
+class Node(NamedTuple):
+    """A box while the tree grows; `axis` is -1 where it is not divided.
+
+    Rows whose coordinate on `axis` is below `at` go to node `first_child`, others to the next one.
+    A box is `parts` files.
+    """
+
+    axis: int
+    at: int
+    first_child: int
+    parts: int
+    depth: int
+
+
+def leaves(nodes: Sequence[Node]) -> Iterator[int]:
+    """Yield the numbers of boxes from left to right."""
+    waiting = [0]
+    while waiting:
+        number = waiting.pop()
+        node = nodes[number]
+        if node.axis < 0:
+            yield number
+        else:
+            waiting += [node.first_child + 1, node.first_child]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A box of a prefix's tree: its node, its rows, and on which axes they have a single value."""
+
+    node: int
+    rows: Rows
+    single: frozenset[int]
+
+
+class _Group(NamedTuple):
+    """Neighbouring values: coordinates from `first` to the next group's, `rows`, how many values.
+
+    The values of a `single` group are one.
+    """
+
+    first: int
+    rows: int
+    values: int
+
+
+def part_by_prefix(
+    coords: Coords, parts: int, prefix: Sequence[int]
+) -> tuple[list[Node], list[Leaf]]:
+    """Return the nodes, each before its children, which stand side by side, and the boxes.
+
+    The boxes' parts add up to `parts`, or to more if more values have enough rows for a file.
+
+    Args:
+        coords: (s, d) unsigned, the coordinates of the sample.
+        parts: Files.
+        prefix: The columns to part by, the first one first; none for a tree of one box.
+    """
+    tree = _PrefixTree(coords, len(coords) / parts)
+    tree.divide(0, np.arange(len(coords)), parts, tuple(prefix), frozenset())
+    return tree.nodes, tree.boxes
+
+
+class _PrefixTree:
+    def __init__(self, coords: Coords, rows_per_part: float) -> None:
+        self._coords = coords
+        self._rows_per_part = rows_per_part
+        self.nodes: list[Node] = [Node(-1, 0, 0, 0, 0)]
+        self.boxes: list[Leaf] = []
+
+    def divide(
+        self,
+        number: int,
+        rows: Rows,
+        parts: int,
+        prefix: tuple[int, ...],
+        single: frozenset[int],
+    ) -> None:
+        """Part the rows of a node by the columns of a prefix."""
+        if not prefix or not len(rows):
+            self.nodes[number] = self.nodes[number]._replace(parts=parts)
+            self.boxes.append(Leaf(number, rows, single))
+            return
+        axis = prefix[0]
+        values, counts = np.unique(self._coords[rows, axis], return_counts=True)
+        groups = _grouped(values, counts, LEAST_SHARE * self._rows_per_part)
+        shares = _apportioned([group.rows for group in groups], parts)
+        self._halve(number, rows, list(zip(groups, shares, strict=True)), prefix, single)
+
+    def _halve(
+        self,
+        number: int,
+        rows: Rows,
+        groups: list[tuple[_Group, int]],
+        prefix: tuple[int, ...],
+        single: frozenset[int],
+    ) -> None:
+        if len(groups) == 1:
+            group, parts = groups[0]
+            is_single = group.values == 1
+            left = prefix[1:] if is_single else ()
+            self.divide(number, rows, parts, left, single | {prefix[0]} if is_single else single)
+            return
+        middle, node, first_child = len(groups) // 2, self.nodes[number], len(self.nodes)
+        at = groups[middle][0].first
+        self.nodes[number] = node._replace(
+            axis=prefix[0], at=at, first_child=first_child, parts=sum(p for _, p in groups)
+        )
+        self.nodes += [Node(-1, 0, 0, 0, node.depth + 1)] * 2
+        below = self._coords[rows, prefix[0]] < at
+        self._halve(first_child, rows[below], groups[:middle], prefix, single)
+        self._halve(first_child + 1, rows[~below], groups[middle:], prefix, single)
+
+
+def _grouped(
+    values: npt.NDArray[np.unsignedinteger], counts: npt.NDArray[np.int64], least: float
+) -> list[_Group]:
+    """Return neighbouring values in groups of at least `least` rows, large values alone."""
+    groups: list[_Group] = []
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        last = groups[-1] if groups else None
+        if last is not None and last.rows < least and count < least:
+            groups[-1] = _Group(last.first, last.rows + count, last.values + 1)
+        else:
+            groups.append(_Group(value, count, 1))
+    while len(groups) > 1:
+        small = min(range(len(groups)), key=lambda number: groups[number].rows)
+        if groups[small].rows >= least:
+            break
+        beside = [number for number in (small - 1, small + 1) if 0 <= number < len(groups)]
+        other = min(beside, key=lambda number: groups[number].rows)
+        left, right = sorted((small, other))
+        joined = _joined(groups[left], groups[right])
+        groups[left : right + 1] = [joined]
+    return groups
+
+
+def _joined(left: _Group, right: _Group) -> _Group:
+    return _Group(left.first, left.rows + right.rows, left.values + right.values)
+
+
+def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
+    """Return how many parts each group gets: at least one, and as many as its share of the rows."""
+    shares = [1] * len(rows)
+    heap = [(-float(count), number) for number, count in enumerate(rows)]
+    heapify(heap)
+    for _ in range(parts - len(rows)):
+        number = heap[0][1]
+        shares[number] += 1
+        heapreplace(heap, (-rows[number] / shares[number], number))
+    return shares
+
+
+# A balanced k-d tree: which rows go into which file, box by box instead of along a curve
+#
+# A node of the tree is a box of the grid that holds some files' worth of sampled rows. A plane
+# divides it in two across its longest side, where the rows on either side are nearest to whole
+# files, until a box is one file or cannot be divided. Boxes are numbered from left to right. A
+# row's key is its box's number followed by its Hilbert key on a grid that fills the box, so
+# that rows are sorted along the Hilbert curve inside files, and its quadrants there are parts
+# of the box.
+#
+# O(sample * log files) to build, O(rows * log files) to find the boxes of rows.
+#
+# Source: J. L. Bentley, "Multidimensional Binary Search Trees Used for Associative Searching",
+# 1975.
+
+BOX_BITS: Final = 16
+"""Bits of a key that number the box."""
+
+_MAX_UNEVENNESS: Final = 0.25
+"""How far rows per file may be from the mean, as a share of it, for a plane to be taken."""
+
+_LEAST_FILL: Final = 0.5
+_MOST_FILL: Final = 1.5
+"""Rows per file beside the mean of all, as chosen cuts have it. Planes that are each even enough
+can still add up to files of less or more."""
+
+_LOPSIDED: Final = 1e-3
+"""Weight of even sides beside what readers open: decides where planes do not differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """A tree of m nodes, whose leaves are the boxes.
+
+    Node i compares a row's coordinate on axis `axes[i]` with `at[i]`: rows below it go to node
+    `children[i, 0]`, all others to `children[i, 1]`. A box is its own child; `numbers[i]` is its
+    number, -1 at other nodes. `depth` steps from node 0 lead every row to its box. Coordinates
+    have `bits` bits. `axes`, `at` and `numbers` are (m,), `children` (m, 2).
+
+    Box b has a grid of its own, which begins at `lows[b]` and has steps of `1 / scales[b]`, as many
+    as a coordinate has values; both are (boxes, d). What lies beyond is on its first or last step.
+    """
+
+    axes: npt.NDArray[np.int64]
+    at: npt.NDArray[np.uint64]
+    children: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
+    depth: int
+    bits: int
+    lows: npt.NDArray[np.float64]
+    scales: npt.NDArray[np.float64]
+
+    def keys_of(self, coords: Coords) -> Keys:
+        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
+        shift = np.uint64(coords.shape[1] * self.bits)
+        keys = np.empty(len(coords), np.uint64)
+        for start in range(0, len(coords), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            numbers = self.numbers_of(coords[block])
+            inside = (coords[block] - self.lows[numbers]) * self.scales[numbers]
+            np.clip(inside, 0, (1 << self.bits) - 1, out=inside)
+            keys[block] = hilbert_index(inside.astype(np.uint32), self.bits)
+            keys[block] |= numbers << shift
+        return keys
+
+    def numbers_of(self, coords: Coords) -> npt.NDArray[np.uint64]:
+        """Return the number of each row's box, (n,) uint64."""
+        nodes = np.zeros(len(coords), np.int64)
+        rows = np.arange(len(coords))
+        for _ in range(self.depth):
+            above = coords[rows, self.axes[nodes]] >= self.at[nodes]
+            nodes = self.children[nodes, above.astype(np.int64)]
+        return self.numbers[nodes].astype(np.uint64)
+
+
+def kd_bits(dimensions: int, coordinate_bits: int) -> int:
+    """Return how many bits each of d coordinates gets, so that a box's number fits beside them."""
+    return min(coordinate_bits, (KEY_BITS - BOX_BITS) // dimensions)
+
+
+def fit_boxes(
+    coords: Coords,
+    ordinals: Ordinals,
+    parts: int,
+    *,
+    bits: int,
+    reach: Reach | None = None,
+    prefix: Sequence[int] = (),
+) -> tuple[Boxes, CurveSample, Cuts]:
+    """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
+
+    Args:
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
+        parts: Files.
+        bits: Bits of a coordinate, as `kd_bits` gives.
+        reach: What readers ask, if planes are to be put where they open little.
+        prefix: Columns by whose single values rows are parted first; see `liquidlog.curve.boxes`.
+
+    Returns:
+        The boxes; the sample; parts - 1 cuts, or more if more values of a prefix get files. Where a
+        box cannot be divided although it is several files, because its rows have the same
+        coordinates, cuts are put along its keys.
+    """
+    ends = coordinate_ends(coords, bits)
+    chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
+    grown = _grow(coords, ends, parts, prefix, chooser)
+    boxes = _with_grids(boxes_of(grown, bits), coords, ends)
+    sample = CurveSample.sort(
+        boxes.keys_of(coords), ordinals, lows=coords / (1 << bits), highs=ends / (1 << bits)
+    )
+    return boxes, sample, _cuts(sample, grown, shift=coords.shape[1] * bits)
+
+
+def _grow(
+    coords: Coords, ends: Coords, parts: int, prefix: Sequence[int], chooser: "_Chooser"
+) -> list[Node]:
+    """Return the nodes, each before its children, which stand side by side."""
+    nodes, boxes = part_by_prefix(coords, parts, prefix)
+    waiting = [(box.node, box.rows, len(box.rows) / nodes[box.node].parts) for box in boxes]
+    while waiting:
+        number, rows, mean_rows = waiting.pop()
+        node = nodes[number]
+        if node.parts == 1 or not len(rows):
+            continue
+        plane = chooser(coords[rows], ends[rows], node.parts, mean_rows)
+        if plane is None:
+            continue
+        first_child = len(nodes)
+        nodes[number] = node._replace(axis=plane.axis, at=plane.at, first_child=first_child)
+        below = coords[rows, plane.axis] < plane.at
+        for part_count, members in (
+            (plane.parts_below, rows[below]),
+            (node.parts - plane.parts_below, rows[~below]),
+        ):
+            waiting.append((len(nodes), members, mean_rows))
+            nodes.append(Node(-1, 0, 0, part_count, node.depth + 1))
+    return nodes
+
+
+class _Plane(NamedTuple):
+    """Divides a box: rows whose coordinate on `axis` is below `at` are `parts_below` files."""
+
+    axis: int
+    at: int
+    parts_below: int
+
+
+_Chooser = Callable[[Coords, Coords, int, float], _Plane | None]
+"""Returns the plane that divides rows, by their coordinates and ends, into so many files; the last
+argument is the mean of rows per file in the whole tree, or in the part of a prefix."""
+
+
+def _widest(inside: Coords, ends: Coords, parts: int, _mean_rows: float) -> _Plane | None:
+    """Return the first even enough plane, longest side first; None if there is none."""
+    sides = ends.max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
+    for axis in np.argsort(-sides, kind="stable").tolist():
+        plane = _even_plane(np.sort(inside[:, axis]), axis, parts)
+        if plane is not None:
+            return plane
+    return None
+
+
+def _even_plane(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Plane | None:
+    """Return the plane through sorted coordinates with the most even files, near the middle."""
+    planes = _Planes.through(values, axis, parts)
+    if not len(planes.at):
+        return None
+    return planes[int(np.argmin(planes.unevenness + planes.lopsided))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planes:
+    """Planes across one axis that leave files of about equal rows on either side, (p,) each.
+
+    `rows_below` of all `rows` are below a plane, as `parts_below` of the files.
+    """
+
+    axis: int
+    at: npt.NDArray[np.int64]
+    rows_below: npt.NDArray[np.int64]
+    parts_below: npt.NDArray[np.int64]
+    unevenness: npt.NDArray[np.float64]
+    lopsided: npt.NDArray[np.float64]
+
+    @classmethod
+    def through(cls, values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> "_Planes":
+        """Return the planes between different coordinates; `values` are sorted."""
+        changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+        shares = changes * parts / len(values)
+        whole = np.clip(np.rint(shares), 1, parts - 1)
+        below, above = shares / whole, (parts - shares) / (parts - whole)
+        unevenness = np.maximum(np.abs(below - 1), np.abs(above - 1))
+        lopsided = np.abs(shares - parts / 2) / parts
+        possible = np.flatnonzero(unevenness <= _MAX_UNEVENNESS)
+        return cls(
+            axis,
+            values[changes[possible]].astype(np.int64),
+            changes[possible],
+            whole[possible].astype(np.int64),
+            unevenness[possible],
+            lopsided[possible],
+        )
+
+    def fills(self, rows: int, parts: int, mean_rows: float) -> npt.NDArray[np.bool_]:
+        """Return which planes leave files of nearly the mean of rows on either side, (p,)."""
+        below = self.rows_below / self.parts_below
+        above = (rows - self.rows_below) / (parts - self.parts_below)
+        least, most = np.minimum(below, above), np.maximum(below, above)
+        found: npt.NDArray[np.bool_] = (least >= _LEAST_FILL * mean_rows) & (
+            most <= _MOST_FILL * mean_rows
+        )
+        return found
+
+    def __getitem__(self, number: int) -> _Plane:
+        return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
+
+    def some(self, numbers: npt.NDArray[np.int64]) -> "_Planes":
+        """Return the planes with these numbers."""
+        return _Planes(
+            self.axis,
+            self.at[numbers],
+            self.rows_below[numbers],
+            self.parts_below[numbers],
+            self.unevenness[numbers],
+            self.lopsided[numbers],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Least:
+    """Chooses the plane on whose sides readers open the fewest rows.
+
+    Planes are tried in the middle of each axis, and at the `borders` of what readers ask, which are
+    sorted coordinates per axis.
+    """
+
+    reach: Reach
+    borders: tuple[npt.NDArray[np.int64], ...]
+    side: int
+
+    def __call__(self, inside: Coords, ends: Coords, parts: int, mean_rows: float) -> _Plane | None:
+        """Return the plane; None if no plane leaves files of about equal rows."""
+        low, high = inside.min(axis=0) / self.side, ends.max(axis=0) / self.side
+        through = [
+            _Planes.through(np.sort(inside[:, axis]), axis, parts)
+            for axis in range(inside.shape[1])
+        ]
+        full = [one.fills(len(inside), parts, mean_rows) for one in through]
+        if any(map(np.any, full)):
+            through = [
+                one.some(np.flatnonzero(is_full))
+                for one, is_full in zip(through, full, strict=True)
+            ]
+        best, least = None, np.inf
+        for axis, all_planes in enumerate(through):
+            if not len(all_planes.at):
+                continue
+            planes = self._tried(all_planes, axis)
+            costs = self._costs(planes, low, high, len(inside))
+            number = int(costs.argmin())
+            if costs[number] < least:
+                best, least = planes[number], costs[number]
+        return best
+
+    def _tried(self, planes: _Planes, axis: int) -> _Planes:
+        at_borders = np.searchsorted(planes.at, self.borders[axis])
+        at_borders = at_borders[at_borders < len(planes.at)]
+        middle = int(np.argmin(planes.unevenness + planes.lopsided))
+        return planes.some(np.unique(np.append(at_borders, middle)))
+
+    def _costs(
+        self,
+        planes: _Planes,
+        low: npt.NDArray[np.float64],
+        high: npt.NDArray[np.float64],
+        rows: int,
+    ) -> npt.NDArray[np.float64]:
+        """Return the share of the rows that readers open after each plane, (p,)."""
+        count = len(planes.at)
+        lows, highs = np.tile(low, (2 * count, 1)), np.tile(high, (2 * count, 1))
+        highs[:count, planes.axis] = planes.at / self.side
+        lows[count:, planes.axis] = planes.at / self.side
+        reached = self.reach.of(lows, highs)
+        below = planes.rows_below / rows
+        costs: npt.NDArray[np.float64] = (
+            below * reached[:count] + (1 - below) * reached[count:]
+        ) + _LOPSIDED * (planes.unevenness + planes.lopsided)
+        return costs
+
+
+def _least(reach: Reach, dimensions: int, side: int) -> _Least:
+    asked = reach.asked
+    none = np.empty(0, np.int64)
+    borders = tuple(
+        none if asked is None else (asked.borders(axis)[0] * side).astype(np.int64)
+        for axis in range(dimensions)
+    )
+    return _Least(reach, borders, side)
+
+
+def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:
+    """Return the tree of these nodes, whose boxes have no grids: it numbers rows only."""
+    numbers = np.full(len(nodes), -1, np.int64)
+    for number, node in enumerate(leaves(nodes)):
+        numbers[node] = number
+    children = np.array(
+        [[i, i] if n.axis < 0 else [n.first_child, n.first_child + 1] for i, n in enumerate(nodes)],
+        np.int64,
+    )
+    return Boxes(
+        axes=np.array([max(node.axis, 0) for node in nodes], np.int64),
+        at=np.array([node.at for node in nodes], np.uint64),
+        children=children,
+        numbers=numbers,
+        depth=max(node.depth for node in nodes),
+        bits=bits,
+        lows=np.zeros((0, 0)),
+        scales=np.zeros((0, 0)),
+    )
+
+
+def _with_grids(boxes: Boxes, coords: Coords, ends: Coords) -> Boxes:
+    """Return the boxes with grids from the first to the last of the sampled rows in each."""
+    numbers = boxes.numbers_of(coords)
+    count = int(boxes.numbers.max()) + 1
+    lows = np.zeros((count, coords.shape[1]))
+    scales = np.ones((count, coords.shape[1]))
+    order = stable_order(numbers)
+    found, starts = np.unique(numbers[order], return_index=True)
+    if len(found):
+        lows[found] = np.minimum.reduceat(coords[order], starts, axis=0)
+        sides = np.maximum.reduceat(ends[order], starts, axis=0) - lows[found]
+        scales[found] = (1 << boxes.bits) / sides
+    return replace(boxes, lows=lows, scales=scales)
+
+
+def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:
+    keys, ordinals = [], []
+    for number, leaf in enumerate(leaves(nodes)):
+        start, stop = np.searchsorted(
+            sample.keys, np.array([number << shift, (number + 1) << shift], np.uint64)
+        )
+        if number:
+            keys.append(np.array([number << shift], np.uint64))
+            ordinals.append(np.zeros(1, np.uint64))
+        further = equal_cuts(sample.between(start, stop), nodes[leaf].parts)
+        keys.append(further.keys)
+        ordinals.append(further.ordinals)
+    return Cuts(np.concatenate(keys), np.concatenate(ordinals))
+
+
+# How far rows spread over a curve's grid, so that files come out as whole cells
+#
+# A stretch of a curve is a square only where it is a whole quadrant, and there are 1, 4, 16, 64
+# … quadrants. So rows are spread over `cells[j]` of the 2**k steps of each axis, with the
+# smallest k that holds them all: over 5 x 5 of 8 x 8 for 25 files. Each cell is a quadrant,
+# hence one stretch; that the curve leaves the cells in use and comes back costs nothing, as
+# cuts fall there.
+#
+# `fit_curve` tries some numbers of cells whose product is near the number of files on a part of
+# the sample, O(grids * (sample + files)).
+
+MAX_FITTED_DIMENSIONS: Final = 4
+MAX_FITTED_PARTS: Final = 1024
+"""Beyond, rows fill the whole grid: there are too many grids, or trying them takes seconds."""
+
+MAX_GRIDS: Final = 24
+
+_TRIED_ROWS_PER_PART: Final = 512
+_ROWS_TOGETHER: Final = 1 << 20
+"""Rows of all samples that are cut together, which bounds the memory."""
+
+CELLS_PER_PART: Final = (0.75, 1.1)
+"""With more cells than files, some files are two cells; with fewer, some cells are divided."""
+
+_MAX_STRETCH: Final = 1.6
+"""How far the cells along an axis may be from those of a cube."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveGrid:
+    """A curve over a grid; the rows fill `cells[j]` steps of axis j, or all of it if all are one.
+
+    Coordinates have `bits` bits. The curve is over `axes`, in this order, or over all columns.
+    Cells are of equal width, or begin and end at `edges`: cells[j] + 1 coordinates for axis j.
+    """
+
+    curve: Curve
+    bits: int
+    cells: tuple[int, ...]
+    axes: tuple[int, ...] = ()
+    edges: tuple[tuple[int, ...], ...] = ()
+
+    def keys_of(self, coords: Coords) -> Keys:
+        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
+        if self.axes:
+            coords = np.asfortranarray(coords[:, self.axes])
+        steps = np.uint32((max(self.cells) - 1).bit_length())
+        if steps == 0:
+            return curve_index(coords, self.bits, self.curve)
+        if self.edges:
+            return curve_index(self._between_edges(coords, int(steps)), self.bits, self.curve)
+        filled = np.empty(coords.shape, np.uint32, order="F")
+        for axis, cells in enumerate(self.cells):
+            np.multiply(coords[:, axis], np.uint32(cells), out=filled[:, axis])
+        filled >>= steps
+        return curve_index(filled, self.bits, self.curve)
+
+    def _between_edges(self, coords: Coords, steps: int) -> Coords:
+        """Return the coordinates on the steps of the grid: each cell fills one."""
+        width = np.int64(1 << (self.bits - steps))
+        every = np.arange(1 << self.bits)
+        filled = np.empty(coords.shape, np.uint32, order="F")
+        for axis, edges in enumerate(self.edges):
+            begins = np.array(edges, np.int64)
+            cell = np.searchsorted(begins, every, side="right") - 1
+            inside = (every - begins[cell]) * width // np.diff(begins)[cell]
+            filled[:, axis] = (cell * width + inside).astype(np.uint32)[coords[:, axis]]
+        return filled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveRows:
+    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`."""
+
+    coords: Coords
+    ordinals: Ordinals
+    lows: Shares
+    highs: Shares
+
+    @classmethod
+    def of(cls, coords: Coords, ordinals: Ordinals, bits: int) -> "CurveRows":
+        """Return rows with these coordinates, each below 2**bits."""
+        side = float(1 << bits)
+        lows, highs = coords / side, coordinate_ends(coords, bits) / side
+        return cls(coords, ordinals, np.ascontiguousarray(lows), np.ascontiguousarray(highs))
+
+    def take(self, rows: npt.NDArray[np.int64] | slice) -> "CurveRows":
+        """Return some of the rows, in their order."""
+        return CurveRows(self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
+
+    def tried(self, parts: int) -> "CurveRows":
+        """Return as many of the rows, evenly spread, as it takes to try grids for so many files."""
+        return self.take(
+            slice(None, None, max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART)))
+        )
+
+    def sorted_on(self, grid: CurveGrid) -> CurveSample:
+        """Return the rows in the order of their keys on a grid."""
+        keys = grid.keys_of(self.coords)
+        return CurveSample.sort(keys, self.ordinals, lows=self.lows, highs=self.highs)
+
+
+def fit_curve(
+    coords: Coords,
+    ordinals: Ordinals,
+    parts: int,
+    *,
+    curve: Curve,
+    bits: int,
+    grid: CurveGrid | None = None,
+) -> tuple[CurveGrid, CurveSample, Cuts]:
+    """Return the grid on which narrow predicates open the fewest rows.
+
+    Args:
+        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
+        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
+        parts: Files.
+        curve: Any but `kd`.
+        bits: Bits of a coordinate, at most 16.
+        grid: The one to take, as found for other rows of the same kind; no other is tried.
+
+    Returns:
+        The grid; the sample in the order of its keys; parts - 1 cuts.
+    """
+    rows = CurveRows.of(coords, ordinals, bits)
+    best = grid or CurveGrid(curve, bits, (1,) * coords.shape[1])
+    if curve is Curve.LINEAR:
+        sample = rows.sorted_on(best)
+        return best, sample, equal_cuts(sample, parts)
+    if grid is None:
+        tried = rows.tried(parts)
+        likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
+        best = _best_grid([best, *likely], tried, parts) if likely else best
+    sample = rows.sorted_on(best)
+    return best, sample, choose_cuts(sample, parts)
+
+
+def _best_grid(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> CurveGrid:
+    """Return the first of the grids with the least quadratic mean of what narrow predicates open.
+
+    They ask for one value of one column; the quadratic mean over the columns prefers grids on
+    which all are read alike.
+    """
+    opened: list[float] = []
+    together = max(1, _ROWS_TOGETHER // max(1, len(tried.coords)))
+    for first in range(0, len(grids), together):
+        samples = [tried.sorted_on(grid) for grid in grids[first : first + together]]
+        cut = zip(samples, choose_cuts_each(samples, parts), strict=True)
+        opened += [float(np.linalg.norm(opened_shares(*one))) for one in cut]
+    return grids[opened.index(min(opened))]
+
+
+def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
+    """Return numbers of cells along the axes, those that would open the fewest rows first."""
+    rows, dimensions = coords.shape
+    if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(MAX_FITTED_PARTS, rows):
+        return []
+    return nsmallest(MAX_GRIDS, _possible_cells(coords, parts), key=_ideal_share)
+
+
+def _ideal_share(cells: tuple[int, ...]) -> float:
+    return sum(1 / count for count in cells)
+
+
+def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
+    distinct = [int(np.count_nonzero(np.bincount(column))) for column in coords.T]
+    options = [
+        range(max(1, int(cells / _MAX_STRETCH)), min(values, int(cells * _MAX_STRETCH) + 1) + 1)
+        for cells, values in zip(_cells_of_a_cube(distinct, parts), distinct, strict=True)
+    ]
+    least, most = (share * parts for share in CELLS_PER_PART)
+    for cells in product(*options):
+        if least <= prod(cells) <= most and max(cells) > 1:
+            yield cells
+
+
+def _cells_of_a_cube(distinct: list[int], parts: int) -> list[float]:
+    """Return the same number of cells along all axes, but no more than an axis has values."""
+    cells = [1.0] * len(distinct)
+    left = float(parts)
+    for done, axis in enumerate(np.argsort(distinct).tolist()):
+        cells[axis] = min(float(distinct[axis]), left ** (1 / (len(distinct) - done)))
+        left /= cells[axis]
+    return cells

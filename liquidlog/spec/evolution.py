@@ -1,0 +1,638 @@
+"""Type widening: which type changes keep every value, and which changes a schema records.
+
+Source: PROTOCOL.md, "Type Widening".
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from liquidlog.errors import CorruptLogError
+from liquidlog.spec.actions import Metadata, Protocol
+from liquidlog.spec.arguments import CODEC_PROPERTY
+from liquidlog.spec.arrow import CHAR_VARCHAR
+from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS
+from liquidlog.spec.features import (
+    DELETION_VECTORS,
+    DOMAIN_METADATA,
+    IN_COMMIT_TIMESTAMP,
+    ROW_TRACKING_ENABLED,
+    ROW_TRACKING_SUSPENDED,
+    is_true,
+    table_features,
+)
+from liquidlog.spec.partitions import physical_partition_columns
+from liquidlog.spec.schema import (
+    FIELD_ID,
+    MAX_COLUMN_ID,
+    MODE,
+    PHYSICAL_NAME,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MappingMode,
+    MapType,
+    Path,
+    PrimitiveType,
+    StructField,
+    StructType,
+    data_type_at,
+    fields_with_paths,
+    mapping_mode,
+    mapping_problems,
+    parse_schema,
+    parse_type,
+    quote_path,
+)
+
+TYPE_CHANGES: Final = "delta.typeChanges"
+"""Key of a field's metadata: every change of its type, oldest first."""
+
+_WIDER: Final[Mapping[str, frozenset[str]]] = {
+    "byte": frozenset({"short", "integer", "long", "double"}),
+    "short": frozenset({"integer", "long", "double"}),
+    "integer": frozenset({"long", "double"}),
+    "long": frozenset(),
+    "float": frozenset({"double"}),
+    "date": frozenset({"timestamp_ntz"}),
+}
+_DIGITS: Final[Mapping[str, int]] = {"byte": 10, "short": 10, "integer": 10, "long": 20}
+"""Digits before the point that a decimal must have to take an integer."""
+
+
+def is_widening(source: DataType, target: DataType) -> bool:
+    """Return whether `target` can hold every value of `source`, as the protocol defines it."""
+    match source, target:
+        case PrimitiveType(name), PrimitiveType(wider):
+            return wider in _WIDER.get(name, ())
+        case PrimitiveType(name), DecimalType(precision, scale):
+            return name in _DIGITS and precision - scale >= _DIGITS[name]
+        case DecimalType(precision, scale), DecimalType(wide_precision, wide_scale):
+            more_digits, more_scale = wide_precision - precision, wide_scale - scale
+            return more_digits >= more_scale >= 0 and more_digits > 0
+        case _:
+            return False
+
+
+def type_change_problems(schema: StructType) -> tuple[str, ...]:
+    """Return a sentence for every recorded type change that is not a widening to today's type."""
+    return tuple(
+        problem for path, field in fields_with_paths(schema) for problem in _problems(path, field)
+    )
+
+
+def type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType]]:
+    """Yield (logical path, earlier type, later type) of every recorded change, sound or not."""
+    for path, field in fields_with_paths(schema):
+        for change in _recorded(field):
+            yield (*path, *_inner(change)), _type(change, "fromType"), _type(change, "toType")
+
+
+def earlier_types(schema: StructType) -> Mapping[Path, frozenset[DataType]]:
+    """Return the types that data files may still have for a column, by physical path.
+
+    Paths go into arrays and maps by `element`, `key` and `value`. The schema must be without
+    `type_change_problems`.
+    """
+    found: dict[Path, set[DataType]] = {}
+    for path, field in fields_with_paths(schema, physical=True):
+        for change in _recorded(field):
+            found.setdefault((*path, *_inner(change)), set()).add(_type(change, "fromType"))
+    return {path: frozenset(types) for path, types in found.items()}
+
+
+def _problems(path: Path, field: StructField) -> Iterator[str]:
+    newest: dict[Path, DataType] = {}
+    for change in _recorded(field):
+        inner = _inner(change)
+        name = quote_path((*path, *inner))
+        source, target = _type(change, "fromType"), _type(change, "toType")
+        today = data_type_at(field.data_type, inner)
+        newest[inner] = target
+        if not is_widening(source, target) or today is None or not is_widening(source, today):
+            yield f"the type change of {name} from {source} to {target}"
+    for inner, target in newest.items():
+        today = data_type_at(field.data_type, inner)
+        if today is not None and target != today:
+            name = quote_path((*path, *inner))
+            yield f"the type of {name}, which is {today} after a change to {target}"
+
+
+def _recorded(field: StructField) -> list[Mapping[str, Any]]:
+    changes = field.metadata.get(TYPE_CHANGES) or []
+    return changes if isinstance(changes, list) else [{}]
+
+
+def _inner(change: Mapping[str, Any]) -> Path:
+    path = str(change.get("fieldPath") or "")
+    return tuple(path.split(".")) if path else ()
+
+
+def _type(change: Mapping[str, Any], key: str) -> DataType:
+    try:
+        return parse_type(change[key])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return PrimitiveType(f"unreadable {key}")
+
+
+# Which changes of a schema leave data files, written before them, complete and valid
+#
+# Columns may be added that can be null: a file without a column has null in it for every row.
+# What is said about a column to people and to those who insert rows may change. Nothing else
+# may.
+#
+# Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Default Columns" and "Identity
+# Columns".
+
+_ABOUT_INSERTS: Final = frozenset({"comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"})
+"""Metadata that says nothing about rows that are there: what people read, what INSERT puts where a
+row has no value, and the last value that an identity column gave out."""
+
+_OF_NEW_COLUMNS: Final = frozenset(
+    {"comment", "CURRENT_DEFAULT", CHAR_VARCHAR, FIELD_ID, PHYSICAL_NAME}
+)
+"""What a new column may say of itself. A value for rows that are there, a generating expression, an
+identity or an invariant would ask something of files without the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewColumn:
+    """A column that was added: its paths, and its ids with those in it; none if one has none."""
+
+    logical: Path
+    physical: Path
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What became of a schema.
+
+    `new` are the outermost columns that were added, in schema order. `problems` are clauses, one
+    for each change that files written before may not be valid after.
+    """
+
+    new: tuple[NewColumn, ...]
+    problems: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def schema_growth(before: str, after: str) -> Growth:
+    """Return what became of a schema, from both in the protocol's JSON."""
+    if before == after:
+        return Growth((), ())
+    try:
+        old = parse_schema(before, where="the schema before")
+        new = parse_schema(after, where="the schema after")
+    except CorruptLogError as error:
+        return Growth((), (error.message,))
+    found = _Comparison()
+    found.compare(old, new, (), ())
+    return Growth(tuple(found.new), tuple(found.problems))
+
+
+class _Comparison:
+    """What was found so far of the differences between two schemas."""
+
+    def __init__(self) -> None:
+        self.new: list[NewColumn] = []
+        self.problems: list[str] = []
+
+    def compare(self, old: StructType, new: StructType, logical: Path, physical: Path) -> None:
+        """Compare the fields of two structs that have the same paths."""
+        before = {field.name: field for field in old.fields}
+        after = {field.name: field for field in new.fields}
+        for field in old.fields:
+            if field.name not in after:
+                name = quote_path((*logical, field.name))
+                self.problems.append(f"the column {name} was dropped or renamed")
+        kept = [field.name for field in new.fields if field.name in before]
+        if kept != [field.name for field in old.fields if field.name in after]:
+            where = f" in {quote_path(logical)}" if logical else ""
+            self.problems.append(f"columns{where} changed their order")
+        if len(after) < len(new.fields) or len(before) < len(old.fields):
+            self.problems.append("several columns have one name")
+        for field in new.fields:
+            paths = (*logical, field.name), (*physical, field.physical_name)
+            if field.name in before:
+                self._compare_field(before[field.name], field, *paths)
+            else:
+                self._add(field, *paths)
+
+    def _compare_field(
+        self, old: StructField, new: StructField, logical: Path, physical: Path
+    ) -> None:
+        name = quote_path(logical)
+        if old.nullable and not new.nullable:
+            self.problems.append(f"the column {name} became NOT NULL")
+        changed = _differing(old.metadata, new.metadata) - _ABOUT_INSERTS
+        if changed:
+            listed = ", ".join(sorted(changed))
+            self.problems.append(f"the column {name} has other metadata ({listed})")
+        if isinstance(old.data_type, StructType) and isinstance(new.data_type, StructType):
+            self.compare(old.data_type, new.data_type, logical, physical)
+        elif _plain(old) != _plain(new):
+            self.problems.append(
+                f"the type of the column {name} changed from {old.data_type} to {new.data_type}"
+            )
+
+    def _add(self, field: StructField, logical: Path, physical: Path) -> None:
+        self.problems.extend(_problems_of_new(field, logical))
+        ids = [inner.metadata.get(FIELD_ID) for _, inner in _with_inner(field)]
+        known = tuple(number for number in ids if type(number) is int)
+        self.new.append(NewColumn(logical, physical, known if len(known) == len(ids) else ()))
+
+
+def _with_inner(field: StructField) -> Iterator[tuple[Path, StructField]]:
+    return fields_with_paths(StructType((field,)))
+
+
+def _problems_of_new(field: StructField, logical: Path) -> Iterator[str]:
+    for inner, found in _with_inner(field):
+        name = quote_path((*logical[:-1], *inner))
+        if not found.nullable:
+            yield f"the new column {name} is NOT NULL"
+        asks = found.metadata.keys() - _OF_NEW_COLUMNS
+        if asks:
+            yield f"the new column {name} has metadata ({', '.join(sorted(asks))})"
+        if found.data_type == VOID:
+            yield f"the new column {name} is void"
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    missing = object()
+    return {key for key in {*old, *new} if old.get(key, missing) != new.get(key, missing)}
+
+
+def _plain(field: StructField) -> StructField:
+    """Return a field without what is compared by itself."""
+    return replace(field, nullable=True, metadata={})
+
+
+# What a table demands, by its features and properties, before files may be written
+#
+# Source: PROTOCOL.md, "Column Mapping", "Type Widening", "Iceberg Compatibility V1", "Void
+# Type".
+
+ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
+
+MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
+_MATERIALIZING: Final = (
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.enableIcebergCompatV3",
+    "delta.writePartitionColumnsToParquet",
+    "delta.enableMaterializePartitionColumnsFeature",
+)
+"""Properties that ask for data files with the partition columns in them."""
+
+_WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
+_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
+
+
+def file_problems(
+    partition_columns: Sequence[str], configuration: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return every reason in the properties why data files may be neither added nor removed."""
+    problems = [
+        f"{name} with partition columns, which data files must then hold too"
+        for name in _MATERIALIZING
+        if partition_columns and is_true(configuration, name)
+    ]
+    if is_true(configuration, MANIFESTS):
+        problems.append(
+            f"{MANIFESTS}=true (the manifests, which Presto, Athena and others read, would go on"
+            " naming the old files; set it to false, or let Delta Spark write)"
+        )
+    return tuple(problems)
+
+
+def schema_problems(
+    protocol: Protocol, configuration: Mapping[str, str], schema: StructType
+) -> tuple[str, ...]:
+    """Return every reason in the schema and properties why no file may be written."""
+    features = frozenset(table_features(protocol))
+    problems = list(mapping_problems(schema, configuration))
+    problems += type_change_problems(schema)
+    changed = dict.fromkeys(path for path, _, _ in type_changes(schema))
+    if not features & _WIDENING:
+        names = (quote_path(path) for path in changed)
+        problems += (f"a type change of {name} without typeWidening" for name in names)
+    problems += _void_problems(schema)
+    if ICEBERG_COMPAT_V1 in features and is_true(configuration, "delta.enableIcebergCompatV1"):
+        problems += _iceberg_problems(features, configuration, schema)
+    return tuple(dict.fromkeys(problems))
+
+
+def _void_problems(schema: StructType) -> Iterator[str]:
+    if _only_void(schema):
+        yield "a table of void columns only"
+    for path, field in fields_with_paths(schema):
+        yield from _void_inside(field.data_type, path)
+
+
+def _void_inside(data_type: DataType, path: Path) -> Iterator[str]:
+    match data_type:
+        case StructType() if _only_void(data_type):
+            yield f"{quote_path(path)}: a struct of void fields only"
+        case ArrayType(element):
+            yield from _void_part(element, (*path, "element"))
+        case MapType(key, value):
+            yield from _void_part(key, (*path, "key"))
+            yield from _void_part(value, (*path, "value"))
+        case _:
+            return
+
+
+def _void_part(data_type: DataType, path: Path) -> Iterator[str]:
+    # The fields of a struct inside an array or a map are visited with their own paths.
+    if data_type == VOID:
+        yield f"{quote_path(path)}: void inside an array or a map"
+    yield from _void_inside(data_type, path)
+    if isinstance(data_type, StructType):
+        for inner, field in fields_with_paths(data_type):
+            if field.data_type == VOID:
+                yield f"{quote_path((*path, *inner))}: void inside an array or a map"
+
+
+def _only_void(struct: StructType) -> bool:
+    return bool(struct.fields) and all(child.data_type == VOID for child in struct.fields)
+
+
+def _iceberg_problems(
+    features: frozenset[str], configuration: Mapping[str, str], schema: StructType
+) -> Iterator[str]:
+    """Yield what IcebergCompatV1 forbids. The statistics it wants are always written."""
+    if mapping_mode(configuration) is MappingMode.NONE:
+        yield f"{ICEBERG_COMPAT_V1} without column mapping"
+    if "deletionVectors" in features:
+        yield f"{ICEBERG_COMPAT_V1} with deletionVectors"
+    for path, field in fields_with_paths(schema):
+        if isinstance(field.data_type, ArrayType | MapType) or field.data_type == VOID:
+            yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
+    for path, source, target in type_changes(schema):
+        if not _iceberg_widens(source, target):
+            yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
+
+
+def _iceberg_widens(source: DataType, target: DataType) -> bool:
+    match source, target:
+        case PrimitiveType(name), PrimitiveType(wider):
+            return (name in _INTEGERS and wider in _INTEGERS) or (name, wider) == (
+                "float",
+                "double",
+            )
+        case DecimalType(_, scale), DecimalType(_, wide_scale):
+            return scale == wide_scale
+        case _:
+            return False
+
+
+# What data files were written for, and whether they can still be committed after a change of it
+#
+# One rule for everybody who has written files and finds that the table's metadata or protocol
+# is another one by now. Every property and every feature that may change is listed with the
+# reason; whatever is not listed may not.
+#
+# The principle: had the files been committed directly before the change, the change could have
+# been made all the same, and would have left them as they are.
+#
+# Source: PROTOCOL.md, "Table Features", "Requirements for Writers", "Per-file Statistics".
+
+_DELTA: Final = "delta."
+_PARQUET: Final = "parquet."
+_CONSTRAINT: Final = "delta.constraints."
+
+_LOG: Final = "it is about the log and its checkpoints, which are made of the newest version"
+_LATER: Final = "it is about what writers do later"
+_NEWEST: Final = "every attempt to commit takes the time that the newest version asks for"
+
+FREE_PROPERTIES: Final[Mapping[str, str]] = {
+    "delta.appendOnly": "rows may still be rearranged",
+    "delta.autoOptimize": _LATER,
+    "delta.autoOptimize.autoCompact": _LATER,
+    "delta.autoOptimize.optimizeWrite": _LATER,
+    "delta.checkpoint.writeStatsAsJson": _LOG,
+    "delta.checkpoint.writeStatsAsStruct": _LOG,
+    "delta.checkpointInterval": _LOG,
+    "delta.checkpointPolicy": _LOG,
+    "delta.checkpointRetentionDuration": _LOG,
+    "delta.deletedFileRetentionDuration": "every attempt to commit compares ages with the newest",
+    "delta.dropFeatureTruncateHistory.retentionDuration": _LOG,
+    "delta.enableChangeDataFeed": "rearranging rows changes none, so there is nothing to record",
+    "delta.enableDeletionVectors": "it allows new vectors; files without one stay as they are",
+    "delta.enableExpiredLogCleanup": _LOG,
+    "delta.enableFullRetentionRollback": _LOG,
+    "delta.enableInCommitTimestamps": _NEWEST,
+    "delta.enableTypeWidening": "it allows later changes of types",
+    "delta.inCommitTimestampEnablementTimestamp": _NEWEST,
+    "delta.inCommitTimestampEnablementVersion": _NEWEST,
+    "delta.isolationLevel": "it is about commits that change rows",
+    "delta.logRetentionDuration": _LOG,
+    "delta.randomPrefixLength": "files may have any name",
+    "delta.randomizeFilePrefixes": "files may have any name",
+    "delta.sampleRetentionDuration": _LOG,
+    "delta.setTransactionRetentionDuration": _LOG,
+    "delta.targetFileSize": "it is about plans that are made later",
+    MAX_COLUMN_ID: "it grows with new columns, and may not fall",
+}
+"""Properties that may have changed since files were written, with the reason. Those of constraints
+may too: whoever adds one has checked every row, and the files have the same rows. So may those that
+do not begin with `delta.` or `parquet.`: they are not Delta's."""
+
+BOUND_PROPERTIES: Final[Mapping[str, str]] = {
+    CODEC_PROPERTY: "it is how files are written",
+    MODE: "it is how columns are found in files",
+    NUM_INDEXED_COLUMNS: "it is which columns have statistics",
+    STATS_COLUMNS: "it is which columns have statistics",
+    "delta.dataSkippingStringPrefixLength": "it is how long texts in statistics are",
+    ROW_TRACKING_ENABLED: "files would have to keep row ids, or not",
+    ROW_TRACKING_SUSPENDED: "files would have to get row ids, or not",
+    "delta.rowTracking.materializedRowIdColumnName": "it is where files keep row ids",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "it is where files keep versions",
+    "delta.enableIcebergCompatV1": "it asks more of every file",
+    "delta.enableIcebergCompatV2": "it asks more of every file",
+    "delta.enableIcebergCompatV3": "it asks more of every file",
+    "delta.enableVariantShredding": "it is how files are written",
+    "delta.compatibility.symlinkFormatManifest.enabled": "manifests name files",
+    "delta.requireCheckpointProtectionBeforeVersion": "a feature was dropped",
+}
+"""Properties that may not have changed since files were written, with the reason. Nor may any other
+that begins with `delta.`: what it asks of files is not known."""
+
+_TYPE: Final = "it is a type that columns may have; files without such a column are as before"
+_ROWS: Final = "it is about rows that change, and the files have the rows that were there"
+
+FREE_FEATURES: Final[Mapping[str, str]] = {
+    # Why a file written before the feature was added is valid after, from PROTOCOL.md.
+    "allowColumnDefaults": 'metadata that "only applies for write operations, not read operations"',
+    "appendOnly": 'new log entries "may rearrange data (i.e. add and remove actions where'
+    ' dataChange=false)"',
+    "changeDataFeed": _ROWS,
+    "checkConstraints": 'who adds one "must validate the existing data in the table"',
+    DELETION_VECTORS: 'actions can optionally include a vector; tightBounds "should be treated as'
+    ' true when it is not explicitly present"',
+    DOMAIN_METADATA: "writers must preserve all domains, as they do anyway",
+    "generatedColumns": "a column's metadata says what it asks; the schema is compared by itself",
+    "identityColumns": "a column's metadata says what it asks; the schema is compared by itself",
+    IN_COMMIT_TIMESTAMP: _NEWEST,
+    "invariants": "a column's metadata says what it asks; the schema is compared by itself",
+    "timestampNtz": _TYPE,
+    "typeWidening": "it allows changes of types; the schema is compared by itself",
+    "v2Checkpoint": _LOG,
+    "vacuumProtocolCheck": "it is about who may run VACUUM",
+    "variantType": _TYPE,
+}
+"""Features that may have been added since files were written, with the reason. Any other may not,
+and none may have been removed."""
+
+
+class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What else of a table than its id and schema data files are written for.
+
+    `features` are sorted; those that old versions of the protocol imply are listed too.
+    `properties` are those that files may depend on.
+    """
+
+    min_reader_version: int
+    min_writer_version: int
+    features: tuple[str, ...]
+    properties: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTerms:
+    """What data files were written for: a table's id, its schema in JSON, and all the rest.
+
+    `partition_columns` are physical names, in the table's order.
+    """
+
+    table_id: str
+    schema_string: str
+    table: TableTerms
+    partition_columns: tuple[str, ...] = ()
+
+
+def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
+    """Return what files of a table with this metadata and protocol are written for."""
+    return TableTerms(
+        min_reader_version=protocol.min_reader_version,
+        min_writer_version=protocol.min_writer_version,
+        features=table_features(protocol),
+        properties=_properties(metadata),
+    )
+
+
+def metadata_changes(terms: FileTerms, metadata: Metadata) -> tuple[str, ...]:
+    """Return a clause for each reason why files written for `terms` are not valid under `metadata`.
+
+    Whether the files' rows have values for `new_columns` is another question.
+    """
+    return tuple(_metadata_changes(terms, metadata))
+
+
+def protocol_changes(terms: FileTerms, protocol: Protocol) -> tuple[str, ...]:
+    """Return a clause for each reason why files written for `terms` are not valid under `protocol`.
+
+    Whether the protocol is one that we can write is another question.
+    """
+    return tuple(_protocol_changes(terms.table, protocol))
+
+
+def new_columns(terms: FileTerms, metadata: Metadata) -> tuple[NewColumn, ...]:
+    """Return the columns of `metadata` that files written for `terms` do not have."""
+    return schema_growth(terms.schema_string, metadata.schema_string).new
+
+
+def _properties(metadata: Metadata) -> dict[str, str]:
+    found = metadata.configuration.items()
+    return {name: value for name, value in sorted(found) if _matters(name) or name == MAX_COLUMN_ID}
+
+
+def _matters(name: str) -> bool:
+    if name in FREE_PROPERTIES or name.startswith(_CONSTRAINT):
+        return False
+    return name.lower().startswith((_DELTA, _PARQUET))
+
+
+def _metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
+    if metadata.id != terms.table_id:
+        yield f"the table's id is {metadata.id}, not {terms.table_id}"
+    yield from partitioning_changes(terms.partition_columns, metadata)
+    if metadata.format.provider not in {None, "parquet"} or metadata.format.options:
+        yield "the table has another file format"
+    growth = schema_growth(terms.schema_string, metadata.schema_string)
+    yield from growth.problems
+    after = _properties(metadata)
+    if growth.new:
+        yield from _mapping_problems(terms, metadata, growth.new)
+    yield from _property_changes(terms.table.properties, after)
+
+
+def partitioning_changes(before: tuple[str, ...], metadata: Metadata) -> Iterator[str]:
+    """Yield a clause if files are partitioned by other columns than those (physical names)."""
+    now = physical_partition_columns(metadata)
+    if before == now:
+        return
+    if not before:
+        yield "the table became partitioned"
+    else:
+        after = ", ".join(now) or "none"
+        yield f"the table's partition columns changed from {', '.join(before)} to {after}"
+
+
+def _property_changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*before, *after} - {MAX_COLUMN_ID}):
+        old, new = before.get(name), after.get(name)
+        if old == new:
+            continue
+        reason = BOUND_PROPERTIES.get(name, "what it asks of files is not known")
+        to = "was removed" if new is None else f"changed from {old} to {new}"
+        yield f"the property {name} {'was set to ' + str(new) if old is None else to}: {reason}"
+    if MAX_COLUMN_ID in before and _number(after) < _number(before):
+        yield f"the property {MAX_COLUMN_ID} fell from {_number(before)} to {_number(after)}"
+
+
+def _mapping_problems(
+    terms: FileTerms, metadata: Metadata, new: tuple[NewColumn, ...]
+) -> Iterator[str]:
+    """Yield why columns that look new may be in files: they have no fresh ids.
+
+    RESTORE brings a dropped column back with the id and the physical name that it had.
+    """
+    before = terms.table.properties
+    if before.get(MODE, MappingMode.NONE).lower() == MappingMode.NONE:
+        for column in new:
+            if column.ids or column.logical != column.physical:
+                yield f"the new column {quote_path(column.logical)} is mapped"
+        return
+    highest, now = _number(before), _number(metadata.configuration)
+    for column in new:
+        if not column.ids or min(column.ids) <= highest or max(column.ids) > now:
+            yield (
+                f"the new column {quote_path(column.logical)} has no fresh column id: it may have"
+                " been in the table before"
+            )
+
+
+def _number(properties: Mapping[str, str]) -> int:
+    text = properties.get(MAX_COLUMN_ID, "")
+    return int(text) if text.isdecimal() else -1
+
+
+def _protocol_changes(terms: TableTerms, protocol: Protocol) -> Iterator[str]:
+    for kind, before, after in (
+        ("reader", terms.min_reader_version, protocol.min_reader_version),
+        ("writer", terms.min_writer_version, protocol.min_writer_version),
+    ):
+        if after < before:
+            yield f"the protocol's {kind} version fell from {before} to {after}"
+    old, new = set(terms.features), set(table_features(protocol))
+    for name in sorted(old - new):
+        yield f"the table feature {name} was removed"
+    for name in sorted(new - old - FREE_FEATURES.keys()):
+        yield f"the table feature {name} was added, which may ask more of files"

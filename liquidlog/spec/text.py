@@ -1,0 +1,506 @@
+"""Floats, and the doubles that are written for them."""
+
+import math
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from difflib import SequenceMatcher
+from html import escape
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from liquidlog.errors import UsageError
+from liquidlog.spec.schema import StructType, leaves, quote_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def floats_around(low: float, high: float) -> tuple[float, float]:
+    """Return the smallest and the largest float that numbers from `low` to `high` may become.
+
+    A number that a float represents exactly becomes that float. Any other number may also become a
+    neighbour of its nearest float, since rounding twice may end there.
+    """
+    lows, highs = widened_to_floats(np.array([low]), np.array([high]))
+    return float(lows[0]), float(highs[0])
+
+
+def widened_to_floats(
+    low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return bounds (float64) that hold `low` and `high` and the floats that were written as them.
+
+    A bound that a float represents exactly stays unchanged.
+    """
+    return _outward(low, -np.inf, np.minimum), _outward(high, np.inf, np.maximum)
+
+
+def _outward(values: NDArray[np.float64], end: float, farther: np.ufunc) -> NDArray[np.float64]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        nearest = values.astype(np.float32)
+        neighbour = np.nextafter(nearest, np.float32(end)).astype(np.float64)
+        is_float = nearest.astype(np.float64) == values
+    found: NDArray[np.float64] = np.where(is_float, values, farther(values, neighbour))
+    return found
+
+
+# Text from outside without what looks like a credential: signatures, tokens, users in URIs
+
+_SIGNED: Final = re.compile(
+    r"(?i)((?:\bsig|signature|x-amz-security-token|x-amz-signature|x-amz-credential|accountkey"
+    r"|sharedaccesssignature|access_token|client_secret|secret_access_key|session_token|password)"
+    r"[\"']?\s*[=:]\s*[\"']?)[^&\s;,\"'<>]+"
+)
+_BEARER: Final = re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}")
+_USER: Final = re.compile(r"(?i)\b(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^\s/?#@]+)@")
+_CONTAINER: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+"""Schemes in which a container, and no user, stands before `@`."""
+_MASK: Final = "***"
+
+
+def masked(text: str) -> str:
+    """Return `text` with `***` in place of signatures, tokens, and users with their passwords.
+
+    Only what has a known form is found; values of storage options are to be replaced before.
+    """
+    text = _SIGNED.sub(rf"\1{_MASK}", text)
+    if "@" in text:
+        text = _USER.sub(_without_user, text)
+    return _BEARER.sub(rf"\1{_MASK}", text)
+
+
+def _without_user(found: re.Match[str]) -> str:
+    if found["scheme"].lower() in _CONTAINER and ":" not in found["user"]:
+        return found[0]
+    return f"{found['scheme']}://{_MASK}@"
+
+
+# Text from outside, with every character that a terminal would act on made visible
+#
+# A log, a file name or an error of a parser can hold control characters, marks that turn the
+# direction of text, characters without width, and halves of a surrogate pair. Each becomes the
+# escape that Python writes for it, `\x1b` or `\u202e`; all other characters stay.
+#
+# Source: Unicode 15, general categories Cc, Cf (but signs that are seen, like U+0600), Cs, Zl,
+# Zp.
+
+_HIDDEN: Final = (
+    r"\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    r"\ufeff\ufff9-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0001\U000e0020-\U000e007f"
+)
+_IN_A_LINE: Final = re.compile(f"[{_HIDDEN}]")
+_IN_LINES: Final = re.compile(f"(?!\n)[{_HIDDEN}]")
+_NOT_ASCII: Final = re.compile(f"(?!\n)[{_HIDDEN}]|[^\x00-\x7f]")
+
+
+def visible(text: str) -> str:
+    """Return `text` as one line without characters that hide or act, each as its escape."""
+    # Printable text hides nothing, and this test is much faster.
+    return text if text.isprintable() else _IN_A_LINE.sub(_escape, text)
+
+
+def visible_lines(text: str, *, indent: str = "  ") -> str:
+    """Return `text` like `visible`, but keep its lines; all after the first are indented.
+
+    The indent keeps a line break in a name from beginning a line that reads as another message.
+    """
+    return _IN_LINES.sub(_escape, text.replace("\n", f"\n{indent}"))
+
+
+def visible_json(document: str, *, ascii_only: bool = False) -> str:
+    """Return an equal JSON document in which hidden characters are JSON escapes.
+
+    Args:
+        document: JSON. Hidden characters other than line ends can only be inside strings.
+        ascii_only: Whether to escape all characters beyond ASCII.
+    """
+    return (_NOT_ASCII if ascii_only else _IN_LINES).sub(_json_escape, document)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+# Scalars that JSON has no form for, as statistics and documents write them
+
+
+def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scalar
+    """Return a value with a form in JSON for floats without one, and for times.
+
+    Args:
+        value: NaN and infinities become "NaN", "Infinity" and "-Infinity"; a datetime becomes ISO
+            8601, with `Z` if it has a time zone, which must be UTC. Other values are returned as
+            they are.
+        timespec: The precision of times, as `datetime.isoformat` names it.
+    """
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case datetime():
+            zone = "" if value.tzinfo is None else "Z"
+            return value.replace(tzinfo=None).isoformat(timespec=timespec) + zone
+        case _:
+            return value
+
+
+# Sizes as people write them: 16MiB, 1.5GiB, 100GB, 4096
+#
+# GB, MB, kB are read as Spark reads them: powers of 1024, like GiB, MiB, KiB.
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*", re.IGNORECASE)
+_POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def parse_size(text: int | str) -> int:
+    """Return a size in bytes; a number is bytes already."""
+    if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
+        raise UsageError(
+            f"a size must be bytes or text with a unit, as 16MiB, found {type(text).__name__}"
+        )
+    match = _SIZE.fullmatch(str(text))
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not a size: write bytes or a number with a unit, as 16MiB, 1.5GiB, 100GB",
+            value=str(text),
+        )
+    size_bytes = int(Decimal(match[1]) * 1024 ** _POWERS[match[2].lower()])
+    if size_bytes <= 0:
+        raise UsageError(f"the size {text!r} is not positive", value=str(text))
+    return size_bytes
+
+
+def render_size(size_bytes: int) -> str:
+    """Return a size for people: 1536 as `1.5 KiB`."""
+    size = float(size_bytes)
+    for unit in _UNITS[:-1]:
+        if abs(size) < 1024:  # noqa: PLR2004
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"
+
+
+# Times as the log keeps them and as people and documents write them
+
+_DURATION: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+RETENTION: Final = "delta.deletedFileRetentionDuration"
+"""Property: how long removed files are kept for readers of older versions."""
+_DEFAULT_RETENTION: Final = "interval 1 week"
+_INTERVAL_MS: Final = {
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_STEP: Final = re.compile(rf"(\d+)\s+({'|'.join(_INTERVAL_MS)})s?\s*")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_time(text: str) -> int:
+    """Return a time as people write it in ms since the epoch; without a zone it is UTC.
+
+    Accepts ISO 8601 (a date, or a date with a time) and a whole number of ms.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"a time must be text, found {type(text).__name__}")
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a time; write it as 2026-01-31 or 2026-01-31T12:00:00Z", time=text
+        ) from None
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration in ms: a whole number of seconds, minutes, hours or days, like 12h."""
+    if not isinstance(text, str):
+        raise UsageError(f"a duration must be text like 12h, found {type(text).__name__}")
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(
+            f"{text!r} is not a duration; write it as 30s, 15m, 12h or 7d", duration=text
+        )
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def retention_ms(configuration: Mapping[str, str]) -> int | None:
+    """Return how long tombstones are kept, in ms; None if the table says it in unknown words."""
+    text = configuration.get(RETENTION, _DEFAULT_RETENTION).strip().lower()
+    steps = text.removeprefix("interval").strip()
+    found = _STEP.findall(steps)
+    if not found or _STEP.sub("", steps):
+        return None
+    return sum(int(number) * _INTERVAL_MS[unit] for number, unit in found)
+
+
+def rough_duration(duration_ms: int) -> str:
+    """Return a duration in its largest unit that goes into it, rounded down, like `12 min`."""
+    units = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
+    fitting = ((size, name) for size, name in units if duration_ms >= size)
+    size, name = next(fitting, (1_000, "s"))
+    return f"{duration_ms // size} {name}"
+
+
+def iso_time(time_ms: int) -> str:
+    """Return a time in ms since the epoch as ISO 8601 in UTC with milliseconds and `Z`.
+
+    A time outside the calendar is returned as its number.
+    """
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return str(time_ms)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+# Rows of a listing: a tuple of mappings that turns into Arrow or pandas
+
+
+class Rows(tuple[Mapping[str, Any], ...]):
+    """Rows in the order shown; a key that a row lacks is null in a table."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> pa.Table:
+        """Return one Arrow row per mapping, with every key of any row as a column.
+
+        Mappings inside a row become map<string, string> columns.
+        """
+        names = dict.fromkeys(name for row in self for name in row)
+        return pa.table({name: _column([row.get(name) for row in self]) for name in names})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the rows as a data frame; needs pandas."""
+        return self.to_arrow().to_pandas()
+
+
+def _column(values: list[Any]) -> pa.Array:
+    if any(isinstance(value, Mapping) for value in values):
+        pairs = [None if value is None else list(value.items()) for value in values]
+        return pa.array(pairs, pa.map_(pa.string(), pa.string()))
+    return pa.array(values)
+
+
+# Suggestions for misspelled names: at most a handful, and only near ones
+
+_NEAR: Final = 0.7
+_MOST_NEAR: Final = 3
+_MOST_LISTED: Final = 8
+_SHORTEST_PART: Final = 4
+
+
+def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return up to three of the known names that `name` may stand for, the nearest first.
+
+    A known name is near if, ignoring case, it is spelled almost the same, has the same letters,
+    contains the name, or is another field of the same struct.
+    """
+    names = tuple(known)
+    same = tuple(candidate for candidate in names if candidate.lower() == name.lower())
+    if same:
+        return same[:_MOST_NEAR]
+    scores = {candidate: _score(name.lower(), candidate.lower()) for candidate in names}
+    near = [candidate for candidate, score in scores.items() if score >= _NEAR]
+    return tuple(sorted(near, key=lambda candidate: -scores[candidate])[:_MOST_NEAR])
+
+
+def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
+    """Return the end of a sentence about an unknown name: the near names, or all that exist.
+
+    Args:
+        name: What was given.
+        known: The names that exist.
+        what: The plural noun for them, used where none is near.
+    """
+    near = near_names(name, known)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    if not known:
+        return f"; there are no {what}"
+    left = len(known) - _MOST_LISTED
+    more = f" and {left} more" if left > 0 else ""
+    return f"; the {what} are {', '.join(known[:_MOST_LISTED])}{more}"
+
+
+def unknown_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
+    """Yield a sentence per name that no column has, with suggestions.
+
+    The list of columns appears at most once, and only where no name is near.
+    """
+    names = [quote_path(leaf.logical) for leaf in leaves(schema)]
+    listed = False
+    for name in dict.fromkeys(unknown):
+        near = suggestion(name, names, what="columns")
+        is_list = near.startswith("; the columns are")
+        yield f"there is no column {name}{'' if is_list and listed else near}"
+        listed = listed or is_list
+
+
+def _score(name: str, candidate: str) -> float:
+    alike = SequenceMatcher(None, name, candidate, autojunk=False).ratio()
+    parent, dot, _ = name.rpartition(".")
+    if (
+        sorted(name) == sorted(candidate)
+        or (len(name) >= _SHORTEST_PART and name in candidate)
+        or (dot and candidate.startswith(f"{parent}."))
+    ):
+        return max(alike, _NEAR)
+    return alike
+
+
+# Values as one line, and as plain HTML tables that need no style sheet and no network
+#
+# Names that others chose are in them: everything is escaped.
+
+NOT_MEASURED: Final = "not measured"
+"""What stands in place of a number that is None because it was not measured."""
+
+_ROWS_SHOWN: Final = 20
+
+
+def escaped(text: str) -> str:
+    """Return `text` escaped for use as text or as an attribute of HTML or SVG."""
+    return escape(visible(text))
+
+
+class Summary:
+    """Mixin: an object is shown by a few facts, on one line in a console, as tables in a notebook.
+
+    Its `repr` is no constructor call: what makes the object up may be a million files.
+    """
+
+    __slots__ = ()
+
+    def _facts(self) -> Mapping[str, object]:
+        """Return the facts in order: texts, numbers, None, tuples of these; by default none."""
+        return {}
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        """Return (headings, rows) of what the object consists of; nothing by default."""
+        return (), ()
+
+    def __repr__(self) -> str:
+        """Return the class and the facts on one line, what is hidden in texts as escapes."""
+        facts = (f"{name}={_spelled(value)}" for name, value in self._facts().items())
+        return f"{type(self).__name__}({', '.join(facts)})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the facts, then the first rows."""
+        headings, rows = self._rows()
+        parts = [
+            f"<p><b>{escaped(type(self).__name__)}</b></p>",
+            html_table(("", ""), list(self._facts().items())),
+            html_table(headings, rows[:_ROWS_SHOWN]) if rows else "",
+        ]
+        if len(rows) > _ROWS_SHOWN:
+            parts.append(f"<p>and {len(rows) - _ROWS_SHOWN} more</p>")
+        return f"<div>{''.join(parts)}</div>"
+
+
+def html_document(
+    value: Any,  # noqa: ANN401  any dataclass
+    *,
+    unmeasured: Collection[str] = (),
+) -> str:
+    """Return a dataclass as tables: its plain fields in one, each list of dataclasses in its own.
+
+    A mapping becomes rows of a table, a sequence of texts becomes a list. The fields that are named
+    in `unmeasured` are shown as not measured where they are None.
+    """
+    found = [
+        (name, NOT_MEASURED if item is None and name in unmeasured else item)
+        for name, item in ((field.name, getattr(value, field.name)) for field in fields(value))
+    ]
+    plain = [(name, item) for name, item in found if not _is_nested(item)]
+    parts = [html_table(("", ""), plain)]
+    for name, item in found:
+        if _is_nested(item) and item:
+            parts.append(f"<p><b>{escaped(name)}</b></p>{_nested(item)}")
+    return "<div>" + "".join(parts) + "</div>"
+
+
+def html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table with a heading row, unless all names are empty."""
+    head = "".join(f"<th>{escaped(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escaped(_text(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows
+    )
+    return f"<table>{f'<thead><tr>{head}</tr></thead>' if any(names) else ''}{body}</table>"
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_spelled, value))}]"
+    return repr(str(value)) if isinstance(value, str) else repr(value)
+
+
+def _is_nested(item: Any) -> bool:  # noqa: ANN401
+    return isinstance(item, Mapping) or (
+        isinstance(item, tuple) and any(is_dataclass(x) or " " in str(x) for x in item)
+    )
+
+
+def _nested(item: Any) -> str:  # noqa: ANN401
+    if isinstance(item, Mapping):
+        return html_table(("", ""), ((key, count) for key, count in item.items() if count))
+    if not is_dataclass(item[0]):
+        return "<ul>" + "".join(f"<li>{escaped(str(line))}</li>" for line in item) + "</ul>"
+    names = [
+        field.name
+        for field in fields(item[0])
+        if not isinstance(getattr(item[0], field.name), tuple)
+    ]
+    return html_table(names, ([getattr(row, name) for name in names] for row in item))
+
+
+def _text(cell: Any) -> str:  # noqa: ANN401
+    if isinstance(cell, tuple):
+        return ", ".join(map(str, cell))
+    return "" if cell is None else str(cell)
+
+
+# Commands for a shell that change a table by a statement, ready to be pasted
+
+
+def alter(uri: str, clause: str) -> str:
+    """Return the command that runs ALTER TABLE with a clause; `uri` is the table's address."""
+    place = uri.replace("`", "``")
+    return f"liquidlog sql {shlex.quote(f'ALTER TABLE delta.`{place}` {clause}')}"
+
+
+def set_properties(properties: Mapping[str, str]) -> str:
+    """Return the clause that sets properties."""
+    pairs = (f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    return f"SET TBLPROPERTIES ({', '.join(pairs)})"
+
+
+def unset_properties(names: Iterable[str]) -> str:
+    """Return the clause that removes properties."""
+    return f"UNSET TBLPROPERTIES ({', '.join(map(_text, names))})"
+
+
+def _sql_text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
