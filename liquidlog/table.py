@@ -71,10 +71,9 @@ if TYPE_CHECKING:
     from liquidlog.operations.define import Definition, DroppedFeature
     from liquidlog.operations.optimize import Optimized
     from liquidlog.operations.overview import Overview
-    from liquidlog.operations.rewrite import CommitReport
+    from liquidlog.operations.rewrite import CommitReport, GroupWatch
     from liquidlog.operations.scan import Scan
     from liquidlog.operations.vacuum import Vacuumed
-    from liquidlog.operations.watch import GroupWatch
     from liquidlog.simulation.prediction import Prediction
 
 __all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
@@ -748,7 +747,7 @@ class Table(Summary):
         Nothing is read yet. A look that fails is a message to the logger `liquidlog.executors`, and
         the next one tries again.
         """
-        from liquidlog.operations.watch import watch_for
+        from liquidlog.operations.rewrite import watch_for
 
         return watch_for(self.opened, _plan(plan), max_reconciled_share)
 
@@ -1042,7 +1041,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.alter import rename_column
+        from liquidlog.operations.define import rename_column
 
         name = split_path(new)
         if len(name) > 1:
@@ -1070,7 +1069,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.alter import add_columns
+        from liquidlog.operations.define import add_columns
         from liquidlog.spec.arrow import delta_schema
 
         given = one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
@@ -1095,7 +1094,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.alter import drop_columns
+        from liquidlog.operations.define import drop_columns
 
         columns = [split_path(name) for name in texts(names, argument="names", of="column names")]
         return drop_columns(
@@ -1126,7 +1125,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.alter import set_properties
+        from liquidlog.operations.define import set_properties
 
         setting = text_mapping(properties, argument="properties")
         removing = texts(unset, argument="unset", of="properties", empty=True)
@@ -1181,7 +1180,7 @@ class Table(Summary):
             StorageError: If the storage does not answer; files that were not deleted stay listed.
             CorruptLogError: If a retained part of the log cannot be read.
         """
-        from liquidlog.operations.orphans import orphans
+        from liquidlog.operations.vacuum import orphans
 
         self.opened.require_newest()
         return orphans(

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from liquidlog.cli.main import run
-from liquidlog.cli.options import Pairs, mapping, settings_options, storage_option
-from liquidlog.cli.values import PAIR
+from liquidlog.cli.options import PAIR, Pairs, mapping, settings_options, storage_option
 from liquidlog.cli.verbosity import VERBOSE, executors_heard
 from liquidlog.clustering.settings import Stage, settings_of
 from liquidlog.errors import UsageError
 from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups
-from liquidlog.operations.results import complete_result, read_plan
-from liquidlog.operations.watch import watch_of
+from liquidlog.operations.rewrite import complete_result, read_plan, watch_of
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, RewrittenGroup, Tasks
 from liquidlog.report.printing import say
 from liquidlog.spec.arguments import refuse

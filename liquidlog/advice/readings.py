@@ -10,7 +10,7 @@ import pyarrow as pa
 from liquidlog.advice.layouts import Laid
 from liquidlog.advice.sample import Floats
 from liquidlog.judgement.costs import reading_cost
-from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.literals import Session
 from liquidlog.simulation.imagined import ImaginedFiles, with_imagined
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, concat_bounds

@@ -1,14 +1,11 @@
 """The commands: thin calls of liquidlog.table that print text or, with `--json`, JSON.
 
-- `main` the verbs by name and section, each loaded when it is called
-- `options` what they take, `values` as values
-- `output` where results go
-- `verbosity` what -v logs, `defaults` from a file, `storages` of them by prefix
-- `completion` what shells are offered
+- `main` the verbs by name and section, each loaded when it is called: begin here
+- `options` what they take, as values and for completion
+- `output` where results go, and consent asked for
+- `verbosity` what -v logs, `defaults` from a file, of storages by prefix
 - `judging` plans, `looking`, `asking`, `advising`, `changing`, `planning`, `rewriting`,
-  `operating`, `migrating` the verbs, `upkeeping` those of many tables, `statements` which of them
-  a statement of SQL calls
-- `consent` asked for
+  `operating` the verbs, `upkeeping` those of many tables, `statements` of SQL
 - `failures` errors to sentences and exit statuses
 """
 

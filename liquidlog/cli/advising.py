@@ -8,7 +8,10 @@ from typing import Any
 import click
 
 from liquidlog.cli.options import (
+    SIZE,
     Pairs,
+    Percentage,
+    WholeNumber,
     bar_options,
     dry_run_option,
     json_option,
@@ -20,7 +23,6 @@ from liquidlog.cli.options import (
     workload_at,
 )
 from liquidlog.cli.output import emit, replace_file
-from liquidlog.cli.values import SIZE, Percentage, WholeNumber
 from liquidlog.errors import UsageError
 from liquidlog.report import changes
 from liquidlog.report.advice import advice as report

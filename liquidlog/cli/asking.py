@@ -5,9 +5,16 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.completion import files
 from liquidlog.cli.defaults import storage_defaults
-from liquidlog.cli.options import Pairs, json_option, mapping, output_option, storage_option, verb
+from liquidlog.cli.options import (
+    Pairs,
+    files,
+    json_option,
+    mapping,
+    output_option,
+    storage_option,
+    verb,
+)
 from liquidlog.cli.output import emit, replace_file
 
 

@@ -6,19 +6,18 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.completion import files
-from liquidlog.cli.consent import require_consent
 from liquidlog.cli.options import (
+    PAIR,
     Pairs,
     dry_run_option,
+    files,
     json_option,
     mapping,
     split_names,
     table_argument,
     verb,
 )
-from liquidlog.cli.output import emit
-from liquidlog.cli.values import PAIR
+from liquidlog.cli.output import emit, require_consent
 from liquidlog.data.append import read_schema
 from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import (
@@ -26,7 +25,7 @@ from liquidlog.errors import (
     DocumentError,
     UsageError,
 )
-from liquidlog.operations.results import read_file
+from liquidlog.operations.rewrite import read_file
 from liquidlog.report import changes
 from liquidlog.report.layout import Line, Report
 from liquidlog.spec.arrow import delta_schema

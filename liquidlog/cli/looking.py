@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from liquidlog.cli.options import (
+    LOCAL_FILE,
     Pairs,
     bar_options,
     chosen_version,
@@ -22,15 +23,7 @@ from liquidlog.cli.options import (
     workload_at,
     workload_option,
 )
-from liquidlog.cli.output import (
-    append_line,
-    emit,
-    first_of,
-    replace_file,
-    require_lines,
-    say_rest,
-)
-from liquidlog.cli.values import LOCAL_FILE
+from liquidlog.cli.output import append_line, emit, first_of, replace_file, require_lines, say_rest
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line

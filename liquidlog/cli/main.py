@@ -40,7 +40,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "create": Verb("changing", "Create an empty table."),
         "append": Verb("changing", "Append Parquet files as new files, in one commit."),
         "cluster-by": Verb("changing", "Set the clustering columns; rewrites no file."),
-        "migrate": Verb("migrating", "Make a partitioned table a clustered one, in one commit."),
+        "migrate": Verb("rewriting", "Make a partitioned table a clustered one, in one commit."),
         "drop-feature": Verb("changing", "Drop a table feature, so that other writers can write."),
         "sql": Verb("statements", "Run one statement of SQL about a table."),
     },

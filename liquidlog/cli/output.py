@@ -1,6 +1,7 @@
-"""Output of commands: text or JSON on stdout, warnings on stderr, and files."""
+"""What cannot be taken back easily is said before it is done, and asked for."""
 
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -8,15 +9,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import click
 import msgspec
 import pyarrow as pa
 
-from liquidlog.errors import CheckpointWarning, DocumentError, StorageError
+from liquidlog.errors import CheckpointWarning, DocumentError, StorageError, UsageError
 from liquidlog.report.jsonable import jsonable, render_json
 from liquidlog.report.layout import Report
 from liquidlog.report.printing import say, show, show_json
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.text import Rows
+
+
+def require_consent(what: str, *, yes: bool, can_ask: bool) -> None:
+    """Say what would be done, and ask whether that is wanted; with `yes`, only say it."""
+    if yes:
+        say(f"note: {what}")
+        return
+    if not can_ask or not sys.stdin.isatty():
+        raise UsageError(f"{what}; nothing was written: to do it, give --yes", option="yes")
+    say(what)
+    if not click.confirm("Go on?", err=True):
+        raise UsageError("nothing was written, as the table is to stay as it is")
+
+
+# Output of commands: text or JSON on stdout, warnings on stderr, and files
 
 FORMAT_VERSION: Final = 1
 """The version of documents that `--json` prints; documents of plans have a version of their own."""

@@ -24,7 +24,7 @@ from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of
 from liquidlog.errors import UsageError
 from liquidlog.operations.explain import explain_together
-from liquidlog.operations.results import read_advice
+from liquidlog.operations.rewrite import read_advice
 from liquidlog.plan import ClusteringPlan
 from liquidlog.plan.encoding import plan_pieces
 from liquidlog.report import plans

@@ -5,19 +5,21 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.completion import executors, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
+    PAIR,
+    SIZE,
     Pairs,
     dry_run_option,
+    executors,
     json_option,
     mapping,
+    one_of,
     storage_option,
     verb,
     workload_at,
 )
 from liquidlog.cli.output import emit
-from liquidlog.cli.values import PAIR, SIZE
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import SPARK
 from liquidlog.report.layout import Line, Report

@@ -7,20 +7,23 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.completion import directories, executors, one_of
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
+    LOCAL_FILE,
+    PAIR,
     Pairs,
     bar_options,
+    directories,
     dry_run_option,
+    executors,
     json_option,
     mapping,
+    one_of,
     storage_option,
     verb,
     workload_option,
 )
 from liquidlog.cli.output import emit, replace_file
-from liquidlog.cli.values import LOCAL_FILE, PAIR
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
 from liquidlog.fleet.listing import is_listing

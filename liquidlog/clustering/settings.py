@@ -15,8 +15,12 @@ from enum import StrEnum
 from typing import Any, Final, TypedDict
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
-from liquidlog.clustering.filters import filtered_leaves
+from liquidlog.clustering.columns import (
+    ClusteringColumn,
+    clustering_state,
+    filtered_leaves,
+    resolve_columns,
+)
 from liquidlog.errors import UsageError
 from liquidlog.plan import (
     DEFAULT_ROW_GROUP_ROWS,

@@ -127,7 +127,7 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
     return feature
 
 
-def drop_change(snapshot: Snapshot, feature: str) -> Change:
+def feature_drop(snapshot: Snapshot, feature: str) -> Change:
     """Return the change that drops a feature, and what of the table's state is of it alone."""
     feature_to_drop(snapshot.protocol, feature, truncate_history=False)
     if feature == DOMAIN_METADATA and snapshot.domains:

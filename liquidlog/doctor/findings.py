@@ -7,11 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.columns import (
-    CLUSTERING_DOMAIN,
-    ClusteringColumn,
-    unresolved_problem,
-)
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, unresolved_problem
 from liquidlog.clustering.health.notes import (
     PREFIX_PROPERTY,
     prefix_chars,

@@ -4,7 +4,7 @@ import os.path
 from dataclasses import replace
 
 from liquidlog.errors import DocumentError, StorageError
-from liquidlog.operations.results import read_file
+from liquidlog.operations.rewrite import read_file
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.upkeep.policy import UpkeepPolicy
 from liquidlog.upkeep.reading import parse_policy, wrong_policy

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, has_bounds
@@ -63,8 +63,8 @@ def asked_of(
     Predicates that are no condition on the table count nowhere.
     """
     # The SQL parser takes a third of a command's start.
-    from liquidlog.predicates.named import referenced_leaves_each
-    from liquidlog.predicates.readers import answers
+    from liquidlog.predicates.conditions import referenced_leaves_each
+    from liquidlog.predicates.workload import answers
 
     session = Session.at_ms(now_ms)
     found = answers(snapshot, workload, bounds_of, session)

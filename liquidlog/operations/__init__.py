@@ -1,8 +1,6 @@
 """Operations on a table, one module each; an operation combines the store, rules and commits.
 
-- `define` CREATE, CLUSTER BY, DROP FEATURE
-- `alter` columns and properties
-- `in_place` how changes without a rewrite are committed
+- `define` CREATE, CLUSTER BY, DROP FEATURE, columns and properties: changes without a rewrite
 - `landing` what rows from outside must meet, and the commit of their files: `append` of Arrow
   data, to files of partitions (`partition_files`), `planned_writes` for what a cluster is to
   write, `writes` of what it wrote
@@ -11,26 +9,23 @@
 - `judge` whether a rewrite is worth it
 - `doctor`, `backfill` finding and mending
 - `overview` what a report shows
-- `rewrite` committing groups, `batches` several at once, `attempts` to land them, and which of
-  them are committed, `watch` which of them can no longer be
+- `rewrite` committing groups, their results, and which can no longer be; `batches` several in one
+  version
 - `at_work` other processes that rewrite, `claims` those that keep tables in shape, and their
   failures
 - `past_work` the ledger in the log, `seen` what triggers are compared with
-- `reconcile` deleting from outputs what others deleted from inputs, `followed` how much of it,
-  and what is said of it
+- `reconcile` deleting from outputs what others deleted from inputs
 - `redacted` values in place of constants, `asked_columns` by which a workload's readers are
   measured
 - `opened` what every operation starts from
 - `migrate` partitioned tables, `optimize` plan to commit in one call, in rounds where asked
-- `executors`, `strategies` found by entry point
+- `executors` and strategies found by entry point
 - `workloads` what readers ask
-- `outputs` what only the storage tells of them, `new_columns` and of columns that inputs may have
+- `outputs` what only the storage tells of them, and how much of others' deletions is followed
 - `sampled_rows` of any columns
 - `advise` layouts, `table_readers` what is read now, `layout_search` what would be,
   `full_rewrites` what a rewrite would take, `backtests` what was observed
 - `sampling` rows of a plan's inputs
 - `old_dates` which files are refused for dates
-- `results` a result document that survives crashes
-- `orphans` what dead and forgotten runs left, `vacuum` what no version needs any more, `notes`
-  versions that say so
+- `vacuum` files that no version needs any more, and what dead and forgotten runs left
 """

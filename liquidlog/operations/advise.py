@@ -15,8 +15,7 @@ from liquidlog.judgement.parts import MANY_FILES
 from liquidlog.judgement.verdicts import Criteria
 from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
-from liquidlog.operations.alter import set_properties
-from liquidlog.operations.define import cluster_by
+from liquidlog.operations.define import cluster_by, set_properties
 from liquidlog.operations.layout_search import LayoutSearch, Request
 from liquidlog.operations.table_readers import table_readers
 from liquidlog.plan import ClusteringPlan

@@ -63,7 +63,7 @@ def _weights(
 ) -> tuple[dict[Path, float], tuple[NotUsable, ...]]:
     """Return the share of the readings that compare each column, and the predicates left out."""
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
-    from liquidlog.predicates.named import referenced_leaves_each
+    from liquidlog.predicates.conditions import referenced_leaves_each
 
     weights: dict[Path, float] = {}
     refused: list[NotUsable] = []

@@ -18,7 +18,7 @@ from liquidlog.data.statistics import rescan
 from liquidlog.doctor.repairs import NOTHING_LEFT, statistics_repair, with_statistics
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.define import commit_in_place
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import Change

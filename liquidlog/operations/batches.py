@@ -1,48 +1,331 @@
-"""Commit a batch of finished groups as one version, without those that cannot be committed.
+"""Finished groups on their way into a version: what they depend on, and the change that they are.
 
-Each group is looked at alone: whether it is committed already, whether its run and its files prove
-what its result says, whether other writers changed its inputs. One that fails is left out, and the
-others are committed without it. Rows that others deleted of its inputs are deleted from its outputs
-at every attempt, on top of what earlier attempts deleted (see `reconcile`).
+Every attempt to land them begins with the newest version: what others deleted of the inputs is
+deleted from the outputs, on top of what earlier attempts deleted (see `reconcile`), and the change
+is derived anew.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from msgspec import structs
+import numpy as np
+import pyarrow as pa
+from msgspec import Raw, structs
+from numpy.typing import NDArray
 
-from liquidlog.clustering.outcome.change import missing_groups
-from liquidlog.commit.transaction import Landed, land_and_checkpoint, rehearse
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.clustering.outcome.change import (
+    missing_groups,
+    not_rewritten,
+    planned_group,
+    require_sound,
+    rewrite_change,
+)
+from liquidlog.clustering.outcome.staleness import (
+    Reconcilable,
+    Staleness,
+    input_key,
+    staleness_of,
+    written_for,
+)
+from liquidlog.commit.conflicts import ReadSet, Winners
+from liquidlog.commit.transaction import Clock, Landed, Proposal, land_and_checkpoint, rehearse
 from liquidlog.errors import (
     CommitConflictError,
+    Conflict,
+    DataFileError,
     ResultMismatchError,
     TableReplacedError,
 )
+from liquidlog.log.loader import load_commits
+from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log.segment import list_log_from, mark_of
+from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.attempts import (
-    REFUSALS,
-    ClaimedGroup,
-    CommitRun,
-    LandedGroups,
-    NotReconciledError,
-    Refusal,
-    Rewrite,
-)
-from liquidlog.operations.followed import ReconciledRows, passes
 from liquidlog.operations.outputs import (
     Claim,
+    NewColumns,
+    ReconciledRows,
+    ReconcileLimits,
     clear_run,
     clear_runs,
     evidence_against,
+    passes,
+    require_committable,
+    require_own_names,
+    run_of,
     settle,
 )
-from liquidlog.operations.reconcile import GroupState
+from liquidlog.operations.reconcile import GroupState, Reconciler
 from liquidlog.plan import (
     ClusteringPlan,
     RewriteGroup,
     RewrittenGroup,
+    rewrite_digest,
+    tagged_groups,
 )
+from liquidlog.snapshot import LogMark, Snapshot
+from liquidlog.spec.actions import Change
 from liquidlog.version import ENGINE_INFO
+
+Refusal = CommitConflictError | ResultMismatchError | DataFileError
+"""Why a group cannot be committed; whether others can does not depend on it."""
+
+REFUSALS: Final = (CommitConflictError, ResultMismatchError)
+"""What an attempt to commit raises because of some of its groups."""
+
+
+class NotReconciledError(Exception):
+    """Groups of which the rows that others deleted could not be deleted, with the reasons."""
+
+    def __init__(self, refused: Mapping[int, Refusal]) -> None:
+        super().__init__(refused)
+        self.refused = refused
+
+
+class LandedGroups:
+    """Which groups of a plan are committed, and all commits since the plan: each is read once."""
+
+    def __init__(self, store: TableStore, plan: ClusteringPlan) -> None:
+        """Know of nothing after the plan's version; nothing is read yet."""
+        self._store = store
+        self._plan = plan
+        self._forget()
+
+    def _forget(self) -> None:
+        self.winners = Winners(self._plan.read_version, written_for(self._plan))
+        self._groups: set[int] = set()
+        # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
+        self._version = self._plan.read_version
+        self._mark: LogMark | None = None
+
+    def update(self) -> frozenset[int]:
+        """Read the commits that came since the last time; return the ids of the committed groups.
+
+        If the log does not hold the last commit that was read as it was, all are read anew.
+        """
+        listing = list_log_from(self._store, self._version)
+        known = self._version == self._plan.read_version
+        if not known and (self._mark is None or not listing.has(self._mark)):
+            self._forget()
+            listing = list_log_from(self._store, self._version)
+        for commit in load_commits(self._store, self._version + 1, listing.newest):
+            self._groups |= tagged_groups(commit.info.tags or {}, self._plan.plan_id)
+            self.winners.take([commit])
+            file = listing.commits.get(commit.version)
+            self._version, self._mark = commit.version, None if file is None else mark_of(file)
+        return frozenset(self._groups)
+
+
+class CommitRun:
+    """What the groups of a run share: each log file and each agreement serves all that follow."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        plan: ClusteringPlan,
+        clock: Clock,
+        opinion: SecondOpinion,
+        limits: ReconcileLimits | None = None,
+        *,
+        keeps_results: bool = False,
+    ) -> None:
+        """Read nothing yet; `keeps_results` says that refused groups can be tried again."""
+        self.store = store
+        self.plan = plan
+        self.clock = clock
+        self.opinion = opinion
+        self.limits = limits or ReconcileLimits()
+        self.keeps_results = keeps_results
+        self.reconciler = Reconciler(store, plan, clock, self.limits)
+        self.landed = LandedGroups(store, plan)
+        self.new_columns = NewColumns(store)
+        self.base: Snapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedGroup:
+    """A finished group, the group of the plan, and the run with its outputs."""
+
+    group: RewrittenGroup
+    planned: RewriteGroup
+    claim: Claim
+
+    @classmethod
+    def of(cls, store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> "ClaimedGroup":
+        """Return the claim of a finished group."""
+        planned = planned_group(plan, group)
+        run = run_of(store, group.run, planned.directories)
+        digest = rewrite_digest(plan, planned, group)
+        require_own_names(run, group.outputs)
+        return cls(group, planned, Claim(run, digest, group.outputs))
+
+    @property
+    def group_id(self) -> int:
+        """The id of the group in its plan."""
+        return self.group.group_id
+
+
+def kept_adds(
+    store: TableStore, snapshot: Snapshot, kept: Sequence[NDArray[np.int64]]
+) -> list[Sequence[Mapping[str, Raw]]]:
+    """Return the adds of each group's kept files as the log has them, one JSON object per file.
+
+    `kept` has the row numbers of the files in `snapshot.files`, group by group.
+    """
+    rows = np.concatenate(kept)
+    if not len(rows):
+        return [()] * len(kept)
+    adds = original_adds(store, snapshot, snapshot.files.take(pa.array(rows)))
+    ends = np.cumsum([len(files) for files in kept])
+    return [adds[end - len(files) : end] for files, end in zip(kept, ends, strict=True)]
+
+
+def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = True) -> ReadSet:
+    """Return what the rewrite of groups depends on: files, clustering columns, the plan's terms.
+
+    Rows of the files may have been deleted, unless `reconciled` is false.
+    """
+    files = dict(
+        [
+            *(input_key(file) for group in groups for file in group.inputs),
+            *(((path, None), 0) for group in groups for path in group.kept.paths()),
+        ]
+    )
+    return ReadSet(
+        version=plan.read_version,
+        files=frozenset() if reconciled else frozenset(files),
+        reconciled=files if reconciled else {},
+        domains=frozenset({CLUSTERING_DOMAIN}),
+        terms=written_for(plan),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Rewrite:
+    """Finished groups with the functions that attempts to land them call."""
+
+    run: CommitRun
+    claimed: Sequence[ClaimedGroup]
+    states: dict[int, GroupState]
+    is_rehearsed: bool
+    started_ms: int
+    _stale: tuple[Staleness, ...] = field(default=())
+    _winners: Winners | None = field(default=None)
+
+    def proposal(self) -> Proposal:
+        """Return the groups as a proposal that builds on the commits already read in this run."""
+        self._winners = self.run.landed.winners
+        planned = (one.planned for one in self.claimed)
+        return Proposal(
+            read_set=read_set_of(self.run.plan, *planned, reconciled=self._reconciles),
+            derive=self._derive,
+            problems=self._problems,
+            prepare=self._prepare,
+            before_put=self._before_put,
+            base=self.run.base,
+            winners=self._winners,
+        )
+
+    @property
+    def _reconciles(self) -> bool:
+        return self.run.limits.max_share > 0
+
+    def reconciled(self) -> ReconciledRows:
+        """Return what others had deleted, as of the last attempt; of a rehearsal by the log."""
+        if not self.is_rehearsed:
+            found = (self.states.get(one.group_id) for one in self.claimed)
+            return ReconciledRows.of([state.reconciled for state in found if state], self._stale)
+        return ReconciledRows.expected(self._stale)
+
+    def _problems(self, snapshot: Snapshot) -> tuple[str | Conflict, ...]:
+        stale = self._staleness(snapshot)
+        known = tuple(dict.fromkeys(found for one in stale for found in one.conflicts))
+        added = not_rewritten(snapshot, stale) if self.run.plan.is_migration else None
+        if added is not None:
+            return (*known, added)
+        return known or self._values_left_out(stale)
+
+    def _values_left_out(self, stale: Sequence[Staleness]) -> tuple[str, ...]:
+        """Return a sentence for each column that was not rewritten though inputs have it."""
+        asked = self.run.new_columns
+        found = (
+            reason
+            for one, group in zip(stale, self.claimed, strict=True)
+            for reason in asked.reasons(group.planned, one.new_columns)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def _prepare(self, snapshot: Snapshot) -> None:
+        """Delete from outputs what others deleted from inputs, group by group."""
+        refused: dict[int, Refusal] = {}
+        for one, stale in zip(self.claimed, self._staleness(snapshot), strict=True):
+            known = self.states.get(one.group_id)
+            if known is None and not stale.deleted:
+                continue
+            state = known or GroupState.of(one.group)
+            try:
+                self.states[one.group_id] = self.run.reconciler.advance(state, stale, one.claim)
+            except (*REFUSALS, DataFileError) as error:
+                refused[one.group_id] = error
+        if refused:
+            raise NotReconciledError(refused)
+
+    def _derive(self, snapshot: Snapshot) -> Change:
+        stale = self._staleness(snapshot)
+        groups = [one.group for one in self.claimed]
+        kept = kept_adds(self.run.store, snapshot, [one.kept for one in stale])
+        if self.is_rehearsed and any(one.deleted for one in stale):
+            # What would be committed of the outputs is not known: nothing was read or written.
+            require_sound(snapshot, self.run.plan, groups, stale)
+            return Change(operation="OPTIMIZE", parameters={}, actions=())
+        states = (self.states.get(group.group_id) for group in groups)
+        return rewrite_change(
+            snapshot,
+            self.run.plan,
+            *groups,
+            now_ms=self.started_ms,
+            stale=stale,
+            kept=kept,
+            reconciled=[
+                (state or GroupState.of(group)).reconciled
+                for state, group in zip(states, groups, strict=True)
+            ],
+        )
+
+    def _before_put(self, snapshot: Snapshot) -> None:
+        self.run.opinion.require(snapshot)
+        now_ms = self.run.clock.now_ms()
+        require_committable(self.run.store, self._claims(), snapshot, now_ms=now_ms)
+
+    def _claims(self) -> list[Claim]:
+        """Return what a commit names of each run; of a rehearsal, of the executor's only."""
+        claims: list[Claim] = []
+        for one in self.claimed:
+            state = None if self.is_rehearsed else self.states.get(one.group_id)
+            claims += (one.claim,) if state is None else state.claims(one.claim)
+        return claims
+
+    def _staleness(self, snapshot: Snapshot) -> tuple[Staleness, ...]:
+        """Return the staleness against a snapshot; it is computed once per attempt."""
+        if not self._stale or self._stale[0].snapshot is not snapshot:
+            planned = [one.planned for one in self.claimed]
+            winners, limits = self._winners or self.run.landed.winners, self.run.limits
+            reconcilable = Reconcilable(course=winners.course, max_share=limits.max_share)
+            self._stale = staleness_of(
+                snapshot, self.run.plan, planned, reconcilable if self._reconciles else None
+            )
+        return self._stale
+
+
+# Commit a batch of finished groups as one version, without those that cannot be committed
+#
+# Each group is looked at alone: whether it is committed already, whether its run and its files
+# prove what its result says, whether other writers changed its inputs. One that fails is left
+# out, and the others are committed without it. Rows that others deleted of its inputs are
+# deleted from its outputs at every attempt, on top of what earlier attempts deleted (see
+# `reconcile`).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,27 +1,93 @@
-"""Create tables and change clustering columns: metadata-only commits."""
+"""Commits that rewrite no file; every attempt derives its change from the newest snapshot."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.commit.transaction import Clock, land_first, require_writable
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN, clustering_state
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import (
+    Clock,
+    Proposal,
+    land_and_checkpoint,
+    land_first,
+    require_writable,
+)
 from liquidlog.definition.create import cluster_by_change, create_change, like_change, without_state
 from liquidlog.definition.property_rules import new_table_problems
-from liquidlog.definition.protocols import cleanup_change, drop_change, feature_to_drop
-from liquidlog.errors import TableExistsError, UsageError
+from liquidlog.definition.protocols import cleanup_change, feature_drop, feature_to_drop
+from liquidlog.definition.schema_changes import (
+    add_change,
+    drop_change,
+    plan_rename,
+    plan_retagging,
+    properties_change,
+    rename_change,
+    retagged,
+)
+from liquidlog.errors import (
+    SchemaChangeError,
+    SchemaProblem,
+    SchemaProblemKind,
+    TableExistsError,
+    UsageError,
+)
 from liquidlog.log.loader import load_snapshot
+from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.in_place import commit_in_place
-from liquidlog.operations.strategies import strategy_names
+from liquidlog.operations.executors import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Protocol
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.spec.features import DOMAIN_METADATA, without_feature
-from liquidlog.spec.schema import Path, StructType
+from liquidlog.spec.features import DOMAIN_METADATA, is_true, without_feature
+from liquidlog.spec.schema import Path, StructType, find_column
 from liquidlog.version import ENGINE_INFO
+
+Derive = Callable[[Snapshot], Change | None]
+"""Function from a snapshot to the change to commit, None if there is nothing to change."""
+
+
+def commit_in_place(
+    store: TableStore,
+    snapshot: Snapshot,
+    derive: Derive,
+    clock: Clock,
+    *,
+    dry_run: bool,
+    nothing_left: Change | None = None,
+) -> int | None:
+    """Commit a change, if there is anything to change; return its version, else None.
+
+    With `dry_run` everything is checked and derived, nothing is written, and the version is the
+    one that the change would get now.
+
+    `nothing_left` is committed if other commits left nothing to change after the change was first
+    derived; without it, there must always be something left to change.
+    """
+    store.require_writable()
+    require_writable(snapshot)
+    if derive(snapshot) is None:
+        return None
+    if dry_run:
+        return snapshot.version + 1
+
+    def required(newest: Snapshot) -> Change:
+        change = derive(newest) or nothing_left
+        assert change is not None  # noqa: S101  the conflict rules let no such change pass
+        return change
+
+    proposal = Proposal(
+        read_set=ReadSet(version=snapshot.version, domains=frozenset({CLUSTERING_DOMAIN})),
+        base=snapshot,
+        derive=required,
+    )
+    return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+
+
+# Create tables and change clustering columns: metadata-only commits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +198,7 @@ def drop_feature(
     With `dry_run` nothing is committed; the version is the one that the table would have.
     """
     feature = feature_to_drop(snapshot.protocol, name, truncate_history=truncate_history)
-    dropping = partial(drop_change, feature=feature)
+    dropping = partial(feature_drop, feature=feature)
     domains: tuple[str, ...] = ()
     if feature == DOMAIN_METADATA:
         domains = tuple(sorted(snapshot.domains))
@@ -147,3 +213,102 @@ def drop_feature(
         protocol=without_feature(snapshot.protocol, feature),
         removed_domains=domains,
     )
+
+
+# Change a table's columns and properties: metadata-only commits
+#
+# Every attempt derives its change from the newest snapshot, so a rename updates the tag of
+# every live file that names the column, including files that other commits added meanwhile.
+# With `dry_run` nothing is committed; the returned version is the one that the table would
+# have.
+
+_CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
+
+
+def rename_column(
+    store: TableStore,
+    snapshot: Snapshot,
+    old: Path,
+    new_name: str,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit a column's new name and the new tags of its cubes; return the new version."""
+
+    def derive(newest: Snapshot) -> Change | None:
+        rename = plan_rename(newest, old, new_name)
+        if rename.old == rename.new:
+            return None
+        retagging = plan_retagging(newest, rename)
+        if retagging.files.num_rows and is_true(newest.metadata.configuration, _CHANGE_DATA_FEED):
+            text = "tags of its files must change, which the change data feed forbids in a rename"
+            kind = SchemaProblemKind.CHANGE_DATA_FEED_IS_ON
+            raise SchemaChangeError([SchemaProblem(kind, text, property=_CHANGE_DATA_FEED)])
+        originals = original_adds(store, newest, retagging.files)
+        return rename_change(newest, rename, retagged(retagging, originals))
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+
+
+def drop_columns(
+    store: TableStore,
+    snapshot: Snapshot,
+    columns: Sequence[Path],
+    clock: Clock,
+    *,
+    if_exists: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Commit a schema without some columns; return the table's version after that.
+
+    With `if_exists`, those that are not there are left out.
+    """
+
+    def derive(newest: Snapshot) -> Change | None:
+        there = [one for one in columns if find_column(newest.schema, one) is not None]
+        wanted = there if if_exists else columns
+        return drop_change(newest, *wanted) if wanted else None
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+
+
+def add_columns(
+    store: TableStore,
+    snapshot: Snapshot,
+    columns: StructType,
+    into: Path,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit a schema with more columns, of the table or of a struct; return the new version."""
+
+    def derive(newest: Snapshot) -> Change:
+        return add_change(newest, columns, into, clock.new_id)
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+
+
+def set_properties(
+    store: TableStore,
+    snapshot: Snapshot,
+    properties: Mapping[str, str],
+    unset: Sequence[str],
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Commit properties, unless the table has them; return the table's version after that."""
+
+    def derive(newest: Snapshot) -> Change | None:
+        return properties_change(newest, properties, unset, strategy_names)
+
+    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+
+
+def _commit(
+    store: TableStore, snapshot: Snapshot, derive: Derive, clock: Clock, *, dry_run: bool
+) -> int:
+    version = commit_in_place(store, snapshot, derive, clock, dry_run=dry_run)
+    return snapshot.version if version is None else version

@@ -76,7 +76,7 @@ def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequen
 
 def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
     """Return what a property says, or None and what is wrong with it."""
-    from liquidlog.operations.strategies import strategy_names
+    from liquidlog.operations.executors import strategy_names
 
     try:
         return remembered(snapshot, setting, strategy_names), None

@@ -51,10 +51,10 @@ from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.advise import advised_by_the_log
 from liquidlog.operations.backfill import Mended, Rescan, backfill
-from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.define import commit_in_place
+from liquidlog.operations.executors import strategy_names
 from liquidlog.operations.judge import judge
 from liquidlog.operations.old_dates import refused
-from liquidlog.operations.strategies import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Commit, FileKey
 from liquidlog.spec.bounds import Mask, remembering

@@ -16,7 +16,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
 from liquidlog.operations.scan import matching
-from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.bounds import Bounds
@@ -156,7 +156,7 @@ _ALL = _Part()
 def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None) -> _Part:
     """Return the files that a predicate may match."""
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
-    from liquidlog.predicates.readers import answers
+    from liquidlog.predicates.workload import answers
 
     session = Session.at_ms(now_ms)
     bounds_of = partial(load_bounds, store, snapshot)

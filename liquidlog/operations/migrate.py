@@ -30,11 +30,11 @@ from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_c
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
 from liquidlog.log.loader import require_same_table
 from liquidlog.log.store import TableStore
-from liquidlog.operations.in_place import commit_in_place
+from liquidlog.operations.define import commit_in_place
 from liquidlog.operations.planned import planned
 from liquidlog.operations.rewrite import CommitReport
 from liquidlog.plan import MIGRATING_FORMAT_VERSION, OPTION, ClusteringPlan, InputFiles
-from liquidlog.predicates.partitions import distinct_values
+from liquidlog.predicates.file_bounds import distinct_values
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change

@@ -25,6 +25,7 @@ from liquidlog.operations.executors import (
     ExecutorWhenNeeded,
     open_executor,
     rewrite_groups,
+    strategy_names,
     tasks_of,
 )
 from liquidlog.operations.inspect import health
@@ -35,9 +36,8 @@ from liquidlog.operations.rewrite import (
     commit_groups,
     groups_per_commit,
     require_rewritable,
+    watch_for,
 )
-from liquidlog.operations.strategies import strategy_names
-from liquidlog.operations.watch import watch_for
 from liquidlog.plan import ClusteringPlan, Progress
 from liquidlog.predicates.conditions import parse_condition, referenced_columns
 from liquidlog.simulation.after import predicted_health

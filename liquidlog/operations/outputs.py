@@ -1,32 +1,178 @@
-"""Check, in the storage, whether a commit may name the outputs of a run.
-
-The claims of a document are compared with the run that it names, and with the files themselves. A
-missing output proves nothing, so nothing is deleted because of it.
-"""
+"""How much of others' deletions the commits of a rewrite follow, and what is said of it."""
 
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
-from liquidlog.data.evidence import footer_problems
+from liquidlog.clustering.outcome.change import FilesAdded, Reconciled
+from liquidlog.clustering.outcome.staleness import Staleness, TooManyDeletedRows, deleted_rows
+from liquidlog.data.evidence import columns_held, footer_problems
 from liquidlog.data.runs import Run
-from liquidlog.errors import DataFileError, LiquidlogError, ResultMismatchError, StorageError
+from liquidlog.errors import (
+    Conflict,
+    DataFileError,
+    LiquidlogError,
+    ResultMismatchError,
+    StorageError,
+    UsageError,
+)
 from liquidlog.log.named import named_files
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.plan import (
+    GIB,
     ClusteringPlan,
+    InputFile,
+    RewriteGroup,
     RewrittenGroup,
+    Tasks,
     WrittenFile,
     file_schema,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.text import iso_time, retention_ms
+from liquidlog.spec.arguments import number, refuse
+from liquidlog.spec.evolution import NewColumn
+from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.text import iso_time, parse_size, retention_ms
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts
+
+DEFAULT_MAX_SHARE: Final = 0.2
+"""Share of a group's rows that others may delete: beyond, it is cheaper to rewrite what is left
+than to keep files with so many deleted rows."""
+
+DEFAULT_LIMIT_BYTES: Final = 10 * GIB
+"""Bytes that are read to find the deleted rows of one group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileLimits:
+    """How much of others' deletions the commit of a group follows.
+
+    `max_share` is the share of the group's rows, from 0 to 1, that may be deleted, `limit_bytes`
+    what this process may read to find them; `tasks` read what is more. With a share of 0, every
+    deletion is a conflict.
+    """
+
+    max_share: float = DEFAULT_MAX_SHARE
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+    tasks: Tasks | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TooMuchToRead(Conflict):
+    """To find the rows that others deleted, more would have to be read than is allowed."""
+
+    kind = "too_much_to_read"
+    needed_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        """Return the conflict as a clause of a sentence."""
+        return (
+            "other commits deleted rows of the inputs; to find them in the outputs, at least"
+            f" {self.needed_bytes} bytes would be read, more than {self.limit_bytes};"
+            " reconcile_limit says how many may be read"
+        )
+
+
+def reconcile_limits(
+    max_share: float | None, limit: int | str | None, tasks: Tasks | None = None
+) -> ReconcileLimits:
+    """Return the limits that a caller gave: a share, a size in bytes or as text, and tasks."""
+    share = DEFAULT_MAX_SHARE
+    if max_share is not None:
+        share = number(max_share, argument="max_reconciled_share")
+        if share > 1:
+            refuse("max_reconciled_share", "a number from 0 to 1", max_share)
+    if limit is None:
+        return ReconcileLimits(max_share=share, tasks=tasks)
+    if not share:
+        raise UsageError(
+            "reconcile_limit has no effect: with max_reconciled_share 0, every deletion is a"
+            " conflict",
+            option="reconcile_limit",
+        )
+    return ReconcileLimits(max_share=share, limit_bytes=parse_size(limit), tasks=tasks)
+
+
+def passes(conflict: Conflict) -> bool:
+    """Return whether what was rewritten could be committed later, or within other limits.
+
+    Files that others added beside a migration may be deleted again.
+    """
+    return isinstance(conflict, TooMuchToRead | TooManyDeletedRows | FilesAdded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciledRows:
+    """Rows that others deleted of the inputs of committed groups, and were deleted of the outputs.
+
+    `files` is how many outputs had such rows, `bytes_read` and `seconds` what it took to find and
+    delete them: None for a dry run, which looks for none of them. `versions` deleted the rows;
+    `gone` are the paths of inputs and kept files that others had removed.
+    """
+
+    rows: int = 0
+    files: int | None = 0
+    bytes_read: int | None = 0
+    seconds: float | None = 0.0
+    versions: tuple[int, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, groups: Sequence[Reconciled], stale: Sequence[Staleness]) -> "ReconciledRows":
+        """Return the sum over groups, and what was deleted according to the log."""
+        return replace(
+            cls.expected(stale),
+            rows=sum(one.rows for one in groups),
+            files=sum(one.files for one in groups),
+            bytes_read=sum(one.bytes_read for one in groups),
+            seconds=sum(one.seconds for one in groups),
+        )
+
+    @classmethod
+    def expected(cls, stale: Sequence[Staleness]) -> "ReconciledRows":
+        """Return what the log says was deleted of the inputs of groups."""
+        deleted = [one for its in stale for one in its.deleted]
+        gone = tuple(path for its in stale for path in its.gone)
+        if not deleted:
+            return cls(gone=gone)
+        return cls(
+            rows=deleted_rows(deleted) or 0,
+            files=None,
+            bytes_read=None,
+            seconds=None,
+            versions=tuple(sorted({version for one in deleted for version in one.versions})),
+            gone=gone,
+        )
+
+    def plus(self, other: "ReconciledRows") -> "ReconciledRows":
+        """Return the sum of both; unknown if one of them is."""
+        return ReconciledRows(
+            rows=self.rows + other.rows,
+            files=_sum(self.files, other.files),
+            bytes_read=_sum(self.bytes_read, other.bytes_read),
+            seconds=_sum(self.seconds, other.seconds),
+            versions=tuple(sorted({*self.versions, *other.versions})),
+            gone=(*self.gone, *other.gone),
+        )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
+    return None if one is None or other is None else one + other
+
+
+# Check, in the storage, whether a commit may name the outputs of a run
+#
+# The claims of a document are compared with the run that it names, and with the files
+# themselves. A missing output proves nothing, so nothing is deleted because of it.
 
 _log: Final = Log(__name__)
 
@@ -275,3 +421,65 @@ def _file_problem(
             " delta.deletedFileRetentionDuration: a VACUUM may be deleting it; plan and run again"
         )
     return None
+
+
+# Whether columns that came to a table after a plan are in its inputs, which did not read them
+#
+# A column that is really new is in no file that was there before it. But a column that was
+# dropped and came back, say by RESTORE, or that files have without the schema naming it, has
+# values there: a rewrite that did not know of it would lose them.
+
+_NAMED: Final = 3
+
+
+class NewColumns:
+    """What was found in the footers of inputs; each file is asked once for each set of columns."""
+
+    def __init__(self, store: TableStore) -> None:
+        """Know of no file."""
+        self._store = store
+        self._reasons: dict[tuple[int, tuple[NewColumn, ...]], tuple[str, ...]] = {}
+
+    def reasons(self, group: RewriteGroup, columns: tuple[NewColumn, ...]) -> tuple[str, ...]:
+        """Return a sentence for each of the columns that an input of the group has."""
+        key = group.group_id, columns
+        if columns and key not in self._reasons:
+            self._reasons[key] = self._ask(group, columns)
+        return self._reasons.get(key, ())
+
+    def _ask(self, group: RewriteGroup, columns: tuple[NewColumn, ...]) -> tuple[str, ...]:
+        wanted = [(column.physical, column.ids) for column in columns]
+
+        def held(file: InputFile) -> tuple[Path, ...] | DataFileError:
+            address, storage = self._store.data_path(file.path), self._store.storage
+            try:
+                return columns_held(address, wanted, size_bytes=file.size_bytes, storage=storage)
+            except DataFileError as error:
+                return error
+
+        unread: list[str] = []
+        paths: dict[Path, list[str]] = {column.physical: [] for column in columns}
+        with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+            for file, found in zip(group.inputs, pool.map(held, group.inputs), strict=True):
+                if isinstance(found, DataFileError):
+                    unread.append(found.message)
+                    continue
+                for column in found:
+                    paths[column].append(file.path)
+        if unread:
+            names = ", ".join(quote_path(column.logical) for column in columns)
+            detail = f"whether the inputs have the new columns {names} cannot be found out"
+            raise ResultMismatchError((detail, *unread))
+        return tuple(
+            _sentence(column, paths[column.physical])
+            for column in columns
+            if paths[column.physical]
+        )
+
+
+def _sentence(column: NewColumn, paths: list[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if paths[_NAMED:] else ""
+    return (
+        f"the column {quote_path(column.logical)}, which the table did not have when this was"
+        f" planned, is in {', '.join(paths[:_NAMED])}{more}"
+    )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from liquidlog.log.segment import LogListing, list_log, read_infos
 from liquidlog.log.store import TableStore
 from liquidlog.operations import vacuum
-from liquidlog.operations.orphans import OPERATION as ORPHANS
+from liquidlog.operations.vacuum import OPERATION as ORPHANS
 from liquidlog.plan import SPARED_TAG
 
 MOST_COMMITS: Final = 1_000

@@ -13,7 +13,7 @@ from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.planning.readers import fitted_to, readers_of, require_fitted
 from liquidlog.clustering.settings import notes, policy_settings, remembered_readers, settle
 from liquidlog.logs import Log, ms_since
-from liquidlog.operations.strategies import find_strategies, strategy_names
+from liquidlog.operations.executors import find_strategies, strategy_names
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot

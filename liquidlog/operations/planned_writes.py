@@ -46,8 +46,8 @@ from liquidlog.plan import (
 )
 from liquidlog.plan.documents import prefix_numbers
 from liquidlog.predicates.conditions import at_time, require_repeatable
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import every_row_matches, judged_each
-from liquidlog.predicates.sessions import Session
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import remembering
 from liquidlog.spec.features import ROW_TRACKING_ENABLED, is_true

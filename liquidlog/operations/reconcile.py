@@ -33,8 +33,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
-from liquidlog.operations.followed import ReconcileLimits, TooMuchToRead
-from liquidlog.operations.outputs import Claim, VectorFile, run_of
+from liquidlog.operations.outputs import Claim, ReconcileLimits, TooMuchToRead, VectorFile, run_of
 from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
 from liquidlog.spec.actions import DeletionVector, vector_id
 from liquidlog.spec.deletion_vectors import Positions, framed_bytes, vector_path

@@ -26,7 +26,7 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.predicates.conditions import column_path
-from liquidlog.predicates.partitions import partition_values
+from liquidlog.predicates.file_bounds import partition_values
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, find_column, leaves, quote_path, resolve_path

@@ -18,7 +18,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.sampling import spread
 from liquidlog.plan import ClusteringPlan, InputFile
-from liquidlog.predicates.partitions import partition_values
+from liquidlog.predicates.file_bounds import partition_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf
 

@@ -18,15 +18,9 @@ from liquidlog.errors import StorageError, UsageError
 from liquidlog.log.loader import open_store
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.results import read_file
-from liquidlog.predicates.sessions import Session
-from liquidlog.predicates.workload import (
-    NotUsable,
-    Recorded,
-    WeightedPredicate,
-    Workload,
-    shares,
-)
+from liquidlog.operations.rewrite import read_file
+from liquidlog.predicates.literals import Session
+from liquidlog.predicates.workload import NotUsable, Recorded, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -95,7 +89,7 @@ def scan(
     no file.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
-    from liquidlog.predicates.readers import answers
+    from liquidlog.predicates.workload import answers
 
     session = Session.at_ms(now_ms, _time_zone(time_zone))
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
@@ -197,7 +191,7 @@ def _recorded(query: "Query") -> Recorded:
 
 def _written(path: str) -> tuple[Workload, UsageError | None]:
     """Return the predicates of a local file as people write them, or why it has none."""
-    from liquidlog.predicates.workload_text import parse_workload
+    from liquidlog.predicates.workload import parse_workload
 
     if not is_local(path) or not Path(local_path(path)).is_file():
         return (), None

@@ -20,9 +20,8 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
 from liquidlog.plan import FittedWorkload
-from liquidlog.predicates.readers import Answers, answers
-from liquidlog.predicates.sessions import Session
-from liquidlog.predicates.workload import Workload
+from liquidlog.predicates.literals import Session
+from liquidlog.predicates.workload import Answers, Workload, answers
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves
@@ -72,8 +71,11 @@ class Asked:
 
 def _named(snapshot: Snapshot, readers: Answers) -> Asked:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.conditions import parse_condition, referenced_columns
-    from liquidlog.predicates.named import referenced_leaves
+    from liquidlog.predicates.conditions import (
+        parse_condition,
+        referenced_columns,
+        referenced_leaves,
+    )
 
     wheres = [one.where for one in readers.workload]
     named = [

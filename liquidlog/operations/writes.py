@@ -38,8 +38,8 @@ from liquidlog.plan import (
     Written,
     files_digest,
 )
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import judged_each
-from liquidlog.predicates.sessions import Session
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     ZCUBE_ID,

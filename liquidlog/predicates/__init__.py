@@ -1,15 +1,12 @@
 """Which files may hold rows that satisfy a SQL condition. Rules without I/O.
 
-- `conditions` text to tree, `sql_errors` its faults, `named` the columns in it
-- `sessions` a reader's time and zone
-- `literals`, `coercion` constants compared as Spark compares them, `mismatches` those
-  that it refuses
-- `folding` constant expressions, `arithmetic` on numbers, `durations` on times
-- `units`, `periods`, `months` years, months, days of a column as ranges of it
-- `prefixes` LIKE
-- `file_bounds`, `partitions`, `limits` what the log says of each file
-- `verdicts` three-valued answers per file
-- `matching` all of it, `readers` for a whole workload, `exact` for partitions: decided or refused
-- `workload` predicates with weights, `workload_text` as people write them
-- `reduction` predicates to boxes that layouts are fitted to, `bounded` as many as that takes
+- `conditions` text to tree, its faults, the columns in it: begin here
+- `literals` constants compared as Spark compares them in a session, and those that it refuses
+- `folding` constant expressions, arithmetic among them
+- `times` durations; years, months and days of a column as ranges of it
+- `file_bounds` what the log says of each file, as three-valued answers
+- `matching` which files a whole workload may need, LIKE among it; `exact` for partitions: decided
+  or refused
+- `workload` predicates with weights, as people write them, and what is not usable of them
+- `reduction` predicates to boxes that layouts are fitted to
 """

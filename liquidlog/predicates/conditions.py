@@ -1,4 +1,4 @@
-"""SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name."""
+"""Messages about SQL that cannot be parsed: the problem, and the word where it is."""
 
 import datetime as dt
 import re
@@ -8,22 +8,54 @@ from typing import Final
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.folding import asks_for_time, is_now
-from liquidlog.predicates.sql_errors import sql_problem
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import (
     ArrayType,
+    Leaf,
     MapType,
     Path,
     PrimitiveType,
     StructType,
     find_column,
+    leaves,
     quote_path,
     resolve_path,
 )
 from liquidlog.spec.text import unknown_columns
+
+_MOST_SHOWN: Final = 30
+
+
+def sql_problem(error: SqlglotError, text: str) -> str:
+    """Return the reason why a text cannot be parsed, as the end of a sentence.
+
+    It names the word and the character (and the line, if there are several) where parsing stopped.
+    """
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else None
+    if found is None:
+        return "a quote or a comment is not closed"
+    column = found.get("col") or 0
+    place = f"character {column}"
+    if "\n" in text.strip():
+        place = f"line {found.get('line')}, {place}"
+    word = _shown(str(found.get("highlight") or ""))
+    description = str(found.get("description"))
+    if description.startswith("Required keyword"):
+        return f"something is missing after {word} ({place})"
+    if description.startswith("Expecting "):
+        return f"{description.removeprefix('Expecting ')} is missing after {word} ({place})"
+    return f"{word} is not expected there ({place})"
+
+
+def _shown(word: str) -> str:
+    return repr(word if len(word) <= _MOST_SHOWN else word[:_MOST_SHOWN] + "...")
+
+
+# SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name
 
 _ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
 """What escapes a wildcard of LIKE."""
@@ -201,4 +233,51 @@ def _enters_collection(schema: StructType, path: Path) -> bool:
     return any(
         isinstance(found, ArrayType | MapType) or found == PrimitiveType("variant")
         for found in types
+    )
+
+
+# The columns of a table that predicates name
+
+
+def condition_on(
+    predicate: str, snapshot: Snapshot
+) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
+    """Return the tree of a condition and the columns that it names, or why it is none on a table.
+
+    The columns are as `referenced_columns` returns them.
+    """
+    try:
+        condition = parse_condition(predicate)
+        return condition, referenced_columns(condition, snapshot.schema)
+    except UsageError as error:
+        return error
+
+
+def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
+    """Return the leaves whose statistics the predicates need, each once."""
+    found = referenced_leaves_each(snapshot, predicates)
+    for one in found:
+        if isinstance(one, UsageError):
+            raise one
+    return tuple(
+        dict.fromkeys(leaf for one in found if not isinstance(one, UsageError) for leaf in one)
+    )
+
+
+def referenced_leaves_each(
+    snapshot: Snapshot, predicates: Sequence[str]
+) -> tuple[tuple[Leaf, ...] | UsageError, ...]:
+    """Return the leaves whose statistics each predicate needs, or why it is no condition."""
+    partitions = {(name,) for name in snapshot.metadata.partition_columns}
+    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
+    conditions = [condition_on(predicate, snapshot) for predicate in predicates]
+    return tuple(
+        found
+        if isinstance(found, UsageError)
+        else tuple(
+            known[path]
+            for path in dict.fromkeys(found[1].values())
+            if path in known and path not in partitions
+        )
+        for found in conditions
     )

@@ -13,18 +13,19 @@ import pyarrow as pa
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.coercion import comparables
-from liquidlog.predicates.conditions import column_path
-from liquidlog.predicates.file_bounds import has_plain_order
+from liquidlog.predicates.conditions import column_path, condition_on
+from liquidlog.predicates.file_bounds import compared, converted, distinct_values, has_plain_order
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.limits import converted
-from liquidlog.predicates.literals import MOST_DIGITS, Exact, Floating, Moment, SqlValue
-from liquidlog.predicates.matching import judged_each
-from liquidlog.predicates.named import condition_on
-from liquidlog.predicates.partitions import distinct_values
-from liquidlog.predicates.prefixes import like_expression
-from liquidlog.predicates.sessions import Session
-from liquidlog.predicates.verdicts import compared
+from liquidlog.predicates.literals import (
+    MOST_DIGITS,
+    Exact,
+    Floating,
+    Moment,
+    Session,
+    SqlValue,
+    comparables,
+)
+from liquidlog.predicates.matching import judged_each, like_expression
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import (

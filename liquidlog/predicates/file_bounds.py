@@ -1,26 +1,21 @@
-"""File bounds: the bounds and counts in the log that a predicate needs.
-
-The value of a partition column stands in the add itself, not in its statistics: both bounds equal
-the one value that all rows of the file have.
-"""
+"""Limits: bounds in the type of a comparison, never narrower."""
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.limits import converted
-from liquidlog.predicates.literals import SqlValue
-from liquidlog.predicates.partitions import partition_values
-from liquidlog.predicates.sessions import ANY_SESSION, Session
-from liquidlog.predicates.verdicts import Verdict, true_or_unknown
+from liquidlog.predicates.literals import ANY_SESSION, Comparable, Session, SqlValue
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arrow import arrow_type, one_array
 from liquidlog.spec.bounds import (
     BoundsOf,
     Column,
@@ -28,6 +23,7 @@ from liquidlog.spec.bounds import (
     Mask,
     Use,
     can_be_nan,
+    cast_where_possible,
     has_bounds,
     is_like_element,
     mended,
@@ -42,6 +38,89 @@ from liquidlog.spec.schema import (
     leaves,
     resolve_path,
 )
+
+_DECIMAL_ERROR: Final = 1e-14
+"""More than the relative error of a decimal that was converted to a double."""
+
+Limits = tuple[pa.Array, pa.Array]
+
+
+def converted(values: pa.Array, wanted: pa.DataType, *, end: float) -> pa.Array:
+    """Return bounds of one side as `wanted`; decimals that become doubles move towards `end`."""
+    if pa.types.is_floating(values.type):
+        # Spark treats NaN as the largest number; comparisons here would be false.
+        largest = pa.scalar(float("inf"), values.type)
+        values = pc.if_else(pc.is_nan(values), largest, values)
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(wanted):
+        doubles = pc.cast(values, wanted)
+        error = pc.multiply(pc.abs(doubles), _DECIMAL_ERROR)
+        return pc.add(doubles, error) if end > 0 else pc.subtract(doubles, error)
+    if pa.types.is_decimal(values.type):
+        return cast_where_possible(values, wanted)
+    # An integer becomes the nearest double, as in Spark, which preserves the order of values.
+    return pc.cast(values, wanted, safe=not pa.types.is_floating(wanted))
+
+
+# Verdicts about files, derived from comparisons of bounds with a value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """Two masks, one bool per file: may the condition be true for some row, may it be false."""
+
+    can_be_true: Mask
+    can_be_false: Mask
+
+    def __and__(self, other: "Verdict") -> "Verdict":
+        """Return the verdict about the conjunction of two conditions."""
+        return Verdict(self.can_be_true & other.can_be_true, self.can_be_false | other.can_be_false)
+
+    def __or__(self, other: "Verdict") -> "Verdict":
+        """Return the verdict about the disjunction of two conditions."""
+        return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
+
+    def negated(self) -> "Verdict":
+        """Return the verdict about the negated condition."""
+        return Verdict(self.can_be_false, self.can_be_true)
+
+
+def compared(operator: str, limits: Limits, wanted: Comparable) -> Verdict:
+    """Return the verdict about comparing values within limits with a value within `wanted`."""
+    low, high = limits
+    verdicts: dict[str, Callable[[], Verdict]] = {
+        "=": lambda: _equal(low, high, wanted),
+        "<>": lambda: _equal(low, high, wanted).negated(),
+        "<": lambda: _verdict(pc.less(low, wanted.high), pc.greater_equal(high, wanted.low)),
+        "<=": lambda: _verdict(pc.less_equal(low, wanted.high), pc.greater(high, wanted.low)),
+        ">": lambda: _verdict(pc.greater(high, wanted.low), pc.less_equal(low, wanted.high)),
+        ">=": lambda: _verdict(pc.greater_equal(high, wanted.low), pc.less(low, wanted.high)),
+    }
+    return verdicts[operator]()
+
+
+def _equal(low: pa.Array, high: pa.Array, wanted: Comparable) -> Verdict:
+    reaches = true_or_unknown(pc.less_equal(low, wanted.high)) & true_or_unknown(
+        pc.greater_equal(high, wanted.low)
+    )
+    # All rows have one known value, which equals the other side.
+    only = pc.and_kleene(pc.equal(low, wanted.high), pc.equal(high, wanted.low))
+    return Verdict(reaches, true_or_unknown(pc.invert(only)))
+
+
+def _verdict(can_be_true: pa.BooleanArray, can_be_false: pa.BooleanArray) -> Verdict:
+    return Verdict(true_or_unknown(can_be_true), true_or_unknown(can_be_false))
+
+
+def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
+    """Return a mask of where a comparison is true, or null because a bound is missing."""
+    filled = pc.fill_null(values, fill_value=True)
+    return np.asarray(filled, np.bool_)
+
+
+# File bounds: the bounds and counts in the log that a predicate needs
+#
+# The value of a partition column stands in the add itself, not in its statistics: both bounds
+# equal the one value that all rows of the file have.
 
 _FLOAT: Final = PrimitiveType("float")
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
@@ -254,3 +333,66 @@ def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
     is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)
     has_collation = any(_COLLATIONS in found for found in metadata)
     return has_bounds(leaf.data_type) and not is_char and not has_collation
+
+
+# Values of partition columns: one per file, stored as text in the log
+#
+# Source: PROTOCOL.md, "Partition Value Serialization".
+
+_NULL_TEXTS: Final = (None, "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionValues:
+    """The value per file, in the column's Arrow type, and a mask of the nulls.
+
+    A value whose text cannot be parsed is null too, but its `is_null` is false.
+    """
+
+    values: pa.Array
+    is_null: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DistinctValues:
+    """The different partition values of files as the log spells them, and which of them each has.
+
+    `documents` are by physical name; `number` (int64) has one entry per file.
+    """
+
+    documents: tuple[dict[str, str | None], ...]
+    number: NDArray[np.int64]
+
+
+def distinct_values(files: pa.Table) -> DistinctValues:
+    """Return the different partition values of live files; equal texts are decoded once."""
+    encoded = one_array(files["partition_values_json"]).dictionary_encode()
+    codes = pc.fill_null(encoded.indices, len(encoded.dictionary))
+    used, number = np.unique(codes.to_numpy(zero_copy_only=False), return_inverse=True)
+    texts = [*encoded.dictionary.to_pylist(), None]
+    documents = tuple(_document(texts[code]) for code in used.tolist())
+    return DistinctValues(documents, number.astype(np.int64))
+
+
+def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
+    """Return the values of a partition column, one per live file."""
+    encoded = one_array(files["partition_values_json"]).dictionary_encode()
+    name = leaf.physical[-1]
+    texts = [_text(document, name) for document in encoded.dictionary.to_pylist()]
+    codes = pc.fill_null(encoded.indices, len(texts))
+    values = pa.array([*texts, None], pa.string()).take(codes)
+    wanted = arrow_type(leaf.data_type) if has_bounds(leaf.data_type) else pa.null()
+    typed = pa.nulls(len(values), wanted)
+    if wanted != pa.null():
+        typed = cast_where_possible(values, wanted) if len(values) else typed
+    return PartitionValues(typed, np.asarray(values.is_null()))
+
+
+def _text(document: str | None, name: str) -> str | None:
+    text = _document(document).get(name)
+    return None if text in _NULL_TEXTS else text
+
+
+def _document(text: str | None) -> dict[str, str | None]:
+    values: dict[str, str | None] = msgspec.json.decode(text or "{}", type=dict[str, str | None])
+    return values

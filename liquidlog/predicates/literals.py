@@ -1,22 +1,95 @@
-"""SQL literals as values, with the types that Spark gives them.
+"""Sessions of readers: the time at which they ask, and their time zone.
 
-A literal has no value here if its value or type depends on a setting, or if Spark parses it by
-rules of its own; the caller must then treat it as unknown. No arithmetic rounds, and its time does
-not grow with an exponent.
+All times are microseconds since 1970: an instant in UTC, a local time as clocks show it.
 """
 
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import pyarrow as pa
 from sqlglot import exp
 
+from liquidlog.errors import UsageError
+from liquidlog.spec.schema import DataType, DecimalType, Leaf, PrimitiveType, quote_path
 from liquidlog.spec.text import floats_around
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_HOUR_US: Final = 3_600_000_000
+
+ANY_OFFSET_US: Final = 18 * _HOUR_US
+"""The largest offset from UTC that a session's time zone can have."""
+
+ANY_SHIFT_US: Final = 25 * _HOUR_US
+"""More than the largest difference there ever was between two offsets of one time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """When a reader asks (microseconds since 1970), and the time zone; None if it can be any.
+
+    `for_rows` says that rows are read or replaced by the answer: none may be missed, not even a
+    NaN that a writer left out of its bounds. Readers of Delta miss it, and so do answers about
+    what they open.
+    """
+
+    now_us: int | None = None
+    time_zone: dt.tzinfo | None = None
+    for_rows: bool = False
+
+    @classmethod
+    def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":
+        """Return the session of a reader who asks at a time (milliseconds since 1970)."""
+        return cls(None if now_ms is None else 1000 * now_ms, time_zone)
+
+    @property
+    def has_fixed_offset(self) -> bool:
+        """Return whether the time zone is known and never changes its offset."""
+        return self.time_zone is not None and self.time_zone.utcoffset(None) is not None
+
+    def local_us(self, instant_us: int) -> tuple[int, int]:
+        """Return the earliest and the latest time that clocks may show at an instant."""
+        if self.time_zone is None:
+            return instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US
+        shown = (_EPOCH + dt.timedelta(microseconds=instant_us)).astimezone(self.time_zone)
+        local = instant_us + (shown.utcoffset() or dt.timedelta()) // _MICROSECOND
+        return local, local
+
+    def instants_us(self, written_us: int) -> tuple[int, int]:
+        """Return the earliest and the latest instant that a time without an offset may mean."""
+        if self.time_zone is None:
+            return written_us - ANY_OFFSET_US, written_us + ANY_OFFSET_US
+        # A time that clocks showed twice means the first one, but as text it equals both.
+        offsets = self._offsets_us(written_us, self.time_zone)
+        return written_us - max(offsets), written_us - min(offsets)
+
+    def shows_once(self, written_us: int) -> bool:
+        """Return whether clocks of the known time zone show a time exactly once."""
+        zone = self.time_zone
+        return zone is not None and len(set(self._offsets_us(written_us, zone))) == 1
+
+    @staticmethod
+    def _offsets_us(written_us: int, time_zone: dt.tzinfo) -> tuple[int, ...]:
+        written = (_EPOCH + dt.timedelta(microseconds=written_us)).replace(tzinfo=time_zone)
+        found = (written.replace(fold=fold).utcoffset() for fold in (0, 1))
+        return tuple((offset or dt.timedelta()) // _MICROSECOND for offset in found)
+
+
+ANY_SESSION: Final = Session()
+"""A session of which nothing is known."""
+
+
+# SQL literals as values, with the types that Spark gives them
+#
+# A literal has no value here if its value or type depends on a setting, or if Spark parses it
+# by rules of its own; the caller must then treat it as unknown. No arithmetic rounds, and its
+# time does not grow with an exponent.
 
 MOST_DIGITS: Final = 38
 """The precision of Spark's widest decimal."""
@@ -48,7 +121,7 @@ _ALIKE_YEARS: Final = range(1970, 2037)
 """The years in which all editions of the time zone database that readers use agree."""
 _MOST_GAPS: Final = 4
 EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
-_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
+_EPOCH_OF_LITERALS: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
 _LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
@@ -178,7 +251,7 @@ def _offset_us(found: re.Match[str]) -> int | None:
 
 def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None:
     """Return the moment that clocks of a region showed, the first of two; None if not known."""
-    written = _EPOCH + dt.timedelta(microseconds=written_us)
+    written = _EPOCH_OF_LITERALS + dt.timedelta(microseconds=written_us)
     try:
         # Of a time that clocks left out, both Spark and this take the offset before.
         offset = written.replace(tzinfo=ZoneInfo(region)).utcoffset()
@@ -314,3 +387,324 @@ _CASTS: Final[Mapping[Any, Callable[[SqlValue], SqlValue | None]]] = {
     exp.DataType.Type.TIMESTAMPLTZ: _as_timestamp,
     exp.DataType.Type.TIMESTAMPNTZ: _as_local_timestamp,
 }
+
+
+# How Spark compares a column with literals: the type it converts both to, None if that is unknown
+#
+# A literal becomes an interval that contains its value in every session: with ANSI mode on or
+# off, and in every time zone unless one is given. docs/pruning.md has the table of these rules.
+#
+# Source: Spark, TypeCoercion, AnsiTypeCoercion, DecimalPrecision.
+
+EXACT: Final = pa.decimal256(76, 38)
+"""Holds every value of every integer and decimal type without rounding."""
+
+_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+_DIGITS: Final[Mapping[str, int]] = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+_INT64: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Comparable:
+    """A value between `low` and `high`, and the Arrow type in which it is compared with bounds."""
+
+    arrow_type: pa.DataType
+    low: pa.Scalar
+    high: pa.Scalar
+
+
+def comparables(
+    values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None = None
+) -> tuple[Comparable, ...] | None:
+    """Return the values that Spark compares a column of `data_type` with, None if unknown.
+
+    Several values are those of one list, for which Spark chooses a common type. `time_zone` is the
+    session's, None if it can be any.
+    """
+    if any(isinstance(value, Span) for value in values):
+        return _spanning(values, data_type, time_zone)
+    match data_type:
+        case DecimalType(precision, scale):
+            return _with_decimals(values, precision - scale, scale)
+        case PrimitiveType(name) if name in _DIGITS:
+            return _with_integers(values, name)
+        case PrimitiveType("timestamp"):
+            # Spark compares them as instants, or as texts that differ for different instants.
+            return _all(_instant(value, time_zone) for value in values)
+        case PrimitiveType("date"):
+            return _all(map(_day, values))
+        case PrimitiveType(name) if name in _CONVERTERS:
+            return _each(values, _CONVERTERS[name])
+        case _:
+            return None
+
+
+def _spanning(
+    values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None
+) -> tuple[Comparable, ...] | None:
+    starts = [value.low if isinstance(value, Span) else value for value in values]
+    ends = [value.high if isinstance(value, Span) else value for value in values]
+    lows = comparables(starts, data_type, time_zone)
+    highs = comparables(ends, data_type, time_zone)
+    if lows is None or highs is None:
+        return None
+    pairs = tuple(zip(lows, highs, strict=True))
+    if any(low.arrow_type != high.arrow_type for low, high in pairs):
+        return None
+    return tuple(Comparable(low.arrow_type, low.low, high.high) for low, high in pairs)
+
+
+def _each(
+    values: Sequence[SqlValue], convert: Callable[[SqlValue], Comparable | None]
+) -> tuple[Comparable, ...] | None:
+    """Return the values converted one by one, None if a conversion fails or their kinds differ."""
+    return _all(map(convert, values)) if len(set(map(_kind, values))) == 1 else None
+
+
+def _all(found: Iterable[Comparable | None]) -> tuple[Comparable, ...] | None:
+    values = tuple(found)
+    known = tuple(value for value in values if value is not None)
+    return known if len(known) == len(values) else None
+
+
+def _kind(value: SqlValue) -> tuple[type, bool]:
+    match value:
+        case Moment(_, _, flag) | Floating(_, _, flag):
+            return type(value), flag
+        case _:
+            return type(value), False
+
+
+def _with_integers(values: Sequence[SqlValue], name: str) -> tuple[Comparable, ...] | None:
+    if not all(isinstance(value, Exact) for value in values):
+        return _each(values, lambda value: _beside_integer(value, name))
+    exact = [value for value in values if isinstance(value, Exact)]
+    if all(not value.scale and abs(value.value) < _INT64 for value in exact):
+        return tuple(_whole(int(value.value)) for value in exact)
+    return _as_decimals(exact, _DIGITS[name], 0)
+
+
+def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
+    match value:
+        # Compared with a float, integers become floats in one mode and doubles in the other.
+        case Floating(low, high, False):
+            return _double_text(low, high)
+        case str():
+            # Any other spelling is an error in one mode and a number or null in the other.
+            whole = integer_text(value)
+            limit = 1 << (_BITS[name] - 1)
+            return _whole(whole) if whole is not None and -limit <= whole < limit else None
+        case _:
+            return None
+
+
+def _with_decimals(
+    values: Sequence[SqlValue], digits: int, scale: int
+) -> tuple[Comparable, ...] | None:
+    exact = [value for value in values if isinstance(value, Exact)]
+    if len(exact) == len(values):
+        return _as_decimals(exact, digits, scale)
+    return _each(values, _coerced_double)
+
+
+def _as_decimals(values: Sequence[Exact], digits: int, scale: int) -> tuple[Comparable, ...] | None:
+    """Return the values as decimals, None if the decimal type that Spark chooses would round."""
+    most_digits = max(digits, *(value.digits for value in values))
+    most_scale = max(scale, *(value.scale for value in values))
+    if most_digits + most_scale > MOST_DIGITS:
+        return None
+    return tuple(_point(pa.scalar(value.value, EXACT)) for value in values)
+
+
+def _coerced_double(value: SqlValue) -> Comparable | None:
+    match value:
+        case Exact(number):
+            return _double_text(float(number), float(number))
+        case Floating(low, high):
+            return _double_text(low, high)
+        case str():
+            text = number_text(value)
+            return None if text is None else _double_text(text.low, text.high)
+        case _:
+            return None
+
+
+def _as_float_or_double(value: SqlValue) -> Comparable | None:
+    """Return a value that holds both comparisons of a float column: as floats and as doubles."""
+    match value:
+        case Exact(number, _, 0):
+            return _double_text(*floats_around(float(number), float(number)))
+        case str():
+            text = number_text(value)
+            return None if text is None else _double_text(*floats_around(text.low, text.high))
+        case _:
+            return _coerced_double(value)
+
+
+def _text(value: SqlValue) -> Comparable | None:
+    return _point(pa.scalar(value, pa.string())) if isinstance(value, str) else None
+
+
+def _day(value: SqlValue) -> Comparable | None:
+    day = date_text(value) if isinstance(value, str) else value
+    return _point(pa.scalar(day, pa.date32())) if isinstance(day, dt.date) else None
+
+
+def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
+    moment = _moment(value, is_local=False)
+    if moment is None:
+        return None
+    if moment.offset_us is not None and not moment.is_local:
+        return _whole(moment.written_us - moment.offset_us)
+    return _between(*Session(time_zone=time_zone).instants_us(moment.written_us))
+
+
+def _local_instant(value: SqlValue) -> Comparable | None:
+    moment = _moment(value, is_local=True)
+    if moment is None:
+        return None
+    if moment.is_local:
+        ignored = moment.offset_us is not None and isinstance(value, str)
+        return None if ignored else _whole(moment.written_us)
+    # The column becomes an instant in the session's time zone.
+    if moment.offset_us is None:
+        return _around(moment.written_us, ANY_SHIFT_US)
+    return _around(moment.written_us - moment.offset_us, ANY_OFFSET_US)
+
+
+def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
+    match value:
+        case Moment():
+            return value
+        case str():
+            return moment_text(value, is_local=is_local)
+        case dt.date():
+            return midnight(value, is_local=is_local)
+        case _:
+            return None
+
+
+def _point(value: pa.Scalar) -> Comparable:
+    return Comparable(value.type, value, value)
+
+
+def _whole(value: int) -> Comparable:
+    return _between(value, value)
+
+
+def _around(value: int, reach: int) -> Comparable:
+    return _between(value - reach, value + reach)
+
+
+def _between(low: int, high: int) -> Comparable:
+    return Comparable(pa.int64(), pa.scalar(low, pa.int64()), pa.scalar(high, pa.int64()))
+
+
+def _double_text(low: float, high: float) -> Comparable:
+    return Comparable(pa.float64(), pa.scalar(low, pa.float64()), pa.scalar(high, pa.float64()))
+
+
+_CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
+    "float": _as_float_or_double,
+    "double": _coerced_double,
+    "string": _text,
+    "timestamp_ntz": _local_instant,
+}
+
+
+# Constants of the wrong type: those that no session compares with a column, or all fail on
+#
+# Source: Spark, AnsiTypeCoercion, TypeCoercion; UTF8String (texts as numbers),
+# SparkDateTimeUtils.
+
+_NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
+_TIMES: Final = ("date", "timestamp", "timestamp_ntz")
+
+_NUMBER: Final = re.compile(
+    r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?|nan|inf|infinity)\s*", re.IGNORECASE
+)
+_DAY: Final = re.compile(r"\s*[+-]?\d{4,7}(?:-\d{1,2}(?:-\d{1,2}(?:[ T].*)?)?)?\s*", re.DOTALL)
+_TIME: Final = re.compile(r"\s*(?:[+-]?\d|T\d).*", re.DOTALL)
+_FULL_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_SPECIAL: Final = ("epoch", "now", "today", "tomorrow", "yesterday")
+"""Texts that older sessions read as times."""
+
+_OF_LITERALS: Final = {
+    exp.DataType.Type.DATE: "date",
+    exp.DataType.Type.TIMESTAMPTZ: "timestamp",
+    exp.DataType.Type.TIMESTAMPLTZ: "timestamp",
+    exp.DataType.Type.TIMESTAMPNTZ: "timestamp_ntz",
+}
+
+_EXPECTED: Final = {
+    "number": "a number like 7 or 1.5",
+    "date": "a date like DATE '2024-01-31'",
+    "timestamp": "a time like TIMESTAMP '2024-01-31 12:00:00'",
+    "timestamp_ntz": "a time like TIMESTAMP_NTZ '2024-01-31 12:00:00'",
+}
+
+
+def shown_sql(node: exp.Expression) -> str:
+    """Return a condition or constant as errors and reports show it."""
+    return node.sql("spark", normalize_functions="lower", comments=False)
+
+
+def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.Expression) -> None:
+    """Refuse a constant that cannot be compared with a column, or a function of it, of a type."""
+    kind = _mismatch_kind(data_type)
+    if kind is None or not _is_wrong(kind, value):
+        return
+    name, found = quote_path(leaf.logical), shown_sql(node)
+    subject = name if data_type == leaf.data_type else f"this function of {name}"
+    raise UsageError(
+        f"{subject} ({data_type}) cannot be compared with {found}: expected {_EXPECTED[kind]}",
+        column=name,
+        literal=found,
+    )
+
+
+def refuse_impossible(condition: exp.Expression) -> None:
+    """Refuse literals like DATE '2024-13-01', which are no value of their own type."""
+    for cast in condition.find_all(exp.Cast):
+        kind = _OF_LITERALS.get(cast.to.this)
+        is_text = isinstance(cast.this, exp.Literal) and cast.this.is_string
+        if kind is None or not is_text or isinstance(cast, exp.TryCast):
+            continue
+        if not _can_be(kind, cast.this.name):
+            found = shown_sql(cast.this)
+            raise UsageError(f"{found} is not {_EXPECTED[kind]}", literal=found)
+
+
+def _mismatch_kind(data_type: DataType) -> str | None:
+    match data_type:
+        case DecimalType():
+            return "number"
+        case PrimitiveType(name) if name in _NUMBERS:
+            return "number"
+        case PrimitiveType(name) if name in _TIMES:
+            return name
+        case _:
+            return None
+
+
+def _is_wrong(kind: str, value: SqlValue) -> bool:
+    if isinstance(value, Span):
+        value = value.low
+    match value:
+        case str():
+            return not _can_be(kind, value)
+        case Exact() | Floating():
+            return kind != "number"
+        case Moment() | dt.date():
+            return kind == "number"
+
+
+def _can_be(kind: str, text: str) -> bool:
+    """Return whether some session may read a text as a value."""
+    if kind == "number":
+        return _NUMBER.fullmatch(text) is not None
+    if text.strip().lower() in _SPECIAL:
+        return True
+    if _FULL_DAY.fullmatch(text):
+        return date_text(text) is not None
+    return (_DAY if kind == "date" else _TIME).fullmatch(text) is not None

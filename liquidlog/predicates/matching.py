@@ -1,38 +1,201 @@
-"""From SQL predicates to pruning masks: which files may hold a row that satisfies them.
+"""Patterns of LIKE: the text with which all that match begin.
 
-Two questions are answered per condition and file: may it be true for some row, and may it be false
-for some row? Both are needed because NOT exchanges them, and a null is neither. If the statistics
-do not decide, or the condition is not understood, both answers are yes.
+Source: Spark, StringUtils.escapeLikeRegex.
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
+from itertools import pairwise
 from operator import and_, or_
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.arithmetic import holds
-from liquidlog.predicates.coercion import Comparable, comparables
-from liquidlog.predicates.conditions import column_path, too_deep
-from liquidlog.predicates.file_bounds import FileBounds, ProvingBounds, has_plain_order
-from liquidlog.predicates.folding import asks_for_time
-from liquidlog.predicates.literals import INTEGER_BITS, Exact, Moment, Span, SqlValue
-from liquidlog.predicates.mismatches import refuse_impossible, refuse_mismatch, shown_sql
-from liquidlog.predicates.months import with_dates
-from liquidlog.predicates.named import condition_on
-from liquidlog.predicates.periods import Edges, Period, edges, period_of
-from liquidlog.predicates.prefixes import Pattern, begins_with, pattern
-from liquidlog.predicates.sessions import Session
-from liquidlog.predicates.verdicts import Verdict, compared
+from liquidlog.plan import Interval, Term
+from liquidlog.predicates.conditions import column_path, condition_on, too_deep
+from liquidlog.predicates.file_bounds import (
+    FileBounds,
+    Limits,
+    ProvingBounds,
+    Verdict,
+    compared,
+    has_plain_order,
+    true_or_unknown,
+)
+from liquidlog.predicates.folding import asks_for_time, holds
+from liquidlog.predicates.literals import (
+    INTEGER_BITS,
+    Comparable,
+    Exact,
+    Moment,
+    Session,
+    Span,
+    SqlValue,
+    comparables,
+    refuse_impossible,
+    refuse_mismatch,
+    shown_sql,
+)
+from liquidlog.predicates.times import Edges, Period, edges, period_of, with_dates
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import Leaf, PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a text that matches begins with; `is_whole` if that is all of it.
+
+    `is_open` says that every text with this beginning matches.
+    """
+
+    prefix: str
+    is_whole: bool = False
+    is_open: bool = False
+
+
+def pattern(text: str, escape: str = "\\") -> Pattern | None:
+    """Return what a pattern asks for, None if Spark fails on it."""
+    prefix: list[str] = []
+    rest = iter(enumerate(text))
+    found: Pattern | None = None
+    for place, character in rest:
+        if character == escape:
+            _, escaped = next(rest, (0, ""))
+            if escaped not in ("%", "_", escape) or not escaped:
+                return None
+            prefix.append(escaped)
+        elif character in "%_" and found is None:
+            found = Pattern("".join(prefix), is_open=text[place:].strip("%") == "")
+        else:
+            prefix.append(character)
+    return found or Pattern("".join(prefix), is_whole=True)
+
+
+def like_expression(text: str, escape: str = "\\") -> re.Pattern[str] | None:
+    """Return a pattern as a regular expression of whole texts, None if Spark fails on it."""
+    if pattern(text, escape) is None:
+        return None
+    made: list[str] = []
+    rest = iter(text)
+    for character in rest:
+        if character == escape:
+            made.append(re.escape(next(rest)))
+        else:
+            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return re.compile("".join(made), re.DOTALL)
+
+
+def begins_with(limits: Limits, prefix: str, *, is_open: bool) -> Verdict:
+    """Return the verdict about texts within limits: do they begin with a prefix?
+
+    If `is_open` is false, more is asked of a text, so any may fail.
+    """
+    # In the order of UTF-8, the texts with this prefix are consecutive, and the prefix is first.
+    start = pa.scalar(prefix.encode(), pa.binary())
+    low, high = (pc.cast(end, pa.binary()) for end in limits)
+    low_begins, high_begins = (pc.binary_slice(end, 0, len(prefix.encode())) for end in (low, high))
+    may = true_or_unknown(pc.less_equal(low_begins, start)) & true_or_unknown(
+        pc.greater_equal(high, start)
+    )
+    all_begin = pc.and_kleene(pc.equal(low_begins, start), pc.equal(high_begins, start))
+    some_fail = true_or_unknown(pc.invert(all_begin))
+    return Verdict(may, some_fail if is_open else some_fail | True)
+
+
+# As many predicates and intervals as a layout can be fitted to in a moment
+
+MAX_PREDICATES: Final = 256
+MAX_INTERVALS: Final = 1024
+MAX_INTERVALS_OF_TERM: Final = 64
+
+AnyOf: TypeAlias = tuple[tuple[Term, ...], ...]
+"""The alternatives of a predicate, each with its terms."""
+
+_Weighted: TypeAlias = tuple[AnyOf, float]
+
+
+def bounded(weights: Mapping[AnyOf, float]) -> list[_Weighted]:
+    """Return predicates with weights: all of them, or about MAX_PREDICATES, of few intervals.
+
+    Those are kept that a systematic sample meets, in proportion to their weights, for each choice
+    of columns that they narrow by. Neighbouring intervals are joined where there are too many.
+    """
+    return _with_few_intervals(_within_limit(weights))
+
+
+def _within_limit(weights: Mapping[AnyOf, float]) -> list[_Weighted]:
+    """Return the predicates, or a sample of about MAX_PREDICATES of them, with their weights."""
+    if len(weights) <= MAX_PREDICATES:
+        return list(weights.items())
+    strata: dict[frozenset[int], list[_Weighted]] = {}
+    for any_of, weight in weights.items():
+        columns = frozenset(term.column for terms in any_of for term in terms)
+        strata.setdefault(columns, []).append((any_of, weight))
+    total = math.fsum(weights.values())
+    return [one for some in strata.values() for one in _sampled(some, total)]
+
+
+def _sampled(predicates: Sequence[_Weighted], total: float) -> Iterator[_Weighted]:
+    """Yield the predicates that evenly spaced steps of their summed weights meet."""
+    ends = np.cumsum([weight for _, weight in predicates])
+    wanted = max(1, min(len(predicates), round(MAX_PREDICATES * ends[-1] / total)))
+    steps = (np.arange(wanted) + 0.5) * (ends[-1] / wanted)
+    met = np.minimum(np.searchsorted(ends, steps), len(predicates) - 1)
+    for number, times in zip(*np.unique(met, return_counts=True), strict=True):
+        yield predicates[number][0], float(ends[-1] * times / wanted)
+
+
+def _with_few_intervals(predicates: Sequence[_Weighted]) -> list[_Weighted]:
+    """Return the predicates with at most MAX_INTERVALS intervals, neighbours joined if needed."""
+    found, most = list(predicates), MAX_INTERVALS_OF_TERM
+    while most > 1 and _count(found) > MAX_INTERVALS:
+        most //= 2
+        found = [
+            (tuple(tuple(_fewer(term, most) for term in terms) for terms in any_of), weight)
+            for any_of, weight in found
+        ]
+    return found
+
+
+def _count(predicates: Sequence[_Weighted]) -> int:
+    return sum(
+        len(term.intervals) for any_of, _ in predicates for terms in any_of for term in terms
+    )
+
+
+def _fewer(term: Term, most: int) -> Term:
+    """Return a term of at most `most` intervals, which were merged in their order before."""
+    count = len(term.intervals)
+    if count <= most:
+        return term
+    edges = [number * count // most for number in range(most + 1)]
+    joined = tuple(
+        Interval(
+            low=term.intervals[start].low,
+            high=term.intervals[stop - 1].high,
+            open_low=term.intervals[start].open_low,
+            open_high=term.intervals[stop - 1].open_high,
+        )
+        for start, stop in pairwise(edges)
+    )
+    return Term(column=term.column, intervals=joined)
+
+
+# From SQL predicates to pruning masks: which files may hold a row that satisfies them
+#
+# Two questions are answered per condition and file: may it be true for some row, and may it be
+# false for some row? Both are needed because NOT exchanges them, and a null is neither. If the
+# statistics do not decide, or the condition is not understood, both answers are yes.
 
 _SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
     exp.EQ: "=",

@@ -18,8 +18,6 @@ from sqlglot import exp
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import AskedPredicate, FittedWorkload, Interval, LeftOut, Term
-from liquidlog.predicates.bounded import MAX_INTERVALS_OF_TERM, AnyOf, bounded
-from liquidlog.predicates.coercion import Comparable, comparables
 from liquidlog.predicates.conditions import (
     column_path,
     parse_condition,
@@ -28,8 +26,8 @@ from liquidlog.predicates.conditions import (
 )
 from liquidlog.predicates.file_bounds import has_plain_order
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.literals import INTEGER_BITS, SqlValue
-from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.literals import INTEGER_BITS, Comparable, Session, SqlValue, comparables
+from liquidlog.predicates.matching import MAX_INTERVALS_OF_TERM, AnyOf, bounded
 from liquidlog.predicates.workload import Workload, shares
 from liquidlog.spec.schema import (
     DecimalType,

@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
-from liquidlog.operations.followed import ReconciledRows, reconcile_limits
 from liquidlog.operations.migrate import MigrationNotice
 from liquidlog.operations.optimize import (
     Round,
@@ -17,6 +16,7 @@ from liquidlog.operations.optimize import (
     depth_after_round,
     expected_metrics,
 )
+from liquidlog.operations.outputs import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.report.policies import policy_document

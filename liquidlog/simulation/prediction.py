@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.simulation.after import After, Draw, Evidence, Known, table_after
 from liquidlog.simulation.imagined import Points
@@ -129,7 +129,7 @@ def other_leaves(snapshot: Snapshot, plan: ClusteringPlan, workload: Workload) -
     Sampled, they tell whether files of the plan will be narrow in them.
     """
     # See `_asked`.
-    from liquidlog.predicates.named import referenced_leaves_each
+    from liquidlog.predicates.conditions import referenced_leaves_each
 
     clustered = {column.logical for column in plan.columns}
     named = referenced_leaves_each(snapshot, [predicate.where for predicate in workload])
@@ -212,9 +212,9 @@ def _narrow(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
 
 def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.predicates.conditions import referenced_leaves
     from liquidlog.predicates.matching import judged_each
-    from liquidlog.predicates.named import referenced_leaves
-    from liquidlog.predicates.readers import answers
+    from liquidlog.predicates.workload import answers
 
     session = Session.at_ms(now_ms)
     readers = answers(case.snapshot, workload, case.bounds_of, session)

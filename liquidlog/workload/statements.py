@@ -17,8 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.conditions import parse_condition
-from liquidlog.predicates.sql_errors import sql_problem
+from liquidlog.predicates.conditions import parse_condition, sql_problem
 from liquidlog.workload.scopes import Bound, Ctes, Filter, Scopes, View, split, with_ctes
 from liquidlog.workload.tables import Tables
 

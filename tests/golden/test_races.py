@@ -10,7 +10,7 @@ from liquidlog.clustering.outcome.staleness import Reconcilable, staleness, writ
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import Winners, check_conflicts
 from liquidlog.log.loader import load_commits, load_snapshot, open_store
-from liquidlog.operations.attempts import read_set_of
+from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, check_conflicts
-from liquidlog.operations.attempts import read_set_of
+from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Format, Metadata, Protocol

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds
+from liquidlog.predicates.conditions import referenced_leaves
 from liquidlog.predicates.matching import may_match_each
-from liquidlog.predicates.named import referenced_leaves
 from liquidlog.spec.bounds import Bounds, concat_bounds
 from liquidlog.spec.schema import MappingMode
 from support.effort import effort

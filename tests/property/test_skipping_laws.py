@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.literals import Session as Asking
 from liquidlog.predicates.matching import every_row_matches, judged_or_refused
-from liquidlog.predicates.sessions import Session as Asking
 from liquidlog.table import Table
 from support.arrow_executor import write
 from support.effort import effort

@@ -10,8 +10,8 @@ from msgspec import structs
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit.conflicts import Winners
 from liquidlog.errors import Conflict
-from liquidlog.operations.attempts import read_set_of
-from liquidlog.operations.watch import lost_groups
+from liquidlog.operations.batches import read_set_of
+from liquidlog.operations.rewrite import lost_groups
 from liquidlog.plan import (
     ClusteringPlan,
     InputFile,

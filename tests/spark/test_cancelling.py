@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import runs_in
-from liquidlog.operations import watch as watching
+from liquidlog.operations import rewrite as watching
 from liquidlog.operations.at_work import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.named import named_files
-from liquidlog.operations.results import read_plan
+from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths
 from liquidlog.table import Table

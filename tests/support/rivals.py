@@ -16,7 +16,7 @@ from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.operations import vacuum as vacuuming
 from liquidlog.operations.append import Appended
-from liquidlog.operations.orphans import OPERATION as ORPHANS
+from liquidlog.operations.vacuum import OPERATION as ORPHANS
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups

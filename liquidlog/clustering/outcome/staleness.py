@@ -25,7 +25,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
 )
-from liquidlog.predicates.partitions import distinct_values
+from liquidlog.predicates.file_bounds import distinct_values
 from liquidlog.snapshot import Snapshot, deletion_vector
 from liquidlog.spec.actions import Course, DeletionVector, Fate, FileKey
 from liquidlog.spec.arrow import one_array

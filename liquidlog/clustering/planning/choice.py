@@ -18,9 +18,9 @@ from liquidlog.clustering.columns import (
     ClusteringColumn,
     ClusteringState,
     clustering_state,
+    filtered_leaves,
     unresolved_problem,
 )
-from liquidlog.clustering.filters import filtered_leaves
 from liquidlog.clustering.planning.partitions import directory_of, partitions_of
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError

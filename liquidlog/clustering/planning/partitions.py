@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.predicates.partitions import distinct_values
+from liquidlog.predicates.file_bounds import distinct_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.partitions import PartitionTexts, output_directory, partition_fields, same_value

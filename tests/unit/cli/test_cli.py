@@ -127,7 +127,7 @@ def test_a_saved_plan_is_executed_and_committed_once(
     assert document.pop("judgement")["command"] == f"liquidlog optimize {table}"
     assert {**document, "policy": values} == saved
     assert {"table_uri", "read_version", "strategy", "policy", "groups", "skipped"} <= set(document)
-    from liquidlog.operations.results import read_plan
+    from liquidlog.operations.rewrite import read_plan
 
     plan = read_plan(plan_path)
     result_path.write_bytes(b"".join(encode_rewritten_group(g) for g in execute(plan).groups))
@@ -156,7 +156,7 @@ def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call)
     opened = Table.open(table)
     plan_path, result_path = tmp_path / "p.json", tmp_path / "r.jsonl"
     call("plan", table, "-o", str(plan_path))
-    from liquidlog.operations.results import read_plan
+    from liquidlog.operations.rewrite import read_plan
 
     plan = read_plan(str(plan_path))
     result_path.write_bytes(encode_rewritten_group(execute(plan).groups[0]))
@@ -179,7 +179,7 @@ def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: 
     opened = Table.open(table)
     first = opened.plan()
     call("plan", table, "-o", str(tmp_path / "p.json"))
-    from liquidlog.operations.results import read_plan
+    from liquidlog.operations.rewrite import read_plan
 
     second = read_plan(str(tmp_path / "p.json"))
     (tmp_path / "r.jsonl").write_bytes(encode_rewritten_group(execute(second).groups[0]))

@@ -9,9 +9,15 @@ import click
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.defaults import FILE_NAME, HARMLESS, NAMED_ONLY, VARIABLE, storage_defaults
+from liquidlog.cli.defaults import (
+    FILE_NAME,
+    HARMLESS,
+    NAMED_ONLY,
+    VARIABLE,
+    read_storages,
+    storage_defaults,
+)
 from liquidlog.cli.main import cli
-from liquidlog.cli.storages import read_storages
 from liquidlog.errors import UsageError
 from liquidlog.table import Table
 from support.commands import said

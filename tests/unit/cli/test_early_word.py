@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog.cli import rewriting
 from liquidlog.data.runs import Origin, Run
-from liquidlog.operations.results import read_result
+from liquidlog.operations.rewrite import read_result
 from liquidlog.plan import (
     Cancelled,
     ClusteringPlan,
@@ -73,8 +73,8 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> Callable[[Meanwhile], list[str 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("liquidlog.operations.watch.INTERVAL_MS", 0)
-    monkeypatch.setattr("liquidlog.operations.watch._LEAST_INTERVAL_MS", 0)
+    monkeypatch.setattr("liquidlog.operations.rewrite.INTERVAL_MS", 0)
+    monkeypatch.setattr("liquidlog.operations.rewrite._LEAST_INTERVAL_MS", 0)
 
 
 def restores(table: Table, group_id: int) -> Meanwhile:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.filters import filtered_leaves
+from liquidlog.clustering.columns import filtered_leaves
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table

@@ -137,7 +137,7 @@ def test_a_domain_that_comes_meanwhile_keeps_the_feature(
 ) -> None:
     table = with_domains(tmp_path)
     version = table.snapshot().version
-    derive = protocols.drop_change
+    derive = protocols.feature_drop
 
     def race(snapshot: object, **arguments: object) -> object:
         if not (tmp_path / "_delta_log" / f"{version + 1:020d}.json").exists():

@@ -14,7 +14,7 @@ from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ExecutorError, StorageError, UsageError
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.at_work import at_work
-from liquidlog.operations.results import read_plan
+from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import SPARED_TAG, ClusteringPlan
 from liquidlog.storage import local
 from liquidlog.table import Table

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from liquidlog.errors import CommitConflictError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.log.store import TableStore
-from liquidlog.operations.alter import rename_column
+from liquidlog.operations.define import rename_column
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import CommitConflictError, ExecutorError, UsageError
-from liquidlog.operations import attempts, outputs, rewrite
+from liquidlog.operations import batches, outputs, rewrite
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import (
@@ -166,7 +166,7 @@ def test_a_run_that_was_ended_before_the_put_leaves_the_others_alone(
         run.withdraw()
         require(*arguments, **named)
 
-    monkeypatch.setattr(attempts, "require_committable", after_orphans)
+    monkeypatch.setattr(batches, "require_committable", after_orphans)
     report = table.commit_each(plan, result.groups, groups_per_commit=GROUPS)
     assert report.committed_groups == (0, 2, 3, 4)
     assert len(report.failures) == 1

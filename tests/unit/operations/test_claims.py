@@ -13,7 +13,7 @@ from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.operations.at_work import at_work
 from liquidlog.operations.claims import claimed, failures, forgive
-from liquidlog.operations.orphans import orphans
+from liquidlog.operations.vacuum import orphans
 from liquidlog.table import Table
 
 DAY_MS = 86_400_000

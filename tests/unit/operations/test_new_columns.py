@@ -134,7 +134,7 @@ def test_an_input_that_cannot_be_read_proves_nothing_and_outputs_stay(tmp_path: 
 def test_inputs_are_asked_once_however_often_a_race_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import liquidlog.operations.new_columns as module
+    import liquidlog.operations.outputs as module
 
     table, _ = with_leftovers(tmp_path)
     plan, result = planned(table)

@@ -16,7 +16,7 @@ from liquidlog.data.runs import Run, Stage, runs_in
 from liquidlog.data.vectors import write_vector
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.operations import orphans as operation
+from liquidlog.operations import vacuum as operation
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.table import Table

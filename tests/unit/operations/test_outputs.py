@@ -19,7 +19,7 @@ from liquidlog.data.runs import Run, Stage
 from liquidlog.errors import DocumentError, ExecutorError, LiquidlogError, StorageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations import attempts, outputs
+from liquidlog.operations import batches, outputs
 from liquidlog.plan import (
     ClusteringPlan,
     InputFiles,
@@ -298,7 +298,7 @@ def test_a_result_that_another_process_commits_meanwhile_is_committed(
         assert Table.open(table.uri).commit(plan, result).versions == (3,)
         require(*arguments, **named)
 
-    monkeypatch.setattr(attempts, "require_committable", after_another)
+    monkeypatch.setattr(batches, "require_committable", after_another)
     report = table.commit(plan, result)
     assert (report.versions, report.skipped_groups) == ((), (0,))
     assert live_values(table) == [1, 2, 3, 4, 5, 6]

@@ -11,7 +11,7 @@ import pytest
 from liquidlog.data import read_budget
 from liquidlog.errors import UsageError
 from liquidlog.operations import executors
-from liquidlog.operations.followed import TooMuchToRead
+from liquidlog.operations.outputs import TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups

@@ -11,7 +11,7 @@ from liquidlog.errors import (
     CommitConflictError,
     UsageError,
 )
-from liquidlog.operations.followed import TooMuchToRead
+from liquidlog.operations.outputs import TooMuchToRead
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.races import FILES, ROWS, Scene, made

@@ -17,7 +17,7 @@ from deltalake.schema import PrimitiveType
 from liquidlog.clustering.planning import cube
 from liquidlog.errors import DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.operations import strategies
+from liquidlog.operations import executors
 from liquidlog.operations.explain import explain_together
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.policies import policy_document
@@ -419,10 +419,10 @@ def test_a_strategy_of_another_package_is_remembered_while_it_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = made(tmp_path, curve="kd", tolerance="2")
-    installed = EntryPoint("mine", f"{cube.__name__}:plan_cubes", strategies.STRATEGY_GROUP)
+    installed = EntryPoint("mine", f"{cube.__name__}:plan_cubes", executors.STRATEGY_GROUP)
     points = EntryPoints((installed,))
     with monkeypatch.context() as patched:
-        patched.setattr(strategies, "entry_points", lambda **_: points)
+        patched.setattr(executors, "entry_points", lambda **_: points)
         table.set_properties({"liquidlog.strategy": "mine"})
         # It may refuse what only some strategies use, so it gets what every one does.
         assert {*deciders(table)} == {"strategy", "curve"}

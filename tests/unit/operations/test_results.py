@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import DocumentError, ExecutorError, StorageError
-from liquidlog.operations.results import complete_result, read_result
+from liquidlog.operations.rewrite import complete_result, read_result
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,

@@ -12,11 +12,12 @@ from liquidlog.commit.transaction import Clock
 from liquidlog.errors import CommitConflictError, Conflict, ExecutorError, Outdated
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.executors import rewrite_groups
-from liquidlog.operations.results import complete_result, read_result
-from liquidlog.operations.watch import (
+from liquidlog.operations.rewrite import (
     INTERVAL_MS,
     GroupConflict,
     GroupWatch,
+    complete_result,
+    read_result,
     watch_of,
 )
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress

@@ -4,8 +4,8 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import at_time, parse_condition
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import judged_each
-from liquidlog.predicates.sessions import Session
 from support.one_file import ONE, SCHEMA
 from support.snapshots import bounds_of, snapshot_of
 

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import judged_each
-from liquidlog.predicates.sessions import Session
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.one_file import ONE, SCHEMA, matches
 from support.snapshots import FileSpec, bounds_of, snapshot_of

@@ -5,9 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from liquidlog.predicates.literals import Moment, moment_text
+from liquidlog.predicates.literals import ANY_SESSION, Moment, moment_text
 from liquidlog.predicates.matching import judged_each
-from liquidlog.predicates.sessions import ANY_SESSION
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.workload.catalyst import sql_literal
 from support.snapshots import FileSpec, bounds_of, snapshot_of

@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import every_row_matches, may_match
-from liquidlog.predicates.sessions import Session
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.one_file import matches
 from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.bounded import MAX_INTERVALS, MAX_PREDICATES
+from liquidlog.predicates.matching import MAX_INTERVALS, MAX_PREDICATES
 from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.spec.schema import StructType, parse_schema

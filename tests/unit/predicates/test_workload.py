@@ -1,8 +1,7 @@
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.workload import WeightedPredicate, shares
-from liquidlog.predicates.workload_text import parse_workload
+from liquidlog.predicates.workload import WeightedPredicate, parse_workload, shares
 
 
 def pairs(text: str, *, sql: bool) -> list[tuple[str, float]]:

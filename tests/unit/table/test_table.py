@@ -21,7 +21,7 @@ from liquidlog.errors import (
     TableNotFoundError,
     UsageError,
 )
-from liquidlog.operations import attempts
+from liquidlog.operations import batches
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult
 from liquidlog.snapshot import Snapshot
@@ -265,7 +265,7 @@ def test_staleness_is_computed_once_per_attempt(
         versions.append(snapshot.version)
         return original(snapshot, *rest)
 
-    for module in (change, attempts):
+    for module in (change, batches):
         monkeypatch.setattr(module, "staleness_of", counted)
     plan = table.plan()
     result = execute(plan)

@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 from liquidlog.clustering.outcome.staleness import staleness, written_for
 from liquidlog.clustering.planning.planner import plan as make_plan
 from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners, check_conflicts
-from liquidlog.operations.attempts import read_set_of
+from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Protocol
