@@ -21,7 +21,8 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import Answers, Workload, answers
+from liquidlog.predicates.workload import Workload
+from liquidlog.predicates.workload_text import Answers, answers
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves

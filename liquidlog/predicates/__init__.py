@@ -7,6 +7,6 @@
 - `file_bounds` what the log says of each file, as three-valued answers
 - `matching` which files a whole workload may need, LIKE among it; `exact` for partitions: decided
   or refused
-- `workload` predicates with weights, as people write them, and what is not usable of them
+- `workload` predicates with weights, `workload_text` as people write them, and which are usable
 - `reduction` predicates to boxes that layouts are fitted to
 """

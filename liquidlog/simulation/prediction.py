@@ -214,7 +214,7 @@ def _asked(case: _Case, workload: Workload, now_ms: int | None) -> _Foreseen:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.conditions import referenced_leaves
     from liquidlog.predicates.matching import judged_each
-    from liquidlog.predicates.workload import answers
+    from liquidlog.predicates.workload_text import answers
 
     session = Session.at_ms(now_ms)
     readers = answers(case.snapshot, workload, case.bounds_of, session)

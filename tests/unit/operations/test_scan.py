@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.workload import WeightedPredicate, parse_workload
+from liquidlog.predicates.workload import WeightedPredicate
+from liquidlog.predicates.workload_text import parse_workload
 from liquidlog.table import Table
 
 NOON = 1_717_243_200_000_000

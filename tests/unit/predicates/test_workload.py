@@ -1,7 +1,8 @@
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.workload import WeightedPredicate, parse_workload, shares
+from liquidlog.predicates.workload import WeightedPredicate, shares
+from liquidlog.predicates.workload_text import parse_workload
 
 
 def pairs(text: str, *, sql: bool) -> list[tuple[str, float]]:
