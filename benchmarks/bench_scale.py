@@ -37,7 +37,7 @@ from liquidlog.rewriting.source import survey_file
 from liquidlog.rewriting.whole import CompactionTasks, shares
 from liquidlog.table import Table
 from liquidspark.executor import execute_groups
-from liquidspark.mapping import prepare_worker
+from liquidspark.sending import prepare_worker
 from liquidspark.session import open_session
 
 MIB: Final = 1 << 20

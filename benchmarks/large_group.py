@@ -32,8 +32,7 @@ from liquidlog.rewriting.pieces import NOTES, Piece, in_batches, pieces_of, rece
 from liquidlog.rewriting.shuffle import SLICE_COLUMN, OutputTasks, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
-from liquidspark.mapping import prepare_worker
-from liquidspark.sending import partition_values
+from liquidspark.sending import partition_values, prepare_worker
 
 MIB = 1 << 20
 LIMIT_BYTES = 192 * MIB

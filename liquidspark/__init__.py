@@ -4,19 +4,14 @@ The names below are loaded on first use: without pyspark the package can still b
 `liquidspark.session` says what is missing.
 
 - `executor` plan to result, group by group
-- `pipeline` a group's tasks as Spark jobs, `mapping` functions over batches, `jobs` counted and
-  stopped, `shared_jobs` of several groups, `slots` for how many at a time
-- `tasks` any function as tasks, for commits
-- `sending` how each task gets what it is sent
+- `pipeline` the tasks of a group, or of several, as Spark jobs; any function as tasks
+- `sending` what each task is sent, functions over batches; `jobs` named, counted and stopped
 - `arriving` rows of a DataFrame instead of inputs, `arrivals` writing them as they come,
   `parting` to files of partitions, `aligning` them with the table, `frames` the jobs, `writing`
   append and overwrite, `streaming` batch by batch
 - `reading` rows of a table as a DataFrame
-- `versions` what differs between those of PySpark
-- `session` Spark, started quietly
-- `launching` its JVM, begun while a plan is made
-- `settings` put on and taken off
-- `probing` whether workers can do it, asked first
+- `session` Spark, started quietly, with our settings; `versions` what differs between those of
+  PySpark; `probing` whether workers can do it, asked first
 - `cli`, `__main__` the entry point, the program for spark-submit
 - `tables` DeltaTable with Delta's names, `statements` SQL on a session, `answers` as DataFrames,
   `catalog` names of tables
@@ -30,10 +25,10 @@ from liquidlog.version import __version__
 
 if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
+    from liquidspark.pipeline import session_tasks
     from liquidspark.reading import read
     from liquidspark.statements import sql
     from liquidspark.streaming import InlineClustering, stream
-    from liquidspark.tasks import session_tasks
     from liquidspark.writing import append, overwrite
 
 __all__ = [
@@ -57,7 +52,7 @@ _MODULES = {
     "append": "liquidspark.writing",
     "overwrite": "liquidspark.writing",
     "read": "liquidspark.reading",
-    "session_tasks": "liquidspark.tasks",
+    "session_tasks": "liquidspark.pipeline",
     "sql": "liquidspark.statements",
     "stream": "liquidspark.streaming",
 }

@@ -36,8 +36,7 @@ from liquidlog.spec.schema import (
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 from liquidspark.arriving import Arriving
-from liquidspark.mapping import map_batches
-from liquidspark.sending import assigned
+from liquidspark.sending import assigned, map_batches
 from liquidspark.session import failure_reason
 
 _CHECK_COLUMN: Final = "\x00check "

@@ -65,7 +65,7 @@ def open_executor(
         refuse("session", "a SparkSession", session)
     with nullcontext(session) if session is not None else open_session(conf) as spark:
         from liquidspark.executor import ExecutorOptions, execute_groups
-        from liquidspark.tasks import session_tasks
+        from liquidspark.pipeline import session_tasks
 
         options = ExecutorOptions(read_back=read_back)
 

@@ -24,11 +24,10 @@ from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, file_location, runs_of
 from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.storage.options import OptionsSource, StorageOptions
-from liquidspark.pipeline import SparkEngine
+from liquidspark.jobs import TaskSlots
+from liquidspark.pipeline import SharedJobs, SparkEngine
 from liquidspark.probing import require_ready
 from liquidspark.session import piece_session
-from liquidspark.shared_jobs import SharedJobs
-from liquidspark.slots import TaskSlots
 
 __all__ = ["ExecutorOptions", "execute", "execute_groups"]
 

@@ -34,7 +34,6 @@ from liquidspark.arriving import (
     WidthTasks,
     even_sample,
 )
-from liquidspark.mapping import collected, failure_in, map_batches
 from liquidspark.parting import (
     DIRECTORY_SCHEMA,
     MOST_OPEN,
@@ -44,7 +43,7 @@ from liquidspark.parting import (
     partition_fields_of,
 )
 from liquidspark.pipeline import shuffled, surveys_of, task_attempts
-from liquidspark.sending import partition_values
+from liquidspark.sending import collected, failure_in, map_batches, partition_values
 from liquidspark.session import (
     BYTES_PER_BATCH,
     FEW_ROWS,

@@ -1,23 +1,37 @@
-"""The tasks of a group as Spark jobs.
+"""The tasks of groups as Spark jobs, of several groups in one job, and any function as tasks.
 
 `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
 travels with the function. So nothing but numbers is ever a Spark row before rows move.
+
+A job takes the driver tens of milliseconds of CPU, whatever its tasks do: where hundreds of slots
+wait for groups of one task, it could not begin jobs as fast as their tasks end. So a group waits a
+moment for others, and goes with those that came meanwhile. What became of it is known when all
+tasks of the job are done. Groups of a job that fails run again, each by itself, as one task may
+have brought the others down.
 """
 
+import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Final
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import Lock
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from liquidlog.errors import ExecutorError, LiquidlogError
+from liquidlog.plan import Tasks
 from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
 from liquidlog.rewriting.pieces import SHUFFLE_SCHEMA, Piece, in_batches
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA, OutputTasks, RegroupTasks, SplitTasks
-from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.sink import TaskFacts, decode_facts, encode_facts, is_tried_again
 from liquidlog.rewriting.source import (
     Assignment,
     GroupWork,
@@ -27,13 +41,171 @@ from liquidlog.rewriting.source import (
     decode_survey,
 )
 from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
-from liquidspark.jobs import GroupJobs
-from liquidspark.mapping import BatchFunction, collected, failure_in, map_batches
-from liquidspark.sending import assigned, partition_values
-from liquidspark.session import failure_reason
-from liquidspark.shared_jobs import SharedJobs
-from liquidspark.slots import task_slots
+from liquidlog.storage.clients import may_pass
+from liquidspark.jobs import GroupJobs, NamedJobs, task_slots
+from liquidspark.sending import (
+    BatchFunction,
+    assigned,
+    collected,
+    failure_in,
+    map_batches,
+    partition_values,
+)
+from liquidspark.session import failure_reason, piece_session
 from liquidspark.versions import setting_of
+
+SLOTS_PER_GROUP: Final = 16
+"""With twice as many groups in flight as there are slots, there are 32 jobs at a time."""
+_MAX_JOBS: Final = 64
+_GATHER_SECONDS: Final = 0.05
+_LOOK_SECONDS: Final = 0.2
+_SCHEMA: Final = "number long, facts binary"
+
+
+class SharedJobs:
+    """Context manager that runs groups of one plan, of one task each, for many threads."""
+
+    def __init__(self, spark: SparkSession, *, slots: int) -> None:
+        """Let groups share jobs if `slots`, how many tasks run at a time, are many."""
+        self._spark = spark
+        self._most = slots // SLOTS_PER_GROUP
+        self._waiting: deque[_Member] = deque()
+        self._beginning = Lock()
+        self._pool = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="liquidspark-job")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Begin no more jobs; by now no group runs any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts:
+        """Return what the task did.
+
+        Args:
+            task: All that is done for a group.
+            jobs: Of the group; cancelling them ends the wait, and the job if nobody waits for it.
+        """
+        facts = self._with_others(task, jobs) if self._most > 1 else None
+        if facts is not None:
+            return facts
+        return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
+
+    def _with_others(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts | None:
+        """Return what the task did in a job with others; None if there was none, or it failed."""
+        member = _Member(task)
+        with jobs.joined(member):
+            self._waiting.append(member)
+            self._pool.submit(self._run_some)
+            return member.facts.result()
+
+    def _run_some(self) -> None:
+        """Run a job for groups that wait, if several do; tell each what its task did, if known."""
+        members: Sequence[_Member] = ()
+        facts: Mapping[int, TaskFacts] = {}
+        try:
+            with self._beginning:
+                members = self._gathered()
+                job = _Job(self._spark, members) if len(members) > 1 else None
+            facts = {} if job is None else job.facts()
+        finally:  # an error ends here: each group meets it again by itself
+            for number, member in enumerate(members):
+                member.tell(facts.get(number))
+
+    def _gathered(self) -> list["_Member"]:
+        """Return the groups that wait, as many as a job has at most; one thread may call it."""
+        if self._waiting and len(self._waiting) < self._most:
+            time.sleep(_GATHER_SECONDS)
+        found = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
+        return [member for member in found if not member.facts.done()]
+
+
+class _Member:
+    """A group's place in a job that it shares, as soon as there is one; a `Place`."""
+
+    def __init__(self, task: GroupTask) -> None:
+        self.task = task
+        self.facts: Future[TaskFacts | None] = Future()
+        self.job: _Job | None = None
+
+    def tasks_done(self) -> float:
+        return 0.0 if self.job is None else self.job.share_done()
+
+    def stop(self, *, is_again: bool) -> None:  # noqa: ARG002  a place is left once
+        with suppress(InvalidStateError):
+            self.facts.set_exception(ExecutorError("the group was cancelled"))
+        if self.job is not None:
+            self.job.stop_if_left()
+
+    def tell(self, facts: TaskFacts | None) -> None:
+        with suppress(InvalidStateError):
+            self.facts.set_result(facts)
+
+
+class _Job:
+    """One job for several groups, a task each; mutable."""
+
+    def __init__(self, spark: SparkSession, members: Sequence[_Member]) -> None:
+        self._members = members
+        self._jobs = NamedJobs(spark)
+        self._looked, self._share = 0.0, 0.0
+        for member in members:
+            member.job = self
+        common = members[0].task.work.without_inputs()
+        sent = [_assignment(member.task, common) for member in members]
+        self._frame = map_batches(*assigned(spark, _SharedTasks(common), sent), _SCHEMA)
+
+    def facts(self) -> dict[int, TaskFacts]:
+        """Run the job, and return what the tasks did by number; nothing if nobody waits for it."""
+        if self._is_left():
+            return {}
+        with self._jobs.started_here():
+            rows = self._frame.collect()
+        return {row.number: decode_facts(bytes(row.facts)) for row in rows}
+
+    def share_done(self) -> float:
+        """Return which share of the tasks is done, as it was a moment ago."""
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._share = self._jobs.tasks_done() / len(self._members)
+        return self._share
+
+    def stop_if_left(self) -> None:
+        """Stop the job if no member waits for it any more."""
+        if self._is_left():
+            self._jobs.stop()
+
+    def _is_left(self) -> bool:
+        return all(member.facts.done() for member in self._members)
+
+
+class _Own(NamedTuple):
+    """What a group's task has of its own besides inputs: attributes of its work, and a number."""
+
+    work: Mapping[str, Any]
+    sample_rows: int
+
+
+def _assignment(task: GroupTask, common: GroupWork) -> Assignment[_Own]:
+    own = _Own(task.work.without_inputs().unlike(common), task.sample_rows)
+    return Assignment.of(task.work, range(len(task.work.paths)), own)
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedTasks:
+    """A task per group; `common` is the work of one of them, without inputs."""
+
+    common: GroupWork
+
+    def __call__(self, number: int, assignment: Assignment[_Own]) -> Iterator[pa.RecordBatch]:
+        own = assignment.own
+        work = replace(assignment.work(self.common), **own.work)
+        facts = GroupTask(work=work, sample_rows=own.sample_rows).run()
+        arrays = [pa.array([number], pa.int64()), pa.array([encode_facts(facts)], pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, ["number", "facts"])
+
 
 _SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
@@ -152,3 +324,81 @@ def surveys_of(frame: DataFrame, function: BatchFunction) -> tuple[list[Survey],
     failure = failure_in(rows)
     surveys = [] if failure is not None else [decode_survey(bytes(row.survey)) for row in rows]
     return surveys, failure
+
+
+_ANSWER_SCHEMA: Final = "number long, answer binary, failure string"
+
+
+def session_tasks(spark: SparkSession) -> Tasks:
+    """Return what runs a function over requests on the workers of a session.
+
+    Its errors are those of `run_tasks`.
+    """
+    return partial(run_tasks, spark)
+
+
+def run_tasks(
+    spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any]
+) -> Sequence[Any]:
+    """Return what a function returns for each request, in their order; each is a task.
+
+    The job is cancelled if this is interrupted.
+
+    Args:
+        spark: A classic or Connect session whose workers can import this package.
+        function: Called on a worker, again if it raises an error that may pass.
+        requests: What it is called with, one at a time.
+    """
+    if not requests:
+        return ()
+    # Names of jobs belong to threads, and the caller's may have its own.
+    with piece_session(spark) as own, ThreadPoolExecutor(1) as pool:
+        jobs = NamedJobs(own)
+        running = pool.submit(_collected, own, function, requests, jobs)
+        try:
+            return running.result()
+        except Exception as error:
+            raise ExecutorError(failure_reason(error)) from error
+        except BaseException:
+            jobs.stop()
+            raise
+
+
+def _collected(
+    spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any], jobs: NamedJobs
+) -> Sequence[Any]:
+    tasks = _RequestTasks(function=function, task_attempts=task_attempts(spark))
+    assignments = [Assignment((), (), (), request) for request in requests]
+    with jobs.started_here():
+        frame, mapped = assigned(spark, tasks, assignments)
+        rows = map_batches(frame, mapped, _ANSWER_SCHEMA).collect()
+    failures = sorted({row.failure for row in rows if row.failure is not None})
+    if failures:
+        raise ExecutorError("; ".join(failures))
+    answers = {row.number: bytes(row.answer) for row in rows}
+    if answers.keys() != set(range(len(requests))):
+        raise ExecutorError(f"Spark ran {len(answers)} of {len(requests)} tasks")
+    return [pickle.loads(answers[number]) for number in range(len(requests))]  # noqa: S301  ours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RequestTasks:
+    """What a worker does with a request."""
+
+    function: Callable[[Any], Any]
+    task_attempts: int
+
+    def __call__(self, number: int, assignment: Assignment[Any]) -> Iterator[pa.RecordBatch]:
+        answer, failure = None, None
+        try:
+            answer = pickle.dumps(self.function(assignment.own), pickle.HIGHEST_PROTOCOL)
+        except LiquidlogError as error:
+            if may_pass(error) and is_tried_again(self.task_attempts):
+                raise
+            failure = "; ".join(str(error).splitlines())
+        arrays = [
+            pa.array([number], pa.int64()),
+            pa.array([answer], pa.binary()),
+            pa.array([failure], pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, ["number", "answer", "failure"])

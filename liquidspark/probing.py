@@ -279,7 +279,7 @@ def probe_task(
 
         for batch in batches:
             if batch.column(0)[0].as_py():
-                import_module("liquidspark.mapping").prepare_worker()
+                import_module("liquidspark.sending").prepare_worker()
                 continue
             answer = json.dumps(_answer(packages, storage))
             yield pa.RecordBatch.from_arrays([pa.array([answer])], names=["answer"])
@@ -297,7 +297,7 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
         "storage": None,
     }
     try:
-        import_module("liquidspark.mapping").prepare_worker()
+        import_module("liquidspark.sending").prepare_worker()
         problem_of = import_module("liquidlog.rewriting.access").storage_problem
     except ImportError as error:
         answer["missing"] = str(error)

@@ -21,8 +21,7 @@ from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, sche
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
-from liquidspark.mapping import map_batches
-from liquidspark.sending import AssignedTasks, assigned
+from liquidspark.sending import AssignedTasks, assigned, map_batches
 from liquidspark.session import failure_reason
 from liquidspark.versions import context_of, spark_arrow_schema
 from liquidspark.writing import opened_table

@@ -1,4 +1,4 @@
-"""How each Spark task gets what it is sent.
+"""Functions over the batches of a frame's partitions, and how each Spark task gets what it is sent.
 
 A function travels whole to every task of a job, so what each task is sent are rows of a DataFrame,
 of which each task receives its own. Where all assignments together are small, they travel with the
@@ -9,17 +9,68 @@ finds for each partition a value that lands there; that works in every version o
 Spark Connect.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic
+from typing import Final, Generic, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import StructType
 
+from liquidlog.rewriting.process import prepare_process
+from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, Made, Own, TaskFunction
-from liquidspark.versions import arrow_frame
+from liquidspark.versions import OWN_WORKERS, arrow_frame
+
+
+class BatchFunction(Protocol):
+    """What mapInArrow calls once per task; must be picklable."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A task's function, and before it what a worker does once, and for each attempt."""
+
+    function: BatchFunction
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        context = TaskContext.get()
+        begin_attempt(0 if context is None else int(context.attemptNumber()))
+        return self.function(batches)
+
+
+def map_batches(frame: DataFrame, function: BatchFunction, schema: str | StructType) -> DataFrame:
+    """Return what a function makes of a frame's batches; it is called once per task."""
+    return frame.mapInArrow(_Prepared(function).__call__, schema)
+
+
+def collected(frame: DataFrame) -> TaskFacts:
+    """Run a job whose rows are facts, and return their sum."""
+    return _sum([row.facts for row in frame.collect()])
+
+
+def failure_in(rows: Sequence[Row]) -> TaskFacts | None:
+    """Return the sum of the facts in a column `failure` of rows; None if there are none."""
+    failures = [row.failure for row in rows if row.failure is not None]
+    return _sum(failures) if failures else None
+
+
+def prepare_worker() -> None:
+    """Do what a Python worker of Spark does once; see `prepare_process`."""
+    prepare_process(runs_only_tasks=OWN_WORKERS in os.environ)
+
+
+def _sum(contents: Sequence[bytes | bytearray]) -> TaskFacts:
+    """Return the sum of facts as tasks send them."""
+    return merge_facts([decode_facts(bytes(content)) for content in contents])
+
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
 """Most bytes of all assignments together that travel with the function."""

@@ -2,6 +2,16 @@
 
 A session started here is local, sized for one machine, and stopped by its opener. If a master is
 named, it must answer within seconds; Spark itself would wait for minutes.
+
+The JVM of a local session takes seconds to begin, and as long as it does, a plan can be made: it is
+begun in the background. It is taken over by a session that starts with the same settings; if none
+does, it is ended.
+
+Settings that are applied to somebody else's session are restored exactly. Several rewrites may use
+one session at the same time, from several threads. A setting then has one value for all of them,
+that of the rewrite that applied it last. When the last of them ends, the session gets its earlier
+value back, or none. A value that somebody else sets meanwhile stays: the end of a rewrite does not
+overwrite it, and for a later rewrite it is the value to restore.
 """
 
 import os
@@ -11,20 +21,208 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path as FilePath
-from typing import IO, TYPE_CHECKING, Final
+from threading import RLock, Thread
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 from liquidlog.errors import ExecutorError
 from liquidlog.logs import Log, ms_since
-from liquidspark.launching import begun, imported, taken
-from liquidspark.settings import settings_applied
 from liquidspark.versions import OWN_WORKERS, copied_session, setting_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_begun: "Final[list[Launch]]" = []
+"""The launch that a session may take over, if there is one."""
+
+
+class Launch:
+    """A JVM that is beginning with some settings; mutable: it is taken over, or ended.
+
+    PySpark is imported before anything runs beside: where two threads import parts of a package
+    that import each other, one of them gets a module that is not complete.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        import_module("pyspark.java_gateway")
+        self._settings = dict(settings)
+        self._gateway: Any = None
+        self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  the JVM's stderr
+        self._thread = Thread(target=self._launch, name="liquidspark-launch")
+        self._thread.start()
+
+    def _launch(self) -> None:
+        from pyspark import SparkConf
+        from pyspark.java_gateway import launch_gateway
+
+        conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
+        with suppress(Exception):  # whoever starts a session tries again, and says what is wrong
+            kept = {"stderr": self._said}
+            self._gateway = launch_gateway(conf, popen_kwargs=kept)  # type: ignore[no-untyped-call]
+
+    def fits(self, settings: Mapping[str, str]) -> bool:
+        """Return whether the JVM has begun with these settings; waits until it has, or failed."""
+        self._thread.join()
+        return self._gateway is not None and dict(settings) == self._settings
+
+    def open_context(self) -> None:
+        """Let the next session work on the JVM."""
+        from pyspark import SparkConf, SparkContext
+
+        conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
+        SparkContext(gateway=self._gateway, conf=conf)
+
+    def said(self) -> str:
+        """Return what the JVM said on stderr."""
+        self._said.seek(0)
+        return self._said.read()
+
+    def end(self) -> None:
+        """End the JVM, as soon as it has begun."""
+        self._thread.join()
+        self._said.close()
+        if self._gateway is not None:
+            with suppress(Exception):
+                self._gateway.shutdown()
+            process = self._gateway.proc
+            process.kill()
+            process.wait()
+            process.stdin.close()
+
+
+@contextmanager
+def begun(settings: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: a JVM begins with these settings; it is ended, unless a session took it."""
+    launch = Launch(settings)
+    _begun.append(launch)
+    try:
+        yield
+    finally:
+        if launch in _begun:
+            _begun.remove(launch)
+            # What is said now need not wait until it can be ended.
+            Thread(target=launch.end, name="liquidspark-end").start()
+
+
+def taken(settings: Mapping[str, str]) -> Launch | None:
+    """Return the JVM that was begun with these settings, for a session to open; None if none."""
+    while _begun:
+        launch = _begun.pop()
+        if launch.fits(settings):
+            return launch
+        launch.end()
+    return None
+
+
+@contextmanager
+def imported(*modules: str) -> Iterator[None]:
+    """Context manager: modules are imported in the background, as far as they can be."""
+
+    def run() -> None:
+        for module in modules:
+            with suppress(ImportError):
+                import_module(module)
+
+    thread = Thread(target=run, name="liquidspark-imports")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+class Conf(Protocol):
+    """The settings of a session, as classic and Connect sessions have them."""
+
+    def get(self, key: str, default: str | None, /) -> str | None: ...  # noqa: D102
+    def set(self, key: str, value: str, /) -> None: ...  # noqa: D102
+    def unset(self, key: str, /) -> None: ...  # noqa: D102
+
+
+class Session(Protocol):
+    """A session that settings can be applied to."""
+
+    @property
+    def conf(self) -> Conf: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Setting:
+    """A setting's value before, and the values that users want, by user in order of arrival."""
+
+    before: str | None
+    wanted: dict[object, str] = field(default_factory=dict)
+
+    def value(self) -> str | None:
+        return next(reversed(self.wanted.values()), self.before)
+
+
+_in_use: Final[dict[tuple[Hashable, str], _Setting]] = {}
+_lock: Final = RLock()
+
+
+@contextmanager
+def settings_applied(session: Session, settings: Mapping[str, str]) -> Iterator[None]:
+    """Context manager: applies settings to the session, and restores the earlier ones on exit.
+
+    If the session refuses one of them, none stays. Other users of the session see them, too.
+    """
+    key, user = _session_key(session), object()
+    put: list[str] = []
+    try:
+        for name, value in settings.items():
+            _put(session, (key, name), user, value)
+            put.append(name)
+        yield
+    finally:
+        for name in reversed(put):
+            _take(session, (key, name), user)
+
+
+def _put(session: Session, place: tuple[Hashable, str], user: object, value: str) -> None:
+    _, name = place
+    with _lock:
+        found = session.conf.get(name, None)
+        setting = _in_use.get(place) or _Setting(before=found)
+        session.conf.set(name, value)
+        if found != setting.value():
+            setting.before = found
+        setting.wanted[user] = value
+        _in_use[place] = setting
+
+
+def _take(session: Session, place: tuple[Hashable, str], user: object) -> None:
+    _, name = place
+    with _lock:
+        setting = _in_use[place]
+        ours = setting.value()
+        del setting.wanted[user]
+        if not setting.wanted:
+            del _in_use[place]
+        wanted = setting.value()
+        # A session that has been stopped meanwhile has no settings to restore.
+        with suppress(Exception):
+            if wanted == ours or session.conf.get(name, None) != ours:
+                return
+            if wanted is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, wanted)
+
+
+def _session_key(session: Session) -> Hashable:
+    """Return a key that all objects for the same session share, as they share its settings."""
+    connect = getattr(session, "session_id", None)
+    if connect is not None:
+        return str(connect)
+    java = getattr(session, "_jsparkSession", None)
+    return id(session) if java is None else str(java.sessionUUID())
+
 
 _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192

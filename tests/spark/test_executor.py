@@ -12,7 +12,7 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidspark import ExecutorOptions, execute, execute_groups, sending
-from liquidspark.slots import TaskSlots, task_slots
+from liquidspark.jobs import TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
 from support.plans import (
     copy_inputs,

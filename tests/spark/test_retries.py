@@ -16,7 +16,7 @@ from liquidlog.errors import DataFileError
 from liquidlog.plan import GroupFailure, InputFile, RewriteMode, RewrittenGroup
 from liquidlog.rewriting import shuffle, whole
 from liquidspark import ExecutorOptions, execute_groups
-from liquidspark.mapping import BatchFunction
+from liquidspark.sending import BatchFunction
 from support.plans import (
     copy_inputs,
     make_plan,

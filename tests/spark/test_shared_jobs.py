@@ -14,7 +14,7 @@ from liquidlog.rewriting.options import DEFAULT_OPTIONS
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.storage.options import NO_OPTIONS
 from liquidlog.table import Table
-from liquidspark import execute_groups, shared_jobs
+from liquidspark import execute_groups, pipeline
 from liquidspark.pipeline import SparkEngine
 from support.crashing import tasks_crash
 from support.pausing import first_task_pauses
@@ -23,12 +23,12 @@ from support.plans import parquet_names
 pytestmark = pytest.mark.spark
 
 GROUPS = 6
-MANY_SLOTS = GROUPS * shared_jobs.SLOTS_PER_GROUP
+MANY_SLOTS = GROUPS * pipeline.SLOTS_PER_GROUP
 
 
 def share_as_with(slots: int, patch: pytest.MonkeyPatch) -> None:
-    def shared(spark: SparkSession, **_: int) -> shared_jobs.SharedJobs:
-        return shared_jobs.SharedJobs(spark, slots=slots)
+    def shared(spark: SparkSession, **_: int) -> pipeline.SharedJobs:
+        return pipeline.SharedJobs(spark, slots=slots)
 
     patch.setattr("liquidspark.executor.SharedJobs", shared)
 
@@ -37,16 +37,16 @@ def share_as_with(slots: int, patch: pytest.MonkeyPatch) -> None:
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let two slots share jobs of many groups; return how many groups each job has."""
     share_as_with(MANY_SLOTS, monkeypatch)
-    monkeypatch.setattr(shared_jobs, "_GATHER_SECONDS", 1.0)
+    monkeypatch.setattr(pipeline, "_GATHER_SECONDS", 1.0)
     monkeypatch.setattr("liquidlog.rewriting.flight._TASKS_PER_SLOT", GROUPS)
     seen: list[int] = []
-    facts_of = shared_jobs._Job.facts
+    facts_of = pipeline._Job.facts
 
-    def facts(job: shared_jobs._Job) -> dict[int, TaskFacts]:
+    def facts(job: pipeline._Job) -> dict[int, TaskFacts]:
         seen.append(len(job._members))
         return facts_of(job)
 
-    monkeypatch.setattr(shared_jobs._Job, "facts", facts)
+    monkeypatch.setattr(pipeline._Job, "facts", facts)
     return seen
 
 
@@ -133,7 +133,7 @@ def test_a_group_cancelled_while_it_waits_for_others_has_no_job(
 ) -> None:
     plan = planned(table)
     (run,) = runs_of(plan, 0, options=DEFAULT_OPTIONS, storage=NO_OPTIONS, verb="test")
-    with shared_jobs.SharedJobs(spark, slots=MANY_SLOTS) as shared:
+    with pipeline.SharedJobs(spark, slots=MANY_SLOTS) as shared:
         group = GroupInFlight(run, SparkEngine(spark, shared))
         group.jobs.cancel("not wanted")
         outcome = group.execute(slots=2)
@@ -144,7 +144,7 @@ def test_a_group_cancelled_while_it_waits_for_others_has_no_job(
 def test_groups_whose_job_cannot_begin_have_jobs_of_their_own(
     spark: SparkSession, table: Table, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_jobs, "assigned", lambda *_: 1 / 0)
+    monkeypatch.setattr(pipeline, "assigned", lambda *_: 1 / 0)
     outcomes = list(execute_groups(spark, planned(table)))
     assert len(outcomes) == GROUPS
     assert all(isinstance(one, RewrittenGroup) for one in outcomes)

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from liquidlog.rewriting.source import Assignment
 from liquidlog.rewriting.whole import GroupTask
-from liquidspark.mapping import _Prepared
-from liquidspark.sending import AssignedTasks
+from liquidspark.sending import AssignedTasks, _Prepared
 from support.wrapped_tasks import tasks_wrapped
 
 

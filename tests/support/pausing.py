@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from liquidspark.mapping import BatchFunction
+from liquidspark.sending import BatchFunction
 from support.wrapped_tasks import tasks_wrapped
 
 _PAUSE_SECONDS = 600.0

@@ -7,13 +7,13 @@ from unittest import mock
 
 from pyspark import cloudpickle
 
-from liquidspark import mapping
-from liquidspark.mapping import BatchFunction
+from liquidspark import sending
+from liquidspark.sending import BatchFunction
 
 
 @contextmanager
 def tasks_wrapped(
-    wrapped: Callable[[mapping._Prepared], BatchFunction], *, sent: ModuleType
+    wrapped: Callable[[sending._Prepared], BatchFunction], *, sent: ModuleType
 ) -> Iterator[None]:
     """Context manager: tasks call what `wrapped` returns for their function.
 
@@ -21,10 +21,10 @@ def tasks_wrapped(
         wrapped: Is given all that a task would do.
         sent: The module of what it returns, which workers cannot import.
     """
-    prepared = mapping._Prepared
+    prepared = sending._Prepared
     cloudpickle.register_pickle_by_value(sent)  # type: ignore[no-untyped-call]
     try:
-        with mock.patch.object(mapping, "_Prepared", lambda task: wrapped(prepared(task))):
+        with mock.patch.object(sending, "_Prepared", lambda task: wrapped(prepared(task))):
             yield
     finally:
         cloudpickle.unregister_pickle_by_value(sent)  # type: ignore[no-untyped-call]

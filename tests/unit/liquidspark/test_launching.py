@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark import java_gateway
 
-from liquidspark import launching, session
-from liquidspark.launching import begun, taken
+from liquidspark import session
+from liquidspark.session import begun, taken
 
 SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "1g"}
 
@@ -54,7 +54,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Gateway]]:
 
     monkeypatch.setattr(java_gateway, "launch_gateway", launch)
     yield gateways
-    assert launching._begun == []
+    assert session._begun == []
 
 
 def test_the_session_it_was_begun_for_takes_it_over(launched: list[Gateway]) -> None:
@@ -117,7 +117,7 @@ def test_only_sessions_that_would_be_new_and_local_begin_early(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with session.begun_early(conf):
-        found = launching._begun[:]
+        found = session._begun[:]
         assert bool(found) == begins
         launch = taken(session._local_settings(conf)) if begins else None
         if launch is not None:
@@ -128,14 +128,14 @@ def test_only_sessions_that_would_be_new_and_local_begin_early(
 def test_pyspark_is_imported_before_anything_runs_beside() -> None:
     program = """
 import sys
-from liquidspark import launching
+from liquidspark import session
 
 class Thread:
     def __init__(self, **_): pass
     def start(self): print(hasattr(sys.modules.get("pyspark"), "SparkConf"))
 
-launching.Thread = Thread
-launching.Launch({})
+session.Thread = Thread
+session.Launch({})
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -12,7 +12,7 @@ from liquidspark.pipeline import task_attempts
 PROGRAM = """
 import gc
 import pyarrow as pa
-from liquidspark.mapping import prepare_worker
+from liquidspark.sending import prepare_worker
 
 prepare_worker()
 prepare_worker()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidspark import settings
-from liquidspark.settings import settings_applied
+from liquidspark import session
+from liquidspark.session import settings_applied
 
 STATIC = "spark.sql.warehouse.dir"
 OURS = {"spark.a": "1", "spark.b": "2", "spark.c": "3"}
@@ -74,7 +74,7 @@ def test_any_overlap_of_users_restores_exactly(moves: list[int], values: list[in
     for user in running.values():
         user.__exit__(None, None, None)
     assert conf.values == user_values()
-    assert not settings._in_use
+    assert not session._in_use
 
 
 def test_threads_never_see_a_setting_missing() -> None:
@@ -92,7 +92,7 @@ def test_threads_never_see_a_setting_missing() -> None:
     with ThreadPoolExecutor(threads) as pool:
         assert all(pool.map(rewrite, range(threads)))
     assert conf.values == user_values()
-    assert not settings._in_use
+    assert not session._in_use
 
 
 def test_what_the_user_sets_meanwhile_stays() -> None:
@@ -128,7 +128,7 @@ def test_nothing_stays_of_settings_of_which_one_is_refused(others: int) -> None:
             pytest.fail("a refused setting was taken")
         assert conf.values == held
     assert conf.values == user_values()
-    assert not settings._in_use
+    assert not session._in_use
 
 
 def test_sessions_have_their_own_settings() -> None:
