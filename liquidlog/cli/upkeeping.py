@@ -154,8 +154,7 @@ def fleet(
     but the pages of -o. Each table's line says what a rewrite brings its readers and costs, or why
     it is best left alone.
     """
-    from liquidlog.report.fleet_page import fleet_page
-    from liquidlog.report.page import named_page
+    from liquidlog.report.page import fleet_page, page
 
     storage_options = storage_options or _defaults(prefixes)
     request = FleetRequest(
@@ -163,7 +162,7 @@ def fleet(
         workload=workload,
         bar=Bar(**{name: value for name, value in bar.items() if value is not None}),
         storage_options=mapping(storage_options) or None,
-        pages=None if directory is None else Pages(directory=directory, render=named_page),
+        pages=None if directory is None else Pages(directory=directory, render=page),
     )
     with counted_progress("tables") as progress:
         found = survey(request, on_found=progress.expect, on_table=lambda _: progress.advance())

@@ -1,4 +1,4 @@
-"""Collect what a report of a table shows: health now and before, pictures and findings."""
+"""Collect what a report of a table shows: health now and before, a map and findings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from liquidlog.advice.advice import Advice
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.health.maps import KeyMap, MappedFiles, key_map
 from liquidlog.clustering.health.measure import Health
-from liquidlog.clustering.health.pictures import Pictures, pictures
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
 from liquidlog.judgement.verdicts import Criteria, Judgement
@@ -68,7 +67,6 @@ class Overview:
     key_map: KeyMap | None
     scan: Scan | None
     findings: tuple[Finding, ...]
-    pictures: Pictures | None
     trend: tuple[Health, ...]
     rewrite: LastRewrite | None
     advice: Advice | None = None
@@ -100,7 +98,6 @@ def overview(
             key_map=None,
             scan=None,
             findings=found,
-            pictures=None,
             trend=(),
             rewrite=None,
             advice=None,
@@ -121,7 +118,6 @@ def overview(
         if criteria.workload and judgement.shown is None
         else None,
         findings=found,
-        pictures=pictures(snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes),
         trend=earlier.trend(sorted(row["version"] for row in history)),
         rewrite=_last_rewrite(history, earlier),
         advice=advice,

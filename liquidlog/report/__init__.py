@@ -10,8 +10,8 @@
 - `openmetrics` for Prometheus
 - `ticks` runs over many tables
 - `workloads` what was imported
-- `page`, `shapes` the HTML report, section by section: `page_answer`, `page_readings`,
-  `page_maps`, `page_past`, `page_advice`, `page_details`, of `page_parts`
-- `fleets`, `fleet_page` surveys of many tables, `style`, `fleet_style` the frames of pages
+- `page` the HTML report, and the overview of many tables: what `templates` are filled with;
+  `figures` numbers for people, `shapes` paths of SVG
+- `fleets` surveys of many tables
 - `progress` the bars
 """

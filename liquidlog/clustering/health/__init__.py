@@ -4,6 +4,5 @@
 - `cubes` cube by cube
 - `notes` what to know about it
 - `bars` limits that it must keep
-- `axes` positions and values beside them, `maps` files now and after a rewrite, `pictures` cubes
-  and files
+- `axes` positions and values beside them, `maps` files now and after a rewrite
 """

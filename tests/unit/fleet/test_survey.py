@@ -12,7 +12,7 @@ from liquidlog.fleet.survey import Fleet, FleetRequest, survey
 from liquidlog.fleet.surveying import Pages, Survey, Surveyed, surveyed
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.local.workers import Workers
-from liquidlog.report.page import named_page
+from liquidlog.report.page import page
 from liquidlog.table import Table
 from support.commands import said
 from support.lake import EAGER, ragged, rows, ticked
@@ -170,7 +170,7 @@ def test_hostile_names_make_plain_files_of_their_own(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "lake" / "t", tmp_path / "lake" / str(place) / name)
     shutil.copytree(tmp_path / "lake" / "t", tmp_path / "lake" / "again" / "t")
     where = tmp_path / "pages"
-    fleet = looked_at(tmp_path / "lake", pages=Pages(directory=str(where), render=named_page))
+    fleet = looked_at(tmp_path / "lake", pages=Pages(directory=str(where), render=page))
     names = {one.page for one in fleet.tables}
     assert len(names) == len(fleet.tables) == len(HOSTILE) + 2
     assert {path.name for path in where.iterdir()} == names
@@ -178,20 +178,18 @@ def test_hostile_names_make_plain_files_of_their_own(tmp_path: Path) -> None:
 
 
 def test_pages_say_what_the_overview_says(lake: Path, tmp_path: Path) -> None:
-    pages = Pages(directory=str(tmp_path / "a" / "b"), render=named_page)
+    pages = Pages(directory=str(tmp_path / "a" / "b"), render=page)
     shown, bare = by_name(looked_at(lake, pages=pages)), by_name(looked_at(lake))
     for name, one in bare.items():
         known = {**one.document(), "seconds": 0, "page": None}
         assert {**shown[name].document(), "seconds": 0, "page": None} == known
-    page = tmp_path / "a" / "b" / str(shown["large"].page)
-    assert "Rewrite" in page.read_text(encoding="utf-8")
+    written = tmp_path / "a" / "b" / str(shown["large"].page)
+    assert "Rewrite" in written.read_text(encoding="utf-8")
     assert shown["broken"].page is None
 
 
 def test_a_directory_that_cannot_be_made_is_told_before_anything(lake: Path) -> None:
-    pages = Pages(
-        directory=str(lake / "large" / "_delta_log" / f"{0:020d}.json"), render=named_page
-    )
+    pages = Pages(directory=str(lake / "large" / "_delta_log" / f"{0:020d}.json"), render=page)
     with pytest.raises(StorageError):
         looked_at(lake, pages=pages)
 
@@ -213,7 +211,7 @@ def test_the_command(lake: Path, tmp_path: Path) -> None:
 
 def test_recorded_logs_of_every_kind_get_a_line(tmp_path: Path) -> None:
     logs = ROOT / "fixtures" / "logs"
-    pages = Pages(directory=str(tmp_path), render=named_page)
+    pages = Pages(directory=str(tmp_path), render=page)
     fleet = survey(FleetRequest(prefixes=(f"{logs}/*/table",), pages=pages, processes=2))
     assert len(fleet.tables) == len(list(logs.glob("*/table/_delta_log")))
     failed = [one.error for one in fleet.tables if one.action == "fail"]

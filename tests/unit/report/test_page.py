@@ -45,8 +45,6 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
         "Files by x and s",
         "How many files share a value",
         "along s",
-        "Where cubes and files lie along x",
-        "files by size",
         "Trend",
         "The last OPTIMIZE",
         *(finding.name for finding in table.doctor()),
@@ -64,7 +62,6 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
     assert overview.key_map is not None
     assert overview.key_map.after is not None
     assert read.count("path", "box") == files + overview.key_map.after.files
-    assert read.count("rect", "s-partial") + read.count("rect", "s-unclustered") == 2 * (files + 1)
 
 
 def test_what_the_log_says_is_escaped(tmp_path: Path) -> None:
@@ -93,7 +90,6 @@ def test_what_the_log_says_is_escaped(tmp_path: Path) -> None:
     read = checked(html)
     assert "<img" not in html
     assert EVIL in read.text
-    assert "other-provider" in read.text
     assert "<img" not in again.health()._repr_html_()
 
 
@@ -107,7 +103,6 @@ def test_one_column_has_no_rectangles_and_an_empty_table_no_pictures(tmp_path: P
     )
     read = checked(page(empty.overview()))
     assert "No fault was found." in read.text
-    assert "There is nothing to count." in read.text
 
 
 _NUMBERS = {"05", "07", "09", "11", "12", "14", "17", "18", "24", "34"}

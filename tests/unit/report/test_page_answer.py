@@ -10,9 +10,7 @@ import pytest
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.operations.overview import Overview
 from liquidlog.predicates.workload import WeightedPredicate
-from liquidlog.report.page import page
-from liquidlog.report.page_answer import answer
-from liquidlog.report.page_readings import LISTED, readings
+from liquidlog.report.page import READS_LISTED, page
 from liquidlog.simulation.prediction import PredictedReads
 from liquidlog.simulation.ranges import Range
 from liquidlog.table import Table
@@ -97,6 +95,21 @@ def recommending(found: Overview, *rows: PredictedReads, judged_share: float = 1
     return replace(judged(found), best=best, options=(best,), unmeasured=None, reason="it pays")
 
 
+def shown_of(found: Overview, judgement: Judgement | None, problem: str | None = None) -> str:
+    """Return the body of the page of a judgement, up to the findings."""
+    html = page(replace(found, judgement=judgement, problem=problem, key_map=None, findings=()))
+    return html[html.index("<header") : html.index("<section><h2>Findings")]
+
+
+def answer(found: Overview, judgement: Judgement | None, problem: str | None = None) -> str:
+    return shown_of(found, judgement, problem).partition("<section><h2>")[0]
+
+
+def readings(found: Overview, judgement: Judgement) -> str:
+    _, heading, rows = shown_of(found, judgement).partition("<section><h2>")
+    return heading + rows
+
+
 def widths(html: str, style: str) -> list[float]:
     return [
         float(dict(attributes)["width"] or 0)
@@ -117,7 +130,7 @@ ROWS = (
 
 
 def test_a_rewrite_that_pays_comes_with_its_command(found: Overview) -> None:
-    html = answer(recommending(found, *ROWS), None)
+    html = answer(found, recommending(found, *ROWS))
     shown = Reader(html).shown
     for words in ("Should I rewrite?", "Rewrite", "It pays.", "What it brings", "What it costs"):
         assert words in shown
@@ -131,14 +144,14 @@ def test_a_rewrite_that_pays_comes_with_its_command(found: Overview) -> None:
 
 
 def test_bars_are_in_proportion_and_ranges_are_drawn(found: Overview) -> None:
-    html = answer(recommending(found, *ROWS), None)
+    html = answer(found, recommending(found, *ROWS))
     assert widths(html, "now") == [WIDTH]
     assert widths(html, "bar") == [pytest.approx(250 / 900 * WIDTH, rel=1e-3)]
     assert spreads(html) == [(round(175 / 900 * WIDTH), round(400 / 900 * WIDTH))]
 
 
 def test_readings_have_one_scale_and_the_most_spared_come_first(found: Overview) -> None:
-    html = "".join(readings(recommending(found, *ROWS)))
+    html = readings(found, recommending(found, *ROWS))
     shown = Reader(html).shown
     assert shown.index("x = 2") < shown.index("x = 1")
     assert widths(html, "now") == [1000, 800]
@@ -150,25 +163,25 @@ def test_readings_have_one_scale_and_the_most_spared_come_first(found: Overview)
 
 def test_a_predicate_that_costs_more_is_said_to(found: Overview) -> None:
     worse = replace(read("x = 3", before=100, after=150, low=120, high=200), files_after=7)
-    html = "".join(readings(recommending(found, *ROWS, worse)))
+    html = readings(found, recommending(found, *ROWS, worse))
     assert '<span class="worse">50 % more to read, 1 file more</span>' in html
     assert Reader(html).shown.rindex("x = 3") > Reader(html).shown.index("x = 1")
 
 
 def test_more_bytes_in_fewer_files_are_not_called_worse(found: Overview) -> None:
     better = read("x = 3", before=100, after=150, low=120, high=200)
-    html = "".join(readings(recommending(found, *ROWS, better)))
+    html = readings(found, recommending(found, *ROWS, better))
     assert "worse" not in html
     assert "50 % more to read, 4 files fewer" in html
 
 
 def test_only_so_many_predicates_are_listed_and_the_rest_are_counted(found: Overview) -> None:
-    count = LISTED + 7
+    count = READS_LISTED + 7
     rows = [
         read(f"x = {n}", before=1000, after=n, low=n, high=n, share=1 / count) for n in range(count)
     ]
-    html = "".join(readings(recommending(found, *rows)))
-    assert Reader(html).count("article", "reader") == LISTED
+    html = readings(found, recommending(found, *rows))
+    assert Reader(html).count("article", "reader") == READS_LISTED
     assert "and 7 more predicates with 25.9 % of the readings" in Reader(html).shown
 
 
@@ -178,10 +191,10 @@ def test_what_others_wrote_is_escaped(found: Overview) -> None:
     best = replace(judgement.best, command=f"liquidlog optimize {EVIL}", reason=EVIL)
     other = replace(best, name=EVIL, is_worth_it=False)
     hostile = replace(judgement, best=best, options=(best, other), reason=EVIL)
-    html = answer(hostile, None) + "".join(readings(hostile))
+    html = shown_of(found, hostile)
     assert "<img" not in html
     assert EVIL in Reader(html).shown
-    unmeasured = answer(None, EVIL)
+    unmeasured = answer(found, None, EVIL)
     assert "<img" not in unmeasured
     assert EVIL[1:] in Reader(unmeasured).shown
 
@@ -189,30 +202,30 @@ def test_what_others_wrote_is_escaped(found: Overview) -> None:
 def test_a_table_that_is_best_left_alone_shows_what_a_rewrite_would_do(found: Overview) -> None:
     shown = option(found)
     kept = replace(shown, is_worth_it=False, reason="readers would read more", payback_days=None)
-    html = answer(replace(judged(found), best=None, options=(kept,), reason="leave it"), None)
+    html = answer(found, replace(judged(found), best=None, options=(kept,), reason="leave it"))
     text = Reader(html).shown
     for words in ("Leave it", "What it would bring", "never paid back", "Readers would read more."):
         assert words in text
     assert "Do it with" not in text
 
 
-def test_what_was_not_measured_is_not_judged() -> None:
+def test_what_was_not_measured_is_not_judged(found: Overview) -> None:
     judgement = Judgement(
         readers="narrow", bar=Bar(), unmeasured="no statistics", reason="no statistics"
     )
-    for html in (answer(judgement, None), answer(None, "no statistics")):
+    for html in (answer(found, judgement), answer(found, None, "no statistics")):
         assert "Not measured" in Reader(html).shown
         assert "No statistics." in Reader(html).shown
         assert "Leave it" not in Reader(html).shown
-    assert list(readings(judgement)) == []
+    assert readings(found, judgement) == ""
 
 
 def test_a_prediction_from_a_part_is_extended_to_the_whole(found: Overview) -> None:
-    html = answer(recommending(found, *ROWS, judged_share=0.8), None)
+    html = answer(found, recommending(found, *ROWS, judged_share=0.8))
     # 900 are read now, 250 after a rewrite of four fifths: 900 - 650 / 0.8.
     assert "900 B → 88 B" in Reader(html).shown
     assert "Predicted from 80 % of the bytes" in Reader(html).shown
-    rows = "".join(readings(recommending(found, *ROWS, judged_share=0.8)))
+    rows = readings(found, recommending(found, *ROWS, judged_share=0.8))
     assert widths(rows, "bar") == [300.0]  # and nothing, instead of less than nothing
 
 

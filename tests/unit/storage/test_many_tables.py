@@ -11,7 +11,7 @@ import pytest
 from liquidlog.fleet.finding import find_tables
 from liquidlog.fleet.survey import Fleet, FleetRequest, survey
 from liquidlog.fleet.surveying import Pages
-from liquidlog.report.page import named_page
+from liquidlog.report.page import page
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 from support.commands import said
@@ -71,7 +71,7 @@ def test_globs_and_prefixes(emulator: Emulator, lake: str) -> None:
 
 
 def test_a_survey_in_other_processes(emulator: Emulator, lake: str, tmp_path: Path) -> None:
-    pages = Pages(directory=str(tmp_path), render=named_page)
+    pages = Pages(directory=str(tmp_path), render=page)
     fleet = surveyed(emulator, f"{lake}/deep", f"{lake}/*", pages=pages, processes=2)
     assert [one.action for one in fleet.tables] == ["rewrite"] * 5
     assert {one.page for one in fleet.tables} == {path.name for path in tmp_path.iterdir()}
