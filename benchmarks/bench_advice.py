@@ -27,9 +27,9 @@ from bench_layout import group_work
 from liquidlog import Table
 from liquidlog.advice.advice import Advice
 from liquidlog.advice.candidates import Candidate
-from liquidlog.advice.layouts import Laid
-from liquidlog.advice.readings import readings_of
 from liquidlog.commit.transaction import system_clock
+from liquidlog.foresee.layouts import Laid
+from liquidlog.foresee.reads import readings_of
 from liquidlog.log.loader import open_store
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.table_readers import TableReaders, fitted_readers, table_readers
@@ -332,10 +332,10 @@ def opened(
         readers.snapshot, some, leaves, readers.wheres, readers.session, readers.now
     )
     every = np.array([one.weight for one in readers.readers.workload])
-    costs = [readers.mean(one.cost_bytes, every) for one in found]
+    costs = [readers.mean(one.seconds, every) for one in found]
     shares = [readers.mean(one.bytes, every) / readers.total_bytes for one in found]
     best = int(np.argmin(costs))
-    gain = 1 - costs[best] / readers.mean(readers.now.cost_bytes, every)
+    gain = 1 - costs[best] / readers.mean(readers.now.seconds, every)
     of_both = [Opened(one, costs[one], shares[one], min(shares)) for one in (chosen, best)]
     return of_both[0], of_both[1], gain
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from liquidlog.advice.backtests import Backtest
 from liquidlog.advice.candidates import Candidate
-from liquidlog.advice.readings import Readings
-from liquidlog.advice.sample import Floats
+from liquidlog.foresee.reads import Readings
+from liquidlog.foresee.sample import Floats
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.simulation.ranges import Range
@@ -104,8 +104,8 @@ def losers(
         now: What one reading of each opens now.
         after: The same with the best layout.
     """
-    lost = after.cost_bytes - now.cost_bytes
-    loses = after.cost_bytes > now.cost_bytes * _LOSES
+    lost = after.seconds - now.seconds
+    loses = after.seconds > now.seconds * _LOSES
     order = np.argsort(-(lost * weights), kind="stable")
     return tuple(
         PredicateReads(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from liquidlog.advice.sample import Floats
+from liquidlog.foresee.sample import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

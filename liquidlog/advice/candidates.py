@@ -7,6 +7,8 @@ from math import comb
 from typing import Final
 
 from liquidlog.curve.curves import Curve
+from liquidlog.foresee.layouts import Layout
+from liquidlog.plan import FittedWorkload
 from liquidlog.spec.schema import Path
 
 MOST_SETS: Final = 64
@@ -33,6 +35,10 @@ class Candidate:
     max_file_bytes: int
     prefix: tuple[Path, ...] = ()
     is_fitted: bool = False
+
+    def layout(self, readers: FittedWorkload | None = None) -> Layout:
+        """Return the order of rows, fitted to `readers`."""
+        return Layout(columns=self.columns, curve=self.curve, prefix=self.prefix, readers=readers)
 
     @property
     def plainness(self) -> tuple[int, bool, bool, bool, int]:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from liquidlog.advice.sample import Floats
+from liquidlog.foresee.sample import Floats
 
 NEWEST_SHARE: Final = 0.3
 """The share of all readings that a choice is judged on: the newest."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from liquidlog.advice.sample import Floats
+from liquidlog.foresee.sample import Floats
 from liquidlog.simulation.ranges import Range
 
 _DRAWS: Final = 2000

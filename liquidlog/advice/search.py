@@ -13,8 +13,8 @@ from liquidlog.advice.candidates import (
     plainest,
     sets_of_columns,
 )
-from liquidlog.advice.readings import Readings
-from liquidlog.advice.sample import Floats
+from liquidlog.foresee.reads import Readings
+from liquidlog.foresee.sample import Floats
 from liquidlog.spec.schema import Path
 
 MOST_COLUMNS: Final = 8
@@ -120,9 +120,9 @@ def _plain_ones(
 
 
 def costs(found: Mapping[Candidate, Readings], weights: Floats) -> Mapping[Candidate, float]:
-    """Return the mean cost of a reading in bytes with each candidate."""
+    """Return the mean seconds of a reading with each candidate."""
     total = float(weights.sum())
-    return {one: float(weights @ read.cost_bytes) / total for one, read in found.items()}
+    return {one: float(weights @ read.seconds) / total for one, read in found.items()}
 
 
 def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candidate]:

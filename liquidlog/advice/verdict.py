@@ -36,10 +36,10 @@ _JOINING: Final = {
 class Gain:
     """What a layout brings to the readers that it is judged by.
 
-    `cost_now` and `cost_after` are the mean cost of one reading in bytes, with that of opening
-    files; `cost_joined` is what it would be if small files were only joined, without clustering
-    them, `cost_now` if that is less. `range` is that of the gain, as a share of `cost_now`.
-    `rewrite_cost` is in bytes, with that of its start and of opening files. `readings_a_day` are
+    `cost_now` and `cost_after` are the mean seconds that one reading waits for the store;
+    `cost_joined` is what it would be if small files were only joined, without clustering them,
+    `cost_now` if that is less. `range` is that of the gain, as a share of `cost_now`.
+    `rewrite_cost` is in seconds, with that of its start. `readings_a_day` are
     those of all predicates together.
     `share_of_older` is the gain of the older queries, by which the layout was chosen.
     `joins` says how files are joined: `NO_COLUMNS`, by `OWN_COLUMNS` or inside `PARTITIONS`.

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from liquidlog.advice.backtests import Backtest, backtest
-from liquidlog.advice.sample import Floats
 from liquidlog.errors import LiquidlogError, TimestampNotFoundError
+from liquidlog.foresee.sample import Floats
 from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.advice.layouts import Grouping
 from liquidlog.clustering.columns import ClusteringColumn
 from liquidlog.clustering.migration import clustered_by
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.settings import remembered_among
+from liquidlog.foresee.layouts import Grouping
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 
@@ -47,4 +47,5 @@ def grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
         group_of_file=group,
         size_bytes=np.bincount(group[taken], sizes[taken], count).astype(np.float64),
         num_records=np.bincount(group[taken], live[taken], count).astype(np.float64),
+        rows_of_file=live,
     )

@@ -11,9 +11,6 @@ from liquidlog.advice.advice import Advice, Measured, losers
 from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
 from liquidlog.advice.halves import BY_TIME, NOT_AT_ALL, folds
 from liquidlog.advice.intervals import Certainty, certainty
-from liquidlog.advice.layouts import Grouping, Layouts
-from liquidlog.advice.readings import Readings, readings_of
-from liquidlog.advice.sample import Floats, Sample
 from liquidlog.advice.search import (
     SAME,
     Space,
@@ -45,11 +42,13 @@ from liquidlog.clustering.migration import unpartitioned
 from liquidlog.clustering.planning.choice import output_count, writer_options
 from liquidlog.clustering.settings import remembered
 from liquidlog.errors import ClusteringColumnError, UsageError
-from liquidlog.judgement.costs import rewrite_cost
+from liquidlog.foresee.layouts import Grouping, Layouts
+from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
+from liquidlog.foresee.rows import rows_of
+from liquidlog.foresee.sample import Floats, Sample
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.full_rewrites import full_plan, grouping
-from liquidlog.operations.sampled_rows import sample_rows
-from liquidlog.operations.table_readers import TableReaders, fitted_readers, readings_by
+from liquidlog.operations.table_readers import TableReaders, fitted_readers
 from liquidlog.plan import FittedWorkload
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 
@@ -119,9 +118,10 @@ class LayoutSearch:
         self._own: Grouping = self._foreign
         if self._own_columns:
             self._own = grouping(snapshot, full_plan(snapshot, self._own_columns, new_id))
-        self._left = readings_by(
+        self._left = opened_by_masks(
             np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
             [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
+            base.now.profile,
             scale=base.scale,
         )
         if len(base.files) < snapshot.files.num_rows:
@@ -131,11 +131,17 @@ class LayoutSearch:
             )
         outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)
         sampled = self._sampled_leaves()
-        self._sample, why = sample_rows(
-            base.store, snapshot, made, sampled, outputs=outputs, reads_rows=request.reads_rows
+        rows = rows_of(
+            base.store,
+            snapshot,
+            sampled,
+            outputs=outputs,
+            among=np.flatnonzero(self._foreign.group_of_file >= 0),
+            reads_rows=request.reads_rows,
         )
-        if why is not None:
-            self._notes.append(f"rows are made up from statistics: {why}")
+        self._sample = rows.samples[0]
+        if rows.problem is not None:
+            self._notes.append(f"rows are made up from statistics: {rows.problem}")
         options = writer_options(snapshot, ())
         self._prefix_chars = options.string_prefix_chars
         self._layouts = self._layouts_of(self._sample)
@@ -182,7 +188,12 @@ class LayoutSearch:
             readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
         groupings = [self._own if self._is_own(one) else self._foreign for one in candidates]
         with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
-            laid = list(pool.map(using.laid, candidates, groupings, readers))
+            orders = [one.layout(ask) for one, ask in zip(candidates, readers, strict=True)]
+            outputs = [
+                [output_count(int(size), one.max_file_bytes) for size in grouping.size_bytes]
+                for one, grouping in zip(candidates, groupings, strict=True)
+            ]
+            laid = list(pool.map(using.laid, orders, groupings, outputs))
         base = self._base
         found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
         return [
@@ -229,6 +240,7 @@ class LayoutSearch:
         return Readings(
             bytes=(shares * np.stack([one.bytes for one in read])).sum(axis=0),
             files=(shares * np.stack([one.files for one in read])).sum(axis=0),
+            profile=self._base.now.profile,
         )
 
     def advice(self) -> Advice:
@@ -284,7 +296,7 @@ class LayoutSearch:
                 " by liquidlog migrate, which rewrites all of it: this is what that would bring"
             )
         doing = steps(base.snapshot, best) if is_worth_it else NOTHING_TO_DO
-        cost_now = base.mean(base.now.cost_bytes, older)
+        cost_now = base.mean(base.now.seconds, older)
         columns = space.columns
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
         return Advice(
@@ -300,7 +312,7 @@ class LayoutSearch:
                 for one in sorted(found, key=lambda one: (ranks[one], one.plainness))
             ),
             columns=marginal_gains(
-                found, best, columns, older, cost_now, base.mean(joined.cost_bytes, older)
+                found, best, columns, older, cost_now, base.mean(joined.seconds, older)
             ),
             rewrite_bytes=round(self._rewritten(best)[0]),
             payback_readings=gain.payback_readings,
@@ -395,11 +407,11 @@ class LayoutSearch:
         for seed in range(_HALVES):
             layouts = self._layouts_of(self._sample.half(seed))
             (half,) = self._measure([best], layouts)
-            halves.append((half.cost_bytes, half.bytes / base.total_bytes))
+            halves.append((half.seconds, half.bytes / base.total_bytes))
         return certainty(
             base.halves.newest,
-            base.now.cost_bytes,
-            read.cost_bytes,
+            base.now.seconds,
+            read.seconds,
             read.bytes / base.total_bytes,
             halves,
         )
@@ -416,7 +428,7 @@ class LayoutSearch:
             joined = [base.now]
         else:
             joined = [base.now, *(read for one, read in found.items() if self._is_own(one))]
-        return min(joined, key=lambda one: base.mean(one.cost_bytes, base.halves.older))
+        return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
 
     def _gain(
         self,
@@ -429,16 +441,16 @@ class LayoutSearch:
         base = self._base
         size, inputs = self._rewritten(best)
         partitions = base.snapshot.metadata.partition_columns
-        cost_now = base.mean(base.now.cost_bytes, base.halves.newest)
+        cost_now = base.mean(base.now.seconds, base.halves.newest)
         return Gain(
             cost_now=cost_now,
-            cost_joined=min(cost_now, base.mean(joined.cost_bytes, base.halves.newest)),
-            cost_after=base.mean(read.cost_bytes, base.halves.newest),
+            cost_joined=min(cost_now, base.mean(joined.seconds, base.halves.newest)),
+            cost_after=base.mean(read.seconds, base.halves.newest),
             range=certain.gain,
-            rewrite_cost=rewrite_cost(size, inputs + self._files(best)),
+            rewrite_cost=base.now.profile.rewrite_seconds(inputs + self._files(best), size),
             share_of_older=1
-            - base.mean(held.cost_bytes, base.halves.older)
-            / max(base.mean(base.now.cost_bytes, base.halves.older), 1.0),
+            - base.mean(held.seconds, base.halves.older)
+            / max(base.mean(base.now.seconds, base.halves.older), 1.0),
             readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )

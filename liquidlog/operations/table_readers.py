@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 from liquidlog.advice.advice import Advice, Current
 from liquidlog.advice.backtests import NOTHING_OBSERVED
 from liquidlog.advice.halves import Halves, by_shape, by_time
-from liquidlog.advice.readings import Readings
-from liquidlog.advice.sample import Floats, Numbers
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import unpartitioned
+from liquidlog.foresee.reads import Readings, opened_by_masks
+from liquidlog.foresee.sample import Floats, Numbers
+from liquidlog.foresee.stores import profile_of
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
@@ -51,7 +52,7 @@ def table_readers(
         readers=readers,
         asked=named,
         halves=_halves(readers.workload, named.shapes),
-        now=readings_by(sizes, masks, scale=scale),
+        now=opened_by_masks(sizes, masks, profile_of(snapshot.uri), scale=scale),
         masks=masks,
         files=files,
         scale=scale,
@@ -109,14 +110,6 @@ def _looked_at(count: int) -> Numbers:
     return np.sort(random.choice(count, _MOST_FILES // 2, replace=False)).astype(np.int64)
 
 
-def readings_by(sizes: Floats, masks: Sequence[Mask], *, scale: float = 1.0) -> Readings:
-    """Return what predicates open of files of these sizes in bytes, times `scale`."""
-    return Readings(
-        bytes=np.array([scale * float(sizes[mask].sum()) for mask in masks], np.float64),
-        files=np.array([scale * float(mask.sum()) for mask in masks], np.float64),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReaders:
     """The table as it is, and what p predicates read of it.
@@ -170,7 +163,7 @@ class TableReaders:
         count = int(joined.max(initial=-1)) + 1
         masks = [np.bincount(joined[mask], minlength=count) > 0 for mask in self.masks]
         total = np.bincount(joined, sizes, count).astype(np.float64)
-        return readings_by(total, masks, scale=self.scale)
+        return opened_by_masks(total, masks, self.now.profile, scale=self.scale)
 
     def current(self) -> Current:
         """Return what the newest queries read."""

@@ -14,7 +14,6 @@ from liquidlog.advice.candidates import (
     plainest,
     sets_of_columns,
 )
-from liquidlog.advice.readings import Readings
 from liquidlog.advice.search import (
     Space,
     chosen,
@@ -25,6 +24,7 @@ from liquidlog.advice.search import (
     searched,
 )
 from liquidlog.curve.curves import Curve
+from liquidlog.foresee.reads import Readings
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = np.ones(1)
@@ -126,9 +126,10 @@ def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -
         plainest((A, B), size): read(20),
         plainest((A, C), size): read(10),
     }
-    gains = marginal_gains(found, plainest((A,), size), (A, B, C), ONE, 100.0, 100.0)
+    now = float(read(100).seconds[0])
+    gains = marginal_gains(found, plainest((A,), size), (A, B, C), ONE, now, now)
     assert gains == {A: pytest.approx(0.8), B: 0.0, C: pytest.approx(0.1)}
-    gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, 100.0, 100.0)
+    gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, now, now)
     assert gains == {A: None, B: None, C: pytest.approx(0.1)}
 
 

@@ -16,8 +16,8 @@ from msgspec import structs
 from liquidlog.advice.advice import Advice
 from liquidlog.advice.documents import decode_advice, encode_advice
 from liquidlog.errors import ClusteringColumnError, DocumentError, UsageError
+from liquidlog.foresee.rows import rows_of
 from liquidlog.log.loader import open_store
-from liquidlog.operations.sampled_rows import sample_rows
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.schema import leaves
 from liquidlog.table import Table
@@ -365,12 +365,14 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     log.write_text("".join(json.dumps(one) + "\n" for one in actions))
     table = Table.open(str(uri))
     snapshot, leaf = table.snapshot(), next(leaves(table.snapshot().schema))
-    found, why = sample_rows(open_store(str(uri)), snapshot, table.plan(), [leaf], outputs=1)
-    assert why is None
+    read = rows_of(open_store(str(uri)), snapshot, [leaf], outputs=1)
+    assert read.is_read
+    (found,) = read.samples
     assert len(found) == int((x < 50_000).sum())
     assert pc.max(found.columns[0].values).as_py() < 50_000
     log.write_text(log.read_text().replace((uri / "gone.bin").as_uri(), "s3://bucket/gone.bin"))
     elsewhere = Table.open(str(uri)).snapshot()
-    _, why = sample_rows(open_store(str(uri)), elsewhere, table.plan(), [leaf], outputs=1)
-    assert why is not None
-    assert "s3://bucket/gone.bin" in why
+    made_up = rows_of(open_store(str(uri)), elsewhere, [leaf], outputs=1)
+    assert made_up.problem is not None
+    assert "s3://bucket/gone.bin" in made_up.problem
+    assert len(made_up.samples) == 2

@@ -117,7 +117,7 @@ def test_a_table_that_is_z_ordered_by_other_columns_is_clustered_by_the_asked_on
     assert names(advice) == ["z"]
     assert advice.current.read_share > 0.9
     assert advice.unset == ("liquidlog.zorderBy",)
-    assert any("--unset liquidlog.zorderBy" in command for command in advice.commands)
+    assert any("UNSET TBLPROPERTIES" in command for command in advice.commands)
     table.apply_advice(advice)
     assert not [one for one in table.doctor() if "zorderBy" in one.detail]
     optimized(table, full=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.advice.sample import Parts, SampledColumn
+from liquidlog.foresee.sample import Parts, SampledColumn
 from liquidlog.spec.schema import Leaf, PrimitiveType
 
 

@@ -1,14 +1,12 @@
-"""Sampled rows laid out as a candidate would: the files of a full rewrite, with their bounds."""
+"""Lay rows out as a rewrite would, by its curve, fit and cuts: its files, with their bounds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.advice.candidates import Candidate
-from liquidlog.advice.sample import Floats, Numbers, Parts, Sample
-from liquidlog.clustering.planning.choice import output_count
 from liquidlog.curve.conditions import Conditions
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Axis, Coords
@@ -19,22 +17,41 @@ from liquidlog.curve.layouts import (
     place_columns,
     place_rows,
 )
+from liquidlog.foresee.sample import Floats, Numbers, Parts, Sample, spread
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type
 from liquidlog.spec.schema import Leaf, Path
 
+_LEAST_DENSITY: Final = 0.2
+"""Files of a group whose sampled rows are thinner than this, relative to its mean, stay as thin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The order of rows: along a curve through `columns`, parted by the values of a `prefix` first.
+
+    With `readers`, it is fitted to what they ask of the columns.
+    """
+
+    columns: tuple[Path, ...]
+    curve: Curve
+    prefix: tuple[Path, ...] = ()
+    readers: FittedWorkload | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grouping:
-    """Which files a full rewrite takes together.
+    """Which files a rewrite takes together.
 
     `group_of_file` (int64) has the number of the group per live file, -1 for files that are left
-    as they are. `size_bytes` and `num_records` (float64) have one entry per group.
+    as they are. `size_bytes` and `num_records` (float64) have one entry per group, `rows_of_file`
+    one per live file: its live rows; None if sampled rows are as dense in all files.
     """
 
     group_of_file: Numbers
     size_bytes: Floats
     num_records: Floats
+    rows_of_file: Floats | None = None
 
     @property
     def leaves_some(self) -> bool:
@@ -44,14 +61,16 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Laid:
-    """The files that a candidate would write: sizes (m,) in bytes, and bounds of the leaves.
+    """The files that a rewrite would write: sizes (m,) in bytes, and bounds of the leaves.
 
-    `scale` is what sums over these files must be multiplied by: they stand for all groups.
+    `group` (m,) has the number of each file's group. `scale` is what sums over these files must be
+    multiplied by: they stand for all groups.
     """
 
     size_bytes: Floats
     bounds: Bounds
     scale: float
+    group: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(slots=True)
@@ -61,31 +80,29 @@ class Layouts:
     sample: Sample
     leaves: Sequence[Leaf]
     prefix_chars: int
-    _coordinates: dict[tuple[int, int, Path, int, int], Coords] = field(default_factory=dict)
-    _rows: dict[int, Mapping[int, Numbers]] = field(default_factory=dict)
+    _coordinates: dict[tuple[Grouping, int, Path, int, int], Coords] = field(default_factory=dict)
+    _rows: dict[Grouping, Mapping[int, Numbers]] = field(default_factory=dict)
 
-    def laid(
-        self, candidate: Candidate, grouping: Grouping, readers: FittedWorkload | None = None
-    ) -> Laid:
-        """Return the files that a full rewrite would write.
+    def laid(self, layout: Layout, grouping: Grouping, outputs: Sequence[int]) -> Laid:
+        """Return the files that a rewrite would write.
 
         Args:
-            candidate: The layout.
+            layout: The order of rows.
             grouping: Which files are rewritten together.
-            readers: What a fitted layout is fitted to, over the candidate's columns.
+            outputs: How many files each group is to be written to.
         """
         rows_of = self._rows_by_group(grouping)
-        orders, starts, sizes, counts, placed = [], [], [], [], 0
+        orders, starts, sizes, counts, groups, placed = [], [], [], [], [], 0
         for group, rows in rows_of.items():
             size = float(grouping.size_bytes[group])
-            outputs = output_count(int(size), candidate.max_file_bytes)
-            part = self._placed(candidate, id(grouping), group, rows, outputs, readers)
+            part = self._placed(layout, grouping, group, rows, outputs[group])
             order = np.argsort(part, kind="stable")
             begins = np.flatnonzero(np.diff(part[order], prepend=-1))
             share = np.diff(np.append(begins, len(order))) / len(order)
             orders.append(rows[order])
             starts.append(begins + placed)
             sizes.append(size * share)
+            groups.append(np.full(len(begins), group, np.int64))
             counts.append(float(grouping.num_records[group]) * share)
             placed += len(order)
         if not orders:
@@ -94,42 +111,57 @@ class Layouts:
         known = sum(float(grouping.size_bytes[group]) for group in rows_of)
         return Laid(
             size_bytes=np.concatenate(sizes),
-            bounds=self._bounds(candidate, parts, np.concatenate(counts), readers),
+            bounds=self._bounds(layout, parts, np.concatenate(counts)),
             scale=float(grouping.size_bytes.sum()) / known if known else 1.0,
+            group=np.concatenate(groups),
         )
 
     def _rows_by_group(self, grouping: Grouping) -> Mapping[int, Numbers]:
-        found = self._rows.get(id(grouping))
+        found = self._rows.get(grouping)
         if found is None:
             group = grouping.group_of_file[self.sample.file]
             found = {
-                int(number): np.flatnonzero(group == number)
+                int(number): self._evenly(np.flatnonzero(group == number), grouping)
                 for number in np.unique(group[group >= 0])
             }
-            self._rows[id(grouping)] = found
+            self._rows[grouping] = found
         return found
 
+    def _evenly(self, rows: Numbers, grouping: Grouping) -> Numbers:
+        """Return some of a group's rows, of each file in proportion to its rows."""
+        if grouping.rows_of_file is None:
+            return rows
+        files, counts = np.unique(self.sample.file[rows], return_counts=True)
+        live = np.maximum(grouping.rows_of_file[files], 1.0)
+        density = counts / live
+        # A file whose sampled row groups have hardly any live row does not count.
+        least = max(float(density.min()), _LEAST_DENSITY * float(counts.sum() / live.sum()))
+        wanted = np.clip(np.round(live * least), 1, counts).astype(np.int64)
+        if not (wanted < counts).any():
+            return rows
+        starts = np.cumsum(counts) - counts
+        by_file = rows[np.argsort(self.sample.file[rows], kind="stable")]
+        chosen = [
+            start + spread(int(count), int(some))
+            for start, count, some in zip(starts, counts, wanted, strict=True)
+        ]
+        return np.asarray(np.sort(by_file[np.concatenate(chosen)]), np.int64)
+
     def _placed(
-        self,
-        candidate: Candidate,
-        grouping: int,
-        group: int,
-        rows: Numbers,
-        outputs: int,
-        readers: FittedWorkload | None,
+        self, layout: Layout, grouping: Grouping, group: int, rows: Numbers, outputs: int
     ) -> Numbers:
         """Return the file of each row, as an executor would place it."""
-        d, outputs = len(candidate.columns), min(outputs, len(rows))
-        prefix = [candidate.columns.index(path) for path in candidate.prefix]
+        d, outputs = len(layout.columns), min(outputs, len(rows))
+        prefix = [layout.columns.index(path) for path in layout.prefix]
         ordinals = np.arange(len(rows), dtype=np.uint64)
         if outputs == 1 and not prefix:
             return np.zeros(len(rows), np.int64)
-        if readers is not None:
-            return self._fitted(candidate, rows, outputs, readers, prefix)
-        bits = key_order_bits(d, candidate.curve, parted=bool(prefix))
+        if layout.readers is not None:
+            return self._fitted(layout, rows, outputs, layout.readers, prefix)
+        bits = key_order_bits(d, layout.curve, parted=bool(prefix))
         most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
         coords = np.empty((len(rows), d), np.uint32, order="F")
-        for number, path in enumerate(candidate.columns):
+        for number, path in enumerate(layout.columns):
             key = (grouping, group, path, most, bits)
             found = self._coordinates.get(key)
             if found is None:
@@ -138,27 +170,25 @@ class Layouts:
                 self._coordinates[key] = found
             coords[:, number] = found
         order, _, cuts = place_rows(
-            coords, ordinals, outputs, curve=candidate.curve, bits=bits, prefix=prefix
+            coords, ordinals, outputs, curve=layout.curve, bits=bits, prefix=prefix
         )
         return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
 
     def _fitted(
         self,
-        candidate: Candidate,
+        layout: Layout,
         rows: Numbers,
         outputs: int,
         readers: FittedWorkload,
         prefix: Sequence[int],
     ) -> Numbers:
-        values = [
-            self.sample.column(path).values.take(pa.array(rows)) for path in candidate.columns
-        ]
+        values = [self.sample.column(path).values.take(pa.array(rows)) for path in layout.columns]
         ordinals = np.arange(len(rows), dtype=np.uint64)
         found = place_columns(
             values,
             ordinals,
             outputs,
-            curve=candidate.curve if len(values) > 1 else Curve.LINEAR,
+            curve=layout.curve if len(values) > 1 else Curve.LINEAR,
             conditions=_conditions(readers, values),
             prefix=prefix,
         )
@@ -167,17 +197,16 @@ class Layouts:
             coords[:, number] = axis.coordinates_of(column)
         return np.asarray(found.cuts.parts_of(found.order.keys_of(coords), ordinals), np.int64)
 
-    def _bounds(
-        self, candidate: Candidate, parts: Parts, rows: Floats, readers: FittedWorkload | None
-    ) -> Bounds:
+    def _bounds(self, layout: Layout, parts: Parts, rows: Floats) -> Bounds:
+        readers = layout.readers
         stops: Mapping[Path, pa.Array] = {}
         constants: Mapping[Path, pa.Array] = {}
         # Boxes end where readers' constants are; cells along a curve may end behind them.
-        if readers is not None and candidate.curve is Curve.KD:
-            values = [self.sample.column(path).values for path in candidate.columns]
+        if readers is not None and layout.curve is Curve.KD:
+            values = [self.sample.column(path).values for path in layout.columns]
             conditions = _conditions(readers, values)
-            stops = dict(zip(candidate.columns, conditions.borders(values), strict=True))
-            constants = dict(zip(candidate.columns, conditions.constants(), strict=True))
+            stops = dict(zip(layout.columns, conditions.borders(values), strict=True))
+            constants = dict(zip(layout.columns, conditions.constants(), strict=True))
         known = {column.leaf: column for column in self.sample.columns}
         count = len(parts.starts)
         columns = tuple(
@@ -185,7 +214,7 @@ class Layouts:
                 parts,
                 rows,
                 prefix_chars=self.prefix_chars,
-                is_cut=candidate.columns == (leaf.logical,),
+                is_cut=layout.columns == (leaf.logical,),
                 stops=stops.get(leaf.logical),
                 constants=constants.get(leaf.logical),
             )

@@ -30,6 +30,12 @@ none: the rule of three."""
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 
+def spread(count: int, wanted: int) -> Numbers:
+    """Return up to `wanted` numbers below `count`, evenly spread (int64, ascending)."""
+    chosen = min(count, wanted)
+    return (np.arange(chosen) * count + count // 2) // max(chosen, 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
     """Sampled rows in the order of the files that would hold them.
@@ -54,7 +60,8 @@ class SampledColumn:
     values: pa.Array
 
     @cached_property
-    def _distinct(self) -> pa.Array:
+    def distinct(self) -> pa.Array:
+        """The values that the sampled rows have, sorted, without null."""
         values = self.values.drop_null()
         if pa.types.is_floating(values.type):
             values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it equals
@@ -63,19 +70,19 @@ class SampledColumn:
     @cached_property
     def codes(self) -> Numbers:
         """The rank of each row's value among the distinct ones, -1 for null, (s,)."""
-        return range_ids(self.values, self._distinct).astype(np.int64) - 1
+        return range_ids(self.values, self.distinct).astype(np.int64) - 1
 
     @cached_property
     def _begins(self) -> Numbers:
         """How many rows have a smaller value than each distinct one, and the number of rows."""
         known = self.codes[self.codes >= 0]
-        counts = np.bincount(known, minlength=len(self._distinct))
+        counts = np.bincount(known, minlength=len(self.distinct))
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     @property
     def distinct_values(self) -> int:
         """How many values the sampled rows have, nulls apart."""
-        return len(self._distinct)
+        return len(self.distinct)
 
     @cached_property
     def _null_share(self) -> float:
@@ -110,7 +117,7 @@ class SampledColumn:
         ends = self._ends(codes, parts, known, widened=not is_cut, stops=self._places(stops))
         ends = ends[0] - self._is_behind_a_gap(constants)[ends[0]], ends[1]
         low, high = (
-            self._distinct.take(pa.array(end, mask=known == 0)) if len(self._distinct) else None
+            self.distinct.take(pa.array(end, mask=known == 0)) if len(self.distinct) else None
             for end in ends
         )
         if low is None or high is None:
@@ -132,7 +139,7 @@ class SampledColumn:
     def _ends(
         self, codes: Numbers, parts: Parts, known: Numbers, *, widened: bool, stops: Numbers
     ) -> tuple[Numbers, Numbers]:
-        most = len(self._distinct)
+        most = len(self.distinct)
         if not most:
             return known, known
         top = np.maximum.reduceat(codes, parts.starts)
@@ -161,12 +168,12 @@ class SampledColumn:
 
     def _is_behind_a_gap(self, constants: pa.Array | None) -> Numbers:
         """Return 1 for each distinct value before which a constant is that no row has, else 0."""
-        found = np.zeros(len(self._distinct) + 1, np.int64)
-        if constants is None or not len(constants) or not len(self._distinct):
+        found = np.zeros(len(self.distinct) + 1, np.int64)
+        if constants is None or not len(constants) or not len(self.distinct):
             return found
-        places = range_ids(constants, self._distinct).astype(np.int64) - 1
-        last = len(self._distinct) - 1
-        same = pc.equal(self._distinct.take(pa.array(np.minimum(places, last))), constants)
+        places = range_ids(constants, self.distinct).astype(np.int64) - 1
+        last = len(self.distinct) - 1
+        same = pc.equal(self.distinct.take(pa.array(np.minimum(places, last))), constants)
         is_sampled = np.asarray(pc.fill_null(same, fill_value=False), np.bool_)
         found[places[~is_sampled & (places > 0)]] = 1
         return found
@@ -174,7 +181,7 @@ class SampledColumn:
     def _places(self, stops: pa.Array | None) -> Numbers:
         if stops is None or not len(stops):
             return np.zeros(0, np.int64)
-        return np.unique(range_ids(stops, self._distinct).astype(np.int64) - 1)
+        return np.unique(range_ids(stops, self.distinct).astype(np.int64) - 1)
 
 
 def _shortened(low: pa.Array, high: pa.Array, chars: int) -> tuple[pa.Array, pa.Array]:

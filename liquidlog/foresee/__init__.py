@@ -1,0 +1,11 @@
+"""What readers open: of the files that are there, and of those that a rewrite would write.
+
+Everything that says what a rewrite brings asks here: `rows` of a table, `layouts` of them by the
+code that rewrites use, and `reads` of files.
+
+- `stores` how long a store takes
+- `sample` sampled rows and the bounds of files that would hold them
+- `rows` which are sampled, or made up from statistics
+- `layouts` rows laid out as a rewrite would
+- `reads` what readers open of files
+"""

@@ -1,0 +1,319 @@
+"""Rows of a table, with the file that each is in: read from some row groups, or made up.
+
+What is made up from the bounds in the log is made up here and nowhere else. In each file values
+are spread evenly between its bounds, and nothing is known of how columns depend on each other: so
+there are two samples, one in which they do not depend on each other inside a file, and one in which
+they rise together.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.planning.choice import input_files
+from liquidlog.clustering.row_tracking import planned_row_tracking
+from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.vectors import vector_location
+from liquidlog.errors import LiquidlogError
+from liquidlog.foresee.sample import Floats, Numbers, Sample, sampled, spread
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.plan import InputFile
+from liquidlog.predicates.partitions import partition_values
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.mapping import mapping_mode
+from liquidlog.spec.schema import Leaf
+
+FROM_ROWS: Final = "rows"
+FROM_STATISTICS: Final = "statistics"
+
+_MOST_FILES: Final = 256
+_MOST_MADE_UP_FILES: Final = 4096
+_FEWEST_ROWS: Final = 32_000
+_MOST_ROWS: Final = 48_000
+_ROWS_OF_A_FILE: Final = 64
+"""Sampled rows for each file that is to be written."""
+
+_FEWEST_ROWS_OF_AN_INPUT: Final = 64
+"""So that a small file beside large ones is known too."""
+
+_ROW_GROUPS_OF_A_FILE: Final = 4
+_FILES_AT_ONCE: Final = 16
+_FEWEST_FILES: Final = 16
+_MOST_BYTES: Final = 256 << 20
+"""What the values may take in memory that row groups are read for; but for the first files."""
+
+_SEED: Final = 20261122
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Rows of a table: one sample of read rows, or two of made-up ones.
+
+    Of two, columns are independent inside files in the first, and rise together in the second.
+    `problem` says why no rows were read, None if they were. `requests` were sent for them.
+    """
+
+    samples: tuple[Sample, ...]
+    problem: str | None = None
+    requests: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        """Whether rows were read."""
+        return self.problem is None
+
+
+def rows_of(
+    store: TableStore,
+    snapshot: Snapshot,
+    leaves: Sequence[Leaf],
+    *,
+    outputs: int,
+    among: Numbers | None = None,
+    reads_rows: bool = True,
+) -> Rows:
+    """Return live rows of a table.
+
+    Rows come from up to 256 files, evenly chosen, and from up to four row groups of each; of fewer
+    files, once these have taken 256 MiB. The number of rows of a file is proportional to its size.
+    If a file cannot be read, all rows are made up from the bounds of up to 4096 files.
+
+    Args:
+        store: Of the table.
+        snapshot: Of the table.
+        leaves: The columns to read.
+        outputs: Files that are to be written; they say how many rows are needed.
+        among: Rows of `Snapshot.files`, to choose from; all if None.
+        reads_rows: Whether to read data files at all.
+    """
+    numbers = np.arange(snapshot.files.num_rows) if among is None else among
+    wanted = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
+    if not reads_rows:
+        return _made_up(store, snapshot, leaves, numbers, wanted, "only the log is read")
+    try:
+        return _read(store, snapshot, leaves, numbers[spread(len(numbers), _MOST_FILES)], wanted)
+    except LiquidlogError as error:
+        return _made_up(store, snapshot, leaves, numbers, wanted, error.message)
+
+
+def _read(
+    store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf], numbers: Numbers, rows: int
+) -> Rows:
+    reader = _Reader(store, snapshot, leaves)
+    (inputs,) = input_files(snapshot.files, [numbers]) or ((),)
+    sizes = np.array([file.size_bytes for file in inputs], np.float64)
+    # Wherever reading stops, the files that were read lie evenly among all.
+    order = np.argsort(_mirrored(len(numbers)), kind="stable")
+    tables: dict[int, pa.Table] = {}
+    size_bytes = requests = 0
+    # As many as are needed if no more files than the fewest are read.
+    each = rows * sizes / max(1.0, float(sizes.sum())) * max(1.0, len(order) / _FEWEST_FILES)
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        for start in range(0, len(order), _FILES_AT_ONCE):
+            if start >= _FEWEST_FILES and size_bytes > _MOST_BYTES:
+                break
+            some = order[start : start + _FILES_AT_ONCE].tolist()
+            counts = [int(max(_FEWEST_ROWS_OF_AN_INPUT, each[one])) for one in some]
+            found = list(pool.map(reader.of_file, [inputs[one] for one in some], counts))
+            tables.update(zip(some, (one.rows for one in found), strict=True))
+            size_bytes += sum(one.size_bytes for one in found)
+            requests += sum(one.requests for one in found)
+    read = sorted(tables)
+    known = float(sizes[read].sum())
+    counts = [
+        max(_FEWEST_ROWS_OF_AN_INPUT, int(rows * sizes[one] / max(known, 1.0))) for one in read
+    ]
+    thinned = [
+        tables[one].take(pa.array(spread(len(tables[one]), count)))
+        for one, count in zip(read, counts, strict=True)
+    ]
+    file = np.repeat(numbers[read], [len(one) for one in thinned])
+    table = pa.concat_tables(thinned) if thinned else _nothing(leaves)
+    table = _with_partition_values(snapshot, leaves, table, file)
+    found_rows = sampled(leaves, table, file, source=FROM_ROWS, files=len(read))
+    return Rows(samples=(found_rows,), requests=requests)
+
+
+def _mirrored(count: int) -> Numbers:
+    """Return the numbers below `count` with their bits in reverse, to visit them evenly."""
+    bits = max(1, int(count - 1).bit_length())
+    numbers, found = np.arange(count), np.zeros(count, np.int64)
+    for bit in range(bits):
+        found |= ((numbers >> bit) & 1) << (bits - 1 - bit)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _OfFile:
+    rows: pa.Table
+    size_bytes: int
+    requests: int
+
+
+class _Reader:
+    """Reads some rows of one file at a time."""
+
+    def __init__(self, store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf]) -> None:
+        self._store, self._snapshot, self._leaves = store, snapshot, leaves
+        self._mapping = mapping_mode(snapshot.metadata.configuration)
+        self._row_tracking = planned_row_tracking(snapshot)
+        # Data files do not hold the columns that a table is partitioned by.
+        self._stored = [leaf for leaf in leaves if not _is_partition(snapshot, leaf)]
+
+    def of_file(self, file: InputFile, rows: int) -> _OfFile:
+        """Return up to `rows` rows, columns named by their numbers."""
+        with LogicalFile.open(
+            self._store.data_path(file.path),
+            file,
+            schema=self._snapshot.schema,
+            mapping=self._mapping,
+            vector_location=vector_location(self._store.uri, file),
+            row_tracking=self._row_tracking,
+            storage=self._store.storage,
+        ) as opened:
+            groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
+            if self._stored:
+                paths = [leaf.physical for leaf in self._stored]
+                table = opened.read(columns=paths, row_groups=groups)
+            else:
+                count = sum(opened.row_group_rows(group) for group in groups)
+                table = pa.table({"": pa.nulls(count)})
+        size_bytes = table.nbytes
+        table = table.take(pa.array(spread(len(table), rows)))
+        read = dict(zip(self._stored, table.columns, strict=False))
+        absent = pa.chunked_array([pa.nulls(len(table))])
+        columns = [read.get(leaf, absent) for leaf in self._leaves]
+        names = [str(number) for number in range(len(columns))]
+        return _OfFile(pa.table(columns, names=names), size_bytes, 1 + len(groups))
+
+
+def _nothing(leaves: Sequence[Leaf]) -> pa.Table:
+    return pa.table([pa.nulls(0)] * len(leaves), names=[str(n) for n in range(len(leaves))])
+
+
+def _is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
+    return len(leaf.logical) == 1 and leaf.logical[0] in snapshot.metadata.partition_columns
+
+
+def _with_partition_values(
+    snapshot: Snapshot, leaves: Sequence[Leaf], table: pa.Table, file: Numbers
+) -> pa.Table:
+    """Return the rows with the values of columns that the log has, not the data files."""
+    for number, leaf in enumerate(leaves):
+        if _is_partition(snapshot, leaf):
+            values = partition_values(snapshot.files, leaf).values.take(pa.array(file))
+            table = table.set_column(number, table.column_names[number], values)
+    return table
+
+
+def _made_up(
+    store: TableStore,
+    snapshot: Snapshot,
+    leaves: Sequence[Leaf],
+    numbers: Numbers,
+    rows: int,
+    problem: str,
+) -> Rows:
+    numbers = numbers[spread(len(numbers), _MOST_MADE_UP_FILES)]
+    some = replace(snapshot, files=snapshot.files.take(pa.array(numbers)), plain_files=None)
+    bounds = load_bounds(store, some, leaves)
+    weights = np.asarray(some.files["size"].to_numpy(), np.float64)
+    samples = []
+    for rises_together in (False, True):
+        table, owner = made_up(leaves, bounds, weights, rows, rises_together=rises_together)
+        file = numbers[owner]
+        table = _with_partition_values(snapshot, leaves, table, file)
+        made = sampled(leaves, table, file, source=FROM_STATISTICS, files=len(numbers))
+        samples.append(made)
+    return Rows(samples=tuple(samples), problem=problem)
+
+
+def made_up(
+    leaves: Sequence[Leaf],
+    bounds: Bounds,
+    weights: Floats,
+    rows: int,
+    *,
+    rises_together: bool = False,
+) -> tuple[pa.Table, Numbers]:
+    """Return about `rows` rows, one column per leaf, and the file of each row (int64).
+
+    The only texts are those that bounds have. A column without bounds in any file is null.
+
+    Args:
+        leaves: The columns.
+        bounds: Of the leaves, one entry per file.
+        weights: How many rows a file gets, relative to the others.
+        rows: How many rows there are to be; every file gets at least one.
+        rises_together: Whether the columns of a file rise together.
+    """
+    total = max(float(weights.sum()), 1.0)
+    counts = np.maximum(1, np.round(weights * (rows / total))).astype(np.int64)
+    owner = np.repeat(np.arange(len(weights)), counts)
+    random = np.random.default_rng(_SEED)
+    shared = random.random(len(owner)) if rises_together else None
+    columns = [
+        _spread(
+            bounds.low(number),
+            bounds.high(number),
+            owner,
+            random.random(len(owner)) if shared is None else shared,
+        )
+        for number in range(len(leaves))
+    ]
+    names = [str(number) for number in range(len(leaves))]
+    return pa.table(columns, names=names), owner.astype(np.int64)
+
+
+def _spread(low: pa.Array, high: pa.Array, owner: Numbers, random: Floats) -> pa.Array:
+    known = pc.and_(low.is_valid(), high.is_valid())
+    if not pc.any(known).as_py():
+        return pa.nulls(len(owner), low.type)
+    # A file without bounds may hold anything.
+    low, high = pc.fill_null(low, _end(low, 0)), pc.fill_null(high, _end(high, -1))
+    if pa.types.is_string(low.type):
+        ends = pc.unique(pa.concat_arrays([low, high]))
+        ends = ends.take(pc.sort_indices(ends))
+        first, last = (np.asarray(pc.index_in(end, ends), np.int64)[owner] for end in (low, high))
+        places = first + np.floor(random * (last - first + 1)).astype(np.int64)
+        return ends.take(pa.array(np.minimum(places, last)))
+    start, end = _numbers(low)[owner], _numbers(high)[owner]
+    return _values(start + random * np.maximum(end - start, 0), low.type)
+
+
+def _end(values: pa.Array, place: int) -> Any:  # noqa: ANN401  a scalar of any type
+    known = values.drop_null()
+    return known[pc.sort_indices(known)[place].as_py()]
+
+
+def _numbers(values: pa.Array) -> Floats:
+    if pa.types.is_date32(values.type):
+        values = pc.cast(values, pa.int32())
+    elif pa.types.is_timestamp(values.type):
+        values = pc.cast(values, pa.int64())
+    numbers = np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
+    most = np.finfo(np.float64).max / 4
+    return np.asarray(np.nan_to_num(numbers, nan=most).clip(-most, most), np.float64)
+
+
+def _values(numbers: Floats, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(kind):
+        return pc.cast(pa.array(numbers), kind, safe=False)
+    if pa.types.is_decimal(kind):
+        scale = 10.0**kind.scale
+        return pc.cast(pa.array(np.rint(numbers * scale) / scale), kind, safe=False)
+    stored = pa.int64()
+    if pa.types.is_date32(kind):
+        stored = pa.int32()
+    elif not pa.types.is_timestamp(kind):
+        stored = kind
+    most = float(1 << 62)
+    whole = pa.array(np.rint(numbers).clip(-most, most).astype(np.int64))
+    return pc.cast(pc.cast(whole, stored, safe=False), kind)

@@ -1,0 +1,68 @@
+"""How fast a store answers: the one place that turns files and bytes into requests and seconds."""
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from liquidlog.storage.addresses import is_local
+
+_Amount = TypeVar("_Amount", float, NDArray[np.float64])
+
+REQUESTS_OF_A_FILE: Final = 2.0
+"""A reader asks for the end of a file, and for what it needs of it."""
+
+_BYTES_OF_A_REQUEST: Final = 16 << 20
+"""What is read by one request; of more, another is sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreProfile:
+    """A store as readers see it.
+
+    A request is answered after `latency_seconds`, `requests_at_once` are under way together, and
+    all of them bring `bytes_per_second`. Rows are rewritten at `rewritten_bytes_per_second`, once
+    the executor has started, which takes `start_seconds`.
+    """
+
+    name: str
+    latency_seconds: float
+    bytes_per_second: float
+    requests_at_once: float
+    rewritten_bytes_per_second: float = 60e6
+    start_seconds: float = 2.0
+
+    def requests(self, files: _Amount, size_bytes: _Amount) -> _Amount:
+        """Return how many requests read so many bytes of so many files."""
+        return REQUESTS_OF_A_FILE * files + size_bytes / _BYTES_OF_A_REQUEST
+
+    def seconds(self, files: _Amount, size_bytes: _Amount) -> _Amount:
+        """Return how long it takes to read so many bytes of so many files."""
+        waits = self.requests(files, size_bytes) * (self.latency_seconds / self.requests_at_once)
+        return waits + size_bytes / self.bytes_per_second
+
+    def rewrite_seconds(self, files: float, size_bytes: float) -> float:
+        """Return how long a rewrite takes on two cores; `files` are read or written.
+
+        Nothing is rewritten without files, and that takes no time.
+        """
+        if not files:
+            return 0.0
+        waits = REQUESTS_OF_A_FILE * files * self.latency_seconds / self.requests_at_once
+        return self.start_seconds + waits + size_bytes / self.rewritten_bytes_per_second
+
+
+LOCAL_DISK: Final = StoreProfile(
+    name="local disk", latency_seconds=0.005, bytes_per_second=800e6, requests_at_once=2.0
+)
+"""A file is opened in about 5 ms by engines that plan and start a task for it."""
+
+OBJECT_STORE: Final = StoreProfile(
+    name="object store", latency_seconds=0.04, bytes_per_second=400e6, requests_at_once=8.0
+)
+
+
+def profile_of(uri: str) -> StoreProfile:
+    """Return how fast the store at an address is, by its scheme."""
+    return LOCAL_DISK if is_local(uri) else OBJECT_STORE
