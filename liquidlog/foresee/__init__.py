@@ -8,4 +8,5 @@ code that rewrites use, and `reads` of files.
 - `rows` which are sampled, or made up from statistics
 - `layouts` rows laid out as a rewrite would
 - `reads` what readers open of files
+- `prediction` what they open before and after a plan, with ranges; `plans` foresees it
 """

@@ -1,0 +1,627 @@
+"""What a plan brings its readers: the files that it keeps, and those that it would write."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.migration import bounds_with_values, unpartitioned
+from liquidlog.clustering.outcome.staleness import input_rows
+from liquidlog.curve.curves import Curve
+from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
+from liquidlog.foresee.prediction import PredictedReads, Prediction, Range, ReadersFrom
+from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of, shares_opened
+from liquidlog.foresee.rows import FROM_ROWS, Rows, rows_of
+from liquidlog.foresee.sample import Floats, Numbers, Sample, spread
+from liquidlog.foresee.stores import StoreProfile
+from liquidlog.log.store import TableStore
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.workload import NotUsable, Workload, shares
+from liquidlog.snapshot import Snapshot, deleted_rows, num_records
+from liquidlog.spec.bounds import (
+    Bounds,
+    BoundsOf,
+    ColumnBounds,
+    Mask,
+    concat_bounds,
+    has_bounds,
+)
+from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
+from liquidlog.spec.stats import indexed_leaves
+
+EVERYTHING: Final = "every row"
+
+_HALVES: Final = 4
+"""Halves of the sampled rows that say how far the sample may be off."""
+
+_DEVIATIONS: Final = 1.645
+"""A normal variable is within so many standard deviations of its mean in nine of ten cases."""
+
+_ERROR_OF_ONE: Final = 1.5
+_ERROR_OF_MEAN: Final = 1.15
+"""By what factor a prediction from rows may be wrong beside: of one reader, and of the mean."""
+
+_ERROR_MADE_UP: Final = 1.35
+"""The same, more, where rows are made up."""
+
+_NARROW: Final = 0.5
+"""Files are narrow in a column if a reader of one value of it opens no larger share of them."""
+
+_MOST_NARROW_FILES: Final = 20_000
+"""Of a larger table, no other columns than those it is clustered by are tried."""
+
+_MOST_NARROW_COLUMNS: Final = 32
+_INPUT_FILES: Final = 192
+_OTHER_FILES: Final = 64
+_PAIR: Final = pc.ScalarAggregateOptions(skip_nulls=False)
+_UNKNOWN_ROW_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Readers:
+    """Who reads a table: those of a workload, or assumed ones.
+
+    `names` and `shares` have one entry per reader: first the predicates `wheres`, with the files
+    that each may match (`masks`), then those of one value of each of `values`, then those who read
+    everything, if `scans`.
+    """
+
+    source: ReadersFrom
+    names: tuple[str, ...]
+    shares: Floats
+    wheres: tuple[str, ...] = ()
+    masks: tuple[Mask, ...] = ()
+    values: tuple[Leaf, ...] = ()
+    scans: bool = False
+    leaves: tuple[Leaf, ...] = ()
+    blind: tuple[tuple[str, ...], ...] = ()
+    not_usable: tuple[NotUsable, ...] = ()
+    asked_at: str | None = None
+
+
+def asked_readers(
+    snapshot: Snapshot, workload: Workload, bounds_of: BoundsOf, now_ms: int | None
+) -> Readers:
+    """Return the readers of a workload."""
+    # The SQL parser takes a third of a command's start; most commands have no predicate.
+    from liquidlog.predicates.named import referenced_leaves
+    from liquidlog.predicates.readers import answers
+
+    found = answers(snapshot, workload, bounds_of, Session.at_ms(now_ms))
+    wheres = tuple(one.where for one in found.workload)
+    return Readers(
+        source="workload",
+        names=wheres,
+        shares=np.array(shares(found.workload)),
+        wheres=wheres,
+        masks=tuple(np.asarray(one.may_match, np.bool_) for one in found.judged),
+        leaves=tuple(referenced_leaves(unpartitioned(snapshot), wheres)),
+        blind=tuple(one.cannot_prune for one in found.judged),
+        not_usable=found.not_usable,
+        asked_at=found.asked_at(now_ms),
+    )
+
+
+def assumed_readers(
+    snapshot: Snapshot, bounds_of: BoundsOf, columns: Sequence[Path] | None = None
+) -> Readers:
+    """Return the readers that are assumed where none are known.
+
+    They read everything, or ask for one value of one of the `columns`, or of another column in
+    which files are narrow now: so the order that is there counts. Without `columns`, the first are
+    those that the table is clustered by.
+    """
+    known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
+    own = [column.logical for column in clustering_state(snapshot).columns]
+    chosen = [known[path] for path in (own if columns is None else columns)]
+    chosen += [leaf for leaf in _narrow_now(snapshot, bounds_of) if leaf not in chosen]
+    names = [f"one value of {quote_path(leaf.logical)}" for leaf in chosen]
+    return Readers(
+        source="assumed",
+        names=(*names, EVERYTHING),
+        shares=np.full(len(names) + 1, 1 / (len(names) + 1)),
+        values=tuple(chosen),
+        scans=True,
+        leaves=tuple(chosen),
+    )
+
+
+def _narrow_now(snapshot: Snapshot, bounds_of: BoundsOf) -> list[Leaf]:
+    """Return the columns in which files are narrow."""
+    count = snapshot.files.num_rows
+    if not 1 < count <= _MOST_NARROW_FILES:
+        return []
+    names, configuration = snapshot.metadata.partition_columns, snapshot.metadata.configuration
+    tried = [leaf for leaf in leaves(snapshot.schema) if leaf.logical[0] in names]
+    tried += indexed_leaves(snapshot.data_schema, configuration)
+    tried = [leaf for leaf in tried if has_bounds(leaf.data_type)][:_MOST_NARROW_COLUMNS]
+    bounds = bounds_with_values(snapshot, bounds_of)(tried)
+    return [
+        leaf
+        for number, leaf in enumerate(tried)
+        if _share_of_one_value(bounds.low(number), bounds.high(number)) <= _NARROW
+    ]
+
+
+def _share_of_one_value(low: pa.Array, high: pa.Array) -> float:
+    """Return the share of files whose range has an end of another one's, on average."""
+    known = pc.and_(low.is_valid(), high.is_valid())
+    if not pc.all(known).as_py():
+        return 1.0
+    ends = pc.unique(pa.concat_arrays([low, high]))
+    ends = ends.take(pc.sort_indices(ends))
+    first, last = (np.asarray(pc.index_in(one, ends), np.int64) for one in (low, high))
+    if len(ends) == 1 or (first < 0).any() or (last < 0).any():
+        return 1.0
+    return float(np.mean(last - first + 1) / len(ends))
+
+
+class Foresight:
+    """Foresees what plans of one table bring the same readers, by one sample of its rows."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        snapshot: Snapshot,
+        bounds_of: BoundsOf,
+        readers: Readers,
+        plans: Sequence[ClusteringPlan],
+        *,
+        profile: StoreProfile,
+        now_ms: int | None = None,
+        reads_rows: bool = True,
+    ) -> None:
+        """Take the plans that will be asked for: rows are read of their inputs."""
+        self._store, self._snapshot, self._readers = store, snapshot, readers
+        self._plans, self._profile, self._reads_rows = plans, profile, reads_rows
+        self._session = Session.at_ms(now_ms)
+        self._plain = unpartitioned(snapshot)
+        known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
+        keys = [known[column.logical] for plan in plans for column in plan.columns]
+        self.leaves = tuple(dict.fromkeys([*readers.leaves, *keys]))
+        self._bounds = bounds_with_values(snapshot, bounds_of)(self.leaves)
+        self._sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
+        self._live = _live_rows(snapshot)
+        self._owners = [_owners(snapshot, plan) for plan in plans]
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Rows of the table, the same for all plans; none where the log says all that matters."""
+        if not self._readers.values and all(map(_only_joins, self._plans)):
+            nothing = Sample(columns=(), file=np.zeros(0, np.int64), source=FROM_ROWS, files=0)
+            return Rows(samples=(nothing,))
+        taken = np.zeros(len(self._sizes), np.bool_)
+        for owners in self._owners:
+            taken |= owners >= 0
+        inputs, others = np.flatnonzero(taken), np.flatnonzero(~taken)
+        if not self._readers.values:
+            others = others[:0]
+        chosen = [
+            inputs[
+                spread(len(inputs), max(_INPUT_FILES, _INPUT_FILES + _OTHER_FILES - len(others)))
+            ],
+            others[
+                spread(len(others), max(_OTHER_FILES, _INPUT_FILES + _OTHER_FILES - len(inputs)))
+            ],
+        ]
+        most = max(
+            (sum(group.expected_outputs for group in plan.groups) for plan in self._plans),
+            default=1,
+        )
+        return rows_of(
+            self._store,
+            self._snapshot,
+            self._sampled_leaves,
+            outputs=most,
+            among=np.sort(np.concatenate(chosen)),
+            reads_rows=self._reads_rows,
+        )
+
+    @property
+    def _sampled_leaves(self) -> tuple[Leaf, ...]:
+        return tuple(leaf for leaf in self.leaves if has_bounds(leaf.data_type))
+
+    def _weights(self, sample: Sample) -> Floats:
+        """Return how many rows of the table each sampled row stands for."""
+        files, owner, counts = np.unique(sample.file, return_inverse=True, return_counts=True)
+        each = np.maximum(self._live[files], 1.0) / counts
+        return np.asarray(each[owner], np.float64)
+
+    @cached_property
+    def now(self) -> Readings:
+        """What each reader opens of the table as it is."""
+        every = np.ones(len(self._sizes), np.bool_)
+        return self._of_files(self.rows.samples[0] if self._readers.values else None, every)
+
+    def _of_files(self, sample: Sample | None, mask: Mask) -> Readings:
+        """Return what each reader opens of the live files of a mask."""
+        readers = self._readers
+        if readers.wheres:
+            masks = [one & mask for one in readers.masks]
+            return opened_by_masks(self._sizes, masks, self._profile)
+        chosen = pa.array(np.flatnonzero(mask))
+        return self._of_assumed(sample, self._bounds.take(chosen), self._sizes[mask])
+
+    def _of_assumed(self, sample: Sample | None, bounds: Bounds, sizes: Floats) -> Readings:
+        """Return what assumed readers open of files with these bounds of all leaves."""
+        opened = []
+        if sample is not None and self._readers.values:
+            weights = self._weights(sample)
+            own = sizes / max(float(self._sizes.sum()), 1.0)
+            for leaf in self._readers.values:
+                number = self.leaves.index(leaf)
+                column = sample.column(leaf.logical)
+                ends = bounds.low(number), bounds.high(number)
+                found = shares_opened(column, *ends, weights, own)
+                opened.append(np.where(bounds.only_nulls(number), 0.0, found))
+        opened.append(np.ones(len(sizes)))
+        return Readings(
+            bytes=np.array([float(one @ sizes) for one in opened]),
+            files=np.array([float(one.sum()) for one in opened]),
+            profile=self._profile,
+        )
+
+    def _layout(self, plan: ClusteringPlan) -> Layout:
+        columns = tuple(column.logical for column in plan.columns)
+        return Layout(
+            columns=columns,
+            curve=Curve(plan.curve),
+            prefix=tuple(columns[number] for number in plan.prefix),
+            readers=plan.readers,
+        )
+
+    def _laid(self, number: int, layouts: Layouts) -> Laid:
+        """Return the files that a plan would write; groups without sampled rows are left out."""
+        plan, owners = self._plans[number], self._owners[number]
+        outputs = [group.expected_outputs for group in plan.groups]
+        is_joined = np.array([_is_joined(plan, count) for count in outputs], np.bool_)
+        joined = _joined(plan, owners, self._live_sizes, self._bounds, is_joined, outputs)
+        if is_joined.all():
+            return joined
+        cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
+        taken, count = cut >= 0, len(plan.groups)
+        grouping = Grouping(
+            group_of_file=cut,
+            size_bytes=np.bincount(cut[taken], self._live_sizes[taken], count).astype(np.float64),
+            num_records=np.bincount(cut[taken], self._live[taken], count).astype(np.float64),
+            rows_of_file=self._live,
+        )
+        laid = layouts.laid(self._layout(plan), grouping, outputs)
+        return Laid(
+            size_bytes=np.concatenate([joined.size_bytes, laid.size_bytes]),
+            bounds=concat_bounds([joined.bounds, laid.bounds]),
+            scale=1.0,
+            group=np.concatenate([joined.group, laid.group]),
+        )
+
+    @cached_property
+    def _live_sizes(self) -> Floats:
+        """The bytes of each file without those of deleted rows."""
+        files = self._snapshot.files
+        rows = pc.cast(num_records(files), pa.float64())
+        gone = pc.divide(pc.cast(deleted_rows(files), pa.float64()), rows)
+        share = np.nan_to_num(pc.fill_null(gone, 0.0).to_numpy(zero_copy_only=False))
+        return np.asarray(self._sizes * (1 - share.clip(0.0, 1.0)), np.float64)
+
+    def _layouts(self, plan: ClusteringPlan, sample: Sample) -> Layouts:
+        # Files get no bounds of columns that are not indexed.
+        indexed = set(plan.writer_options.indexed) | {one.physical for one in plan.columns}
+        sampled = tuple(
+            one
+            for one in sample.columns
+            if one.leaf.physical in indexed or _is_partition(self._snapshot, one.leaf)
+        )
+        kept = replace(sample, columns=sampled) if len(sampled) < len(sample.columns) else sample
+        chars = plan.writer_options.string_prefix_chars
+        return Layouts(sample=kept, leaves=self.leaves, prefix_chars=chars)
+
+    def _after(self, number: int, sample: Sample) -> tuple[Readings, float]:
+        """Return what readers open after a plan, and the share of its bytes that was laid out."""
+        plan, owners = self._plans[number], self._owners[number]
+        kept = self._of_files(sample, owners < 0)
+        if not plan.groups:
+            return kept, 1.0
+        laid = self._laid(number, self._layouts(plan, sample))
+        is_laid = np.zeros(len(plan.groups) + 1, np.bool_)
+        is_laid[laid.group] = True
+        of_laid = self._of_files(sample, is_laid[owners])
+        if self._readers.wheres:
+            (found,) = readings_of(
+                self._plain, [laid], self.leaves, self._readers.wheres, self._session, of_laid
+            )
+        else:
+            found = self._of_assumed(sample, laid.bounds, laid.size_bytes)
+        rest = (owners >= 0) & ~is_laid[owners]
+        if not rest.any():
+            return kept + found, 1.0
+        known = float(self._sizes[is_laid[owners]].sum())
+        share = known / (known + float(self._sizes[rest].sum()))
+        of_rest = self._of_files(sample, rest)
+        alike = replace(
+            of_rest,
+            bytes=of_rest.bytes * _ratios(found.bytes, of_laid.bytes),
+            files=of_rest.files * _ratios(found.files, of_laid.files),
+        )
+        return kept + found + alike, share
+
+    def files_after(self, number: int) -> tuple[Bounds, Floats, Mask]:
+        """Return the files after a plan: bounds of `leaves`, sizes, and which are foreseen."""
+        plan, owners = self._plans[number], self._owners[number]
+        sample = self.rows.samples[0]
+        laid = self._laid(number, self._layouts(plan, sample))
+        kept = owners < 0
+        bounds = concat_bounds([self._bounds.filter(pa.array(kept)), laid.bounds])
+        sizes = np.concatenate([self._sizes[kept], laid.size_bytes])
+        return bounds, sizes, np.arange(len(sizes)) >= int(kept.sum())
+
+    def prediction(self, number: int) -> Prediction:
+        """Return what a plan brings, by its number among `plans`."""
+        readers, plan = self._readers, self._plans[number]
+        samples = self.rows.samples
+        found = [self._after(number, sample) for sample in samples]
+        share = found[0][1]
+        if len(samples) == 1:
+            after, drawn = found[0][0], self._drawn(number, samples[0])
+            deviation = [
+                np.std([getattr(one, name) for one in drawn], axis=0) if drawn else 0.0
+                for name in ("files", "bytes")
+            ]
+            ways = [_moved(after, deviation, side) for side in (-_DEVIATIONS, 0.0, _DEVIATIONS)]
+            errors = _ERROR_OF_ONE, _ERROR_OF_MEAN
+        else:
+            ways = [one for one, _ in found]
+            after = replace(
+                ways[0],
+                bytes=np.mean([one.bytes for one in ways], axis=0),
+                files=np.mean([one.files for one in ways], axis=0),
+            )
+            errors = _ERROR_OF_ONE * _ERROR_MADE_UP, _ERROR_OF_MEAN * _ERROR_MADE_UP
+        owned = self._owners[number] >= 0
+        kept = self._of_files(samples[0], ~owned)
+        asked = self._of_files(samples[0], owned).files > 0
+        least = replace(
+            kept, files=kept.files + asked * (self._owners[number].max(initial=-1) >= 0)
+        )
+        most = Readings(
+            files=kept.files + sum(group.expected_outputs for group in plan.groups),
+            bytes=kept.bytes + float(self._live_sizes[owned].sum()),
+            profile=self._profile,
+        )
+        if not plan.groups:
+            errors = 1.0, 1.0
+        return _prediction(
+            plan,
+            readers,
+            self.now,
+            after,
+            ranges=_Ranges(ways=ways, least=least, most=most, errors=errors),
+            rows=self.rows,
+            share=share,
+        )
+
+    def _drawn(self, number: int, sample: Sample) -> list[Readings]:
+        plan = self._plans[number]
+        if _only_joins(plan):
+            return []
+        return [self._after(number, sample.half(seed))[0] for seed in range(_HALVES)]
+
+
+def _is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
+    return leaf.logical[0] in snapshot.metadata.partition_columns
+
+
+def _is_joined(plan: ClusteringPlan, outputs: int) -> bool:
+    """Return whether the files of a group are only joined: the log says what comes of that."""
+    return not plan.columns or (outputs == 1 and not plan.prefix)
+
+
+def _only_joins(plan: ClusteringPlan) -> bool:
+    return all(_is_joined(plan, group.expected_outputs) for group in plan.groups)
+
+
+def _owners(snapshot: Snapshot, plan: ClusteringPlan) -> Numbers:
+    """Return the group that takes each live file (int64), -1 for none."""
+    owners = np.full(snapshot.files.num_rows, -1, np.int64)
+    for number, rows in enumerate(input_rows(snapshot, plan.groups)):
+        owners[rows] = number
+    return owners
+
+
+def _live_rows(snapshot: Snapshot) -> Floats:
+    """Return the live rows of each file, by its size where they are not counted."""
+    sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
+    counted = pc.fill_null(pc.cast(num_records(snapshot.files), pa.float64()), float("nan"))
+    rows = counted.to_numpy(zero_copy_only=False)
+    gone = deleted_rows(snapshot.files).to_numpy(zero_copy_only=False)
+    return np.asarray(np.where(np.isnan(rows), sizes / _UNKNOWN_ROW_BYTES, rows - gone), np.float64)
+
+
+def _joined(
+    plan: ClusteringPlan,
+    owners: Numbers,
+    sizes: Floats,
+    bounds: Bounds,
+    is_joined: Mask,
+    outputs: Sequence[int],
+) -> Laid:
+    """Return the files of groups whose files are only joined, neighbours in the plan's order."""
+    del plan
+    files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
+    group = owners[files]
+    order = np.argsort(group, kind="stable")
+    files, group = files[order], group[order]
+    before = np.cumsum(sizes[files]) - sizes[files]
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    counts = np.diff(np.append(begins, len(files)))
+    total = np.add.reduceat(sizes[files], begins) if len(files) else np.zeros(0)
+    inside = before - np.repeat(before[begins], counts)
+    each = np.array(outputs, np.float64)[group]
+    middle = (inside + sizes[files] / 2) / np.maximum(np.repeat(total, counts), 1.0)
+    place = np.minimum(middle * each, each - 1).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(outputs)]).astype(np.int64)
+    number, part = np.unique(starts[group] + place, return_inverse=True)
+    columns = tuple(_spanned(one, files, part, len(number)) for one in bounds.columns)
+    records = _summed(bounds.num_records, files, part, len(number))
+    owner = np.searchsorted(starts, number, side="right").astype(np.int64) - 1
+    return Laid(
+        size_bytes=np.bincount(part, sizes[files], len(number)).astype(np.float64),
+        bounds=Bounds(columns=columns, num_records=records),
+        scale=1.0,
+        group=owner,
+    )
+
+
+def _spanned(column: ColumnBounds, files: Numbers, part: Numbers, count: int) -> ColumnBounds:
+    """Return the bounds of files that hold all rows of some; unknown where those of one are."""
+    taken = pa.array(files)
+    grouped = pa.table(
+        [pa.array(part), column.low.take(taken), column.high.take(taken)], ["part", "low", "high"]
+    ).group_by("part", use_threads=False)
+    ends = grouped.aggregate([("low", "min", _PAIR), ("high", "max", _PAIR)]).sort_by("part")
+    low, high = (
+        pa.array(ends[name].combine_chunks(), column.low.type) for name in ("low_min", "high_max")
+    )
+    return ColumnBounds(
+        low=low, high=high, null_count=_summed(column.null_count, files, part, count)
+    )
+
+
+def _summed(counts: pa.Array, files: Numbers, part: Numbers, count: int) -> pa.Array:
+    """Return the sums of counts, null where one is unknown."""
+    taken = counts.take(pa.array(files))
+    known = np.asarray(pc.fill_null(taken, 0).to_numpy(zero_copy_only=False), np.float64)
+    unknown = np.bincount(part, np.asarray(taken.is_null()), count) > 0
+    return pa.array(np.bincount(part, known, count).astype(np.int64), mask=unknown)
+
+
+def _ratios(after: Floats, before: Floats) -> Floats:
+    mean = float(after.sum()) / max(float(before.sum()), 1e-9) if before.sum() else 1.0
+    return np.divide(after, before, out=np.full_like(after, mean), where=before > 0)
+
+
+def _moved(after: Readings, deviation: Sequence[Floats | float], by: float) -> Readings:
+    return replace(
+        after, files=after.files + by * deviation[0], bytes=after.bytes + by * deviation[1]
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranges:
+    """Ways in which a plan may come out, the ends of all ways, and how far these may be off."""
+
+    ways: Sequence[Readings]
+    least: Readings
+    most: Readings
+    errors: tuple[float, float]
+
+    def each(self, name: str) -> list[Range]:
+        """Return the range of each reader's files or bytes."""
+        drawn = np.stack([getattr(one, name) for one in self.ways])
+        least, most = getattr(self.least, name), getattr(self.most, name)
+        low = (drawn.min(axis=0) / self.errors[0]).clip(least, most)
+        high = (drawn.max(axis=0) * self.errors[0]).clip(least, most)
+        if name == "files":
+            low = np.floor(low + 1e-9).clip(least, None)
+            high = np.ceil(high - 1e-9).clip(None, np.ceil(most))
+        return [Range(float(a), float(b)) for a, b in zip(np.minimum(low, high), high, strict=True)]
+
+    def mean(self, name: str, weights: Floats) -> Range:
+        """Return the range of the mean."""
+        drawn = [float(weights @ getattr(one, name)) for one in self.ways]
+        least, most = (float(weights @ getattr(one, name)) for one in (self.least, self.most))
+        low = min(max(min(drawn) / self.errors[1], least), most)
+        return Range(low, max(low, min(max(drawn) * self.errors[1], most)))
+
+
+def _prediction(
+    plan: ClusteringPlan,
+    readers: Readers,
+    now: Readings,
+    after: Readings,
+    *,
+    ranges: _Ranges,
+    rows: Rows,
+    share: float,
+) -> Prediction:
+    weights, profile = readers.shares, now.profile
+    files, size_bytes = ranges.mean("files", weights), ranges.mean("bytes", weights)
+    means = {
+        f"{name}_{when}": float(weights @ getattr(one, name))
+        for when, one in (("before", now), ("after", after))
+        for name in ("files", "bytes", "requests", "seconds")
+    }
+    # What the mean is, its range holds.
+    files = Range(min(files.low, means["files_after"]), max(files.high, means["files_after"]))
+    size_bytes = Range(
+        min(size_bytes.low, means["bytes_after"]), max(size_bytes.high, means["bytes_after"])
+    )
+    spared = [means["bytes_before"] - one for one in (means["bytes_after"], *_ends(size_bytes))]
+    gains = [one / plan.size_bytes if plan.groups else 0.0 for one in spared]
+    blind = readers.blind or ((),) * len(readers.names)
+    sample = rows.samples[0]
+    return Prediction(
+        readers=readers.source,
+        is_sampled=rows.is_read,
+        sampled_rows=len(sample) if rows.is_read else 0,
+        sampled_files=sample.files if rows.is_read else 0,
+        sample_requests=rows.requests,
+        predicted_share=share,
+        bytes_to_rewrite=plan.size_bytes,
+        files_to_rewrite=sum(len(group.inputs) for group in plan.groups),
+        files_to_write=sum(group.expected_outputs for group in plan.groups),
+        **means,
+        files_after_range=files,
+        bytes_after_range=size_bytes,
+        requests_after_range=Range(
+            profile.requests(files.low, size_bytes.low),
+            profile.requests(files.high, size_bytes.high),
+        ),
+        seconds_after_range=Range(
+            profile.seconds(files.low, size_bytes.low), profile.seconds(files.high, size_bytes.high)
+        ),
+        gain_per_byte=gains[0],
+        gain_per_byte_range=Range(gains[2], gains[1]),
+        break_even_reads=plan.size_bytes / spared[0] if spared[0] > 0 else None,
+        break_even_reads_range=_pays_off(plan.size_bytes, spared[2], spared[1]),
+        predicates=tuple(
+            PredictedReads(
+                where=name,
+                share=float(weights[number]),
+                files_before=float(now.files[number]),
+                files_after=float(after.files[number]),
+                files_after_range=of_files,
+                bytes_before=float(now.bytes[number]),
+                bytes_after=float(after.bytes[number]),
+                bytes_after_range=of_bytes,
+                requests_before=float(now.requests[number]),
+                requests_after=float(after.requests[number]),
+                seconds_before=float(now.seconds[number]),
+                seconds_after=float(after.seconds[number]),
+                cannot_prune=blind[number],
+            )
+            for number, (name, of_files, of_bytes) in enumerate(
+                zip(readers.names, ranges.each("files"), ranges.each("bytes"), strict=True)
+            )
+        ),
+        cannot_prune=tuple(dict.fromkeys(text for texts in readers.blind for text in texts)),
+        not_usable=readers.not_usable,
+        asked_at=readers.asked_at,
+    )
+
+
+def _ends(found: Range) -> tuple[float, float]:
+    return found.low, found.high
+
+
+def _pays_off(cost: float, least_spared: float, most_spared: float) -> Range | None:
+    """Return after how many reads a cost is spared, None if no read can spare anything."""
+    if most_spared <= 0:
+        return None
+    return Range(cost / most_spared, cost / least_spared if least_spared > 0 else math.inf)

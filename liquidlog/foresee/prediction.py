@@ -1,0 +1,112 @@
+"""What readers open before and after a rewrite, with the ranges in which that will lie."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from liquidlog.predicates.workload import NotUsable
+
+ReadersFrom = Literal["workload", "assumed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The ends between which a predicted number lies in nine of ten cases; `low` <= `high`."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse ends in the wrong order."""
+        if self.low > self.high:
+            raise ValueError(f"a range from {self.low} to {self.high}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one reading opens, and how long it waits for the store."""
+
+    files: float
+    bytes: float
+    requests: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedReads:
+    """The reads of one reader before and after a plan; `share` is its share of all readings.
+
+    `where` is the predicate, or says in words what an assumed reader asks for. Ranges hold what
+    comes true in nine of ten cases. `cannot_prune` lists the conditions that rule out no file,
+    whatever the statistics.
+    """
+
+    where: str
+    share: float
+    files_before: float
+    files_after: float
+    files_after_range: Range
+    bytes_before: float
+    bytes_after: float
+    bytes_after_range: Range
+    requests_before: float
+    requests_after: float
+    seconds_before: float
+    seconds_after: float
+    cannot_prune: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The predicted effect of a plan on its readers.
+
+    `readers` says who they are: those of a `workload`, or `assumed` ones, who read everything or
+    ask for one value of one column: every column equally often, every value as often as it has
+    rows. The columns are those that the plan clusters by, and those in which files are narrow now.
+
+    Files, bytes, requests and seconds, before and after, are means per read. `gain_per_byte` is the
+    number of bytes that a read saves per rewritten byte. After `break_even_reads` reads, as many
+    bytes are saved as were rewritten; None if a read saves nothing. Ranges hold what comes true in
+    nine of ten cases; that of `break_even_reads` ends at infinity if a read may save nothing, and
+    is None if no read can.
+
+    `is_sampled` says whether rows were read, `sampled_rows` how many, of `sampled_files`, by
+    `sample_requests`; if not, only the bounds in the log speak. `predicted_share` is the share of
+    the plan's bytes whose groups were laid out; the others are taken to come out alike.
+    `cannot_prune` lists the conditions of all predicates that rule out no file. `not_usable` has
+    the predicates that are no condition on this table, which count nowhere else. `asked_at` is the
+    current time (ISO 8601, UTC) if a predicate depends on it, else None.
+    """
+
+    readers: ReadersFrom
+    is_sampled: bool
+    sampled_rows: int
+    sampled_files: int
+    sample_requests: int
+    predicted_share: float
+    bytes_to_rewrite: int
+    files_to_rewrite: int
+    files_to_write: int
+    files_before: float
+    files_after: float
+    files_after_range: Range
+    bytes_before: float
+    bytes_after: float
+    bytes_after_range: Range
+    requests_before: float
+    requests_after: float
+    requests_after_range: Range
+    seconds_before: float
+    seconds_after: float
+    seconds_after_range: Range
+    gain_per_byte: float
+    gain_per_byte_range: Range
+    break_even_reads: float | None
+    break_even_reads_range: Range | None
+    predicates: tuple[PredictedReads, ...]
+    cannot_prune: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+    asked_at: str | None
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields by name, `predicates` as PredictedReads, ready to print as JSON."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

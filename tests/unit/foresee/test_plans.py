@@ -1,0 +1,139 @@
+"""What plans bring, held against what readers open once the local executor has rewritten."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from liquidlog.foresee.plans import EVERYTHING, Foresight, asked_readers, assumed_readers
+from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.stores import LOCAL_DISK
+from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.table import Table
+
+FILES, ROWS, SIZE = 8, 4_000, "24KiB"
+Make = Callable[[np.random.Generator], pa.Table]
+
+
+def _x(random: np.random.Generator) -> np.ndarray:
+    return random.integers(0, 1 << 30, ROWS)
+
+
+def noisy(random: np.random.Generator) -> pa.Table:
+    x = _x(random)
+    return pa.table({"x": x, "y": x + random.integers(0, 1 << 20, ROWS)})
+
+
+def independent(random: np.random.Generator) -> pa.Table:
+    return pa.table({"x": _x(random), "y": _x(random)})
+
+
+def alone(random: np.random.Generator) -> pa.Table:
+    return pa.table({"x": _x(random)})
+
+
+def of_four(random: np.random.Generator) -> pa.Table:
+    return pa.table({name: _x(random) for name in "wxyz"})
+
+
+def zipf(random: np.random.Generator) -> pa.Table:
+    return pa.table({"x": np.minimum(random.zipf(1.3, ROWS), 10**6), "y": _x(random)})
+
+
+def texts(random: np.random.Generator) -> pa.Table:
+    return pa.table({"x": [f"user-{one:08d}" for one in _x(random) % 10**7], "y": _x(random)})
+
+
+def nulls(random: np.random.Generator) -> pa.Table:
+    x = pa.array(_x(random), mask=random.random(ROWS) < 0.4)
+    return pa.table({"x": x, "y": _x(random)})
+
+
+def made(path: Path, make: Make) -> tuple[Table, Workload]:
+    random = np.random.default_rng(7)
+    data = [make(random) for _ in range(FILES)]
+    names = data[0].column_names
+    table = Table.create(path, schema=data[0].schema, cluster_by=names)
+    for some in data:
+        table.append(some)
+    every = pa.concat_tables(data)
+    asked = []
+    for name in names:
+        values = every[name].take(random.integers(0, len(every), 30)).drop_null().to_pylist()
+        quote = "'" if isinstance(values[0], str) else ""
+        asked += [WeightedPredicate(f"{name} = {quote}{one}{quote}") for one in values]
+    return table, tuple(asked)
+
+
+def foreseen(table: Table, workload: Workload, *, reads_rows: bool = True) -> Prediction:
+    snapshot = table.snapshot()
+    bounds_of = table.opened.bounds_of(snapshot)
+    readers = (
+        asked_readers(snapshot, workload, bounds_of, None)
+        if workload
+        else assumed_readers(snapshot, bounds_of)
+    )
+    is_clustered = bool(table.detail()["clusteringColumns"])
+    plan = table.plan(full=is_clustered or None, max_file_size=SIZE if is_clustered else None)
+    return Foresight(
+        table.opened.store,
+        snapshot,
+        bounds_of,
+        readers,
+        [plan],
+        profile=LOCAL_DISK,
+        reads_rows=reads_rows,
+    ).prediction(0)
+
+
+@pytest.mark.parametrize(
+    "make", [noisy, independent, alone, of_four, zipf, texts, nulls], ids=lambda one: one.__name__
+)
+def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Make) -> None:
+    table, workload = made(tmp_path / "t", make)
+    by_rows = foreseen(table, workload)
+    by_log = foreseen(table, workload, reads_rows=False)
+    assumed = foreseen(table, ())
+    table.optimize(executor="local", full=True, max_file_size=SIZE)
+    found = table.scan(workload=workload)
+    truth = sum(one.share * one.files for one in found.predicates)
+    assert by_rows.is_sampled
+    assert by_rows.sampled_files == FILES
+    assert by_rows.files_after == pytest.approx(truth, rel=0.25)
+    assert by_rows.files_after_range.low <= truth <= by_rows.files_after_range.high
+    share = found.bytes_read / found.total_bytes
+    assert by_rows.bytes_after / by_rows.bytes_before == pytest.approx(share, rel=0.25)
+    # By the log alone nothing is known of how columns depend on each other.
+    assert not by_log.is_sampled
+    assert by_log.files_after_range.low <= truth <= by_log.files_after_range.high
+    of_values = [one.files_after for one in assumed.predicates if one.where != EVERYTHING]
+    if make is not zipf:  # Every value is asked for as often as it has rows: few are, of most.
+        assert np.mean(of_values) == pytest.approx(truth, rel=0.25)
+
+
+def test_the_order_of_days_that_is_there_is_asked_for(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    schema = pa.schema([("day", pa.int32()), ("device", pa.int64())])
+    table = Table.create(tmp_path / "t", schema=schema)
+    for day in range(12):
+        device = random.integers(0, 1000, 500)
+        table.append(pa.table([pa.array(np.full(500, day, np.int32)), device], schema=schema))
+    found = foreseen(table, ())
+    assert found.readers == "assumed"
+    of_day, scan = found.predicates
+    assert of_day.where == "one value of day"
+    assert of_day.files_before == pytest.approx(1.0, rel=0.05)
+    assert scan.where == EVERYTHING
+    assert of_day.seconds_after > of_day.seconds_before
+    assert scan.seconds_after < scan.seconds_before
+
+
+def test_a_file_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
+    table, workload = made(tmp_path / "t", independent)
+    for file in (tmp_path / "t").glob("*.parquet"):
+        file.unlink()
+    found = foreseen(table, workload)
+    assert not found.is_sampled
+    assert found.files_after_range.low < found.files_after_range.high
