@@ -32,9 +32,9 @@ from liquidlog.spec.bounds import (
     Mask,
     concat_bounds,
     has_bounds,
+    indexed_leaves,
 )
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
-from liquidlog.spec.stats import indexed_leaves
 
 EVERYTHING: Final = "every row"
 

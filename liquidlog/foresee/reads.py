@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.ranges import range_ids
+from liquidlog.curve.grid import range_ids
 from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.sample import Floats, SampledColumn
 from liquidlog.foresee.stores import LOCAL_DISK, StoreProfile

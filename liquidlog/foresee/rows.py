@@ -27,8 +27,7 @@ from liquidlog.plan import InputFile
 from liquidlog.predicates.partitions import partition_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
-from liquidlog.spec.mapping import mapping_mode
-from liquidlog.spec.schema import Leaf
+from liquidlog.spec.schema import Leaf, mapping_mode
 
 FROM_ROWS: Final = "rows"
 FROM_STATISTICS: Final = "statistics"
