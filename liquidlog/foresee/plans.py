@@ -22,7 +22,7 @@ from liquidlog.foresee.sample import Floats, Numbers, Sample, spread
 from liquidlog.foresee.stores import StoreProfile
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.sessions import Session
+from liquidlog.predicates.literals import Session
 from liquidlog.predicates.workload import NotUsable, Workload, shares
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.bounds import (
@@ -91,8 +91,8 @@ def asked_readers(
 ) -> Readers:
     """Return the readers of a workload."""
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.named import referenced_leaves
-    from liquidlog.predicates.readers import answers
+    from liquidlog.predicates.conditions import referenced_leaves
+    from liquidlog.predicates.workload import answers
 
     found = answers(snapshot, workload, bounds_of, Session.at_ms(now_ms))
     wheres = tuple(one.where for one in found.workload)
