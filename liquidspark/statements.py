@@ -54,11 +54,11 @@ def sql(
     try:
         opened = open_table(spark, asked.table, storage_options)
     except TableNotFoundError:
-        if isinstance(asked, ask.Rewrite) and asked.if_exists:
+        if isinstance(asked, ask.RewriteStatement) and asked.if_exists:
             return optimize_frame(spark, str(asked.table), [])
         raise
     match asked:
-        case ask.Rewrite():
+        case ask.RewriteStatement():
             return _rewritten(spark, opened.table, asked)
         case ask.Vacuum(retain_hours=hours, dry_run=dry_run):
             return opened.vacuumed(hours, dry_run=dry_run)
@@ -101,7 +101,7 @@ def _answered(
             return _advice(spark, opened.table, workload)
 
 
-def _rewritten(spark: "SparkSession", table: Table, asked: ask.Rewrite) -> "DataFrame":
+def _rewritten(spark: "SparkSession", table: Table, asked: ask.RewriteStatement) -> "DataFrame":
     policy: dict[str, Any] = {"strategy": "overlap", "where": asked.where}
     if not asked.recluster:
         policy = {"full": asked.full}

@@ -163,7 +163,7 @@ class Defaults:
     storages: StorageDefaults = field(default_factory=StorageDefaults)
 
 
-class Verb(click.Command):
+class DefaultedCommand(click.Command):
     """A command whose options have defaults in a file; it says which counted, and in errors too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

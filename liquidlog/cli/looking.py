@@ -32,7 +32,7 @@ from liquidlog.report.printing import say
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
-    from liquidlog.clustering.health.bars import Bar
+    from liquidlog.clustering.health.bars import HealthBar
     from liquidlog.clustering.health.measure import Health
 
 # What only some of these commands need, they import themselves: it takes longer than to look.
@@ -185,7 +185,7 @@ def health(
     return _said(limits, measured)
 
 
-def _said(bars: "Sequence[Bar]", measured: "Health") -> int:
+def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
     """Say which bars a table does not keep, and return the exit status of that."""
     from liquidlog.clustering.health.bars import is_crossed, is_measured, require_measured
 

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
-from liquidlog.cli.defaults import Verb, given_or_defaults, set_by_file
+from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
 from liquidlog.cli.verbosity import VERBOSE
 from liquidlog.clustering.settings import SETTINGS, WEIGHTS, Stage, parse_setting
 from liquidlog.errors import UsageError
@@ -214,7 +214,7 @@ def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function the command of the same name, with a help text that ends with examples."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
     made = click.command(
-        cls=Verb, epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)])
+        cls=DefaultedCommand, epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)])
     )
 
     def command(function: Callable[..., Any]) -> click.Command:

@@ -69,7 +69,7 @@ def sql(
         storage_options = storage_options or storage_defaults(asked.table.uri)
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     match asked:
-        case ask.Rewrite():
+        case ask.RewriteStatement():
             return caller.rewrite(asked, {**engine, "executor": executor or SPARK})
         case ask.Vacuum():
             return caller.vacuum(asked)
@@ -82,7 +82,7 @@ def sql(
 
 
 def _require_effect(asked: ask.Statement, *, asks_of_an_executor: bool, dry_run: bool) -> None:
-    if not isinstance(asked, ask.Rewrite) and asks_of_an_executor:
+    if not isinstance(asked, ask.RewriteStatement) and asks_of_an_executor:
         raise UsageError(
             "--executor, --spark-conf and --local-limit have an effect on OPTIMIZE and RECLUSTER"
             " only"
@@ -127,7 +127,7 @@ class _Caller:
             ) from error
         return (table,)
 
-    def rewrite(self, asked: ask.Rewrite, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def rewrite(self, asked: ask.RewriteStatement, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """Call `optimize` for a statement that rewrites files."""
         table, where = address(asked.table), asked.where
         if asked.if_exists and self._found(table) is None:

@@ -63,7 +63,7 @@ def leaves(nodes: Sequence[Node]) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class TreeLeaf:
     """A box of a prefix's tree: its node, its rows, and on which axes they have a single value."""
 
     node: int
@@ -84,7 +84,7 @@ class _Group(NamedTuple):
 
 def part_by_prefix(
     coords: Coords, parts: int, prefix: Sequence[int]
-) -> tuple[list[Node], list[Leaf]]:
+) -> tuple[list[Node], list[TreeLeaf]]:
     """Return the nodes, each before its children, which stand side by side, and the boxes.
 
     The boxes' parts add up to `parts`, or to more if more values have enough rows for a file.
@@ -104,7 +104,7 @@ class _PrefixTree:
         self._coords = coords
         self._rows_per_part = rows_per_part
         self.nodes: list[Node] = [Node(-1, 0, 0, 0, 0)]
-        self.boxes: list[Leaf] = []
+        self.boxes: list[TreeLeaf] = []
 
     def divide(
         self,
@@ -117,7 +117,7 @@ class _PrefixTree:
         """Part the rows of a node by the columns of a prefix."""
         if not prefix or not len(rows):
             self.nodes[number] = self.nodes[number]._replace(parts=parts)
-            self.boxes.append(Leaf(number, rows, single))
+            self.boxes.append(TreeLeaf(number, rows, single))
             return
         axis = prefix[0]
         values, counts = np.unique(self._coords[rows, axis], return_counts=True)

@@ -28,7 +28,7 @@ _BLOCK_CELLS: Final = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class GridPredicates:
     """Predicates with weights, as k intervals in the order of their terms.
 
     `axes` (k,) is the column of each interval, which begins at `lows` and ends before `ends`, (k,)
@@ -135,7 +135,7 @@ POINTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ends:
+class IntervalEnds:
     """One side of k intervals of a column: `values` of the column's type, null where unbounded.
 
     `is_open` (k,) says where the value itself is outside of the interval.
@@ -146,7 +146,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Conditions:
+class ValuePredicates:
     """Weighted predicates over the values of d columns; the arrays are as in `Asked`.
 
     `lows` and `highs` have one entry per column: the ends of its intervals, in their order.
@@ -155,8 +155,8 @@ class Conditions:
     """
 
     axes: Numbers
-    lows: tuple[Ends, ...]
-    highs: tuple[Ends, ...]
+    lows: tuple[IntervalEnds, ...]
+    highs: tuple[IntervalEnds, ...]
     terms: Numbers
     alternatives: Numbers
     predicates: Numbers
@@ -177,7 +177,7 @@ class Conditions:
             for low, high in zip(self.lows, self.highs, strict=True)
         ]
 
-    def on(self, axes: Sequence[Axis], samples: Sequence[pa.Array], bits: int) -> Asked:
+    def on(self, axes: Sequence[Axis], samples: Sequence[pa.Array], bits: int) -> GridPredicates:
         """Return the predicates on the grid.
 
         Args:
@@ -193,9 +193,9 @@ class Conditions:
                 lows[own], ends[own] = _positions(axis, *found, bits=bits)
         return _with_points(self.between(lows, ends), self.column_weights, axes, samples, bits)
 
-    def between(self, lows: Shares, ends: Shares) -> Asked:
+    def between(self, lows: Shares, ends: Shares) -> GridPredicates:
         """Return the predicates with these ends of their intervals, (k,) each, in their order."""
-        return Asked(
+        return GridPredicates(
             axes=self.axes,
             lows=lows,
             ends=ends,
@@ -216,14 +216,14 @@ class _Sampled:
     def of(cls, sample: pa.Array) -> "_Sampled":
         return cls(pc.unique(_sorted(sample)))
 
-    def spans(self, lows: Ends, highs: Ends) -> tuple[Numbers, Numbers]:
+    def spans(self, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
         """Return the first value of each interval, and the first behind it; (k,) each."""
         first = self._below(lows, through=lows.is_open)
         last = self._below(highs, through=~highs.is_open)
         unbounded = highs.values.is_null().to_numpy(zero_copy_only=False)
         return first, np.where(unbounded, len(self.values), last)
 
-    def _below(self, ends: Ends, *, through: npt.NDArray[np.bool_]) -> Numbers:
+    def _below(self, ends: IntervalEnds, *, through: npt.NDArray[np.bool_]) -> Numbers:
         """Return how many values are below each end, or, where `through`, not above it."""
         count = len(self.values)
         known = ends.values.is_valid().to_numpy(zero_copy_only=False)
@@ -238,13 +238,13 @@ class _Sampled:
         below[known] = found
         return below
 
-    def borders(self, lows: Ends, highs: Ends) -> pa.Array:
+    def borders(self, lows: IntervalEnds, highs: IntervalEnds) -> pa.Array:
         first, behind = self.spans(lows, highs)
         places = np.concatenate([first, behind]) - 1
         inside = np.unique(places[(places >= 0) & (places < len(self.values) - 1)])
         return self.values.take(pa.array(inside))
 
-    def ids(self, axis: Axis, lows: Ends, highs: Ends) -> tuple[Numbers, Numbers]:
+    def ids(self, axis: Axis, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
         """Return the first and the last range id of each interval, (k,) each.
 
         An interval without a sampled value has the range in which its values would be.
@@ -274,12 +274,12 @@ def _positions(axis: Axis, first: Numbers, last: Numbers, *, bits: int) -> tuple
 
 
 def _with_points(
-    asked: Asked,
+    asked: GridPredicates,
     column_weights: Shares,
     axes: Sequence[Axis],
     samples: Sequence[pa.Array],
     bits: int,
-) -> Asked:
+) -> GridPredicates:
     """Return the predicates, with points on each column that has a weight; weights add up to 1."""
     lows, ends, columns, weights = [asked.lows], [asked.ends], [asked.axes], [asked.weights]
     for number in np.flatnonzero(column_weights > 0).tolist():
@@ -295,7 +295,7 @@ def _with_points(
         weights.append(np.full(POINTS, column_weights[number] / POINTS))
     added = sum(map(len, lows)) - len(asked.lows)
     weighed = np.concatenate(weights)
-    return Asked(
+    return GridPredicates(
         axes=np.concatenate(columns),
         lows=np.concatenate(lows),
         ends=np.concatenate(ends),

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from liquidlog.curve.conditions import Asked
+from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import stable_order
 from liquidlog.curve.grid import Keys, positions_in
 
@@ -59,7 +59,7 @@ class Reach:
     `axis_weights` (d,) weigh the extents of a box; they add up to 1.
     """
 
-    asked: Asked | None
+    asked: GridPredicates | None
     axis_weights: Shares
 
     def of(self, lows: Shares, highs: Shares) -> Shares:
@@ -184,7 +184,7 @@ def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
     return shares
 
 
-def asked_share(sample: CurveSample, cuts: Cuts, asked: Asked) -> float:
+def asked_share(sample: CurveSample, cuts: Cuts, asked: GridPredicates) -> float:
     """Return the share of the rows that the mean reader opens."""
     parts = cuts.parts_of(sample.keys, sample.ordinals)
     starts = np.flatnonzero(np.diff(parts, prepend=-1))

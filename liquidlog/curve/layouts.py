@@ -30,7 +30,7 @@ from liquidlog.curve.boxes import (
     kd_bits,
     part_by_prefix,
 )
-from liquidlog.curve.conditions import Asked, Conditions, axis_of
+from liquidlog.curve.conditions import GridPredicates, ValuePredicates, axis_of
 from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import (
     CurveSample,
@@ -198,7 +198,7 @@ class _Search:
             shares[:, mine] = opened[numbers]
         return np.asarray(asked.expected(shares) + OTHER_READERS * others, np.float64)
 
-    def _met(self, asked: Asked) -> Shares:
+    def _met(self, asked: GridPredicates) -> Shares:
         """Return 1 for intervals that meet the rows on their column, else 0, (k,)."""
         low, high = self.rows.lows.min(axis=0), self.rows.highs.max(axis=0)
         met = (low[asked.axes] < asked.ends) & (asked.lows < high[asked.axes])
@@ -378,7 +378,7 @@ def fit_layout(
     *,
     curve: Curve,
     bits: int,
-    asked: Asked | None,
+    asked: GridPredicates | None,
     prefix: Sequence[int],
 ) -> Placed:
     """Return the order of keys, the sample in that order, and the cuts into files.
@@ -504,7 +504,7 @@ def place_rows(
     *,
     curve: Curve,
     bits: int,
-    asked: Asked | None = None,
+    asked: GridPredicates | None = None,
     prefix: Sequence[int] = (),
     grid: CurveGrid | None = None,
 ) -> Placed:
@@ -545,7 +545,7 @@ def place_columns(
     parts: int,
     *,
     curve: Curve,
-    conditions: Conditions | None = None,
+    conditions: ValuePredicates | None = None,
     prefix: Sequence[int] = (),
 ) -> RowPlacement:
     """Return where rows with these values go, as `place_rows` does for coordinates.

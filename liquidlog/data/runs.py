@@ -114,7 +114,7 @@ _MARKER: Final = re.compile(
 _PUTS: Final = 4
 
 
-class Stage(Enum):
+class RunStage(Enum):
     """Stage that a run has reached."""
 
     RUNNING = "running"
@@ -226,7 +226,7 @@ class Run:
             digest: The digest of the documents with which the outputs may be committed.
             keep: The names of the run's outputs.
         """
-        settled = self._settle_fate(f"{Stage.FINISHED.value} {digest}".encode())
+        settled = self._settle_fate(f"{RunStage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
             if settled:  # its files had already been deleted
                 delete_file(self._fate, self.storage)
@@ -254,26 +254,26 @@ class Run:
         if self.has_ended():
             raise ExecutorError("the run was ended by another process, as orphans --delete does")
 
-    def stage(self) -> Stage:
+    def stage(self) -> RunStage:
         """Return the stage that the run has reached."""
         fate = self._read_fate()
         if fate is not None:
             return fate[0]
         begun = file_facts(self._marker, self.storage) is not None
-        return Stage.RUNNING if begun else Stage.GONE
+        return RunStage.RUNNING if begun else RunStage.GONE
 
     def finished_digest(self) -> str | None:
         """Return the digest with which the run finished, None at any other stage."""
         fate = self._read_fate()
-        return None if fate is None or fate[0] is not Stage.FINISHED else fate[1]
+        return None if fate is None or fate[0] is not RunStage.FINISHED else fate[1]
 
-    def retire(self) -> Stage:
+    def retire(self) -> RunStage:
         """Retire the run if it has not finished; return its stage afterwards.
 
         A retired run can no longer finish, so its files can never be committed.
         """
-        if self.stage() is Stage.RUNNING:
-            self._settle_fate(Stage.RETIRED.value.encode())
+        if self.stage() is RunStage.RUNNING:
+            self._settle_fate(RunStage.RETIRED.value.encode())
         return self.stage()
 
     def withdraw(self) -> None:
@@ -281,7 +281,7 @@ class Run:
 
         A commit that read the fate before may still land.
         """
-        replace_file(self._fate, Stage.WITHDRAWN.value.encode(), self.storage)
+        replace_file(self._fate, RunStage.WITHDRAWN.value.encode(), self.storage)
 
     def files(self) -> tuple[str, ...]:
         """Return the names of the files that the run has written so far, sorted."""
@@ -321,7 +321,7 @@ class Run:
         What cannot be deleted stays listed.
         """
         with suppress(LiquidlogError, AmbiguousPutError):
-            if self.retire() is Stage.FINISHED:
+            if self.retire() is RunStage.FINISHED:
                 self.withdraw()
             self.delete_files(self.files())
             self.forget()
@@ -339,14 +339,14 @@ class Run:
                 return found == content
         raise StorageError(self._fate, "may or may not have been stored")
 
-    def _read_fate(self) -> tuple[Stage, str] | None:
+    def _read_fate(self) -> tuple[RunStage, str] | None:
         content = read_file(self._fate, self.storage)
         if content is None:
             return None
         stage, _, digest = content.decode(errors="replace").strip().partition(" ")
-        if stage not in {Stage.FINISHED.value, Stage.RETIRED.value, Stage.WITHDRAWN.value}:
+        if stage not in {RunStage.FINISHED.value, RunStage.RETIRED.value, RunStage.WITHDRAWN.value}:
             raise StorageError(self._fate, "does not contain the fate of a run")
-        return Stage(stage), digest
+        return RunStage(stage), digest
 
     def _address(self, name: str) -> str:
         return f"{self.directory}/{name}"

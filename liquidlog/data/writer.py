@@ -31,7 +31,7 @@ from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.calendars import TODAYS_FOOTER
 from liquidlog.spec.schema import StructType
-from liquidlog.storage.files import Output, create
+from liquidlog.storage.files import NewFile, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 ROW_GROUP_BYTES: Final = 128 << 20
@@ -159,7 +159,7 @@ class _Kept:
 
     closed = False
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: NewFile) -> None:
         self.write = output.write
 
     def flush(self) -> None:

@@ -230,7 +230,7 @@ class Layouts:
         return Bounds(columns=columns, num_records=pa.nulls(0, pa.int64()))
 
 
-def _conditions(readers: FittedWorkload, values: Sequence[pa.Array]) -> Conditions:
+def _conditions(readers: FittedWorkload, values: Sequence[pa.Array]) -> ValuePredicates:
     def parsed(kind: pa.DataType):  # type: ignore[no-untyped-def]  # noqa: ANN202
         return lambda texts: parsed_as(kind, texts)
 

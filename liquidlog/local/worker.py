@@ -29,7 +29,7 @@ _OUT_OF_MEMORY: Final = (
 )
 
 
-class Request(NamedTuple):
+class WorkerRequest(NamedTuple):
     """A function, what it is called with, and which attempt that is: they count from 0."""
 
     function: Callable[..., Any]
@@ -37,7 +37,7 @@ class Request(NamedTuple):
     attempt: int
 
 
-class Answer(NamedTuple):
+class WorkerAnswer(NamedTuple):
     """What a function returned, or in one sentence why it failed, and whether that may pass."""
 
     result: Any = None
@@ -61,16 +61,18 @@ def serve(connection: "Connection[Any, Any]") -> None:
 def answered(content: bytes) -> bytes:
     """Return the answer to a request, both pickled."""
     try:
-        request: Request = pickle.loads(content)  # noqa: S301  the parent made it
+        request: WorkerRequest = pickle.loads(content)  # noqa: S301  the parent made it
         begin_attempt(request.attempt)
-        answer = Answer(request.function(*request.arguments))
+        answer = WorkerAnswer(request.function(*request.arguments))
     except LiquidlogError as error:
-        answer = Answer(failure="; ".join(str(error).splitlines()), may_pass=may_pass(error))
+        answer = WorkerAnswer(failure="; ".join(str(error).splitlines()), may_pass=may_pass(error))
     except MemoryError:  # Arrow's is one, too
-        answer = Answer(failure=_OUT_OF_MEMORY)
+        answer = WorkerAnswer(failure=_OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001  the parent says what failed
         said = "; ".join(str(error).splitlines())
-        answer = Answer(failure=f"{type(error).__name__}: {said}" if said else type(error).__name__)
+        answer = WorkerAnswer(
+            failure=f"{type(error).__name__}: {said}" if said else type(error).__name__
+        )
     return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
 
 

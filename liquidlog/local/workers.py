@@ -19,7 +19,7 @@ from socket import socketpair
 from threading import Lock, Timer
 from typing import Any, Final
 
-from liquidlog.local.worker import Answer, Request
+from liquidlog.local.worker import WorkerAnswer, WorkerRequest
 
 _PROGRAM: Final = (
     "import sys; from multiprocessing.connection import Connection;"
@@ -69,11 +69,11 @@ class Worker:
         """The id of the process."""
         return self._process.pid
 
-    def call(self, request: bytes) -> Answer:
+    def call(self, request: bytes) -> WorkerAnswer:
         """Return the answer to a pickled request; after an error, the worker is stopped."""
         try:
             self._connection.send_bytes(request)
-            answer: Answer = pickle.loads(self._connection.recv_bytes())  # noqa: S301  our worker
+            answer: WorkerAnswer = pickle.loads(self._connection.recv_bytes())  # noqa: S301  our worker
         except (EOFError, OSError) as error:
             self.is_stopped = True
             raise TaskFailedError(self._end(), may_pass=True) from error
@@ -133,7 +133,7 @@ class Workers:
             arguments: What it is called with; they are pickled at once.
             attempt: Which one of the same task this is, from 0.
         """
-        request = pickle.dumps(Request(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
+        request = pickle.dumps(WorkerRequest(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
         future: Future[Any] = Future()
         self._threads.submit(self._run, future, request)
         return future

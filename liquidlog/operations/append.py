@@ -31,7 +31,7 @@ from liquidlog.operations.landing import (
     require_appendable,
     written_metrics,
 )
-from liquidlog.operations.outputs import Claim, run_of, settle
+from liquidlog.operations.outputs import OutputClaim, run_of, settle
 from liquidlog.operations.partition_files import (
     PartitionFiles,
     Routes,
@@ -133,7 +133,7 @@ def _written(
     snapshot: Snapshot,
     request: AppendRequest,
     options: WriterOptions,
-) -> tuple[Claim, Mapping[str, PartitionTexts]]:
+) -> tuple[OutputClaim, Mapping[str, PartitionTexts]]:
     """Return the claim to the files that the sources became, and their partition values by path.
 
     If anything fails, no file is left.
@@ -155,7 +155,7 @@ def _written(
     except BaseException:
         (run if parted_files is None else parted_files.run).discard()
         raise
-    return Claim(run, digest, written), values
+    return OutputClaim(run, digest, written), values
 
 
 def _counted(
@@ -263,7 +263,7 @@ def _write_all(
 
 def _commit(
     store: TableStore,
-    claim: Claim,
+    claim: OutputClaim,
     values: Mapping[str, PartitionTexts],
     snapshot: Snapshot,
     clock: Clock,

@@ -44,8 +44,8 @@ from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import (
-    Claim,
     NewColumns,
+    OutputClaim,
     ReconciledRows,
     ReconcileLimits,
     clear_run,
@@ -150,7 +150,7 @@ class ClaimedGroup:
 
     group: RewrittenGroup
     planned: RewriteGroup
-    claim: Claim
+    claim: OutputClaim
 
     @classmethod
     def of(cls, store: TableStore, plan: ClusteringPlan, group: RewrittenGroup) -> "ClaimedGroup":
@@ -159,7 +159,7 @@ class ClaimedGroup:
         run = run_of(store, group.run, planned.directories)
         digest = rewrite_digest(plan, planned, group)
         require_own_names(run, group.outputs)
-        return cls(group, planned, Claim(run, digest, group.outputs))
+        return cls(group, planned, OutputClaim(run, digest, group.outputs))
 
     @property
     def group_id(self) -> int:
@@ -203,7 +203,7 @@ def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = 
 
 
 @dataclass(slots=True, kw_only=True)
-class Rewrite:
+class GroupsToLand:
     """Finished groups with the functions that attempts to land them call."""
 
     run: CommitRun
@@ -299,9 +299,9 @@ class Rewrite:
         now_ms = self.run.clock.now_ms()
         require_committable(self.run.store, self._claims(), snapshot, now_ms=now_ms)
 
-    def _claims(self) -> list[Claim]:
+    def _claims(self) -> list[OutputClaim]:
         """Return what a commit names of each run; of a rehearsal, of the executor's only."""
-        claims: list[Claim] = []
+        claims: list[OutputClaim] = []
         for one in self.claimed:
             state = None if self.is_rehearsed else self.states.get(one.group_id)
             claims += (one.claim,) if state is None else state.claims(one.claim)
@@ -422,12 +422,12 @@ class _Batch:
         settle([claim for claim in named if claim == whole[claim.run]])
         clear_runs(self._run.store, [claim for claim in named if claim != whole[claim.run]])
 
-    def _claims(self, claimed: ClaimedGroup) -> tuple[Claim, ...]:
+    def _claims(self, claimed: ClaimedGroup) -> tuple[OutputClaim, ...]:
         """Return what a commit of a group names of each of its runs."""
         state = self._states.get(claimed.group_id)
         return (claimed.claim,) if state is None else state.claims(claimed.claim)
 
-    def _all_claims(self, claimed: ClaimedGroup) -> tuple[Claim, ...]:
+    def _all_claims(self, claimed: ClaimedGroup) -> tuple[OutputClaim, ...]:
         """Return all that the runs of a group wrote."""
         state = self._states.get(claimed.group_id)
         return (claimed.claim,) if state is None else (claimed.claim, *state.runs)
@@ -467,8 +467,8 @@ class _Batch:
             self._clear(one, is_lasting=not self._run.keeps_results)
         return []
 
-    def _rewrite(self, claimed: Sequence[ClaimedGroup], *, is_rehearsed: bool) -> Rewrite:
-        return Rewrite(
+    def _rewrite(self, claimed: Sequence[ClaimedGroup], *, is_rehearsed: bool) -> GroupsToLand:
+        return GroupsToLand(
             run=self._run,
             claimed=claimed,
             states=self._states,
@@ -476,7 +476,7 @@ class _Batch:
             started_ms=self._run.clock.now_ms(),
         )
 
-    def _attempt(self, rewrite: Rewrite) -> Landed:
+    def _attempt(self, rewrite: GroupsToLand) -> Landed:
         run = self._run
         if self._dry_run:
             return rehearse(run.store, rewrite.proposal())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.runs import Origin, Run, Stage, run_token, runs_in
+from liquidlog.data.runs import Origin, Run, RunStage, run_token, runs_in
 from liquidlog.errors import LiquidlogError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.at_work import AtWork, at_work
@@ -118,7 +118,7 @@ def failures(store: TableStore, clock: Clock, *, alive_ms: int, since_ms: int = 
         origin, last_ms = run.origin(), run.last_trace_ms()
         if origin is None or origin.verb != TICK or last_ms is None or last_ms <= since_ms:
             continue
-        is_dead = run.stage() is Stage.RUNNING and last_ms < now_ms - alive_ms
-        if is_dead or run.stage() is Stage.RETIRED:
+        is_dead = run.stage() is RunStage.RUNNING and last_ms < now_ms - alive_ms
+        if is_dead or run.stage() is RunStage.RETIRED:
             found.append((run, last_ms))
     return Failures(runs=tuple(run for run, _ in found), times_ms=tuple(ms for _, ms in found))

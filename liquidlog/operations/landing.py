@@ -15,7 +15,7 @@ from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, r
 from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
 from liquidlog.log.store import TableStore
-from liquidlog.operations.outputs import Claim, clear_run, require_committable
+from liquidlog.operations.outputs import OutputClaim, clear_run, require_committable
 from liquidlog.plan import ClusteringPolicy, WriterOptions, WrittenFile
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata
@@ -140,12 +140,12 @@ def written_metrics(written: Sequence[WrittenFile]) -> Mapping[str, str]:
     }
 
 
-def committable(store: TableStore, claim: Claim, clock: Clock) -> Callable[[Snapshot], None]:
+def committable(store: TableStore, claim: OutputClaim, clock: Clock) -> Callable[[Snapshot], None]:
     """Return the check, directly before a put, that the claim's files may be named."""
     return lambda newest: require_committable(store, [claim], newest, now_ms=clock.now_ms())
 
 
-def land_files(store: TableStore, claim: Claim, proposal: Proposal, clock: Clock) -> int:
+def land_files(store: TableStore, claim: OutputClaim, proposal: Proposal, clock: Clock) -> int:
     """Land a commit that adds the files of a claim; return its version.
 
     If nothing landed for certain, the files are deleted.

@@ -221,7 +221,7 @@ class VectorFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OutputClaim:
     """The run that a document names, the digest that it must have left, and its outputs.
 
     `vectors` are files of deletion vectors that the run wrote.
@@ -276,7 +276,7 @@ def evidence_against(
 
 
 def require_committable(
-    store: TableStore, claims: Sequence[Claim], snapshot: Snapshot, *, now_ms: int
+    store: TableStore, claims: Sequence[OutputClaim], snapshot: Snapshot, *, now_ms: int
 ) -> None:
     """Refuse, directly before a put, outputs that are, were or may be about to be deleted.
 
@@ -303,7 +303,7 @@ class RunWarning(UserWarning):
     """A commit landed, but the trace of a run that wrote its files could not be removed."""
 
 
-def settle(claims: Sequence[Claim]) -> None:
+def settle(claims: Sequence[OutputClaim]) -> None:
     """Remove the traces of runs whose outputs are committed; a failure is only a RunWarning.
 
     A trace that is left says only that the run finished. The log names its files, so they are never
@@ -316,7 +316,7 @@ def settle(claims: Sequence[Claim]) -> None:
                 warnings.warn(message, RunWarning, stacklevel=3)
 
 
-def _unsettled(claim: Claim) -> str | None:
+def _unsettled(claim: OutputClaim) -> str | None:
     """Remove the trace of a run; return why it is still there, None if it is not."""
     try:
         claim.run.forget(named={file.path for file in claim.files})
@@ -325,7 +325,7 @@ def _unsettled(claim: Claim) -> str | None:
     return None
 
 
-def clear_run(store: TableStore, claim: Claim) -> None:
+def clear_run(store: TableStore, claim: OutputClaim) -> None:
     """Delete the files of a finished run that the log does not name; keep all if a check fails.
 
     Call this only for runs whose files no commit can name any more: a version in the log forbids it
@@ -335,7 +335,7 @@ def clear_run(store: TableStore, claim: Claim) -> None:
     clear_runs(store, (claim,))
 
 
-def clear_runs(store: TableStore, claims: Sequence[Claim]) -> None:
+def clear_runs(store: TableStore, claims: Sequence[OutputClaim]) -> None:
     """Do as `clear_run` for several runs; the log is read once."""
     with suppress(LiquidlogError):
         runs = [claim.run for claim in claims if claim.run.finished_digest() == claim.digest]

@@ -33,7 +33,13 @@ from liquidlog.errors import (
 )
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
-from liquidlog.operations.outputs import Claim, ReconcileLimits, TooMuchToRead, VectorFile, run_of
+from liquidlog.operations.outputs import (
+    OutputClaim,
+    ReconcileLimits,
+    TooMuchToRead,
+    VectorFile,
+    run_of,
+)
 from liquidlog.plan import ClusteringPlan, InputFile, RewrittenGroup, WrittenFile
 from liquidlog.spec.actions import DeletionVector, vector_id
 from liquidlog.spec.deletion_vectors import Positions, framed_bytes, vector_path
@@ -78,7 +84,7 @@ class GroupState:
 
     outputs: tuple[_Output, ...]
     inputs: Mapping[str, _Input] = field(default_factory=dict)
-    runs: tuple[Claim, ...] = ()
+    runs: tuple[OutputClaim, ...] = ()
     reconciled: Reconciled
 
     @classmethod
@@ -87,7 +93,7 @@ class GroupState:
         outputs = tuple(_Output(file=file) for file in group.outputs)
         return cls(outputs=outputs, reconciled=Reconciled(outputs=_committed(outputs)))
 
-    def claims(self, claim: Claim) -> tuple[Claim, ...]:
+    def claims(self, claim: OutputClaim) -> tuple[OutputClaim, ...]:
         """Return what a commit names of each run, first of the executor's, whose claim is given."""
         left = [output for output in self.outputs if output.has_rows]
         files = frozenset(output.file.path for output in left)
@@ -118,7 +124,7 @@ class Reconciler:
         self._clock = clock
         self._limits = limits
 
-    def advance(self, state: GroupState, stale: Staleness, claim: Claim) -> GroupState:
+    def advance(self, state: GroupState, stale: Staleness, claim: OutputClaim) -> GroupState:
         """Return the state in which exactly the rows are deleted that `stale` says were deleted.
 
         Args:
@@ -240,10 +246,10 @@ class Reconciler:
         self,
         state: GroupState,
         proved: Sequence[ProvedRows],
-        claim: Claim,
+        claim: OutputClaim,
         *,
         with_vectors: bool,
-    ) -> tuple[tuple[_Output, ...], tuple[Claim, ...]]:
+    ) -> tuple[tuple[_Output, ...], tuple[OutputClaim, ...]]:
         """Return the outputs without the rows found, and the run that wrote them, if any."""
         work = [
             (number, output, rows)
@@ -336,12 +342,14 @@ def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:
     )
 
 
-def _finished(run: Run, outputs: Sequence[_Output], claim: Claim, *, with_vectors: bool) -> Claim:
+def _finished(
+    run: Run, outputs: Sequence[_Output], claim: OutputClaim, *, with_vectors: bool
+) -> OutputClaim:
     """Finish a run with the digest of what it wrote; return the claim to that."""
     copies = () if with_vectors else tuple(output.file for output in outputs)
     vectors = tuple(found for output in outputs if (found := output.vector_file))
     document = (claim.run.token, claim.digest, copies, [output.vector for output in outputs])
     digest = hashlib.sha256(msgspec.json.encode(document)).hexdigest()
-    written = Claim(run, digest, copies, vectors)
+    written = OutputClaim(run, digest, copies, vectors)
     run.finish(digest, keep={file.path for file in written.files})
     return written

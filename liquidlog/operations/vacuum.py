@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
-from liquidlog.data.runs import Run, Stage, runs_in, tokens_in
+from liquidlog.data.runs import Run, RunStage, runs_in, tokens_in
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -70,7 +70,7 @@ def put_note(store: TableStore, change: Change, clock: Clock) -> int:
 OPERATION: Final = "ORPHANS"
 """Operation of the version that is put before files of finished runs are deleted."""
 
-_COMMITTABLE: Final = frozenset({Stage.FINISHED, Stage.WITHDRAWN})
+_COMMITTABLE: Final = frozenset({RunStage.FINISHED, RunStage.WITHDRAWN})
 """Stages of runs whose commit may be under way."""
 
 _DEAD: Final = "never ended and has been idle since"
@@ -94,7 +94,7 @@ class StrayRun:
     """A run that left a marker or a fate in the table, and its files."""
 
     run: Run
-    stage: Stage
+    stage: RunStage
     files: tuple[StrayFile, ...]
     may_go: bool
 
@@ -167,7 +167,7 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
     """
     require_deletable(store, strays)
     ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
-    withdrawn = [run.token for run, stage in ended.items() if stage is Stage.WITHDRAWN]
+    withdrawn = [run.token for run, stage in ended.items() if stage is RunStage.WITHDRAWN]
     if withdrawn:
         _put_version(store, withdrawn, clock)
     gone = [run for run, stage in ended.items() if stage is not None]
@@ -209,20 +209,20 @@ class _Rules:
     alive_since_ms: int
     committable_since_ms: int
 
-    def reason_to_keep(self, stage: Stage, last_ms: int, who: str) -> str | None:
+    def reason_to_keep(self, stage: RunStage, last_ms: int, who: str) -> str | None:
         moment = iso_time(last_ms)
-        if stage is Stage.FINISHED and last_ms >= self.committable_since_ms:
+        if stage is RunStage.FINISHED and last_ms >= self.committable_since_ms:
             return f"{who} finished at {moment}: its result can still be committed"
         if last_ms > self.alive_since_ms:
             return f"{who} may be running: it wrote at {moment}"
         return None
 
 
-_REASONS: Final[Mapping[Stage, str]] = {
-    Stage.RUNNING: _DEAD,
-    Stage.FINISHED: _FORGOTTEN,
-    Stage.RETIRED: _HALF_DELETED,
-    Stage.WITHDRAWN: _HALF_DELETED,
+_REASONS: Final[Mapping[RunStage, str]] = {
+    RunStage.RUNNING: _DEAD,
+    RunStage.FINISHED: _FORGOTTEN,
+    RunStage.RETIRED: _HALF_DELETED,
+    RunStage.WITHDRAWN: _HALF_DELETED,
 }
 
 
@@ -234,12 +234,12 @@ def _stray_run(
     rules: _Rules,
 ) -> StrayRun | None:
     stage, trace_ms = run.stage(), run.last_trace_ms()
-    if stage is Stage.GONE or trace_ms is None:
+    if stage is RunStage.GONE or trace_ms is None:
         return None  # committed or cleaned up since the table was listed
     facts = {name: store.file_facts(name) for name in names}
     there = {name: fact for name, fact in facts.items() if fact is not None}
     last_ms = max(trace_ms, *(fact.modification_time_ms for fact in there.values()), 0)
-    origin = run.origin() if stage is Stage.RUNNING else None
+    origin = run.origin() if stage is RunStage.RUNNING else None
     who = "its run" if origin is None else f"its run ({origin})"
     reason_to_keep = rules.reason_to_keep(stage, last_ms, who)
     files = tuple(
@@ -265,13 +265,13 @@ def _temporaries(store: TableStore, rules: _Rules) -> Iterator[StrayFile]:
         yield StrayFile(path, facts, _TEMPORARY, keep)
 
 
-def _ended(stray: StrayRun) -> Stage | None:
+def _ended(stray: StrayRun) -> RunStage | None:
     """End a run in the table; return its stage, None if it finished or vanished meanwhile."""
     stage = stray.run.retire()
-    if stage is Stage.FINISHED and stray.stage is Stage.FINISHED:
+    if stage is RunStage.FINISHED and stray.stage is RunStage.FINISHED:
         stray.run.withdraw()
-        return Stage.WITHDRAWN
-    return stage if stage in {Stage.RETIRED, Stage.WITHDRAWN} else None
+        return RunStage.WITHDRAWN
+    return stage if stage in {RunStage.RETIRED, RunStage.WITHDRAWN} else None
 
 
 def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None:

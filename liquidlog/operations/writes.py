@@ -31,7 +31,7 @@ from liquidlog.operations.landing import (
     land_files,
     written_metrics,
 )
-from liquidlog.operations.outputs import Claim, require_own_names, run_of, settle
+from liquidlog.operations.outputs import OutputClaim, require_own_names, run_of, settle
 from liquidlog.plan import (
     WritePlan,
     WriteResult,
@@ -87,7 +87,7 @@ def commit_write(
     run = run_of(store, result.run)
     if plan.partition_columns:
         run = run.noted()
-    claim = Claim(run, files_digest(result.outputs), result.outputs)
+    claim = OutputClaim(run, files_digest(result.outputs), result.outputs)
     problems = tuple(_mismatches(plan, result))
     if problems:
         raise ResultMismatchError(problems)

@@ -21,7 +21,7 @@ from liquidlog.spec.schema import MappingMode, PrimitiveType, StructField, Struc
 from liquidlog.spec.text import Summary
 
 if TYPE_CHECKING:
-    from liquidlog.curve.conditions import Conditions, Ends
+    from liquidlog.curve.conditions import IntervalEnds, ValuePredicates
 
 
 Progress = Callable[[int, float], None]
@@ -128,9 +128,9 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
 
     def conditions(
         self, parsed: Sequence[Callable[[Sequence[str | None]], pa.Array]]
-    ) -> "Conditions":
+    ) -> "ValuePredicates":
         """Return the predicates over values; `parsed` turns constants of each column to them."""
-        from liquidlog.curve.conditions import Conditions
+        from liquidlog.curve.conditions import ValuePredicates
 
         flat = _Flat()
         for predicate in self.predicates:
@@ -146,7 +146,7 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
             [one for one, axis in zip(flat.intervals, flat.axes, strict=True) if axis == number]
             for number in range(len(parsed))
         ]
-        return Conditions(
+        return ValuePredicates(
             axes=axes,
             lows=tuple(
                 _ends(of([one.low for one in some]), [one.open_low for one in some])
@@ -193,10 +193,10 @@ class _Flat:
                 self.axes += [term.column] * len(term.intervals)
 
 
-def _ends(values: pa.Array, is_open: Sequence[bool]) -> "Ends":
-    from liquidlog.curve.conditions import Ends
+def _ends(values: pa.Array, is_open: Sequence[bool]) -> "IntervalEnds":
+    from liquidlog.curve.conditions import IntervalEnds
 
-    return Ends(values, np.array(is_open, np.bool_))
+    return IntervalEnds(values, np.array(is_open, np.bool_))
 
 
 def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:

@@ -18,8 +18,8 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_type, one_array
 from liquidlog.spec.bounds import (
     BoundsOf,
-    Column,
     ColumnBounds,
+    ColumnTraits,
     Mask,
     Use,
     can_be_nan,
@@ -236,7 +236,7 @@ class FileBounds:
         if leaf.logical not in self._stated:
             stated = self._bounds.columns[self._numbers[leaf.logical]]
             was_float = _FLOAT in self._earlier.get(leaf.physical, frozenset())
-            column = Column(leaf.data_type, was_float, is_like_element(leaf, self.schema))
+            column = ColumnTraits(leaf.data_type, was_float, is_like_element(leaf, self.schema))
             self._stated[leaf.logical] = mended(stated, Use.SKIPPING, column)
         return self._stated[leaf.logical]
 
@@ -244,7 +244,7 @@ class FileBounds:
         """Return the bounds of a leaf; if a leaf is to be NaN, of NaN or with NaN among them."""
         if self._nan is None or not _can_be_nan(leaf):
             return found.low, found.high
-        nan = mended(found, Use.ROWS, Column(leaf.data_type))
+        nan = mended(found, Use.ROWS, ColumnTraits(leaf.data_type))
         return (nan.low if leaf is self._nan else found.low), nan.high
 
     def may_have_null(self, leaf: Leaf) -> Mask:

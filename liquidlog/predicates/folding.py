@@ -21,8 +21,8 @@ from liquidlog.predicates.literals import (
     Floating,
     Moment,
     Session,
-    Span,
     SqlValue,
+    ValueSpan,
     cast_value,
     date_text,
     midnight,
@@ -310,7 +310,7 @@ def _whole(value: SqlValue | None) -> int | None:
 
 
 def _is_date(value: SqlValue) -> bool:
-    return isinstance(value.low if isinstance(value, Span) else value, dt.date)
+    return isinstance(value.low if isinstance(value, ValueSpan) else value, dt.date)
 
 
 def _cast(value: SqlValue | None, target: exp.DataType, session: Session) -> SqlValue | None:
@@ -341,7 +341,7 @@ def _as_date(value: SqlValue, session: Session) -> SqlValue | None:
             return date_text(value) if moment is None else day_of(moment.written_us)
         case dt.date():
             return value
-        case Span(low, high):
+        case ValueSpan(low, high):
             return spanning(_as_date(low, session), _as_date(high, session))
         case Moment():
             earliest, latest = _shown_us(value, session)
@@ -352,7 +352,7 @@ def _as_date(value: SqlValue, session: Session) -> SqlValue | None:
 
 def _as_local(value: SqlValue, session: Session) -> SqlValue | None:
     match value:
-        case Span(low, high):
+        case ValueSpan(low, high):
             return spanning(_as_local(low, session), _as_local(high, session))
         case dt.date():
             return midnight(value, is_local=True)
@@ -399,7 +399,7 @@ def _truncated(value: SqlValue | None, name: str, session: Session) -> SqlValue 
     match _as_local(value, session):
         case Moment() as local:
             return Moment(begin_us(local.written_us, unit), None, is_local=False)
-        case Span(Moment() as low, Moment() as high):
+        case ValueSpan(Moment() as low, Moment() as high):
             starts = (begin_us(end.written_us, unit) for end in (low, high))
             return spanning(*(Moment(start, None, is_local=False) for start in starts))
         case _:
@@ -408,7 +408,7 @@ def _truncated(value: SqlValue | None, name: str, session: Session) -> SqlValue 
 
 def _ends(value: SqlValue | None, of: Callable[[SqlValue], SqlValue | None]) -> SqlValue | None:
     """Return what a function that keeps the order makes of a value, or of both ends of a span."""
-    if isinstance(value, Span):
+    if isinstance(value, ValueSpan):
         return spanning(of(value.low), of(value.high))
     return None if value is None else of(value)
 
@@ -433,7 +433,9 @@ def _part(node: exp.Expression, session: Session) -> SqlValue | None:
     is_year, is_month = isinstance(node, exp.Year), isinstance(node, exp.Month)
     name = "year" if is_year else "month" if is_month else "day"
     value = _date(node.this, session)
-    parts: Sequence[object] = (value.low, value.high) if isinstance(value, Span) else (value, value)
+    parts: Sequence[object] = (
+        (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
+    )
     found = [getattr(part, name) for part in parts if isinstance(part, dt.date)]
     if len(found) < 2 or (name != "year" and parts[0] != parts[1]):  # noqa: PLR2004
         return None

@@ -162,14 +162,14 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValueSpan:
     """A value from `low` to `high`, both of one type: which one depends on the session."""
 
     low: "Exact | Floating | Moment | dt.date | str"
     high: "Exact | Floating | Moment | dt.date | str"
 
 
-SqlValue = Exact | Floating | Moment | str | dt.date | Span
+SqlValue = Exact | Floating | Moment | str | dt.date | ValueSpan
 
 
 def sql_value(node: exp.Expression) -> SqlValue | None:
@@ -274,7 +274,7 @@ def _adjacent(node: exp.Concat) -> SqlValue | None:
     for text in texts[1:]:
         joined = [begun + gap + text for begun in joined for gap in ("", "'")]
     # Python orders texts by code points, which is the order of their UTF-8.
-    return Span(min(joined), max(joined))
+    return ValueSpan(min(joined), max(joined))
 
 
 def _number(text: str) -> SqlValue | None:
@@ -421,7 +421,7 @@ def comparables(
     Several values are those of one list, for which Spark chooses a common type. `time_zone` is the
     session's, None if it can be any.
     """
-    if any(isinstance(value, Span) for value in values):
+    if any(isinstance(value, ValueSpan) for value in values):
         return _spanning(values, data_type, time_zone)
     match data_type:
         case DecimalType(precision, scale):
@@ -442,8 +442,8 @@ def comparables(
 def _spanning(
     values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None
 ) -> tuple[Comparable, ...] | None:
-    starts = [value.low if isinstance(value, Span) else value for value in values]
-    ends = [value.high if isinstance(value, Span) else value for value in values]
+    starts = [value.low if isinstance(value, ValueSpan) else value for value in values]
+    ends = [value.high if isinstance(value, ValueSpan) else value for value in values]
     lows = comparables(starts, data_type, time_zone)
     highs = comparables(ends, data_type, time_zone)
     if lows is None or highs is None:
@@ -688,7 +688,7 @@ def _mismatch_kind(data_type: DataType) -> str | None:
 
 
 def _is_wrong(kind: str, value: SqlValue) -> bool:
-    if isinstance(value, Span):
+    if isinstance(value, ValueSpan):
         value = value.low
     match value:
         case str():

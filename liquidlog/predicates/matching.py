@@ -38,8 +38,8 @@ from liquidlog.predicates.literals import (
     Exact,
     Moment,
     Session,
-    Span,
     SqlValue,
+    ValueSpan,
     comparables,
     refuse_impossible,
     refuse_mismatch,
@@ -417,7 +417,7 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
 
 def _is_text_of_instants(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
     """Return whether instants may become texts, which two have where clocks are set back."""
-    ends = [value.low if isinstance(value, Span) else value for value in values]
+    ends = [value.low if isinstance(value, ValueSpan) else value for value in values]
     has_instant = any(isinstance(end, Moment) and end.offset_us is not None for end in ends)
     is_column = leaf.data_type == PrimitiveType("timestamp")
     return is_column and has_instant and any(isinstance(value, str) for value in values)

@@ -22,8 +22,8 @@ from liquidlog.predicates.literals import (
     Exact,
     Moment,
     Session,
-    Span,
     SqlValue,
+    ValueSpan,
     comparables,
     midnight,
     midnight_us,
@@ -189,7 +189,7 @@ def _count(node: object) -> int | None:
 def moved(value: SqlValue, by: Duration, session: Session) -> SqlValue | None:
     """Return a date or a time moved by an interval, None for any other value."""
     match value:
-        case Span(low, high):
+        case ValueSpan(low, high):
             return spanning(moved(low, by, session), moved(high, by, session))
         case Moment():
             return _moved_moment(value, by, session)
@@ -203,11 +203,11 @@ def moved(value: SqlValue, by: Duration, session: Session) -> SqlValue | None:
 
 def spanning(low: SqlValue | None, high: SqlValue | None) -> SqlValue | None:
     """Return the span from the lower end of `low` to the upper end of `high`."""
-    start = low.low if isinstance(low, Span) else low
-    end = high.high if isinstance(high, Span) else high
+    start = low.low if isinstance(low, ValueSpan) else low
+    end = high.high if isinstance(high, ValueSpan) else high
     if start is None or end is None or isinstance(start, str) or isinstance(end, str):
         return None
-    return start if start == end else Span(start, end)
+    return start if start == end else ValueSpan(start, end)
 
 
 def day_of(local_us: int) -> dt.date:
@@ -411,7 +411,7 @@ def edges(period: Period, value: SqlValue, session: Session) -> Edges | None:
 
     None if the comparison depends on more than that.
     """
-    low, high = (value.low, value.high) if isinstance(value, Span) else (value, value)
+    low, high = (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
     try:
         starts, ends = _edges(period, low, session), _edges(period, high, session)
     except (OverflowError, ValueError):  # beyond the years 1 to 9999

@@ -236,7 +236,7 @@ def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
     if has_bounds(leaf.data_type):
         low, high = values_of(MIN_VALUES, wanted), values_of(MAX_VALUES, wanted)
     stated = ColumnBounds(low=low, high=high, null_count=null_count)
-    return mended(stated, Use.ANY, Column(leaf.data_type))
+    return mended(stated, Use.ANY, ColumnTraits(leaf.data_type))
 
 
 class Use(Enum):
@@ -250,7 +250,7 @@ class Use(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnTraits:
     """What rules ask of a column.
 
     `was_float` says that it was widened from float, `is_like_element` that it has the name that
@@ -263,18 +263,18 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class WriterRule:
     """What some writer states that is not so of the columns `of`, and what is taken instead."""
 
     stated: str
     writers: str
     source: str
     use: Use
-    of: Callable[[Column], bool]
+    of: Callable[[ColumnTraits], bool]
     instead: Callable[[ColumnBounds], ColumnBounds]
 
 
-def mended(stated: ColumnBounds, use: Use, column: Column) -> ColumnBounds:
+def mended(stated: ColumnBounds, use: Use, column: ColumnTraits) -> ColumnBounds:
     """Return the bounds of a column after the rules for a use."""
     for rule in RULES:
         if rule.use is use and rule.of(column):
@@ -396,7 +396,7 @@ def _nan_alone(stated: ColumnBounds) -> ColumnBounds:
 
 
 RULES: Final = (
-    Rule(
+    WriterRule(
         stated="ends of int64 for decimals without a scale that lie beyond",
         writers="delta-rs",
         source="delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON",
@@ -404,7 +404,7 @@ RULES: Final = (
         of=lambda column: _is_wide_whole(column.data_type),
         instead=_without_int64_ends,
     ),
-    Rule(
+    WriterRule(
         stated="long texts that end in U+FFFD, which supplementary characters exceed",
         writers="Delta Spark before 3.3, Databricks of that time",
         source="delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it",
@@ -412,7 +412,7 @@ RULES: Final = (
         of=lambda column: column.data_type == PrimitiveType("string"),
         instead=_after_the_cut,
     ),
-    Rule(
+    WriterRule(
         stated="maxima of times without their microseconds",
         writers="all that follow PROTOCOL.md; checkpoints of Trino and delta-rs",
         source="PROTOCOL.md, Per-file Statistics; trinodb/trino#31231, delta-io/delta-rs#2571",
@@ -422,7 +422,7 @@ RULES: Final = (
         ),
         instead=_raised,
     ),
-    Rule(
+    WriterRule(
         stated="null elements as null arrays and maps",
         writers="delta-rs before 1.6",
         source="delta-io/delta-rs#4578, #4581",
@@ -430,7 +430,7 @@ RULES: Final = (
         of=lambda column: isinstance(column.data_type, _REPEATED),
         instead=_no_count_of_elements,
     ),
-    Rule(
+    WriterRule(
         stated="null counts of elements as those of columns of the same name, like value",
         writers="delta-rs 0.22 to 1.1",
         source="tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578",
@@ -438,7 +438,7 @@ RULES: Final = (
         of=lambda column: column.is_like_element,
         instead=_without_count,
     ),
-    Rule(
+    WriterRule(
         stated="old instants with offsets that lack their seconds",
         writers="Delta Spark",
         source="delta-io/delta#5512; StatisticsCollection, the format of timestamps",
@@ -446,7 +446,7 @@ RULES: Final = (
         of=lambda column: column.data_type == PrimitiveType("timestamp"),
         instead=_without_offset_seconds,
     ),
-    Rule(
+    WriterRule(
         stated="the shortest text of a float, for a column that is double by now",
         writers="Delta Spark, delta-rs",
         source="delta.typeChanges; Delta Spark skips such files",
@@ -454,7 +454,7 @@ RULES: Final = (
         of=lambda column: column.was_float and column.data_type == PrimitiveType("double"),
         instead=_around_floats,
     ),
-    Rule(
+    WriterRule(
         stated="decimals that were doubles on the way",
         writers="delta-rs",
         source="delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal",
@@ -462,7 +462,7 @@ RULES: Final = (
         of=lambda column: isinstance(column.data_type, DecimalType),
         instead=_around_doubles,
     ),
-    Rule(
+    WriterRule(
         stated="bounds that leave NaN out",
         writers="delta-rs, polars, kernel-rs, whoever takes them from footers of Parquet",
         source="delta-io/delta#7101; parquet.thrift, ColumnOrder",

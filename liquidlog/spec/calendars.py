@@ -46,7 +46,7 @@ class Calendar(StrEnum):
     UNKNOWN = "an unknown"
 
 
-class Rule(NamedTuple):
+class CalendarRule(NamedTuple):
     """Files of Spark are Julian if its version is lower, compared as text, or if there is a key."""
 
     below: bytes
@@ -66,10 +66,10 @@ class Rule(NamedTuple):
         return Calendar.UNKNOWN if is_doubtful else Calendar.TODAYS
 
 
-RULES: Final[Mapping[Stored, Rule]] = {
-    Stored.DATE: Rule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
-    Stored.INT64: Rule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
-    Stored.INT96: Rule(b"3.1.0", b"org.apache.spark.legacyINT96"),
+RULES: Final[Mapping[Stored, CalendarRule]] = {
+    Stored.DATE: CalendarRule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT64: CalendarRule(b"3.0.0", b"org.apache.spark.legacyDateTime"),
+    Stored.INT96: CalendarRule(b"3.1.0", b"org.apache.spark.legacyINT96"),
 }
 
 UTC_ZONES: Final = frozenset(

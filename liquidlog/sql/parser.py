@@ -125,7 +125,7 @@ def _property_name(words: Words) -> str:
     return ".".join(words.path("a property, as 'delta.checkpointInterval'"))
 
 
-def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.Rewrite:
+def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.RewriteStatement:
     final = words.take("FINAL")
     where = words.condition("LIMIT")
     if words.sees("LIMIT"):
@@ -133,7 +133,9 @@ def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.Re
             "LIMIT counts segments, which Delta tables do not have; bound the bytes with `optimize"
             " --strategy overlap --budget`"
         )
-    return ask.Rewrite(table=table, recluster=True, final=final, where=where, if_exists=if_exists)
+    return ask.RewriteStatement(
+        table=table, recluster=True, final=final, where=where, if_exists=if_exists
+    )
 
 
 _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.Statement]]] = {
@@ -149,7 +151,7 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.St
 }
 
 
-def _optimize(words: Words) -> ask.Rewrite:
+def _optimize(words: Words) -> ask.RewriteStatement:
     table = words.table()
     full = words.take("FULL")
     where = words.condition("ZORDER")
@@ -160,10 +162,10 @@ def _optimize(words: Words) -> ask.Rewrite:
     else:
         before_where = [] if where else ["WHERE"] if full else ["FULL", "WHERE"]
         words.finish(*before_where, "ZORDER BY")
-    return ask.Rewrite(table=table, full=full, where=where, zorder_by=zorder_by)
+    return ask.RewriteStatement(table=table, full=full, where=where, zorder_by=zorder_by)
 
 
-def _explain(words: Words) -> ask.Rewrite:
+def _explain(words: Words) -> ask.RewriteStatement:
     words.expect("OPTIMIZE")
     return replace(_optimize(words), explain=True)
 

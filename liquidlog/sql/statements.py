@@ -64,7 +64,7 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewrite:
+class RewriteStatement:
     """OPTIMIZE, or Databend's RECLUSTER of the files that overlap most.
 
     OPTIMIZE takes a `where` on partition columns only; with `explain` it says what would be done.
@@ -104,7 +104,7 @@ class Question:
     sources: tuple[str, ...] = ()
 
 
-Statement = Creation | Alteration | Rewrite | Vacuum | Question
+Statement = Creation | Alteration | RewriteStatement | Vacuum | Question
 
 
 def table_of(parts: Path) -> TableName:

@@ -19,8 +19,8 @@ from liquidlog.storage.reading import KnownObject, ObjectReader
 
 __all__ = [
     "FileFacts",
+    "NewFile",
     "OtherSizeError",
-    "Output",
     "Source",
     "StoredFile",
     "are_apart",
@@ -43,7 +43,7 @@ Source: TypeAlias = pa.NativeFile | io.RawIOBase
 """A file-like object from which Arrow reads."""
 
 
-class Output(Protocol):
+class NewFile(Protocol):
     """A new file being written: it is durable after `finish`, deleted after `discard`."""
 
     @property
@@ -106,7 +106,7 @@ class StoredFile:
         return facts.size_bytes
 
 
-def create(address: str, options: StorageOptions = NO_OPTIONS) -> Output:
+def create(address: str, options: StorageOptions = NO_OPTIONS) -> NewFile:
     """Return a new file to write; its name must be unique."""
     if is_local(address):
         return _LocalOutput(local_path(address))

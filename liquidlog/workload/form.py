@@ -140,7 +140,7 @@ def _said(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RecordedQuery:
     """One question to one table, asked `times` times between two times.
 
     `files` and `bytes` are sums over the questions whose number is `measured`.
@@ -182,7 +182,7 @@ class NotUnderstood:
     times: int = 1
 
 
-Found = Asked | OfOther | NotUnderstood
+Found = RecordedQuery | OfOther | NotUnderstood
 
 
 @dataclass(slots=True)
@@ -247,7 +247,7 @@ class Imported:
 
 @dataclass(slots=True)
 class _Groups:
-    asked: dict[tuple[str, frozenset[str], bool, str], Asked] = field(default_factory=dict)
+    asked: dict[tuple[str, frozenset[str], bool, str], RecordedQuery] = field(default_factory=dict)
     tallies: dict[tuple[str, frozenset[str], bool, str], Tally] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
     unread: dict[str, NotUnderstood] = field(default_factory=dict)
@@ -267,7 +267,7 @@ def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
                 known = groups.unread.get(one.reason)
                 both = one if known is None else replace(known, times=known.times + one.times)
                 groups.unread[one.reason] = both
-            case Asked():
+            case RecordedQuery():
                 if since_ms is None or one.last_ms is None or one.last_ms >= since_ms:
                     _add(groups, one)
     used = sum(tally.times for tally in groups.tallies.values())
@@ -281,7 +281,7 @@ def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
     )
 
 
-def _add(groups: _Groups, one: Asked) -> None:
+def _add(groups: _Groups, one: RecordedQuery) -> None:
     key = (one.table, frozenset(one.conjuncts), one.ambiguous, one.source)
     groups.asked.setdefault(key, one)
     tally = groups.tallies.setdefault(key, Tally())
@@ -292,7 +292,7 @@ def _add(groups: _Groups, one: Asked) -> None:
     tally.bytes += one.bytes
 
 
-def _query(asked: Asked, tally: Tally) -> Query:
+def _query(asked: RecordedQuery, tally: Tally) -> Query:
     observed = None
     if tally.measured:
         observed = Observed(

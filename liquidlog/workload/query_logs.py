@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.text import parse_time
-from liquidlog.workload.form import Asked, Found, NotUnderstood, OfOther
+from liquidlog.workload.form import Found, NotUnderstood, OfOther, RecordedQuery
 from liquidlog.workload.scans import TooHardError, of_target, statement_conditions
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
 from liquidlog.workload.tables import KnownTable, Tables
@@ -138,7 +138,7 @@ def statement_asked(
                 yield OfOther(table=one.name)
                 continue
             measured = whole[0] is not None and whole[1] is not None
-            yield Asked(
+            yield RecordedQuery(
                 table=one.name,
                 conjuncts=one.conjuncts,
                 ambiguous=one.is_ambiguous,
@@ -242,7 +242,7 @@ def _asked(info: Mapping[str, Any], texts: tuple[str, ...], table: KnownTable) -
             return
         conjuncts += found.conjuncts
         ambiguous = ambiguous or found.ambiguous or (bool(found.conjuncts) and not certain)
-    yield Asked(
+    yield RecordedQuery(
         table=table.address,
         conjuncts=tuple(dict.fromkeys(conjuncts)),
         source=SOURCE,

@@ -126,7 +126,7 @@ class ScanText:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class ScanConditions:
     """SQL conditions of a scan; `unread` are those as printed that are not understood."""
 
     conjuncts: tuple[str, ...]
@@ -134,7 +134,7 @@ class Conditions:
     unread: tuple[str, ...]
 
 
-def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) -> Conditions:
+def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) -> ScanConditions:
     """Return the conditions of a scan.
 
     `types` has the columns that are known; `read` names the top-level columns that files hold:
@@ -149,14 +149,14 @@ def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) 
     asked = [node for node in nodes if not _is_runtime(node)]
     kept = [node for node in _recombined(asked) if not _is_inferred(node, asked, scan.joined)]
     understood = [node for node in kept if not _unread(node)]
-    return Conditions(
+    return ScanConditions(
         conjuncts=tuple(dict.fromkeys(sql(node) for node in understood)),
         ambiguous=doubt or doubt_too or zone.doubtful,
         unread=tuple(_shown(node) for node in kept if _unread(node)),
     )
 
 
-def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> Conditions:
+def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> ScanConditions:
     """Return the conditions of a DELETE or UPDATE, whose condition is one printed expression."""
     clock = _Zone(zone)
     named = _named(ScanText(location="", data=printed))
@@ -165,7 +165,7 @@ def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> 
     nodes = [one for node in chosen for one in _split(node) if not _is_of_source(one)]
     understood = [sql(node) for node in nodes if not _unread(node)]
     unread = tuple(_shown(node) for node in nodes if _unread(node))
-    return Conditions(tuple(dict.fromkeys(understood)), doubt or clock.doubtful, unread)
+    return ScanConditions(tuple(dict.fromkeys(understood)), doubt or clock.doubtful, unread)
 
 
 def _is_of_source(node: Node) -> bool:
@@ -330,4 +330,4 @@ class _Zone:
         return f"TIMESTAMP '{moment.isoformat(sep=' ', timespec='seconds')}{text[19:]} UTC'"
 
 
-__all__ = ["Conditions", "ScanText", "TooHardError", "conditions", "statement_conditions"]
+__all__ = ["ScanConditions", "ScanText", "TooHardError", "conditions", "statement_conditions"]

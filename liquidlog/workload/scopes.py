@@ -39,7 +39,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class FromSource:
     """What stands in a FROM: a table, a query, or neither.
 
     `names` are what may stand before its columns. `columns` has what each of its columns is called
@@ -88,7 +88,7 @@ class View:
 
     outer: "View | None"
     dialect: str
-    sources: list[Source] = field(default_factory=list)
+    sources: list[FromSource] = field(default_factory=list)
     merged: dict[str, frozenset[int]] = field(default_factory=dict)
     nullable: frozenset[int] = frozenset()
     hidden: frozenset[int] = frozenset()
@@ -367,9 +367,9 @@ class Scopes:
         outer: View | None,
         *,
         is_lateral: bool = False,
-    ) -> Source:
+    ) -> FromSource:
         shown = self.outputs(query, ctes, outer)
-        return Source(
+        return FromSource(
             frozenset({item.alias_or_name.lower()} - {""}),
             _renamed(_places(shown), _alias_columns(item)),
             query=query,
@@ -378,7 +378,7 @@ class Scopes:
             is_lateral=is_lateral,
         )
 
-    def _table(self, table: exp.Table, ctes: Ctes) -> Source:
+    def _table(self, table: exp.Table, ctes: Ctes) -> FromSource:
         alias, renamed = table.alias.lower(), _alias_columns(table)
         if isinstance(table.this, exp.Func):
             return self._called(table, table.this)
@@ -389,27 +389,27 @@ class Scopes:
             known = self._tables.named(name)
             columns, address = _columns(known), name if known is None else known.address
             names = frozenset({alias}) if alias else _suffixes(table, name)
-            source = Source(names, columns, table=address)
+            source = FromSource(names, columns, table=address)
         else:
             places = _places(self.outputs(named.query, named.ctes, None))
             columns, is_cut = _renamed(places, named.names), is_cut or named.is_recursive
             names = frozenset({alias or name.lower()})
-            source = Source(names, columns, query=named.query, ctes=named.ctes)
+            source = FromSource(names, columns, query=named.query, ctes=named.ctes)
         shown = None if has_pivot else _renamed(source.columns, renamed)
         return replace(source, columns=shown, is_opaque=has_pivot, is_cut=is_cut)
 
-    def _called(self, table: exp.Table, function: exp.Func) -> Source:
+    def _called(self, table: exp.Table, function: exp.Func) -> FromSource:
         """Return what a function in a FROM reads: a table at an address, as in DuckDB, or none."""
         called = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
         # DuckDB names the rows of a function after it.
         names = frozenset({(table.alias or called).lower()})
         address = function.expressions[0] if function.expressions else None
         if called.lower() not in _READING or not isinstance(address, exp.Literal):
-            return Source(names, _renamed(None, _alias_columns(table)), is_opaque=True)
+            return FromSource(names, _renamed(None, _alias_columns(table)), is_opaque=True)
         name = str(address.this)
         known = self._tables.named(name)
         columns = _renamed(_columns(known), _alias_columns(table))
-        return Source(names, columns, table=name if known is None else known.address)
+        return FromSource(names, columns, table=name if known is None else known.address)
 
 
 def with_ctes(query: exp.Expr, outer: Ctes) -> Ctes:
@@ -543,12 +543,12 @@ def _open(view: View, star: exp.Expr | None, without: frozenset[str]) -> None:
     view.stars.append((star, without))
 
 
-def _made(item: exp.Expr) -> Source:
+def _made(item: exp.Expr) -> FromSource:
     """Return what a FROM makes anew: rows of a function, of VALUES, of an array."""
     shown = _alias_columns(item)
     alias = item.args.get("alias")
     names = frozenset({alias.name.lower()} - {""}) if alias is not None else frozenset()
-    return Source(names, _renamed(None, shown), is_opaque=True)
+    return FromSource(names, _renamed(None, shown), is_opaque=True)
 
 
 def _alias_columns(item: exp.Expr) -> tuple[str, ...]:
@@ -598,7 +598,7 @@ def _table_name(table: exp.Table) -> str:
     return parts[-1] if parts and "/" in parts[-1] else ".".join(parts)
 
 
-def _key(source: Source, name: str) -> str | None:
+def _key(source: FromSource, name: str) -> str | None:
     """Return the name in lower case if the source is known to have such a column."""
     return name if source.columns is not None and name in source.columns else None
 

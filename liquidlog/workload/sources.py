@@ -23,7 +23,14 @@ from liquidlog.log.store import TableStore
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.files import entries, open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidlog.workload.form import Asked, Found, NotUnderstood, OfOther, decode_query, is_query
+from liquidlog.workload.form import (
+    Found,
+    NotUnderstood,
+    OfOther,
+    RecordedQuery,
+    decode_query,
+    is_query,
+)
 from liquidlog.workload.query_logs import (
     flat,
     form_of,
@@ -270,7 +277,11 @@ def _in_table(address: str, tables: Tables, options: StorageOptions) -> Iterator
     infos = read_infos(store, sorted(list_log(store).commits))
     for found in statements_asked(iter(infos), opened):
         of_other = wanted and normal(opened.address) not in wanted
-        yield OfOther(table=opened.address) if of_other and isinstance(found, Asked) else found
+        yield (
+            OfOther(table=opened.address)
+            if of_other and isinstance(found, RecordedQuery)
+            else found
+        )
 
 
 def _rolling(
@@ -503,7 +514,7 @@ def _again(row: dict[str, Any], place: str, tables: Tables) -> Iterator[Found]:
         yield OfOther(table=query.table, times=times)
         return
     read = query.observed
-    yield Asked(
+    yield RecordedQuery(
         table=query.table,
         conjuncts=query.conjuncts,
         source=query.source,

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from liquidlog.spec.schema import Path
-from liquidlog.workload.form import Asked, Found, NotUnderstood, OfOther, Tally
+from liquidlog.workload.form import Found, NotUnderstood, OfOther, RecordedQuery, Tally
 from liquidlog.workload.scans import (
-    Conditions,
+    ScanConditions,
     ScanText,
     TooHardError,
     conditions,
@@ -474,7 +474,7 @@ def _types(found: Iterable[Asks]) -> dict[str, dict[Path, str]]:
 
 def _of_table(asks: Asks, tally: Tally, name: str, types: Mapping[Path, str]) -> Iterator[Found]:
     if asks.kind == "count":
-        yield _asked(tally, name, Conditions((), ambiguous=False, unread=()))
+        yield _asked(tally, name, ScanConditions((), ambiguous=False, unread=()))
         return
     try:
         found = _conditions(asks, types)
@@ -488,7 +488,7 @@ def _of_table(asks: Asks, tally: Tally, name: str, types: Mapping[Path, str]) ->
         yield _asked(tally, name, found)
 
 
-def _conditions(asks: Asks, types: Mapping[Path, str]) -> Conditions:
+def _conditions(asks: Asks, types: Mapping[Path, str]) -> ScanConditions:
     if asks.kind in {"statement", "doubtful"}:
         found = statement_conditions(asks.text.data, types, asks.text.zone)
         doubt = found.ambiguous or (asks.kind == "doubtful" and bool(found.conjuncts))
@@ -497,8 +497,8 @@ def _conditions(asks: Asks, types: Mapping[Path, str]) -> Conditions:
     return conditions(asks.text, types, read)
 
 
-def _asked(tally: Tally, name: str, found: Conditions) -> Asked:
-    return Asked(
+def _asked(tally: Tally, name: str, found: ScanConditions) -> RecordedQuery:
+    return RecordedQuery(
         table=name,
         conjuncts=found.conjuncts,
         source=SOURCE,

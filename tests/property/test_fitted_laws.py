@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.curve.boxes import LEAST_SHARE
-from liquidlog.curve.conditions import Asked
+from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import asked_share
 from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
@@ -27,7 +27,9 @@ predicates = st.lists(
 @pytest.mark.parametrize("curve", list(Curve))
 @settings(max_examples=effort(6, 60))
 @given(asked=predicates.map(asked_of), seed=st.integers(0, 99), parts=st.integers(1, 40))
-def test_fitted_is_never_worse_than_even(curve: Curve, asked: Asked, seed: int, parts: int) -> None:
+def test_fitted_is_never_worse_than_even(
+    curve: Curve, asked: GridPredicates, seed: int, parts: int
+) -> None:
     coords = spread(6_000, 2, values=[1 << 16, 1 << 16, 512, 16][seed % 4], seed=seed)
     bits = key_order_bits(2, curve, parted=True)
     rows = ordinals_of(coords)

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from liquidlog.data.runs import Stage, runs_in
+from liquidlog.data.runs import RunStage, runs_in
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -91,7 +91,7 @@ def test_closing_early_cancels_and_deletes(spark: SparkSession, tmp_path: Path) 
     # A task that Spark could not stop deletes its file itself.
     assert eventually(lambda: parquet_names(tmp_path) - before == expected)
     runs = runs_in(str(tmp_path))
-    assert [(run.token, run.stage()) for run in runs] == [(first.run, Stage.FINISHED)]
+    assert [(run.token, run.stage()) for run in runs] == [(first.run, RunStage.FINISHED)]
 
 
 def test_slots_are_the_cores_of_the_session(spark: SparkSession) -> None:

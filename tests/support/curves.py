@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from liquidlog.curve.conditions import Asked
+from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.cuts import CurveSample
 
 
@@ -31,7 +31,7 @@ def ordinals_of(coords: Array) -> Array:
 
 def asked_of(
     predicates: Sequence[tuple[float, Sequence[Mapping[int, Sequence[tuple[float, float]]]]]],
-) -> Asked:
+) -> GridPredicates:
     """What weighted predicates ask: alternatives of intervals (shares) by column."""
     flat: list[tuple[int, float, float]] = []
     terms: list[int] = []
@@ -45,7 +45,7 @@ def asked_of(
                 terms.append(len(flat))
                 flat += [(axis, low, end) for low, end in intervals]
     weights = np.array([weight for weight, _ in predicates])
-    return Asked(
+    return GridPredicates(
         axes=np.array([axis for axis, _, _ in flat]),
         lows=np.array([low for _, low, _ in flat]),
         ends=np.array([end for _, _, end in flat]),

@@ -25,7 +25,7 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class HealthBar:
     """A comparison of one number of Health with a limit; if it holds, the bar is crossed."""
 
     text: str
@@ -34,7 +34,7 @@ class Bar:
     limit: float
 
 
-def parse_bar(text: str) -> Bar:
+def parse_bar(text: str) -> HealthBar:
     """Return the bar in `NAME OPERATOR NUMBER`; operators are < <= > >= = == !=.
 
     NAME is a numeric field of Health, or `COLUMN.FIELD` for a field of one clustering column.
@@ -54,15 +54,15 @@ def parse_bar(text: str) -> Bar:
         raise UsageError(f"{match['value']!r} in {text!r} is not a number", bar=text) from None
     if not math.isfinite(limit):
         raise UsageError(f"{text!r} is never or always true; give a finite number", bar=text)
-    return Bar(text=text, name=name, compare=_OPERATORS[match["op"]], limit=limit)
+    return HealthBar(text=text, name=name, compare=_OPERATORS[match["op"]], limit=limit)
 
 
-def is_crossed(bar: Bar, health: Health) -> bool:
+def is_crossed(bar: HealthBar, health: Health) -> bool:
     """Return whether the health crosses the bar."""
     return bar.compare(require_measured(bar, health), bar.limit)
 
 
-def require_measured(bar: Bar, health: Health) -> float:
+def require_measured(bar: HealthBar, health: Health) -> float:
     """Return the number that the bar is about."""
     value = _value(bar, health)
     if value is None:
@@ -73,7 +73,7 @@ def require_measured(bar: Bar, health: Health) -> float:
     return value
 
 
-def is_measured(bar: Bar, health: Health) -> bool:
+def is_measured(bar: HealthBar, health: Health) -> bool:
     """Return whether the health has the number that the bar is about."""
     return _value(bar, health) is not None
 
@@ -95,7 +95,7 @@ def _why(health: Health) -> str:
     return "; ".join(health.notes) or "no file is in a cube"
 
 
-def _value(bar: Bar, health: Health) -> float | None:
+def _value(bar: HealthBar, health: Health) -> float | None:
     column, _, number = bar.name.rpartition(".")
     if not column:
         return _number(getattr(health, number))

@@ -39,7 +39,7 @@ class MappedFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class MapAxis:
     """One column of a map."""
 
     name: str
@@ -68,7 +68,7 @@ class Side:
 class KeyMap:
     """A table now and after a rewrite; `after` is None if there is none to show."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[MapAxis, ...]
     now: Side
     after: Side | None
 
@@ -89,7 +89,7 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
     low = np.stack([spans.low for spans in space.columns], axis=1)
     high = np.stack([spans.high for spans in space.columns], axis=1)
     axes = tuple(
-        Axis(name=name, ticks=axis_ticks(bounds, number, space.columns[number]))
+        MapAxis(name=name, ticks=axis_ticks(bounds, number, space.columns[number]))
         for number, name in enumerate(names)
     )
     count = len(now.bounds)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from liquidlog.clustering.keyspace.readers import SpaceReaders
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
 from liquidlog.curve.boxes import CurveGrid
-from liquidlog.curve.conditions import Conditions
+from liquidlog.curve.conditions import ValuePredicates
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
 
@@ -33,7 +33,7 @@ def placed(
     outputs: int,
     *,
     curve: str,
-    conditions: Conditions | None = None,
+    conditions: ValuePredicates | None = None,
     prefix: Sequence[int] = (),
     has_equals: bool = False,
 ) -> NDArray[np.int64]:
@@ -59,7 +59,7 @@ def placed_values(
     outputs: int,
     *,
     curve: str,
-    conditions: Conditions | None = None,
+    conditions: ValuePredicates | None = None,
     prefix: Sequence[int] = (),
 ) -> NDArray[np.int64]:
     """Return the file per row as `placed` does where equal keys are equal values."""

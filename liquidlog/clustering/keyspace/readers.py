@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.widths import ColumnLine, Floats, KeySpace, column_lines
-from liquidlog.curve.conditions import Asked, Conditions, Ends
+from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates
 from liquidlog.curve.grid import range_ids
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.spec.bounds import Bounds
@@ -26,10 +26,10 @@ class SpaceReaders:
     to them.
     """
 
-    asked: Asked | None
+    asked: GridPredicates | None
     asked_share: float
     column_weights: Floats
-    conditions: Conditions
+    conditions: ValuePredicates
 
     def opened(self, space: KeySpace) -> Floats:
         """Return which share of the readers opens each file of a key space (float64, 0 to 1)."""
@@ -81,8 +81,8 @@ def space_readers(
 
 
 def _placed(
-    sides: Sequence[Ends], places: Floats, own: Sequence[NDArray[np.intp]]
-) -> tuple[Ends, ...]:
+    sides: Sequence[IntervalEnds], places: Floats, own: Sequence[NDArray[np.intp]]
+) -> tuple[IntervalEnds, ...]:
     """Return the ends of each column's intervals as positions, unbounded where they are.
 
     Args:
@@ -91,12 +91,12 @@ def _placed(
         own: Per column the numbers of its intervals.
     """
     return tuple(
-        Ends(pa.array(places[one], mask=np.asarray(side.values.is_null())), side.is_open)
+        IntervalEnds(pa.array(places[one], mask=np.asarray(side.values.is_null())), side.is_open)
         for one, side in zip(own, sides, strict=True)
     )
 
 
-def _places(line: ColumnLine, ends: Ends, *, up: bool) -> Floats:
+def _places(line: ColumnLine, ends: IntervalEnds, *, up: bool) -> Floats:
     """Return where intervals begin, or, if `up`, where they end; NaN where unbounded."""
     found = np.full(len(ends.values), np.nan)
     known = np.asarray(ends.values.is_valid(), np.bool_)

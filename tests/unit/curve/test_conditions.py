@@ -4,18 +4,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.conditions import POINTS, Conditions, Ends, axis_of
+from liquidlog.curve.conditions import POINTS, IntervalEnds, ValuePredicates, axis_of
 
 DAYS = pa.array([1, 2, 2, 3, 5, 5, 5, 8, None, None])
 
 
-def ends(values: list[int | None], is_open: list[bool] | None = None) -> Ends:
-    return Ends(pa.array(values, pa.int64()), np.array(is_open or [False] * len(values)))
+def ends(values: list[int | None], is_open: list[bool] | None = None) -> IntervalEnds:
+    return IntervalEnds(pa.array(values, pa.int64()), np.array(is_open or [False] * len(values)))
 
 
-def conditions(low: Ends, high: Ends, *, column_weight: float = 0.0) -> Conditions:
+def conditions(
+    low: IntervalEnds, high: IntervalEnds, *, column_weight: float = 0.0
+) -> ValuePredicates:
     count = np.arange(len(low.values))
-    return Conditions(
+    return ValuePredicates(
         axes=np.zeros(len(count), np.int64),
         lows=(low,),
         highs=(high,),

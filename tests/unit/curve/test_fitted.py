@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from liquidlog.curve.conditions import Asked
+from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.cuts import asked_share
 from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
@@ -13,7 +13,7 @@ POINTS = np.random.default_rng(3).integers(0, 1 << 13, 100) / (1 << 13)
 """Readers of random values, which are no wider than a step of any grid here."""
 
 
-def readers(*weights: float) -> Asked:
+def readers(*weights: float) -> GridPredicates:
     """Readers of single values, of each column with its weight."""
     return asked_of(
         [
@@ -25,7 +25,9 @@ def readers(*weights: float) -> Asked:
     )
 
 
-def files_and_share(curve: Curve, parts: int, asked: Asked, *, fit: bool) -> tuple[int, float]:
+def files_and_share(
+    curve: Curve, parts: int, asked: GridPredicates, *, fit: bool
+) -> tuple[int, float]:
     coords = spread(30_000, 2, values=1 << 13)
     bits = key_order_bits(2, curve, parted=True)
     coords >>= np.uint32(16 - bits)

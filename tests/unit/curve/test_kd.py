@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from liquidlog.curve.boxes import fit_boxes, kd_bits
-from liquidlog.curve.conditions import Asked
+from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import CurveSample, Reach, choose_cuts, equal_cuts
 from support.curves import ordinals_of
@@ -60,7 +60,7 @@ def test_boxes_that_end_where_readers_ask_are_of_half_to_one_and_a_half_files(se
     coords = random.integers(0, 1 << 16, (4_000, 2)).astype(np.uint32)
     lows = random.integers(0, 1 << 16, 30) / (1 << 16)
     one_each = np.arange(30)
-    asked = Asked(
+    asked = GridPredicates(
         axes=(random.random(30) < 0.5).astype(np.int64),
         lows=lows,
         ends=lows + 1 / (1 << 16),

@@ -8,7 +8,7 @@ import pytest
 from pyroaring import BitMap64
 
 from liquidlog.data import vectors
-from liquidlog.data.runs import Run, Stage
+from liquidlog.data.runs import Run, RunStage
 from liquidlog.data.vectors import read_deletion_vector, vector_location, write_vector
 from liquidlog.errors import DataFileError, ExecutorError, StorageError
 from liquidlog.plan import InputFile, PlannedDeletionVector
@@ -100,7 +100,7 @@ def test_rows_that_are_not_increasing_are_refused(run: Run, rows: list[int]) -> 
 
 
 def test_a_vector_of_a_run_that_ended_is_deleted(run: Run) -> None:
-    assert run.retire() is Stage.RETIRED
+    assert run.retire() is RunStage.RETIRED
     with pytest.raises(ExecutorError, match="ended by another process"):
         write_vector(run, ROWS, unique_id="a")
     assert run.files() == ()
@@ -158,10 +158,10 @@ def test_files_of_a_run_are_of_both_kinds_through_all_its_stages(run: Run) -> No
     run.finish("digest", keep={str(vector_path(kept)), data})
     assert set(run.files()) == names - {vector_path(lost)}
     run.forget(named={data})
-    assert run.stage() is Stage.FINISHED  # its vector would never be listed without a trace
+    assert run.stage() is RunStage.FINISHED  # its vector would never be listed without a trace
     run.delete_files([str(vector_path(kept))])
     run.forget(named={data})
-    assert run.stage() is Stage.GONE
+    assert run.stage() is RunStage.GONE
     assert run.files() == (data,)
     assert len(other.files()) == 1
     other.discard()

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from liquidlog.cli.main import cli
-from liquidlog.data.runs import Run, Stage, runs_in
+from liquidlog.data.runs import Run, RunStage, runs_in
 from liquidlog.data.vectors import write_vector
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.log.local_store import LocalTableStore
@@ -115,7 +115,7 @@ def test_deletion_vectors_of_a_dead_run_go_unless_a_version_names_them(tmp_path:
     assert "a version of the table names it" in kept["reason"]
     assert rows[str(vector_path(other))]["deleted"]
     assert run.files() == (vector_path(named),)
-    assert run.stage() is Stage.GONE
+    assert run.stage() is RunStage.GONE
 
 
 def test_a_run_that_wrote_lately_is_left_alone(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
     strays = operation.find_strays(
         table.opened.store, table.snapshot(), table.opened.clock, older_than_ms=-1
     )
-    assert [stray.stage for stray in strays.runs] == [Stage.RUNNING]
+    assert [stray.stage for stray in strays.runs] == [RunStage.RUNNING]
     finish(run, digest, keep=keep)
     version = Table.open(str(tmp_path)).commit(plan, result).versions[0]
     assert operation.delete_strays(table.opened.store, strays, table.opened.clock) == ()
@@ -205,7 +205,7 @@ def test_a_run_that_was_ended_cannot_finish(tmp_path: Path) -> None:
     assert table.orphans(older_than="0s", delete=True) == ()
     with pytest.raises(ExecutorError):
         run.finish("digest")
-    assert run.stage() is Stage.GONE
+    assert run.stage() is RunStage.GONE
 
 
 def test_the_mark_of_a_committed_run_makes_nothing_an_orphan(

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.data.runs import Run, Stage
+from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import DocumentError, ExecutorError, LiquidlogError, StorageError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import SecondOpinion
@@ -113,7 +113,7 @@ def committed_after(
 def refinish(plan: ClusteringPlan, group: RewrittenGroup) -> None:
     """Make the run of a group say that the edited documents are its own."""
     run = Run(plan.table_uri, group.run)
-    assert run.stage() is Stage.FINISHED
+    assert run.stage() is RunStage.FINISHED
     run.forget(named=run.files())
     run.begin()
     run.finish(rewrite_digest(plan, plan.groups[0], group), keep=run.files())
@@ -342,10 +342,10 @@ def test_a_run_is_not_forgotten_while_it_has_files_that_nothing_names(table: Tab
     late = run.file_name(0, "x", "zstd")
     (Path(table.uri) / late).write_bytes(b"12345")
     run.forget()
-    assert run.stage() is Stage.FINISHED
+    assert run.stage() is RunStage.FINISHED
     assert [row["path"] for row in table.orphans()] == [late]
     run.forget(named={late})
-    assert run.stage() is Stage.GONE
+    assert run.stage() is RunStage.GONE
 
 
 def test_an_output_that_cannot_be_read_stops_no_other_group(table: Table) -> None:

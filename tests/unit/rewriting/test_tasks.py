@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.runs import Run, Stage
+from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import pieces
@@ -430,7 +430,7 @@ def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path)
     work = make_work(tmp_path, slice_bytes=1 << 30)
     error = DataFileError("input 0.parquet", "is corrupt")
     assert failed(error, work).failure == str(error)
-    assert Run(str(tmp_path), RUN).stage() is Stage.RETIRED
+    assert Run(str(tmp_path), RUN).stage() is RunStage.RETIRED
     later = compacted(work)
     assert later.failure is not None
     assert later.failure != str(error)

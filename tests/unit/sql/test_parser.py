@@ -22,7 +22,7 @@ from liquidlog.sql.statements import (
     Alteration,
     Creation,
     Question,
-    Rewrite,
+    RewriteStatement,
     TableAt,
     TableNamed,
     Vacuum,
@@ -75,14 +75,14 @@ def altered(method: str, *names: str, table: Any = T, **arguments: Any) -> Alter
          altered("drop_feature", feature="clustering", truncate_history=False)),
         ("alter table t drop feature 'f' truncate history",
          altered("drop_feature", feature="f", truncate_history=True)),
-        ("OPTIMIZE full FULL", Rewrite(table=TableNamed(("full",)), full=True)),
-        ("OPTIMIZE t WHERE a IN (1, 2) AND b = ')' ZORDER BY (c, d.e)", Rewrite(
+        ("OPTIMIZE full FULL", RewriteStatement(table=TableNamed(("full",)), full=True)),
+        ("OPTIMIZE t WHERE a IN (1, 2) AND b = ')' ZORDER BY (c, d.e)", RewriteStatement(
             table=T, where="a IN (1, 2) AND b = ')'", zorder_by=("c", "d.e"))),
-        ("EXPLAIN OPTIMIZE t ZORDER BY a, b", Rewrite(
+        ("EXPLAIN OPTIMIZE t ZORDER BY a, b", RewriteStatement(
             table=T, zorder_by=("a", "b"), explain=True)),
-        ("ALTER TABLE IF EXISTS t RECLUSTER FINAL WHERE a > 'x''y' -- why", Rewrite(
+        ("ALTER TABLE IF EXISTS t RECLUSTER FINAL WHERE a > 'x''y' -- why", RewriteStatement(
             table=T, recluster=True, final=True, where="a > 'x''y'", if_exists=True)),
-        ("ALTER TABLE t RECLUSTER", Rewrite(table=T, recluster=True)),
+        ("ALTER TABLE t RECLUSTER", RewriteStatement(table=T, recluster=True)),
         ("VACUUM t", Vacuum(table=T)),
         ("vacuum t full retain 24 hours dry run", Vacuum(table=T, retain_hours=24, dry_run=True)),
         ("DESCRIBE DETAIL delta.`/x y`", Question(AT, "detail")),
