@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.conditions import Conditions
+from liquidlog.curve.conditions import ValuePredicates
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Axis, Coords
 from liquidlog.curve.layouts import (
