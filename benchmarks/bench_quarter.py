@@ -40,19 +40,17 @@ from rounds import (
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.planning.choice import NewId
+from liquidlog.fleet.deciding import PastWork, answer, seen_of
+from liquidlog.fleet.policy import UpkeepPolicy
 from liquidlog.judgement.costs import reading_cost
 from liquidlog.judgement.verdicts import READINGS_A_DAY, Bar, Criteria, Judgement
 from liquidlog.log.store import TableStore
 from liquidlog.operations.judge import judge
-from liquidlog.operations.past_work import PastWork
 from liquidlog.operations.planned import planned
-from liquidlog.operations.seen import seen_of
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import Leaf
-from liquidlog.upkeep.decisions import answer
-from liquidlog.upkeep.policy import UpkeepPolicy
 
 GIB = 1 << 30
 TIB = 1 << 40

@@ -26,19 +26,16 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, replace_file
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.errors import UsageError
-from liquidlog.fleet.listing import is_listing
-from liquidlog.fleet.outcomes import Ticked
-from liquidlog.fleet.policies import read_policy
-from liquidlog.fleet.survey import FleetRequest, survey
-from liquidlog.fleet.surveying import Pages
-from liquidlog.fleet.tick import TickRequest
+from liquidlog.fleet.finding import is_listing
+from liquidlog.fleet.policy import UpkeepPolicy, read_policy
+from liquidlog.fleet.survey import FleetRequest, Pages, survey
+from liquidlog.fleet.tick import Ticked, TickRequest
 from liquidlog.fleet.tick import tick as run_tick
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.executors import find_executor, open_executor
-from liquidlog.report import fleets, ticks
+from liquidlog.report import fleets
 from liquidlog.report.openmetrics import tick_openmetrics
 from liquidlog.report.progress import counted_progress
-from liquidlog.upkeep.policy import UpkeepPolicy
 
 
 @verb(
@@ -113,7 +110,7 @@ def tick(
         ticked: Ticked = run_tick(request)
     if openmetrics is not None:
         replace_file(openmetrics, tick_openmetrics(ticked))
-    shown = partial(ticks.ticked, dry_run=dry_run)
+    shown = partial(fleets.ticked, dry_run=dry_run)
     emit(ticked.document() if as_json else ticked, shown, as_json=as_json, dry_run=dry_run)
     return ticked.exit_status
 

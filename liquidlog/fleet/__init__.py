@@ -1,9 +1,8 @@
 """Many tables: found, looked at, ranked, and kept in shape one after the other.
 
-- `finding` them by globs and in catalogs: `listing` what those say, `glue`, `unity` asking them
-- `policies` read from files, `readers` of all tables
-- `looking` at one, `acting` on it, `tick` on all in order
-- `surveying` one without acting, `survey` of all in a few processes
-- `outcomes` what became of each
-- `plans` saved, `names` of files
+- `finding` them by globs and in catalogs
+- `policy` what is asked of them, from a file of TOML
+- `deciding` what is seen of one, and what follows
+- `survey` of all in a few processes, without acting
+- `tick` on all in order, within a budget
 """

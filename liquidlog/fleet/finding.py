@@ -1,31 +1,34 @@
 """Find tables by addresses and globs, on local disk, in object stores and in catalogs.
 
 A directory is a table if it holds `_delta_log`. Nothing inside a table is looked at, and nothing
-whose name begins with `_` or `.`.
+whose name begins with `_` or `.`. Of what a catalog lists, only the addresses of its Delta tables
+are taken: AWS Glue is asked through boto3, Unity Catalog through its REST API.
+
+Source: unitycatalog, api/Apis/TablesApi.md, listTables. Databricks answers the same request.
 """
 
-import os.path
+import ipaddress
+import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from itertools import islice
+from typing import Any, Final, NamedTuple, NoReturn
+from urllib.parse import unquote, urlencode, urlsplit
 
-from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.fleet.listing import (
-    Listing,
-    ListingAddress,
-    is_listing,
-    listed,
-    parse_listing,
-)
+from liquidlog.errors import LiquidlogError, StorageError, UsageError
 from liquidlog.logs import Log
 from liquidlog.spec.paths import LOG_DIR
 from liquidlog.spec.text import masked
 from liquidlog.storage.addresses import is_local, table_address
+from liquidlog.storage.clients import again
 from liquidlog.storage.files import entries, holds_any
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.options import StorageOptions, redacted
 
 _log: Final = Log(__name__)
 
@@ -46,6 +49,29 @@ class Found:
     address: str
     problem: str | None = None
     others: int = 0
+
+
+class Entry(NamedTuple):
+    """A table of a catalog: its name, and where it is; None if it is no Delta table."""
+
+    name: str
+    location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Locations of the Delta tables that a pattern matches, by name, and the number of others."""
+
+    locations: tuple[str, ...]
+    others: int
+
+
+class ListingAddress(NamedTuple):
+    """Which catalog, which database or schema in it, and a pattern of tables' names."""
+
+    catalog: str
+    parts: tuple[str, ...]
+    pattern: str
 
 
 def is_glob(address: str) -> bool:
@@ -141,13 +167,9 @@ def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
 
 
 def _listing(wanted: ListingAddress, options: StorageOptions) -> Listing:
-    """Ask a catalog; its client is imported only then."""
+    """Ask a catalog."""
     if wanted.catalog == "glue":
-        from liquidlog.fleet.glue import glue_entries
-
         return listed(glue_entries(wanted.parts[0], options), wanted.pattern)
-    from liquidlog.fleet.unity import unity_entries
-
     return listed(unity_entries(wanted.parts[0], wanted.parts[1], options), wanted.pattern)
 
 
@@ -240,3 +262,242 @@ class _Search:
 def _is_link(directory: str) -> bool:
     """Return whether a directory is a symbolic link, which `**` does not follow."""
     return is_local(directory) and os.path.islink(directory)  # noqa: PTH114  as addresses have it
+
+
+MOST_TABLES: Final = 100_000
+"""More tables than any catalog has that one run could look at; a listing without end has an end."""
+
+_ADDRESS: Final = re.compile(r"(?i)(glue|unity)://([^/?#@:]+)(?:/([^/?#@]+))?/?")
+_PLACEHOLDER: Final = "-__PLACEHOLDER__"
+_PARTS_OF_UNITY: Final = 2
+
+
+def is_listing(address: str) -> bool:
+    """Return whether an address stands for the tables of a catalog."""
+    return address.lower().startswith(("glue://", "unity://"))
+
+
+def parse_listing(address: str) -> ListingAddress:
+    """Return the parts of glue://database[/pattern] or unity://catalog.schema[/pattern]."""
+    found = _ADDRESS.fullmatch(address)
+    forms = "glue://database[/pattern] or unity://catalog.schema[/pattern]"
+    if found is None:
+        raise UsageError(f"an address of tables in a catalog has the form {forms}")
+    catalog, pattern = found[1].lower(), unquote(found[3] or "*")
+    parts = tuple(map(unquote, found[2].split("."))) if catalog == "unity" else (unquote(found[2]),)
+    wild = [part for part in parts if re.search(r"[*?\[]", part)]
+    if wild or not all(parts) or (catalog == "unity" and len(parts) != _PARTS_OF_UNITY):
+        raise UsageError(
+            f"{address} does not name one place of a catalog; expected {forms}, with wildcards only"
+            " in the pattern",
+            value=address,
+        )
+    return ListingAddress(catalog, parts, pattern)
+
+
+def listed(entries: Iterable[Entry], pattern: str) -> Listing:
+    """Return the listing of those entries whose names a pattern matches."""
+    matching = (entry for entry in entries if fnmatchcase(entry.name, pattern))
+    fitting = sorted(matching, key=lambda entry: entry.name)
+    locations = tuple(entry.location for entry in fitting if entry.location is not None)
+    return Listing(locations, len(fitting) - len(locations))
+
+
+def glue_location(table: Mapping[str, Any]) -> str | None:
+    """Return where a table of Glue is, as `get_tables` describes it; None if it is no Delta table.
+
+    Spark, Athena and Glue's crawler each mark Delta tables in their own way. Where Spark registers
+    one in a database without a location, the storage descriptor has a placeholder, and the path is
+    among the properties of its serialization.
+    """
+    properties = {
+        name.lower(): str(value).lower() for name, value in (table.get("Parameters") or {}).items()
+    }
+    marks = ("spark.sql.sources.provider", "table_type", "classification")
+    if all(properties.get(mark) != "delta" for mark in marks):
+        return None
+    descriptor = table.get("StorageDescriptor") or {}
+    serialization = (descriptor.get("SerdeInfo") or {}).get("Parameters") or {}
+    location = str(descriptor.get("Location") or "")
+    if not location or location.endswith(_PLACEHOLDER):
+        location = str(serialization.get("path") or "")
+    return location or None
+
+
+def unity_location(table: Mapping[str, Any]) -> str | None:
+    """Return where a table of Unity Catalog is, as its API describes it; None if it is no Delta."""
+    location = table.get("storage_location")
+    is_delta = str(table.get("data_source_format", "")).upper() == "DELTA"
+    return str(location) if is_delta and location else None
+
+
+_GLUE_OPTIONS: Final = {
+    "aws_access_key_id": "aws_access_key_id",
+    "aws_secret_access_key": "aws_secret_access_key",
+    "aws_session_token": "aws_session_token",
+    "aws_token": "aws_session_token",
+    "aws_region": "region_name",
+    "aws_default_region": "region_name",
+}
+
+
+def glue_entries(database: str, options: StorageOptions) -> list[Entry]:
+    """Return the tables of a database.
+
+    Credentials and region are those of the storage options, else what boto3 finds: the environment,
+    a profile, a role. AWS_ENDPOINT_URL_GLUE names another server than AWS's own.
+    """
+    try:
+        import boto3
+        from botocore.config import Config
+    except ImportError as error:
+        raise UsageError(
+            f"glue://: boto3 is not installed ({error}); install the extra glue of liquidlog"
+        ) from error
+    where = f"glue://{database}"
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 5},
+        connect_timeout=_TIMEOUT_SECONDS,
+        read_timeout=_TIMEOUT_SECONDS,
+    )
+    try:
+        session = boto3.session.Session(**_arguments(options))
+        # A region may be missing where there is none to choose, as with another server.
+        region = session.region_name or os.environ.get("AWS_REGION")
+        client = session.client("glue", config=config, region_name=region)
+        tables = islice(_glue_tables(client, database), MOST_TABLES + 1)
+        entries = [Entry(str(table["Name"]), glue_location(table)) for table in tables]
+    except Exception as error:  # noqa: BLE001  boto3 raises what it likes; it may hold a secret
+        detail = redacted(str(error), options, os.environ)
+        raise StorageError(where, f"cannot be listed: {type(error).__name__}: {detail}") from None
+    if len(entries) > MOST_TABLES:
+        raise StorageError(where, f"has more than {MOST_TABLES} tables; name fewer")
+    return entries
+
+
+def _arguments(options: StorageOptions) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.given().items()}
+    prefixed = {
+        name if name.startswith("aws_") else f"aws_{name}": value for name, value in given.items()
+    }
+    return {_GLUE_OPTIONS[name]: value for name, value in prefixed.items() if name in _GLUE_OPTIONS}
+
+
+def _glue_tables(client: Any, database: str) -> Iterator[Any]:  # noqa: ANN401  boto3 has no types
+    for page in client.get_paginator("get_tables").paginate(DatabaseName=database):
+        yield from page["TableList"]
+
+
+ADDRESSES: Final = ("UNITY_WORKSPACE_URL", "DATABRICKS_WORKSPACE_URL", "DATABRICKS_HOST")
+"""Variables with the server's address, named as delta-rs and Databricks' own tools name them."""
+
+TOKENS: Final = ("UNITY_ACCESS_TOKEN", "DATABRICKS_ACCESS_TOKEN", "DATABRICKS_TOKEN")
+"""Variables with the bearer's token, if the server wants one."""
+
+_UNITY_TABLES: Final = "/api/2.1/unity-catalog/tables"
+_PER_PAGE: Final = 50
+_MOST_BYTES: Final = 64 << 20
+_TIMEOUT_SECONDS: Final = 30
+
+
+def unity_entries(
+    catalog: str, schema: str, options: StorageOptions, environment: Mapping[str, str] = os.environ
+) -> list[Entry]:
+    """Return the tables of a schema."""
+    where = f"unity://{catalog}.{schema}"
+    server, token = _server(environment)
+    entries: list[Entry] = []
+    for table in _unity_tables(where, server, token, (catalog, schema), options):
+        if len(entries) >= MOST_TABLES:
+            raise StorageError(where, f"has more than {MOST_TABLES} tables; name fewer")
+        entries.append(Entry(str(table.get("name", "")), unity_location(table)))
+    return entries
+
+
+def _server(environment: Mapping[str, str]) -> tuple[str, str | None]:
+    server = next((environment[name] for name in ADDRESSES if environment.get(name)), None)
+    if server is None:
+        raise UsageError(f"unity:// needs the address of a server: set {ADDRESSES[0]}")
+    server = server if "://" in server else f"https://{server}"
+    parts = urlsplit(server)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        raise UsageError(
+            f"{ADDRESSES[0]} is no address of a server: write https://host, and put a token into"
+            f" {TOKENS[0]}"
+        )
+    token = next((environment[name] for name in TOKENS if environment.get(name)), None)
+    if token is not None and parts.scheme == "http" and not _is_here(parts.hostname):
+        raise UsageError(
+            f"the server {parts.hostname} is http, which would show the token to everybody on the"
+            " way; write https://"
+        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", token
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would take the token to wherever that leads."""
+
+    def redirect_request(self, *_: Any) -> None:  # noqa: ANN401  urllib's signature
+        return None
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirects)
+
+
+def _unity_tables(
+    where: str, server: str, token: str | None, place: tuple[str, str], options: StorageOptions
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the tables of a schema as the API describes them, page by page."""
+    query = {"catalog_name": place[0], "schema_name": place[1], "max_results": str(_PER_PAGE)}
+    seen: set[str] = set()
+    while True:
+        request = urllib.request.Request(f"{server}{_UNITY_TABLES}?{urlencode(query)}")  # noqa: S310  http(s)
+        request.add_header("Accept", "application/json")
+        if token is not None:
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        try:
+            page = json.loads(again(lambda asked=request: _content(asked)))  # type: ignore[misc]
+            tables, next_token = page.get("tables") or [], page.get("next_page_token")
+            found = [dict(table) for table in tables]
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001  it may hold a secret
+            _refuse(where, error, options)
+        yield from found
+        if not next_token:
+            return
+        if next_token in seen:
+            raise StorageError(where, "cannot be listed: the server sends the same page again")
+        seen.add(str(next_token))
+        query["page_token"] = str(next_token)
+
+
+def _content(request: urllib.request.Request) -> bytes:
+    with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+        content: bytes = answer.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise StorageError(request.host or "", f"sends more than {_MOST_BYTES} bytes for a page")
+    return content
+
+
+def _refuse(where: str, error: Exception, options: StorageOptions) -> NoReturn:
+    detail = redacted(str(error), options, os.environ)
+    if isinstance(error, urllib.error.HTTPError):
+        said = redacted(_said(error), options, os.environ)
+        detail = f"HTTP status {error.code}{f': {said}' if said else ''}"
+    raise StorageError(where, f"cannot be listed: {type(error).__name__}: {detail}") from None
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """Return what the server says in its own words, if it does: `message` of a JSON object."""
+    try:
+        return str(json.loads(error.read(1 << 16)).get("message") or "")
+    except (OSError, ValueError, AttributeError):
+        return ""

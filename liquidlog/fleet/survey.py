@@ -1,22 +1,42 @@
-"""A survey of many tables: all are found, looked at in a few processes, and ranked."""
+"""A survey of many tables: all are looked at in a few processes, and ranked by the one judgement.
 
+Nothing is written but the pages that show them. What readers ask is read from one workload, once.
+"""
+
+import hashlib
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
-from liquidlog.errors import LiquidlogError, StorageError, UsageError
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.errors import (
+    EXIT_ERROR,
+    EXIT_OK,
+    LiquidlogError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidlog.fleet.deciding import Decision, depth_ratio, gain, spared_bytes_a_day
 from liquidlog.fleet.finding import find_tables
-from liquidlog.fleet.outcomes import exit_status_of
-from liquidlog.fleet.readers import Readers
-from liquidlog.fleet.surveying import Pages, Survey, Surveyed, not_surveyed, surveyed
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.judgement.verdicts import Bar, Judgement
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
+from liquidlog.operations.overview import Overview
+from liquidlog.operations.scan import predicates_of
+from liquidlog.predicates.workload import Workload
+from liquidlog.storage import local
+from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
-from liquidlog.upkeep.decisions import Decision
+from liquidlog.table import Table
+from liquidlog.workload.form import Query, grouped
+from liquidlog.workload.sources import found_in, open_table
+from liquidlog.workload.tables import KnownTable, Tables, normal
 
 _log: Final = Log(__name__)
 
@@ -30,6 +50,111 @@ _SOON_LOOKED_AT: Final = 3
 """So few tables are looked at before other processes have started."""
 
 _ORDER: Final = (Decision.REWRITE, Decision.FAIL, Decision.LEAVE)
+_OPENED_TOGETHER: Final = 4
+_ODD: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST: Final = 60
+
+
+class Readers:
+    """The queries of a workload, by the table that they ask."""
+
+    def __init__(
+        self, source: str | None, addresses: Sequence[str], options: StorageOptions
+    ) -> None:
+        """Read the workload, if there is a source; tables that cannot be opened are left out."""
+        self.source = source
+        self._options = options
+        self._queries: dict[str, list[Query]] = {}
+        if source is None:
+            return
+        with ThreadPoolExecutor(_OPENED_TOGETHER) as pool:
+            opened = pool.map(self._opened, addresses)
+            known = tuple(table for table in opened if table is not None)
+        for query in grouped(found_in([source], Tables(known), options)).queries:
+            self._queries.setdefault(normal(query.table), []).append(query)
+
+    def _opened(self, address: str) -> KnownTable | None:
+        with suppress(LiquidlogError):
+            return open_table(address, self._options)
+        return None
+
+    def queries_of(self, address: str) -> tuple[Query, ...]:
+        """Return what the workload asks of a table, as it was recorded."""
+        return tuple(self._queries.get(normal(address), ()))
+
+    def of(self, address: str) -> Workload | None:
+        """Return what readers ask of a table: nothing without a workload, None if nobody asks."""
+        if self.source is None:
+            return ()
+        return workload_of(self.queries_of(address), address, self._options)
+
+
+def workload_of(queries: Sequence[Query], address: str, options: StorageOptions) -> Workload | None:
+    """Return queries of a table as a workload, None if there is nothing in them."""
+    return predicates_of(queries, address, options) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """A table as it was looked at; what is not known is None.
+
+    `action` is REWRITE if that is worth it, else LEAVE, or FAIL. `gain_bytes` is what readers are
+    spared within the bar's days by the rewrite, the opening of files counted, `cost_bytes` what it
+    costs, in the same unit; `gain` is `gain_bytes` per byte of the files that it takes,
+    `rewrite_bytes`. `command` makes exactly this rewrite. `page` is the name of the file with the
+    table's report.
+    """
+
+    table: str
+    action: Decision
+    reason: str
+    version: int | None = None
+    files: int | None = None
+    size_bytes: int | None = None
+    columns: tuple[str, ...] = ()
+    depth_ratio: float | None = None
+    gain_bytes: int | None = None
+    cost_bytes: int | None = None
+    rewrite_bytes: int | None = None
+    gain: float = 0.0
+    payback_days: float | None = None
+    command: str | None = None
+    page: str | None = None
+    seconds: float = 0.0
+    error: LiquidlogError | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the table ready to print as JSON."""
+        days = self.payback_days
+        return {
+            "table": self.table,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "depth_ratio": self.depth_ratio,
+            "gain_bytes": self.gain_bytes,
+            "cost_bytes": self.cost_bytes,
+            "action": self.action.value,
+            "reason": self.reason,
+            "version": self.version,
+            "cluster_by_keys": list(self.columns),
+            "rewrite_bytes": self.rewrite_bytes,
+            "payback_days": None if days is None else round(days, 2),
+            "command": self.command,
+            "page": self.page,
+            "seconds": round(self.seconds, 3),
+            "error": None if self.error is None else self.error.document(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Where pages of tables are written, and what makes one of an overview and a workload's name.
+
+    `render` is a function that another process can import.
+    """
+
+    directory: str
+    render: Callable[[Overview, str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +172,27 @@ class FleetRequest:
     storage_options: Mapping[str, str] | None = None
     pages: Pages | None = None
     processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What one process is asked for one table.
+
+    `queries` are those of the workload that ask this table, `source` is where that is; without a
+    source, readers are narrow. Options are those of the table's storage.
+    """
+
+    address: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
+    queries: tuple[Query, ...] = ()
+    bar: Bar = field(default_factory=Bar)
+    pages: Pages | None = None
+
+    @property
+    def storage_options(self) -> Mapping[str, str] | None:
+        """The options of the table; on local disk there are none."""
+        return None if is_local(self.address) or not self.options else self.options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +220,8 @@ class Fleet:
 
     @property
     def exit_status(self) -> int:
-        """The exit status of the errors if all have the same, EXIT_ERROR if not."""
-        return exit_status_of(one.error for one in self.tables if one.error is not None)
+        """EXIT_ERROR if a table could not be looked at, else EXIT_OK."""
+        return EXIT_OK if all(one.error is None for one in self.tables) else EXIT_ERROR
 
 
 def survey(
@@ -90,7 +236,7 @@ def survey(
     """
     if not request.prefixes:
         raise UsageError("there is nothing to look at: name tables, or what is above them")
-    started = monotonic()
+    started = time.monotonic()
     if request.pages is not None:
         _make_directory(request.pages.directory)
     options = StorageOptions.of(request.storage_options)
@@ -113,7 +259,7 @@ def survey(
         tables=ranked(tables),
         bar=request.bar,
         workload=request.workload,
-        seconds=monotonic() - started,
+        seconds=time.monotonic() - started,
     )
 
 
@@ -166,3 +312,103 @@ def _make_directory(directory: str) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(directory, f"cannot be made: {error.strerror}") from error
+
+
+def surveyed(survey: Survey) -> Surveyed:
+    """Return what a table is like and what to do with it; an error is its outcome."""
+    started = time.monotonic()
+    try:
+        found = _surveyed(survey)
+    except UnsupportedFeatureError as error:
+        found = Surveyed(table=survey.address, action=Decision.LEAVE, reason=error.message)
+    except Exception as error:  # noqa: BLE001  one table's failure stops no other
+        found = not_surveyed(survey.address, as_known(error))
+    return replace(found, seconds=time.monotonic() - started)
+
+
+def not_surveyed(address: str, error: LiquidlogError) -> Surveyed:
+    """Return the outcome of a table that failed."""
+    return Surveyed(table=address, action=Decision.FAIL, reason=error.message, error=error)
+
+
+def _surveyed(survey: Survey) -> Surveyed:
+    table = Table.open(survey.address, storage_options=survey.storage_options)
+    snapshot = table.snapshot()
+    known = Surveyed(
+        table=table.uri,
+        action=Decision.LEAVE,
+        reason="",
+        version=snapshot.version,
+        files=snapshot.files.num_rows,
+        size_bytes=snapshot.size_bytes,
+        columns=tuple(column.name for column in clustering_state(snapshot).columns),
+    )
+    asked: Workload | None = ()
+    if survey.source is not None:
+        options = StorageOptions.of(survey.storage_options)
+        asked = workload_of(survey.queries, table.uri, options)
+    if asked is None:
+        reason = f"{survey.source} asks nothing of it"
+        return replace(
+            known,
+            reason=reason,
+            depth_ratio=depth_ratio(snapshot, table.opened.bounds_of(snapshot)),
+        )
+    return _judged(survey, table, asked, known)
+
+
+def _judged(survey: Survey, table: Table, asked: Workload, known: Surveyed) -> Surveyed:
+    """Return a table with what its judgement says, and its page, if there are to be any."""
+    arguments: dict[str, Any] = {
+        "workload": asked,
+        "workload_source": survey.source,
+        "payback_days": survey.bar.payback_days,
+        "readings_a_day": survey.bar.readings_a_day,
+    }
+    if survey.pages is None:
+        snapshot = table.snapshot()
+        ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
+        return _decided(replace(known, depth_ratio=ratio), table.judge(**arguments))
+    overview = table.overview(**arguments, past=False)
+    ratio = None if overview.health is None else overview.health.depth_ratio
+    name = file_name(table.uri, ".html")
+    content = survey.pages.render(overview, survey.source or "W")
+    local.replace(str(Path(survey.pages.directory, name)), content.encode())
+    shown = replace(known, depth_ratio=ratio, page=name)
+    if overview.judgement is None:
+        return replace(shown, action=Decision.FAIL, reason=overview.problem or "it is not judged")
+    return _decided(shown, overview.judgement)
+
+
+def _decided(known: Surveyed, judgement: Judgement) -> Surveyed:
+    best = judgement.best
+    if best is None:
+        return replace(known, reason=judgement.reason)
+    bar = judgement.bar
+    spared = spared_bytes_a_day(best, bar.readings_a_day)
+    return replace(
+        known,
+        action=Decision.REWRITE,
+        reason=f"{best.name}: {best.reason}",
+        gain_bytes=round(spared * bar.payback_days),
+        cost_bytes=best.cost_bytes,
+        rewrite_bytes=best.plan.size_bytes,
+        gain=gain(spared, best.plan.size_bytes, bar.payback_days),
+        payback_days=best.payback_days,
+        command=best.command,
+    )
+
+
+def as_known(error: Exception) -> LiquidlogError:
+    """Return an error as one of ours; what is none is told by its class."""
+    if isinstance(error, LiquidlogError):
+        return error
+    return LiquidlogError(f"{type(error).__name__}: {error}")
+
+
+def file_name(address: str, suffix: str) -> str:
+    """Return a plain name that only the table at this address has, ending with the suffix."""
+    last = address.rstrip("/").rpartition("/")[2]
+    name = _ODD.sub("-", last)[:_LONGEST].lstrip(".-") or "table"
+    digest = hashlib.sha256(address.encode(errors="surrogatepass")).hexdigest()[:12]
+    return f"{name}-{digest}{suffix}"

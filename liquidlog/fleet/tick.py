@@ -1,31 +1,535 @@
 """One run of upkeep over many tables: look at all, rank them, spend the budget from the top.
 
-Nothing is kept between two runs but what the tables' own logs and directories say.
+A table that is due is claimed, looked at again, rewritten as far as the budget pays for it, and
+tidied up. Nothing is kept between two runs but what the tables' own logs say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Final
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
+from msgspec import structs
+
+from liquidlog.clustering.planning.affordable import affordable
 from liquidlog.commit.transaction import Clock, system_clock
-from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.fleet.acting import Actor
+from liquidlog.errors import (
+    EXIT_ERROR,
+    EXIT_OK,
+    LiquidlogError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidlog.fleet.deciding import (
+    Decision,
+    PastWork,
+    Spending,
+    Trigger,
+    answer,
+    gain,
+    lasting_bar,
+    past_work,
+    seen_of,
+    spared_bytes_a_day,
+)
 from liquidlog.fleet.finding import find_tables
-from liquidlog.fleet.looking import Looked, Looker
-from liquidlog.fleet.outcomes import TableOutcome, Ticked
-from liquidlog.fleet.readers import Readers
+from liquidlog.fleet.policy import RewritePolicy, UpkeepPolicy
+from liquidlog.fleet.survey import Readers, as_known, file_name
+from liquidlog.judgement.candidates import OVERLAP
+from liquidlog.judgement.verdicts import Bar, Criteria, Judgement, Option
+from liquidlog.judgement.weighing import left
+from liquidlog.log.loader import open_store
+from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
+from liquidlog.operations.at_work import AtWork, at_work, claimed
 from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
+from liquidlog.operations.judge import judge_plan
+from liquidlog.operations.optimize import rewritten
+from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.plan import ClusteringPlan, encode_plan
+from liquidlog.predicates.workload import Workload
+from liquidlog.spec.text import render_size
+from liquidlog.storage import local
+from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import OptionsSource, StorageOptions
-from liquidlog.upkeep.decisions import Decision, Spending
-from liquidlog.upkeep.policy import UpkeepPolicy
+from liquidlog.table import Table
 
 _log: Final = Log(__name__)
 
+_SEE_ORPHANS = "if that was killed, `liquidlog orphans` lists what it left"
+
 _LOOKING: Final = 4
 """Tables looked at together: storage that is far away is waited for once, and few are in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """A checkpoint or a vacuum that was due: why, what came of it, or the error."""
+
+    reason: str
+    done: Mapping[str, Any] | None = None
+    error: LiquidlogError | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the chore ready to print as JSON."""
+        error = None if self.error is None else self.error.document()
+        return {"reason": self.reason, "done": self.done, "error": error}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What became of one table.
+
+    `version` is the last that the run saw or made, None if none could be read. `bytes_rewritten`
+    are those of the inputs of groups that were committed, or that a dry run or a plan would commit;
+    `versions` are their commits. `plan` is the address of a saved plan. `error` is why it failed.
+    """
+
+    table: str
+    decision: Decision
+    reason: str
+    version: int | None = None
+    bytes_rewritten: int = 0
+    seconds: float = 0.0
+    triggers: tuple[Trigger, ...] = ()
+    versions: tuple[int, ...] = ()
+    spared_bytes_a_day: float | None = None
+    plan: str | None = None
+    past: PastWork | None = None
+    checkpoint: Chore | None = None
+    vacuum: Chore | None = None
+    error: LiquidlogError | None = None
+
+    @property
+    def errors(self) -> tuple[LiquidlogError, ...]:
+        """All that failed."""
+        chores = (self.checkpoint, self.vacuum)
+        found = (self.error, *(chore.error for chore in chores if chore is not None))
+        return tuple(error for error in found if error is not None)
+
+    def document(self) -> dict[str, Any]:
+        """Return the outcome ready to print as JSON."""
+        spared = self.spared_bytes_a_day
+        return {
+            "table": self.table,
+            "decision": self.decision.value,
+            "reason": self.reason,
+            "version": self.version,
+            "bytes_rewritten": self.bytes_rewritten,
+            "seconds": round(self.seconds, 3),
+            "triggers": [trigger.name for trigger in self.triggers],
+            "versions": list(self.versions),
+            "spared_bytes_a_day": None if spared is None else round(spared),
+            "plan": self.plan,
+            "checkpoint": None if self.checkpoint is None else self.checkpoint.document(),
+            "vacuum": None if self.vacuum is None else self.vacuum.document(),
+            "ledger": None if self.past is None else _ledger(self.past),
+            "error": None if self.error is None else self.error.document(),
+        }
+
+
+def _ledger(past: PastWork) -> dict[str, Any]:
+    return {
+        "commits_read": past.commits_read,
+        "is_whole": past.is_whole,
+        "last_rewrite": past.last_rewrite,
+        "commits_since": past.commits_since,
+        "rewrites": past.rewrites,
+        "rewritten_bytes": past.rewritten_bytes,
+        "spared_bytes_a_day": round(past.spared_bytes_a_day) if past.predicted else None,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """What one run of upkeep did: the tables in the order in which they were decided.
+
+    `spent_bytes` counts the inputs of all rewrites that were begun, also of those that failed.
+    `left_out` counts what catalogs listed that are no Delta tables.
+    """
+
+    tables: tuple[TableOutcome, ...]
+    budget_bytes: int | None
+    spent_bytes: int
+    seconds: float
+    left_out: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the run ready to print as JSON."""
+        return {
+            "tables": [table.document() for table in self.tables],
+            "budget": {"bytes": self.budget_bytes, "spent": self.spent_bytes},
+            "seconds": round(self.seconds, 3),
+            "left_out": self.left_out,
+        }
+
+    @property
+    def exit_status(self) -> int:
+        """EXIT_ERROR if anything that was decided could not be done, else EXIT_OK."""
+        return EXIT_ERROR if any(table.errors for table in self.tables) else EXIT_OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A rewrite that is worth it, without its plan, which is made again when it is its turn.
+
+    `arguments` are those of Table.plan; `workload` is what the layout is fitted to, if anything.
+    `bar` is what it had to do to be worth it.
+    """
+
+    arguments: Mapping[str, Any]
+    workload: Workload | None
+    size_bytes: int
+    spared_bytes_a_day: float
+    gain: float
+    bar: Bar
+
+    @classmethod
+    def of(cls, option: Option, asked: Workload, policy: RewritePolicy, bar: Bar) -> "Candidate":
+        """Return the candidate of the best option of a judgement."""
+        spared = spared_bytes_a_day(option, policy.bar.readings_a_day)
+        return cls(
+            arguments=option.arguments,
+            workload=asked if option.plan.readers is not None else None,
+            size_bytes=option.plan.size_bytes,
+            spared_bytes_a_day=spared,
+            gain=gain(spared, option.plan.size_bytes, policy.bar.payback_days),
+            bar=bar,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """Why a checkpoint and a vacuum are due; None if they are not."""
+
+    checkpoint: str | None = None
+    vacuum: str | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether anything is due."""
+        return self.checkpoint is not None or self.vacuum is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A table as it was looked at: the outcome unless something is done, and what is to be done."""
+
+    outcome: TableOutcome
+    candidate: Candidate | None = None
+    due: Due = Due()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looker:
+    """Looks at tables by one policy, for the same readers and with the same storage options."""
+
+    policy: UpkeepPolicy
+    readers: Readers
+    options: OptionsSource | None
+    clock: Clock
+
+    def options_of(self, address: str) -> OptionsSource | None:
+        """Return the storage options of a table; on local disk there are none."""
+        return None if is_local(address) else self.options
+
+    def look(self, address: str) -> Looked:
+        """Return what a table needs; an error is its outcome."""
+        started_ms = self.clock.now_ms()
+        try:
+            looked = self._looked(address)
+        except UnsupportedFeatureError as error:
+            looked = Looked(outcome=_left(address, error.message))
+        except Exception as error:  # noqa: BLE001  one table's failure stops no other
+            looked = Looked(outcome=failed(address, error))
+        seconds = (self.clock.now_ms() - started_ms) / 1000
+        outcome = replace(looked.outcome, seconds=seconds)
+        _log.info(
+            "looked at %s in %.2f s: %s, %s", address, seconds, outcome.decision, outcome.reason
+        )
+        return replace(looked, outcome=outcome)
+
+    def _looked(self, address: str) -> Looked:
+        table = Table.open(address, storage_options=self.options_of(address))
+        version = table.snapshot().version
+        past = past_work(open_store(address, self.options_of(address)), enough=self._is_enough)
+        candidate, found, reason = self._candidate(table, past)
+        outcome = TableOutcome(
+            table=table.uri,
+            decision=Decision.LEAVE if candidate is None else Decision.REWRITE,
+            reason=reason,
+            version=version,
+            triggers=found,
+            past=past,
+        )
+        return Looked(outcome=outcome, candidate=candidate, due=self._due(past))
+
+    def _candidate(
+        self, table: Table, past: PastWork
+    ) -> tuple[Candidate | None, tuple[Trigger, ...], str]:
+        """Return the rewrite that is worth it, if any, what asked for it, and why in any case."""
+        policy = self.policy.rewrite
+        if policy is None:
+            return None, (), "the policy asks for no rewrites"
+        snapshot = table.snapshot()
+        bounds_of, now_ms = table.opened.bounds_of(snapshot), self.clock.now_ms()
+        seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
+        found = answer(policy, seen, partial(self._judged, table))
+        if found.rewrite is None:
+            return None, found.triggers, found.reason
+        asked = self.readers.of(table.uri) or ()
+        bar = lasting_bar(policy.bar, seen)
+        candidate = Candidate.of(found.rewrite, asked, policy, bar)
+        return candidate, found.triggers, found.reason
+
+    def _judged(self, table: Table, bar: Bar) -> Judgement:
+        asked, source = self.readers.of(table.uri), self.readers.source
+        if asked is None:
+            return left(f"{source} asks nothing of it", bar, "workload")
+        return table.judge(
+            workload=asked,
+            workload_source=source,
+            payback_days=bar.payback_days,
+            readings_a_day=bar.readings_a_day,
+        )
+
+    def _is_enough(self, past: PastWork) -> bool:
+        has_vacuum = self.policy.vacuum is None or past.last_vacuum_ms is not None
+        return past.last_rewrite is not None and has_vacuum
+
+    def _due(self, past: PastWork) -> Due:
+        checkpoint, vacuum = self.policy.checkpoint, self.policy.vacuum
+        due = Due()
+        if checkpoint is not None and past.commits_since_checkpoint >= checkpoint.commits:
+            count = past.commits_since_checkpoint
+            due = replace(due, checkpoint=f"{count} commits since the newest checkpoint")
+        if vacuum is not None:
+            last_ms = past.last_vacuum_ms
+            if last_ms is None:
+                due = replace(due, vacuum="no vacuum in the commits that were read")
+            elif self.clock.now_ms() - last_ms >= vacuum.age_ms:
+                days = (self.clock.now_ms() - last_ms) / 86_400_000
+                due = replace(due, vacuum=f"the last vacuum was {days:.1f} days ago")
+        return due
+
+
+def failed(address: str, error: Exception) -> TableOutcome:
+    """Return the outcome of a table that failed; what is no error of ours is told by its class."""
+    known = as_known(error)
+    return TableOutcome(table=address, decision=Decision.FAIL, reason=known.message, error=known)
+
+
+def _left(address: str, reason: str) -> TableOutcome:
+    return TableOutcome(table=address, decision=Decision.LEAVE, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """Acts on tables that were looked at.
+
+    With `dry_run` nothing is written, with `plans` (a directory) only plans.
+    """
+
+    looker: Looker
+    executor: ExecutorWhenNeeded
+    spending: Spending
+    dry_run: bool = False
+    plans: str | None = None
+
+    @property
+    def _clock(self) -> Clock:
+        return self.looker.clock
+
+    def act(self, looked: Looked) -> TableOutcome:
+        """Do what is due for a table, unless something holds it up; an error is its outcome."""
+        if looked.candidate is None and (not looked.due or self.plans is not None):
+            return looked.outcome
+        started_ms = self._clock.now_ms()
+        try:
+            outcome = self._acted(looked)
+        except Exception as error:  # noqa: BLE001  one table's failure stops no other
+            outcome = _after_failure(looked.outcome, error)
+        seconds = looked.outcome.seconds + (self._clock.now_ms() - started_ms) / 1000
+        _log.info(
+            "%s: %s after %.2f s, %s", outcome.table, outcome.decision, seconds, outcome.reason
+        )
+        return replace(outcome, seconds=seconds)
+
+    def _acted(self, looked: Looked) -> TableOutcome:
+        held = self.spending.is_over(self._clock.now_ms())
+        if held is not None:
+            return _held(looked, held)
+        address = looked.outcome.table
+        store = open_store(address, self.looker.options_of(address))
+        if looked.candidate is not None:
+            wait = self.spending.is_spent()
+            if wait is not None:
+                looked = replace(looked, candidate=None, outcome=_held(looked, wait))
+                if not looked.due or self.plans is not None:
+                    return looked.outcome
+        with self._alone(store) as others:
+            if others:
+                return _held(looked, f"{others[0]} may be at work on it; {_SEE_ORPHANS}")
+            return self._done(looked)
+
+    def _alone(self, store: TableStore) -> "AbstractContextManager[tuple[AtWork, ...]]":
+        """Return a claim of a table, unless nothing is written: it says who is in the way."""
+        if self.dry_run or self.plans is not None:
+            return nullcontext(at_work(store, self._clock))
+        return claimed(store, self._clock)
+
+    def _done(self, looked: Looked) -> TableOutcome:
+        """Look again if the table changed since, then do what is due."""
+        address = looked.outcome.table
+        table = Table.open(address, storage_options=self.looker.options_of(address))
+        if looked.candidate is not None and table.snapshot().version != looked.outcome.version:
+            looked = self.looker.look(address)
+            if looked.outcome.error is not None:
+                raise looked.outcome.error
+        outcome = looked.outcome
+        if looked.candidate is not None:
+            outcome = self._rewritten(table, looked, looked.candidate)
+        return outcome if self.plans is not None else self._tidied(table, looked, outcome)
+
+    def _rewritten(self, table: Table, looked: Looked, candidate: Candidate) -> TableOutcome:
+        plan = self._affordable(table, candidate)
+        if plan is None:
+            left = self.spending.left_bytes or 0
+            reason = (
+                f"its rewrite takes {render_size(candidate.size_bytes)}, and no part of it that is"
+                f" worth it fits into the {render_size(left)} that are left of the budget"
+            )
+            return _held(looked, f"{reason}; {looked.outcome.reason}")
+        require_rewritable(table.opened, plan)
+        self.spending.spent_bytes += plan.size_bytes
+        spared = float(plan.spared_bytes_a_day or 0)
+        outcome = replace(
+            looked.outcome, bytes_rewritten=plan.size_bytes, spared_bytes_a_day=spared
+        )
+        if plan.size_bytes < candidate.size_bytes:
+            part = (
+                f"{render_size(plan.size_bytes)} of {render_size(candidate.size_bytes)}, as the"
+                " budget allows"
+            )
+            outcome = replace(outcome, reason=f"{part}; {outcome.reason}")
+        if self.plans is not None:
+            where = save_plan(self.plans, plan)
+            return replace(outcome, decision=Decision.PLAN, plan=where)
+        if self.dry_run:
+            return outcome
+        return self._committed(table, plan, outcome)
+
+    def _affordable(self, table: Table, candidate: Candidate) -> ClusteringPlan | None:
+        """Return the plan, or a part of it that is worth it and that the budget pays for."""
+        plan = table.plan(**candidate.arguments, workload=candidate.workload)
+        left = self.spending.left_bytes
+        if left is None or plan.size_bytes <= left:
+            return structs.replace(plan, spared_bytes_a_day=candidate.spared_bytes_a_day)
+        for made in self._parts(table, plan, candidate, left):
+            judged = self._judged(table, made, candidate.bar)
+            if judged is not None:
+                return structs.replace(made, spared_bytes_a_day=judged)
+        return None
+
+    def _parts(
+        self, table: Table, plan: ClusteringPlan, candidate: Candidate, left: int
+    ) -> Iterator[ClusteringPlan]:
+        """Yield smaller plans: the files that gain most where rows are clustered, first groups."""
+        if plan.columns and candidate.arguments.get("strategy"):
+            arguments: Mapping[str, Any] = {
+                "max_file_size": candidate.arguments.get("max_file_size"),
+                "strategy": OVERLAP,
+                "budget": left,
+            }
+            yield table.plan(**arguments, workload=candidate.workload)
+        yield affordable(plan, left)
+
+    def _judged(self, table: Table, plan: ClusteringPlan, bar: Bar) -> float | None:
+        """Return what a plan spares in a day, in bytes; None if it is not worth it."""
+        if not plan.groups:
+            return None
+        workload = self.looker.readers.of(table.uri) or ()
+        criteria = Criteria(workload=workload, bar=bar, now_ms=self._clock.now_ms())
+        option = judge_plan(table.opened, plan, criteria)
+        if option is None or not option.is_worth_it:
+            return None
+        return spared_bytes_a_day(option, bar.readings_a_day)
+
+    def _committed(self, table: Table, plan: ClusteringPlan, outcome: TableOutcome) -> TableOutcome:
+        report = rewritten(table.opened, plan, executor=self.executor, commits={})
+        sizes = {group.group_id: group.size_bytes for group in plan.groups}
+        done = replace(
+            outcome,
+            version=max(report.versions, default=outcome.version),
+            versions=report.versions,
+            bytes_rewritten=sum(sizes[group_id] for group_id in report.committed_groups),
+        )
+        try:
+            report.require_success()
+        except LiquidlogError as error:
+            raise _PartlyDoneError(done, error) from error
+        return done
+
+    def _tidied(self, table: Table, looked: Looked, outcome: TableOutcome) -> TableOutcome:
+        due, vacuum = looked.due, self.looker.policy.vacuum
+        if due.checkpoint is not None:
+            chore = _chore(due.checkpoint, lambda: _checkpoint(table, dry_run=self.dry_run))
+            outcome = replace(outcome, checkpoint=chore)
+        if due.vacuum is not None and vacuum is not None:
+            chore = _chore(due.vacuum, lambda: _vacuum(table, vacuum.retain, dry_run=self.dry_run))
+            outcome = replace(outcome, vacuum=chore)
+        if self.dry_run:
+            return outcome
+        return replace(outcome, version=table.snapshot().version)
+
+
+class _PartlyDoneError(Exception):
+    """A rewrite of which some groups were not committed; the outcome says which were."""
+
+    def __init__(self, outcome: TableOutcome, error: LiquidlogError) -> None:
+        super().__init__(error.message)
+        self.outcome, self.error = outcome, error
+
+
+def _after_failure(outcome: TableOutcome, error: Exception) -> TableOutcome:
+    if isinstance(error, _PartlyDoneError):
+        return replace(
+            error.outcome,
+            decision=Decision.FAIL,
+            reason=error.error.message,
+            error=error.error,
+        )
+    told = failed(outcome.table, error)
+    return replace(outcome, decision=Decision.FAIL, reason=told.reason, error=told.error)
+
+
+def _held(looked: Looked, reason: str) -> TableOutcome:
+    return replace(looked.outcome, decision=Decision.POSTPONE, reason=reason)
+
+
+def _checkpoint(table: Table, *, dry_run: bool) -> Mapping[str, Any]:
+    made = table.checkpoint(dry_run=dry_run)
+    return {"version": made.version, "created": made.created}
+
+
+def _vacuum(table: Table, retain: str | None, *, dry_run: bool) -> Mapping[str, Any]:
+    done = table.vacuum(retain=retain, dry_run=dry_run)
+    return {
+        "versions": list(done.versions),
+        "deleted_files": done.deleted_files,
+        "deleted_bytes": done.deleted_bytes,
+    }
+
+
+def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
+    """Return what came of a chore; its error does not undo what was done before."""
+    try:
+        return Chore(reason=reason, done=do())
+    except LiquidlogError as error:
+        return Chore(reason=reason, error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,3 +613,14 @@ def _looked(looker: Looker, addresses: Sequence[str]) -> list[Looked]:
 def _missing(address: str, problem: str) -> TableOutcome:
     error = LiquidlogError(problem)
     return TableOutcome(table=address, decision=Decision.FAIL, reason=problem, error=error)
+
+
+def save_plan(directory: str, plan: ClusteringPlan) -> str:
+    """Save a plan and return the path of its file; one of the same table is replaced."""
+    path = Path(directory, file_name(plan.table_uri, ".json"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(directory, f"cannot be made: {error.strerror}") from error
+    local.replace(str(path), encode_plan(plan))
+    return str(path)

@@ -11,9 +11,7 @@
 - `overview` what a report shows
 - `rewrite` committing groups, their results, and which can no longer be; `batches` several in one
   version
-- `at_work` other processes that rewrite, `claims` those that keep tables in shape, and their
-  failures
-- `past_work` the ledger in the log, `seen` what triggers are compared with
+- `at_work` other processes that rewrite, and a claim of a table for one of them
 - `reconcile` deleting from outputs what others deleted from inputs
 - `redacted` values in place of constants, `asked_columns` by which a workload's readers are
   measured

@@ -8,10 +8,9 @@
 - `jsonable` for scripts
 - `rewrites` documents of rewrites, done or rehearsed
 - `openmetrics` for Prometheus
-- `ticks` runs over many tables
 - `workloads` what was imported
 - `page` the HTML report, and the overview of many tables: what `templates` are filled with;
   `figures` numbers for people, `shapes` paths of SVG
-- `fleets` surveys of many tables
+- `fleets` surveys of many tables, and runs over them
 - `progress` the bars
 """

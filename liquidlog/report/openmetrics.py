@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
-from liquidlog.fleet.outcomes import Ticked
+from liquidlog.fleet.tick import Ticked
 from liquidlog.spec.text import visible_lines
 
 _HEALTH: Final = "liquidlog_health"

@@ -23,8 +23,8 @@ from liquidlog.advice.advice import Advice, Measured
 from liquidlog.clustering.health.maps import KeyMap, Side
 from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
-from liquidlog.fleet.survey import Fleet
-from liquidlog.fleet.surveying import Surveyed
+from liquidlog.fleet.deciding import Decision
+from liquidlog.fleet.survey import Fleet, Surveyed
 from liquidlog.judgement.costs import reading_cost
 from liquidlog.judgement.verdicts import Judgement, Option
 from liquidlog.operations.overview import LastRewrite, Overview
@@ -40,7 +40,6 @@ from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import PredictedReads
 from liquidlog.simulation.ranges import Range
 from liquidlog.spec.text import escaped, visible
-from liquidlog.upkeep.decisions import Decision
 
 READS_LISTED: Final = 20
 """The most predicates that are shown."""

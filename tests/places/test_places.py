@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.cli.main import cli
+from liquidlog.fleet.policy import parse_policy
 from liquidlog.table import Table
-from liquidlog.upkeep.reading import parse_policy
 from support.examples import blocks
 from support.repository import ROOT, text
 

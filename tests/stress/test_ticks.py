@@ -75,7 +75,6 @@ class Lake:
             'tables = ["lake/*"]\n[rewrite]\nreadings_a_day = 10000000\n'
             "[rewrite.when]\ncommits = 1\n"
             f"[budget]\nbytes = {self.budget}\n[checkpoint]\ncommits = 12\n"
-            '[back_off]\nfirst = "0s"\nalive = "1h"\n'
         )
         self.held = {path: self.content(path) for path in self.sizes}
         shutil.copytree(self.lake, home / "template")

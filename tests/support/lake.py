@@ -9,22 +9,19 @@ from typing import Any, Final
 import pyarrow as pa
 
 from liquidlog.data.runs import Origin, Run
-from liquidlog.fleet.outcomes import TableOutcome, Ticked
-from liquidlog.fleet.tick import TickRequest, tick
+from liquidlog.fleet.policy import RewritePolicy, RewriteWhen, UpkeepPolicy
+from liquidlog.fleet.tick import TableOutcome, Ticked, TickRequest, tick
 from liquidlog.operations.executors import Executor
 from liquidlog.plan import ClusteringPlan, Outcome, Progress
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table
-from liquidlog.upkeep.policy import BackOff, RewritePolicy, RewriteWhen, UpkeepPolicy
 from support.arrow_executor import execute_groups
 from support.repository import ROOT
 
 SCHEMA: Final = pa.schema([("x", pa.int64()), ("s", pa.string())])
 FILES: Final = 8
 
-EAGER: Final = UpkeepPolicy(
-    rewrite=RewritePolicy(when=RewriteWhen(commits=1)), back_off=BackOff(first_ms=0)
-)
+EAGER: Final = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(commits=1)))
 """A policy that asks for a judgement of whatever changed."""
 
 

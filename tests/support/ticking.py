@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from liquidlog.fleet.policies import read_policy
+from liquidlog.fleet.policy import read_policy
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
 from support.lake import rows, ticked

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
-from liquidlog.fleet.survey import Fleet, FleetRequest, survey
-from liquidlog.fleet.surveying import Pages, Survey, Surveyed, surveyed
+from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, Survey, Surveyed, survey, surveyed
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.local.workers import Workers
 from liquidlog.report.page import page

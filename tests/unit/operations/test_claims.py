@@ -1,4 +1,4 @@
-"""Claims keep two processes from one table; failures stay in the table until something succeeds."""
+"""Claims keep two processes from one table; however a claim ends, nothing of it stays."""
 
 import os
 import threading
@@ -11,12 +11,9 @@ from liquidlog.commit.transaction import system_clock
 from liquidlog.data.runs import Origin, Run, runs_in
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
-from liquidlog.operations.at_work import at_work
-from liquidlog.operations.claims import claimed, failures, forgive
-from liquidlog.operations.vacuum import orphans
+from liquidlog.operations.at_work import at_work, claimed
 from liquidlog.table import Table
 
-DAY_MS = 86_400_000
 CLOCK = system_clock()
 
 
@@ -24,11 +21,6 @@ CLOCK = system_clock()
 def store(tmp_path: Path) -> TableStore:
     Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
     return open_store(tmp_path / "t")
-
-
-def fail(store: TableStore, alive_ms: int = DAY_MS) -> None:
-    with pytest.raises(OSError, match="broke"), claimed(store, CLOCK, alive_ms=alive_ms):
-        raise OSError("it broke")
 
 
 def traces(store: TableStore) -> int:
@@ -42,8 +34,8 @@ def age(store: TableStore, seconds: int) -> None:
 
 
 def test_a_claim_is_seen_and_leaves_nothing(store: TableStore) -> None:
-    with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
-        assert claim.others == ()
+    with claimed(store, CLOCK) as others:
+        assert others == ()
         (seen,) = at_work(Table.open(store.uri).opened.store, Table.open(store.uri).opened.clock)
         assert seen.origin is not None
         assert (seen.origin.verb, seen.origin.pid) == ("tick", os.getpid())
@@ -51,10 +43,10 @@ def test_a_claim_is_seen_and_leaves_nothing(store: TableStore) -> None:
 
 
 def test_who_comes_second_withdraws(store: TableStore) -> None:
-    with claimed(store, CLOCK, alive_ms=DAY_MS):
+    with claimed(store, CLOCK):
         age(store, 60)
-        with claimed(store, CLOCK, alive_ms=DAY_MS) as second:
-            assert [str(one.origin)[:4] for one in second.others] == ["tick"]
+        with claimed(store, CLOCK) as second:
+            assert [str(one.origin)[:4] for one in second] == ["tick"]
         assert traces(store) == 1
     assert traces(store) == 0
 
@@ -62,11 +54,11 @@ def test_who_comes_second_withdraws(store: TableStore) -> None:
 def test_a_rewrite_at_work_is_in_the_way(store: TableStore) -> None:
     run = Run(store.uri, "0123456789ab")
     run.begin(Origin.here("optimize", now_ms=0))
-    with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
-        assert [one.origin and one.origin.verb for one in claim.others] == ["optimize"]
+    with claimed(store, CLOCK) as others:
+        assert [one.origin and one.origin.verb for one in others] == ["optimize"]
     age(store, 2 * 86_400)
-    with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
-        assert claim.others == ()
+    with claimed(store, CLOCK) as others:
+        assert others == ()
 
 
 def test_of_many_at_once_one_at_most_is_alone(store: TableStore) -> None:
@@ -77,8 +69,8 @@ def test_of_many_at_once_one_at_most_is_alone(store: TableStore) -> None:
         nonlocal inside, most, done
         start.wait()
         for _ in range(5):
-            with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
-                if claim.others:
+            with claimed(store, CLOCK) as others:
+                if others:
                     continue
                 with lock:
                     inside, most, done = inside + 1, max(most, inside + 1), done + 1
@@ -95,49 +87,10 @@ def test_of_many_at_once_one_at_most_is_alone(store: TableStore) -> None:
     assert traces(store) == 0
 
 
-def test_failures_stay_and_are_counted(store: TableStore) -> None:
-    for count in (1, 2, 3):
-        fail(store)
-        found = failures(store, CLOCK, alive_ms=DAY_MS)
-        assert len(found.times_ms) == len(found.runs) == count
-        assert max(found.times_ms) >= CLOCK.now_ms() - 60_000
-    assert at_work(Table.open(store.uri).opened.store, Table.open(store.uri).opened.clock) == ()
-    late = CLOCK.now_ms() + 60_000
-    assert failures(store, CLOCK, alive_ms=DAY_MS, since_ms=late).runs == ()
-
-
-def test_only_who_forgives_forgets_failures(store: TableStore) -> None:
-    fail(store)
-    fail(store)
-    with claimed(store, CLOCK, alive_ms=DAY_MS) as claim:
-        assert claim.others == ()
-    assert traces(store) == 2
-    forgive(store, CLOCK, alive_ms=DAY_MS)
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_claim_whose_work_fails_leaves_nothing(
+    store: TableStore, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), claimed(store, CLOCK):
+        raise error
     assert traces(store) == 0
-
-
-def test_an_interrupt_is_no_failure(store: TableStore) -> None:
-    with pytest.raises(KeyboardInterrupt), claimed(store, CLOCK, alive_ms=DAY_MS):
-        raise KeyboardInterrupt
-    assert traces(store) == 0
-
-
-def test_a_claim_that_died_is_a_failure_once_it_is_old(store: TableStore) -> None:
-    Run(store.uri, "0123456789ab").begin(Origin.here("tick", now_ms=CLOCK.now_ms()))
-    assert failures(store, CLOCK, alive_ms=DAY_MS).runs == ()
-    age(store, 2 * 86_400)
-    assert len(failures(store, CLOCK, alive_ms=DAY_MS).runs) == 1
-
-
-def test_orphans_forget_failures_too(store: TableStore) -> None:
-    fail(store)
-    snapshot = Table.open(store.uri).snapshot()
-    orphans(store, snapshot, CLOCK, older_than_ms=0, delete=True)
-    assert traces(store) == 0
-
-
-def test_runs_of_others_are_no_failures(store: TableStore) -> None:
-    run = Run(store.uri, "0123456789ab")
-    run.begin(Origin.here("optimize", now_ms=0))
-    run.retire()
-    assert failures(store, CLOCK, alive_ms=DAY_MS).runs == ()

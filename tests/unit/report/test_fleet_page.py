@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import LiquidlogError
-from liquidlog.fleet.survey import Fleet, ranked
-from liquidlog.fleet.surveying import Surveyed
+from liquidlog.fleet.deciding import Decision
+from liquidlog.fleet.survey import Fleet, Surveyed, ranked
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.report.page import fleet_page
-from liquidlog.upkeep.decisions import Decision
 from support.browser import Browser
 from support.html_pages import MAX_BYTES, Reader
 

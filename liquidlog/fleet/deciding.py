@@ -1,14 +1,31 @@
-"""What follows from a policy for one table: whether it is worth judging, and what holds it up."""
+"""What is seen of a table, in its log alone, and what follows from a policy for it.
 
-from collections.abc import Callable, Iterator, Sequence
+The ledger of what was done is read from commitInfo, the newest commits first, and no more of them
+than are asked for. What the log no longer has is not in it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.settings import remembered_if_right
+from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
+from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
-from liquidlog.spec.text import iso_time, render_size, rough_duration
-from liquidlog.upkeep.policy import BackOff, Budget, RewritePolicy, RewriteWhen
-from liquidlog.upkeep.windows import QuietWindow
+from liquidlog.log.segment import LogListing, list_log, read_infos
+from liquidlog.log.store import TableStore
+from liquidlog.operations import vacuum
+from liquidlog.operations.inspect import judged_health
+from liquidlog.operations.vacuum import OPERATION as ORPHANS
+from liquidlog.plan import SPARED_TAG
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.text import render_size, rough_duration
 
 SMALL_PART: Final = 8
 """A file is small that is below this part of the size that the table's files are to have.
@@ -18,6 +35,16 @@ Source: Apache Amoro, whose fragments are an eighth of the target size.
 
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
+MOST_COMMITS: Final = 1_000
+"""No more commits are read, so that a table with a commit per second is looked at soon enough."""
+
+_OPTIMIZE: Final = "OPTIMIZE"
+_NOTES: Final = frozenset({vacuum.START, vacuum.END, ORPHANS})
+"""Operations whose commits change no file: they are no reason for a rewrite."""
+
+_TOGETHER: Final = 16
+_MOST: Final = float(1 << 62)
+"""Larger numbers of a log are none."""
 
 
 class Decision(StrEnum):
@@ -29,8 +56,114 @@ class Decision(StrEnum):
     LEAVE = "leave"
     """There is nothing to do that is worth it, or the table cannot be rewritten."""
     POSTPONE = "postpone"
-    """It would be worth it, but not now: budget, quiet window, others at work, back-off."""
+    """It would be worth it, but not now: budget, or others at work."""
     FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastWork:
+    """What the newest `commits_read` commits say; `is_whole` if the log has no others.
+
+    `commits_since` counts the commits since the last rewrite, whoever made it, without those that
+    change no file; `since_ms` is when that rewrite was committed. If no rewrite was read, both are
+    those of all that was read, and `last_rewrite` (its version) is None.
+    `commits_since_checkpoint` counts those that readers read after the newest one. `rewrites` is
+    the number of commits of rewrites, `rewritten_bytes` what they took out. `spared_bytes_a_day`
+    is what they were predicted to spare readers in a day, `predicted` counts those that say so.
+    """
+
+    commits_read: int
+    is_whole: bool
+    commits_since: int
+    since_ms: int | None
+    commits_since_checkpoint: int = 0
+    last_rewrite: int | None = None
+    last_vacuum_ms: int | None = None
+    rewrites: int = 0
+    rewritten_bytes: int = 0
+    predicted: int = 0
+    spared_bytes_a_day: float = 0.0
+
+
+def past_work(
+    store: TableStore,
+    *,
+    enough: Callable[[PastWork], bool] = lambda _: False,
+    most: int = MOST_COMMITS,
+) -> PastWork:
+    """Return what the newest commits say of upkeep; reading ends when `enough` says so."""
+    listing = list_log(store)
+    newest_first = sorted(listing.commits, reverse=True)
+    tally = _Tally(listing)
+    for start in range(0, min(most, len(newest_first)), _TOGETHER):
+        versions = newest_first[start : min(start + _TOGETHER, most)]
+        for version, info in zip(versions, read_infos(store, versions), strict=True):
+            tally.add(version, info)
+        if enough(tally.result(len(newest_first))):
+            break
+    return tally.result(len(newest_first))
+
+
+class _Tally:
+    """Counts commits, the newest first."""
+
+    def __init__(self, listing: LogListing) -> None:
+        self._listing = listing
+        self._read = self._since = self._rewrites = self._bytes = self._predicted = 0
+        self._checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
+        self._spared = 0.0
+        self._since_ms: int | None = None
+        self._last: int | None = None
+        self._vacuum_ms: int | None = None
+
+    def add(self, version: int, info: Mapping[str, Any]) -> None:
+        """Count one commit."""
+        self._read += 1
+        operation, at_ms = info.get("operation"), self._time_ms(version, info)
+        if self._last is None:
+            self._since_ms = at_ms
+            self._since += operation not in _NOTES and operation != _OPTIMIZE
+        if operation == vacuum.START and self._vacuum_ms is None:
+            self._vacuum_ms = at_ms
+        if operation != _OPTIMIZE:
+            return
+        self._last = version if self._last is None else self._last
+        self._rewrites += 1
+        self._bytes += round(_number(info.get("operationMetrics"), "numRemovedBytes") or 0)
+        spared = _number(info.get("tags"), SPARED_TAG)
+        if spared is not None:
+            self._predicted += 1
+            self._spared += spared
+
+    def result(self, commits: int) -> PastWork:
+        """Return what was counted; `commits` is the number of commits in the log."""
+        return PastWork(
+            commits_read=self._read,
+            is_whole=self._read == commits,
+            commits_since=self._since,
+            since_ms=self._since_ms,
+            commits_since_checkpoint=self._listing.newest - self._checkpoint,
+            last_rewrite=self._last,
+            last_vacuum_ms=self._vacuum_ms,
+            rewrites=self._rewrites,
+            rewritten_bytes=self._bytes,
+            predicted=self._predicted,
+            spared_bytes_a_day=self._spared,
+        )
+
+    def _time_ms(self, version: int, info: Mapping[str, Any]) -> int:
+        own = info.get("inCommitTimestamp")
+        return own if isinstance(own, int) else self._listing.commits[version].modification_time_ms
+
+
+def _number(values: object, name: str) -> float | None:
+    """Return a number of a mapping from JSON, None if it has none that is one."""
+    found = values.get(name) if isinstance(values, dict) else None
+    try:
+        number = float(found) if isinstance(found, str | int | float) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number is not None and 0 <= number < _MOST else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +181,40 @@ class Seen:
     small_files: int = 0
     files: int = 0
     depth_ratio: float | None = None
+
+
+def seen_of(
+    snapshot: Snapshot, past: PastWork, when: RewriteWhen, bounds_of: BoundsOf, now_ms: int
+) -> Seen:
+    """Return what a policy's triggers are compared with; the depth only if the policy needs it."""
+    columns = clustering_state(snapshot).columns
+    sizes = snapshot.files["size"]
+    small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
+    return Seen(
+        commits=past.commits_since,
+        since_last_ms=None if past.since_ms is None else max(0, now_ms - past.since_ms),
+        is_since_rewrite=past.last_rewrite is not None,
+        unclustered_bytes=_unclustered(snapshot) if columns else None,
+        small_files=pc.sum(small).as_py() or 0,
+        files=snapshot.files.num_rows,
+        depth_ratio=depth_ratio(snapshot, bounds_of) if when.depth_ratio else None,
+    )
+
+
+def _unclustered(snapshot: Snapshot) -> int:
+    states = file_states(snapshot, clustering_state(snapshot).columns, 0)
+    mask = pc.equal(states, pa.scalar(UNCLUSTERED))
+    return int(pc.sum(snapshot.files["size"].filter(mask)).as_py() or 0)
+
+
+def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
+    """Return the depth as a multiple of that after a full rewrite, None if it has none."""
+    columns = clustering_state(snapshot).columns
+    if not snapshot.files.num_rows or not columns:
+        return None
+    bounds = bounds_of([column.leaf for column in columns])
+    least = remembered_if_right(snapshot, "min_cube_bytes")
+    return judged_health(snapshot, columns, bounds, min_cube_bytes=least).depth_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,26 +368,3 @@ class Spending:
         if self.left_bytes != 0:
             return None
         return f"the budget of {render_size(self.budget.bytes or 0)} is spent"
-
-
-def quiet_until(windows: Sequence[QuietWindow], now_ms: int) -> str | None:
-    """Return why nothing may be begun now, None outside all quiet windows."""
-    for window in windows:
-        if window.holds(now_ms):
-            return f"this is a quiet window: {window}"
-    return None
-
-
-def backing_off(policy: BackOff, failures_ms: Sequence[int], now_ms: int) -> str | None:
-    """Return why a table is left alone after failures at these times, None if it is not."""
-    if not failures_ms:
-        return None
-    last_ms, count = max(failures_ms), len(failures_ms)
-    again_ms = last_ms + policy.wait_ms(count)
-    if now_ms >= again_ms:
-        return None
-    times = "the last run" if count == 1 else f"the last {count} runs"
-    return (
-        f"{times} failed or died, the last one {rough_duration(now_ms - last_ms)} ago; it is tried"
-        f" again from {iso_time(again_ms)} on"
-    )

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
+from liquidlog.fleet.deciding import past_work
 from liquidlog.log.loader import open_store
-from liquidlog.operations.past_work import past_work
 from liquidlog.plan import SPARED_TAG
 from liquidlog.table import Table
 from support.arrow_executor import execute

@@ -1,24 +1,20 @@
-"""What follows from a policy: triggers, quiet windows, back-off, and the budget."""
+"""What follows from a policy: triggers, and the budget."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, time
 
 import pytest
 
-from liquidlog.judgement.verdicts import Bar, Judgement
-from liquidlog.judgement.weighing import left
-from liquidlog.upkeep.decisions import (
+from liquidlog.fleet.deciding import (
     Seen,
     Spending,
     answer,
-    backing_off,
     lasting_bar,
     not_triggered,
-    quiet_until,
     triggers,
 )
-from liquidlog.upkeep.policy import BackOff, Budget, RewritePolicy, RewriteWhen
-from liquidlog.upkeep.windows import QuietWindow
+from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
+from liquidlog.judgement.verdicts import Bar, Judgement
+from liquidlog.judgement.weighing import left
 
 HOUR_MS = 3_600_000
 BUSY = Seen(
@@ -29,10 +25,6 @@ BUSY = Seen(
     files=10,
     depth_ratio=2.0,
 )
-
-
-def at(text: str) -> int:
-    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
 @pytest.mark.parametrize(
@@ -75,61 +67,6 @@ def test_age_asks_only_if_something_was_committed() -> None:
     when = RewriteWhen(age_ms=HOUR_MS)
     assert triggers(when, Seen(commits=0, since_last_ms=2 * HOUR_MS)) == ()
     assert triggers(when, Seen(commits=1, since_last_ms=2 * HOUR_MS)) != ()
-
-
-@pytest.mark.parametrize(
-    ("now", "quiet"),
-    [
-        ("2026-11-23T07:59:59", False),  # a Monday
-        ("2026-11-23T08:00:00", True),
-        ("2026-11-23T17:59:59", True),
-        ("2026-11-23T18:00:00", False),
-        ("2026-11-22T12:00:00", False),
-    ],
-)
-def test_a_window_of_a_day(now: str, quiet: bool) -> None:  # noqa: FBT001
-    window = QuietWindow(start=time(8), end=time(18), days=("mon",))
-    assert (quiet_until([window], at(now)) is not None) == quiet
-
-
-@pytest.mark.parametrize(
-    ("now", "quiet"),
-    [
-        ("2026-11-23T22:00:00", True),
-        ("2026-11-24T05:59:59", True),
-        ("2026-11-24T06:00:00", False),
-        ("2026-11-23T05:00:00", False),
-        ("2026-11-24T22:00:00", False),
-    ],
-)
-def test_a_window_over_midnight_belongs_to_its_first_day(now: str, quiet: bool) -> None:  # noqa: FBT001
-    window = QuietWindow(start=time(22), end=time(6), days=("mon",))
-    assert window.holds(at(now)) == quiet
-
-
-def test_a_window_of_equal_ends_is_a_whole_day() -> None:
-    window = QuietWindow(start=time(), end=time(), days=("mon",))
-    held = [
-        window.holds(at(f"2026-11-{day}T{hour}")) for day in (22, 23, 24) for hour in ("00", "23")
-    ]
-    assert held == [False, False, True, True, False, False]
-
-
-def test_windows_are_by_the_clock_of_their_zone() -> None:
-    window = QuietWindow(start=time(8), end=time(9), time_zone="Europe/Berlin")
-    assert window.holds(at("2026-11-23T07:30"))
-    assert window.holds(at("2026-07-23T06:30"))
-    assert not window.holds(at("2026-07-23T07:30"))
-
-
-def test_each_failure_doubles_the_wait() -> None:
-    policy = BackOff(first_ms=HOUR_MS, longest_ms=6 * HOUR_MS)
-    waits = [policy.wait_ms(count) // HOUR_MS for count in (1, 2, 3, 4, 5, 1000)]
-    assert waits == [1, 2, 4, 6, 6, 6]
-    assert backing_off(policy, (), 0) is None
-    assert backing_off(policy, (1000,), 1000 + HOUR_MS - 1) is not None
-    assert backing_off(policy, (1000,), 1000 + HOUR_MS) is None
-    assert backing_off(policy, (0, 1000), 1000 + HOUR_MS) is not None
 
 
 def test_a_budget_is_spent_to_the_end() -> None:
