@@ -492,13 +492,13 @@ def alter(uri: str, clause: str) -> str:
 
 def set_properties(properties: Mapping[str, str]) -> str:
     """Return the clause that sets properties."""
-    pairs = (f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    pairs = (f"{_sql_text(name)} = {_sql_text(value)}" for name, value in properties.items())
     return f"SET TBLPROPERTIES ({', '.join(pairs)})"
 
 
 def unset_properties(names: Iterable[str]) -> str:
     """Return the clause that removes properties."""
-    return f"UNSET TBLPROPERTIES ({', '.join(map(_text, names))})"
+    return f"UNSET TBLPROPERTIES ({', '.join(map(_sql_text, names))})"
 
 
 def _sql_text(value: str) -> str:

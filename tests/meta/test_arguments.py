@@ -219,8 +219,8 @@ def _call(table: Table, ready: dict[str, Any], name: str, given: dict[str, Any])
     if name == "create" and "uri" not in given:
         values["uri"] = Path(ready["uri"]).parent / "new"
     values.update(given)
-    if name == "fix":
-        return table.fix(cast("str", values.pop("names")), **values)
+    if name in {"drop_column", "fix"}:
+        return getattr(table, name)(cast("str", values.pop("names")), **values)
     if name == "execute_groups":
         return list(function(None, **values))
     if name == "execute":

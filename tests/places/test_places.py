@@ -207,7 +207,7 @@ def test_a_build_does_not_fail_by_what_comes_behind_it(
     (home / "liquidlog.policy.toml").write_text("no TOML")
     done = ran(["bash", "dbt-build.sh"], home, **environment)
     assert done.returncode == 0
-    assert "liquidlog: exit status 1; the models are built" in done.stderr
+    assert "liquidlog: exit status 2; the models are built" in done.stderr
 
 
 def test_a_build_that_fails_stays_one(project: tuple[Path, Mapping[str, str]]) -> None:
@@ -247,7 +247,7 @@ def test_the_workflow_runs_its_command(home: Path) -> None:
     assert ran([*bash, command], home, PATH=path).returncode == 0
     assert json.loads((home / "tick.json").read_text())["tables"][0]["decision"] == "rewrite"
     (home / "policy.toml").unlink()
-    assert ran([*bash, command], home, PATH=path).returncode == 1
+    assert ran([*bash, command], home, PATH=path).returncode == 2
 
 
 KUBERNETES = """

@@ -16,7 +16,7 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema, leaf_column
 from liquidlog.spec.bounds import FileStatistics, encode_stats, parse_bounds
-from liquidlog.spec.schema import leaves
+from liquidlog.spec.schema import ArrayType, MapType, leaves
 from support.tables import ordered, tables, values
 
 cuts = st.lists(st.integers(0, 12), max_size=4)
@@ -120,7 +120,10 @@ def test_parsed_statistics_bound_every_value(table: pa.Table, prefix_chars: int)
         ends = found.columns[number]
         low, high = ordered(ends.low[0].as_py()), ordered(ends.high[0].as_py())
         nulls = ends.null_count[0].as_py()
-        assert nulls == column.null_count
+        # Some writers count nulls of elements wrongly, so nobody's count of them is believed.
+        assert nulls == column.null_count or (
+            nulls is None and isinstance(leaf.data_type, ArrayType | MapType)
+        )
         present = [ordered(value) for value in column.drop_null().to_pylist()]
         has_nan = any(value != value for value in present)  # noqa: PLR0124  only NaN does
         assert low is None or not any(value < low for value in present)

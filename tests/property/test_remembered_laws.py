@@ -39,6 +39,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "liquidlog.bloomFilter": ("s", "X,`s`"),
     "liquidlog.prefix": ("X",),
     "liquidlog.rowGroupRows": ("1000000", "5000"),
+    "liquidlog.partitionTimeZone": ("Europe/Berlin", "UTC"),
     "liquidlog.weights": ("x=3", "`x`=0.5,s=1"),
 }
 WRONG: Final = ("", "wrong", "-1", "0.5", "x,", "a.b.c", "nan", "x, x", "\N{BALLOON}")
@@ -187,7 +188,7 @@ def test_any_text_is_a_value_or_one_error_that_names_the_property(
     if name not in wrong_values(snapshot) or name not in listening:
         settle(snapshot, {})
         return
-    with pytest.raises(UsageError, match=rf"{name} .*set-properties") as refused:
+    with pytest.raises(UsageError, match=rf"{name} .*UNSET TBLPROPERTIES") as refused:
         settle(snapshot, {})
     assert refused.value.fields == {"property": name, "value": text}
 

@@ -22,7 +22,7 @@ from support.forking import Run, killed_on_the_way
 from support.partitioned import TEXTS, live_adds, partitioned_table, rows_read
 
 KILLS = effort(3, 60)
-LIQUIDLOG = (sys.executable, "-c", "from liquidlog.cli.main import main; main()")
+LIQUIDLOG = (sys.executable, "-c", "from liquidlog.cli import main; main()")
 SMALL = ("--set", "min_cube_size=1B", "--set", "target_cube_size=3KB")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")

@@ -25,7 +25,7 @@ def appended_table(uri: str, *, appends: int, rows: int) -> Table:
 
 def optimize_command(uri: str, conf: Mapping[str, str], **policy: int) -> list[str]:
     """Return the words of a command line; the policy's are options named with underscores."""
-    options = [(f"--{name.replace('_', '-')}", str(value)) for name, value in policy.items()]
+    options = [("--set", f"{name}={value}") for name, value in policy.items()]
     options += [("--spark-conf", "=".join(pair)) for pair in conf.items()]
     command = [sys.executable, "-c", "from liquidlog.cli import main; main()", "optimize", uri]
     return [*command, *(word for option in options for word in option), "--json"]

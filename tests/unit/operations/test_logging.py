@@ -181,7 +181,7 @@ def test_a_request_that_is_tried_again_is_said_without_what_the_client_says(
 
     waits = BackOff(sleep=lambda _: None, jitter=lambda _: 0)
     assert again(request, waits) == 1
-    assert lines(caplog, "storage.failures") == [
+    assert lines(caplog, "storage.clients") == [
         "a request failed with TimeoutError (HTTP status unknown); trying again in 0.10 s"
     ]
 

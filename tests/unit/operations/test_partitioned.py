@@ -150,9 +150,7 @@ def test_takes_the_partitions_that_are_asked_for(tmp_path: Path) -> None:
     assert json.loads(info["operationParameters"]["predicate"]) == ["(p = 'a' OR n IS NULL)"]
 
 
-@pytest.mark.parametrize(
-    "where", ["id = 1", "p = 'a' AND id > 2", "p LIKE '%a%'", "length(p) = 1", "p = "]
-)
+@pytest.mark.parametrize("where", ["id = 1", "p = 'a' AND id > 2", "length(p) = 1", "p = "])
 def test_refuses_conditions_that_partition_values_do_not_decide(tmp_path: Path, where: str) -> None:
     table = partitioned_table(tmp_path / "t", files={"a": 2})
     with pytest.raises(UsageError):
