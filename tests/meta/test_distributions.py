@@ -13,6 +13,9 @@ import pytest
 from support.repository import ROOT, modules
 
 
+TEMPLATES = ROOT / "liquidlog" / "report" / "templates"
+
+
 def _build(kind: str, source: Path, target: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(target)]
     subprocess.run(command, cwd=source, check=True, capture_output=True)
@@ -36,6 +39,7 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile) -> No
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert {name for name in names if not name.endswith("__init__.py")} == {
         *modules(),
+        *(str(path.relative_to(ROOT)) for path in TEMPLATES.iterdir()),
         "liquidlog/py.typed",
         "liquidspark/py.typed",
     }
