@@ -1,7 +1,7 @@
 """What is seen of a table, in its log alone, and what follows from a policy for it.
 
-The ledger of what was done is read from commitInfo, the newest commits first, and no more of them
-than are asked for. What the log no longer has is not in it.
+What was done is read from commitInfo, the newest commits first, and no more of them
+than are asked for. What the log no longer has is not known.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,6 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations import vacuum
 from liquidlog.operations.inspect import judged_health
 from liquidlog.operations.vacuum import OPERATION as ORPHANS
-from liquidlog.plan import SPARED_TAG
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.text import render_size, rough_duration
@@ -43,8 +42,6 @@ _NOTES: Final = frozenset({vacuum.START, vacuum.END, ORPHANS})
 """Operations whose commits change no file: they are no reason for a rewrite."""
 
 _TOGETHER: Final = 16
-_MOST: Final = float(1 << 62)
-"""Larger numbers of a log are none."""
 
 
 class Decision(StrEnum):
@@ -67,9 +64,7 @@ class PastWork:
     `commits_since` counts the commits since the last rewrite, whoever made it, without those that
     change no file; `since_ms` is when that rewrite was committed. If no rewrite was read, both are
     those of all that was read, and `last_rewrite` (its version) is None.
-    `commits_since_checkpoint` counts those that readers read after the newest one. `rewrites` is
-    the number of commits of rewrites, `rewritten_bytes` what they took out. `spared_bytes_a_day`
-    is what they were predicted to spare readers in a day, `predicted` counts those that say so.
+    `commits_since_checkpoint` counts those that readers read after the newest one.
     """
 
     commits_read: int
@@ -79,10 +74,6 @@ class PastWork:
     commits_since_checkpoint: int = 0
     last_rewrite: int | None = None
     last_vacuum_ms: int | None = None
-    rewrites: int = 0
-    rewritten_bytes: int = 0
-    predicted: int = 0
-    spared_bytes_a_day: float = 0.0
 
 
 def past_work(
@@ -109,9 +100,8 @@ class _Tally:
 
     def __init__(self, listing: LogListing) -> None:
         self._listing = listing
-        self._read = self._since = self._rewrites = self._bytes = self._predicted = 0
+        self._read = self._since = 0
         self._checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
-        self._spared = 0.0
         self._since_ms: int | None = None
         self._last: int | None = None
         self._vacuum_ms: int | None = None
@@ -125,15 +115,8 @@ class _Tally:
             self._since += operation not in _NOTES and operation != _OPTIMIZE
         if operation == vacuum.START and self._vacuum_ms is None:
             self._vacuum_ms = at_ms
-        if operation != _OPTIMIZE:
-            return
-        self._last = version if self._last is None else self._last
-        self._rewrites += 1
-        self._bytes += round(_number(info.get("operationMetrics"), "numRemovedBytes") or 0)
-        spared = _number(info.get("tags"), SPARED_TAG)
-        if spared is not None:
-            self._predicted += 1
-            self._spared += spared
+        if operation == _OPTIMIZE and self._last is None:
+            self._last = version
 
     def result(self, commits: int) -> PastWork:
         """Return what was counted; `commits` is the number of commits in the log."""
@@ -145,25 +128,11 @@ class _Tally:
             commits_since_checkpoint=self._listing.newest - self._checkpoint,
             last_rewrite=self._last,
             last_vacuum_ms=self._vacuum_ms,
-            rewrites=self._rewrites,
-            rewritten_bytes=self._bytes,
-            predicted=self._predicted,
-            spared_bytes_a_day=self._spared,
         )
 
     def _time_ms(self, version: int, info: Mapping[str, Any]) -> int:
         own = info.get("inCommitTimestamp")
         return own if isinstance(own, int) else self._listing.commits[version].modification_time_ms
-
-
-def _number(values: object, name: str) -> float | None:
-    """Return a number of a mapping from JSON, None if it has none that is one."""
-    found = values.get(name) if isinstance(values, dict) else None
-    try:
-        number = float(found) if isinstance(found, str | int | float) else None
-    except (ValueError, OverflowError):
-        return None
-    return number if number is not None and 0 <= number < _MOST else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

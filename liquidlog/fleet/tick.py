@@ -99,7 +99,6 @@ class TableOutcome:
     versions: tuple[int, ...] = ()
     spared_bytes_a_day: float | None = None
     plan: str | None = None
-    past: PastWork | None = None
     checkpoint: Chore | None = None
     vacuum: Chore | None = None
     error: LiquidlogError | None = None
@@ -127,21 +126,8 @@ class TableOutcome:
             "plan": self.plan,
             "checkpoint": None if self.checkpoint is None else self.checkpoint.document(),
             "vacuum": None if self.vacuum is None else self.vacuum.document(),
-            "ledger": None if self.past is None else _ledger(self.past),
             "error": None if self.error is None else self.error.document(),
         }
-
-
-def _ledger(past: PastWork) -> dict[str, Any]:
-    return {
-        "commits_read": past.commits_read,
-        "is_whole": past.is_whole,
-        "last_rewrite": past.last_rewrite,
-        "commits_since": past.commits_since,
-        "rewrites": past.rewrites,
-        "rewritten_bytes": past.rewritten_bytes,
-        "spared_bytes_a_day": round(past.spared_bytes_a_day) if past.predicted else None,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +249,6 @@ class Looker:
             reason=reason,
             version=version,
             triggers=found,
-            past=past,
         )
         return Looked(outcome=outcome, candidate=candidate, due=self._due(past))
 

@@ -13,8 +13,8 @@ from liquidlog.clustering.health.measure import Health
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
 from liquidlog.judgement.verdicts import Criteria, Judgement
-from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot
+from liquidlog.log.segment import list_log
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.advise import advised_by_the_log
@@ -27,26 +27,12 @@ from liquidlog.simulation.pictured import predicted_files
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
 
-HISTORY_COMMITS: Final = 200
+_HISTORY_COMMITS: Final = 200
 """The number of newest commits that a report considers."""
 
 _MOST_POINTS: Final = 20
 _FILES_LOADED: Final = 600_000
 """Most files of past versions that a report loads, so fewer versions of larger tables."""
-
-_OPTIMIZE: Final = "OPTIMIZE"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastRewrite:
-    """The last OPTIMIZE, one commit or several in a row; health is None if not loaded."""
-
-    first_version: int
-    last_version: int
-    timestamp: str
-    metrics: Mapping[str, Any]
-    before: Health | None
-    after: Health | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +54,6 @@ class Overview:
     scan: Scan | None
     findings: tuple[Finding, ...]
     trend: tuple[Health, ...]
-    rewrite: LastRewrite | None
     advice: Advice | None = None
 
 
@@ -99,13 +84,10 @@ def overview(
             scan=None,
             findings=found,
             trend=(),
-            rewrite=None,
             advice=None,
         )
     columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
     judgement = examined.judgement
-    earlier = _Past(store, snapshot, columns, min_cube_bytes, most=_MOST_POINTS if past else 0)
-    history = read_history(store, HISTORY_COMMITS)
     return Overview(
         detail=detail(snapshot),
         health=compared(
@@ -118,8 +100,7 @@ def overview(
         if criteria.workload and judgement.shown is None
         else None,
         findings=found,
-        trend=earlier.trend(sorted(row["version"] for row in history)),
-        rewrite=_last_rewrite(history, earlier),
+        trend=_trend(store, snapshot, columns, min_cube_bytes=min_cube_bytes) if past else (),
         advice=advice,
     )
 
@@ -147,71 +128,30 @@ def _is_by(plan: ClusteringPlan, columns: Sequence[ClusteringColumn]) -> bool:
     return [column.logical for column in plan.columns] == [column.logical for column in columns]
 
 
-class _Past:
-    """Health of earlier versions by today's columns, each measured once."""
-
-    def __init__(
-        self,
-        store: TableStore,
-        snapshot: Snapshot,
-        columns: Sequence[ClusteringColumn],
-        min_cube_bytes: int,
-        *,
-        most: int,
-    ) -> None:
-        self._store = store
-        self._newest = snapshot
-        self._columns = columns
-        self._min_cube_bytes = min_cube_bytes
-        self._known: dict[int, Health | None] = {}
-        self.points = min(most, _FILES_LOADED // max(snapshot.files.num_rows, 1))
-
-    def at(self, version: int) -> Health | None:
-        """Return the health at a version, None if it cannot be measured."""
-        if version not in self._known:
-            self._known[version] = self._measure(version)
-        return self._known[version]
-
-    def trend(self, versions: Sequence[int]) -> tuple[Health, ...]:
-        """Return the health at some of the versions, evenly chosen and with the last."""
-        count = min(self.points, len(versions))
-        if count < 2:  # noqa: PLR2004  one point is no trend
-            return ()
-        last = len(versions) - 1
-        chosen = dict.fromkeys(versions[number * last // (count - 1)] for number in range(count))
-        found = (self.at(version) for version in chosen if version <= self._newest.version)
-        return tuple(health for health in found if health is not None)
-
-    def _measure(self, version: int) -> Health | None:
-        try:
-            snapshot = load_snapshot(self._store, version)
-            bounds = load_bounds(self._store, snapshot, [c.leaf for c in self._columns])
-            return judged_health(
-                snapshot, self._columns, bounds, min_cube_bytes=self._min_cube_bytes
-            )
-        except LiquidlogError:
-            return None  # cleaned up, or from a time when another table was at the address
+def _trend(
+    store: TableStore,
+    newest: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    *,
+    min_cube_bytes: int,
+) -> tuple[Health, ...]:
+    """Return the health at some of the versions, evenly chosen and with the last."""
+    versions = sorted(v for v in list_log(store).commits if v <= newest.version)[-_HISTORY_COMMITS:]
+    points = min(_MOST_POINTS, _FILES_LOADED // max(newest.files.num_rows, 1), len(versions))
+    if points < 2:  # noqa: PLR2004  one point is no trend
+        return ()
+    chosen = dict.fromkeys(versions[n * (len(versions) - 1) // (points - 1)] for n in range(points))
+    found = (_health_at(store, version, columns, min_cube_bytes) for version in chosen)
+    return tuple(health for health in found if health is not None)
 
 
-def _last_rewrite(history: Sequence[Mapping[str, Any]], past: _Past) -> LastRewrite | None:
-    """Return the newest OPTIMIZE commits that follow each other; `history` is newest first."""
-    newest = next(
-        (n for n, row in enumerate(history) if row.get("operation") == _OPTIMIZE), len(history)
-    )
-    run = []
-    for row in history[newest:]:
-        if row.get("operation") != _OPTIMIZE:
-            break
-        run.append(row)
-    if not run:
-        return None
-    first, last = run[-1]["version"], run[0]["version"]
-    load = past.points > 1
-    return LastRewrite(
-        first_version=first,
-        last_version=last,
-        timestamp=run[0]["timestamp"],
-        metrics=run[0].get("operationMetrics") or {},
-        before=past.at(first - 1) if load and first else None,
-        after=past.at(last) if load else None,
-    )
+def _health_at(
+    store: TableStore, version: int, columns: Sequence[ClusteringColumn], min_cube_bytes: int
+) -> Health | None:
+    """Return the health of an earlier version by today's columns, None if it is not known."""
+    try:
+        snapshot = load_snapshot(store, version)
+        bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+        return judged_health(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes)
+    except LiquidlogError:
+        return None  # cleaned up, or from a time when another table was at the address

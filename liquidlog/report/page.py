@@ -19,7 +19,6 @@ from typing import Any, Final, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from liquidlog.advice.advice import Advice, Measured
 from liquidlog.clustering.health.maps import KeyMap, Side
 from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
@@ -27,14 +26,12 @@ from liquidlog.fleet.deciding import Decision
 from liquidlog.fleet.survey import Fleet, Surveyed
 from liquidlog.judgement.costs import reading_cost
 from liquidlog.judgement.verdicts import Judgement, Option
-from liquidlog.operations.overview import LastRewrite, Overview
+from liquidlog.operations.overview import Overview
 from liquidlog.operations.scan import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report import figures, shapes
-from liquidlog.report.advice import layout_text
 from liquidlog.report.figures import change, counted, days, label, mean, number, share, size
 from liquidlog.report.fleets import ACTIONS, counts
-from liquidlog.report.jsonable import jsonable
 from liquidlog.report.layout import Grid, Line
 from liquidlog.report.readers import remarks
 from liquidlog.simulation.prediction import PredictedReads
@@ -44,8 +41,6 @@ from liquidlog.spec.text import escaped, visible
 READS_LISTED: Final = 20
 """The most predicates that are shown."""
 
-_OTHERS_LISTED: Final = 12
-_LAYOUTS_LISTED: Final = 4
 _LONGEST_WHERE: Final = 400
 """Longer predicates are cut, in characters."""
 
@@ -60,18 +55,6 @@ _COURSES: Final = (
     ("depth ratio", "depth_ratio"),
     ("average depth", "average_depth"),
     ("files", "total_file_count"),
-)
-_COMPARED: Final = (
-    "total_file_count",
-    "total_bytes",
-    "unclustered_file_count",
-    "depth_ratio",
-    "read_ratio",
-    "average_depth",
-    "average_overlaps",
-    "max_depth",
-    "stable_cube_count",
-    "partial_cube_count",
 )
 _COLUMNS: Final = ("Action", "Files", "Size", "Depth ratio", "Spares", "Costs", "Pays back in")
 _WORST_FIRST: Final = (Decision.REWRITE, Decision.FAIL, Decision.LEAVE)
@@ -103,7 +86,6 @@ def page(overview: Overview, workload: str = "W") -> str:
         tiles=() if health is None else _tiles(health),
         notes=() if health is None else health.notes,
         trend=list(_trend(overview.trend)),
-        last=None if overview.rewrite is None else _last(overview.rewrite),
     )
 
 
@@ -199,17 +181,13 @@ def _answer(overview: Overview) -> _Values:
             "headline": "Not measured",
             "reason": reason or "nothing was judged",
             "shown": None,
-            "others": (),
         }
     shown = judgement.shown
-    others = [option for option in judgement.options if option is not shown]
     return {
         "style": "leave" if judgement.best is None else "rewrite",
         "headline": "Leave it" if judgement.best is None else "Rewrite",
         "reason": judgement.reason,
         "shown": None if shown is None else _judged(judgement, shown),
-        "others": [_other(option) for option in others[:_OTHERS_LISTED]],
-        "others_count": len(others),
     }
 
 
@@ -248,19 +226,6 @@ def _judged(judgement: Judgement, option: Option) -> _Values:
         "reason": option.reason,
         "command": option.command,
     }
-
-
-def _other(option: Option) -> Sequence[str]:
-    paid = option.payback_days
-    return (
-        option.name,
-        size(_whole_mean(option).bytes_after),
-        size(option.cost_bytes),
-        "never" if paid is None else days(paid),
-        "yes" if option.is_worth_it else "no",
-        option.reason,
-        option.command,
-    )
 
 
 def _reads(overview: Overview) -> _Values | None:
@@ -485,7 +450,7 @@ def _advice(overview: Overview, location: str, workload: str) -> _Values:
     """Return what other columns would bring the readers of a workload, or how to ask for it."""
     table, asked = shlex.quote(location), shlex.quote(workload)
     found, judgement = overview.advice, overview.judgement
-    unadvised: _Values = {"headline": None, "reason": None, "layouts": ()}
+    unadvised: _Values = {"headline": None, "reason": None, "basis": None}
     if judgement is None or judgement.readers != "workload":
         return unadvised | {
             "ask": "No workload was given. To judge by what your readers really ask:",
@@ -503,24 +468,12 @@ def _advice(overview: Overview, location: str, workload: str) -> _Values:
         if found.recommended is None
         else "Change the layout",
         "reason": found.reason,
-        "layouts": list(_layouts(found, found.best)),
         "basis": "By statistics alone: no data file was read. Chosen on"
         f" {counted(found.queries_older, 'predicate')}, judged on"
         f" {counted(found.queries_newest, 'predicate')}.",
         "ask": "To measure it on rows of the table, and to get the commands that do it:",
         "command": f"{command} -o advice.json",
     }
-
-
-def _layouts(found: Advice, best: Measured) -> Iterator[tuple[str, str, str]]:
-    """Yield what a reading opens now, with the best layout and with some others."""
-    ends, now = found.interval, found.current
-    within = "" if ends is None else f" ({share(ends.low)} to {share(ends.high)})"
-    yield "now", share(now.read_share), size(now.bytes_per_reading)
-    yield layout_text(best), share(best.read_share) + within, size(best.bytes_per_reading)
-    others = [one for one in found.candidates if one.candidate != best.candidate]
-    for one in others[: _LAYOUTS_LISTED - 1]:
-        yield layout_text(one), share(one.read_share), size(one.bytes_per_reading)
 
 
 def _tiles(health: Health) -> Sequence[tuple[str, str]]:
@@ -561,27 +514,6 @@ def _trend(found: Sequence[Health]) -> Iterator[_Values]:
             "points": shapes.line(values, most),
             "ends": [(health.version, health.committed_at) for health in shown],
         }
-
-
-def _last(rewrite: LastRewrite) -> _Values:
-    versions = sorted({rewrite.first_version, rewrite.last_version})
-    at = figures.moment(rewrite.timestamp)
-    compared: list[tuple[str, str, str]] = []
-    if rewrite.before is not None and rewrite.after is not None:
-        compared = [
-            (name.replace("_", " "), _told(name, rewrite.before), _told(name, rewrite.after))
-            for name in _COMPARED
-        ]
-    return {
-        "when": f"version {' to '.join(map(str, versions))}, {at} UTC",
-        "compared": compared,
-        "metrics": [(str(key), str(jsonable(value))) for key, value in rewrite.metrics.items()],
-    }
-
-
-def _told(name: str, health: Health) -> str:
-    value = getattr(health, name)
-    return size(value) if name == "total_bytes" else number(value)
 
 
 def _fleet_tiles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:

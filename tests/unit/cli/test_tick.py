@@ -1,6 +1,6 @@
 """The command `tick`: text, JSON, OpenMetrics, exit status, and options that have no effect."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -154,21 +154,3 @@ def test_a_workload_that_is_none_is_refused(tmp_path: Path) -> None:
     status, _, err = said("tick", f"{tmp_path}/t", "--policy", str(path))
     assert status == 2
     assert "w.jsonl" in err
-
-
-def documents(tmp_path: Path, call: Call, *words: str) -> Mapping[str, Any]:
-    status, out, _ = call("tick", f"{tmp_path}/t", *words)
-    assert status == 0
-    found: Mapping[str, Any] = out
-    return found
-
-
-def test_the_ledger_is_the_tables_own_log(tmp_path: Path, call: Call) -> None:
-    ragged(tmp_path / "t")
-    first = documents(tmp_path, call, "--policy", policy(tmp_path))["tables"][0]
-    assert (first["ledger"]["last_rewrite"], first["ledger"]["commits_since"]) == (None, 9)
-    second = documents(tmp_path, call, "--policy", policy(tmp_path))["tables"][0]["ledger"]
-    assert second["last_rewrite"] == first["versions"][-1]
-    assert second["commits_since"] == 0
-    assert second["rewritten_bytes"] == first["bytes_rewritten"]
-    assert second["spared_bytes_a_day"] == first["spared_bytes_a_day"]

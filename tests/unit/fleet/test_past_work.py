@@ -1,6 +1,5 @@
-"""The ledger: what a table's own commits say of rewrites and vacuums."""
+"""What a table's own commits say of rewrites and vacuums."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,38 +23,34 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def rewrite(table: Table, spared: float | None = None, **policy: object) -> int:
+def rewrite(table: Table, spared: float | None = None, **policy: object) -> None:
     plan = table.plan(**policy)  # type: ignore[arg-type]
     if spared is not None:
         plan = structs.replace(plan, spared_bytes_a_day=spared)
-    report = table.commit(plan, execute(plan))
-    return sum(plan.groups[group].size_bytes for group in report.committed_groups)
+    table.commit(plan, execute(plan))
 
 
 def test_before_the_first_rewrite(table: Table) -> None:
     found = past_work(open_store(table.uri))
     assert (found.commits_read, found.commits_since, found.is_whole) == (5, 5, True)
-    assert (found.last_rewrite, found.rewrites, found.rewritten_bytes) == (None, 0, 0)
+    assert found.last_rewrite is None
     assert found.commits_since_checkpoint == 5
     assert found.since_ms is not None
 
 
 def test_commits_are_counted_since_the_last_rewrite(table: Table) -> None:
-    moved = rewrite(table, spared=1000.0)
+    rewrite(table)
     table.append(pa.table({"x": [5]}))
     found = past_work(open_store(table.uri))
-    assert (found.last_rewrite, found.commits_since, found.rewrites) == (5, 1, 1)
-    assert found.rewritten_bytes == moved
-    assert (found.predicted, found.spared_bytes_a_day) == (1, 1000.0)
+    assert (found.last_rewrite, found.commits_since) == (5, 1)
 
 
 def test_groups_spare_by_their_bytes(table: Table) -> None:
     rewrite(table, spared=1000.0, min_cube_size=1, target_cube_size=1)
-    found = past_work(open_store(table.uri))
-    assert found.rewrites == found.predicted > 1
-    assert found.spared_bytes_a_day == pytest.approx(1000, abs=found.rewrites)
     tags = [row["tags"] for row in table.history() if row["operation"] == "OPTIMIZE"]
+    assert len(tags) > 1
     assert all(0 < float(one[SPARED_TAG]) < 1000 for one in tags)
+    assert sum(float(one[SPARED_TAG]) for one in tags) == pytest.approx(1000, abs=len(tags))
 
 
 def test_versions_that_change_no_file_are_no_reason(table: Table) -> None:
@@ -80,17 +75,3 @@ def test_a_checkpoint_is_counted_from(table: Table) -> None:
     table.checkpoint()
     table.append(pa.table({"x": [5]}))
     assert past_work(open_store(table.uri)).commits_since_checkpoint == 1
-
-
-@pytest.mark.parametrize("tag", ["nan", "inf", "-1", "x", "1e400", None, [], 10**400])
-def test_odd_numbers_count_for_nothing(table: Table, tag: object) -> None:
-    rewrite(table, spared=1.0)
-    path = Path(table.uri, "_delta_log", f"{5:020d}.json")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines:
-        if "commitInfo" in line:
-            line["commitInfo"]["tags"] = {SPARED_TAG: tag}
-            line["commitInfo"]["operationMetrics"] = tag
-    path.write_text("\n".join(json.dumps(line) for line in lines))
-    found = past_work(open_store(table.uri))
-    assert (found.predicted, found.spared_bytes_a_day, found.rewritten_bytes) == (0, 0, 0)
