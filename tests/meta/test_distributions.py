@@ -12,7 +12,6 @@ import pytest
 
 from support.repository import ROOT, modules
 
-
 TEMPLATES = ROOT / "liquidlog" / "report" / "templates"
 
 
