@@ -755,7 +755,7 @@ class Table(Summary):
         self,
         session: object = None,
         *,
-        executor: str = "spark",
+        executor: str = "auto",
         plan: ClusteringPlan | None = None,
         workload: Workload | None = None,
         **settings: Unpack[RewriteSettings],
@@ -765,7 +765,8 @@ class Table(Summary):
         Args:
             session: The running session of the executor, as a SparkSession; None for the active
                 one, or a new local one.
-            executor: What rewrites the files, by its name.
+            executor: What rewrites the files, by its name; `auto` is `local` for plans of up to
+                4 GiB of input, unless a session or a Spark is there, else `spark`.
             plan: What to rewrite, as `plan` returns it, without settings of a plan.
             workload: What `plan` takes.
             settings: Those of `plan` and of `commit`; `read_back` and `local_limit` of the
@@ -797,7 +798,7 @@ class Table(Summary):
         cluster_by: Names,
         session: object = None,
         *,
-        executor: str = "spark",
+        executor: str = "auto",
         workload: Workload | None = None,
         max_reconciled_share: float | None = None,
         reconcile_limit: Size | None = None,
@@ -813,7 +814,8 @@ class Table(Summary):
         Args:
             cluster_by: The clustering columns; partition columns may be among them.
             session: As `optimize` takes it.
-            executor: What rewrites the files, by its name.
+            executor: What rewrites the files, by its name; `auto` is `local` for plans of up to
+                4 GiB of input, unless a session or a Spark is there, else `spark`.
             workload: What `plan_migration` takes.
             max_reconciled_share: As `commit` takes it.
             reconcile_limit: As `commit_each` takes it.

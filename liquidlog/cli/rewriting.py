@@ -1,8 +1,8 @@
 """Commands that rewrite files: at once, in rounds, or in two steps."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -39,9 +39,14 @@ from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.at_work import at_work
 from liquidlog.operations.executors import (
+    AUTO,
+    LOCAL,
     NOT_READ_BACK,
+    ChosenExecutor,
+    Executor,
     ExecutorWhenNeeded,
     begun_early,
+    choose_executor,
     open_executor,
     require_doable,
     require_settings,
@@ -88,10 +93,11 @@ if TYPE_CHECKING:
 
 EXECUTOR_OPTION = click.option(
     "--executor",
-    default="spark",
+    default=AUTO,
     show_default=True,
     shell_complete=one_of(executors),
-    help="What rewrites the files.",
+    help="What rewrites the files: local, without a JVM, or spark; auto is local up to 4GiB of"
+    " input, unless Spark settings or a master are given.",
 )
 SPARK_CONF_OPTION = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
@@ -142,7 +148,7 @@ def optimize(
 ) -> None:
     """Plan, rewrite and commit, cube by cube.
 
-    With --executor local, small tables are rewritten without a JVM, to the same files.
+    Small tables are rewritten without a JVM, to the same files as by Spark.
     """
     given = settings_of(settings)
     policy, rounds, run = given[Stage.PLAN], given[Stage.ROUNDS], run_settings(given)
@@ -157,20 +163,20 @@ def optimize(
     _require_doable(opened, made, final=final)
     gain = rounds.get("min_gain", DEFAULT_MIN_GAIN)
     warn_of_what_is_not_read_back(run, as_json=as_json)
+    chosen = _chosen(executor, made, spark_conf, run, as_json=as_json)
     if dry_run:
-        if made.groups:
-            require_doable(executor, made, None, run.local_limit)
+        _require_rewritable_by(chosen, made, run)
         least = gain if final else None
         document = _would_optimize(opened, made, planned_seconds, least, run.commits)
         # The document has the fields that it has when all is done.
         judged = None if as_json or final else _judged(opened, made, asked, workload)
         words = changes.would_optimize_finally if final else partial(changes.would_optimize, judged)
-        emit(document, partial(words, made), as_json=as_json, dry_run=True)
+        emit({**document, **_by(chosen)}, partial(words, made), as_json=as_json, dry_run=True)
         return
     with executor_at_work(
         opened,
         made,
-        executor,
+        chosen,
         mapping(spark_conf),
         mapping(storage_options),
         verb="optimize",
@@ -179,21 +185,48 @@ def optimize(
     ) as started_executor:
         if not final:
             document = rewritten_round(opened, started_executor, run.commits, planned_seconds, made)
-            emit(document, changes.optimized, as_json=as_json)
+            emit({**document, **_by(chosen)}, changes.optimized, as_json=as_json)
             return
         execute = partial(rewritten_round, opened, started_executor, run.commits, 0.0)
         done = optimize_in_rounds(
             opened.opened, partial(opened.plan, **asked), execute, min_gain=gain, first=made
         )
         document = rounds_document(opened, tuple(done))
-    emit(document, changes.optimized_finally, as_json=as_json)
+    emit({**document, **_by(chosen)}, changes.optimized_finally, as_json=as_json)
+
+
+def _chosen(
+    executor: str, made: ClusteringPlan, spark_conf: Pairs, run: RunSettings, *, as_json: bool
+) -> ChosenExecutor:
+    """Return the executor of a plan; if it was not named, say on stderr which it is, and why."""
+    chosen = choose_executor(executor, made, mapping(spark_conf), limit_bytes=run.local_limit)
+    if executor == AUTO and made.groups and not as_json:
+        say(f"executor {chosen.name}: {chosen.reason}")
+    return chosen
+
+
+def _by(chosen: ChosenExecutor) -> Mapping[str, str]:
+    """Return what documents say of the executor."""
+    return {"executor": chosen.name, "executor_reason": chosen.reason}
+
+
+def _require_rewritable_by(
+    chosen: ChosenExecutor,
+    made: ClusteringPlan,
+    run: RunSettings,
+    groups: Collection[int] | None = None,
+) -> None:
+    """Refuse groups, all if None, that the executor would refuse, without starting it."""
+    if made.groups:
+        limit_bytes = run.local_limit if chosen.name == LOCAL else None
+        require_doable(chosen.name, made, groups, limit_bytes)
 
 
 @contextmanager
 def executor_at_work(
     opened: Table,
     made: ClusteringPlan,
-    executor: str,
+    chosen: ChosenExecutor,
     configuration: Mapping[str, str],
     storage_options: Mapping[str, str],
     *,
@@ -207,18 +240,21 @@ def executor_at_work(
     the executor needs is begun at once, if the plan has groups; the command's end ends it.
     """
     if made.groups:
-        click.get_current_context().with_resource(begun_early(executor, configuration))
+        click.get_current_context().with_resource(begun_early(chosen.name, configuration))
     _say_who_is_at_work(opened, made, as_json=as_json)
-    opening = partial(
-        open_executor,
-        executor,
-        configuration,
-        storage_options,
-        read_back=run.read_back,
-        verb=verb,
-        limit_bytes=run.local_limit,
-    )
-    with executors_heard(as_json=as_json), ExecutorWhenNeeded(opening) as waiting:
+
+    def opening(name: str) -> AbstractContextManager[Executor]:
+        return open_executor(
+            name,
+            configuration,
+            storage_options,
+            read_back=run.read_back,
+            verb=verb,
+            limit_bytes=run.local_limit if name == LOCAL else None,
+        )
+
+    waiting = ExecutorWhenNeeded(lambda _: chosen.name, opening)
+    with executors_heard(as_json=as_json), waiting:
         yield waiting
 
 
@@ -353,22 +389,23 @@ def run(
     storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
     warn_of_what_is_not_read_back(how, as_json=as_json)
+    chosen = _chosen(executor, made, spark_conf, how, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
-        require_doable(executor, made, missing, how.local_limit)
+        _require_rewritable_by(chosen, made, how, missing)
         shown = would_run(made, finished) if as_json else made
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
         return
     started = open_executor(
-        executor,
+        chosen.name,
         mapping(spark_conf),
         mapping(storage_options),
         read_back=how.read_back,
         verb="run",
-        limit_bytes=how.local_limit,
+        limit_bytes=how.local_limit if chosen.name == LOCAL else None,
     )
     watch = watch_of(made, mapping(storage_options))
 
@@ -500,12 +537,11 @@ def migrate(
     notice = migration_notice(opened.snapshot(), made)
     require_rewritable(opened.opened, made)
     planned_seconds = time.monotonic() - started
+    quietly = as_json or output is not None
+    chosen = _chosen(executor, made, spark_conf, run, as_json=quietly)
     if dry_run or output is not None:
-        if output is not None:
-            replace_file(output, plan_pieces(made))
-        elif made.groups:
-            require_doable(executor, made, None, run.local_limit)
-        would = would_do_round(opened, made, planned_seconds, run.commits)
+        _save_or_check(made, output, chosen, run)
+        would = {**would_do_round(opened, made, planned_seconds, run.commits), **_by(chosen)}
         _show(made, would, notice, predicted, as_json=as_json)
         return
     require_consent(str(notice), yes=yes, can_ask=not as_json)
@@ -513,7 +549,7 @@ def migrate(
     with executor_at_work(
         opened,
         made,
-        executor,
+        chosen,
         mapping(spark_conf),
         mapping(storage_options),
         verb="migrate",
@@ -521,7 +557,18 @@ def migrate(
         as_json=as_json,
     ) as waiting:
         done = rewritten_round(opened, waiting, run.commits, planned_seconds, made)
-    emit(migration_document(made, done, notice, predicted), changes.migrated, as_json=as_json)
+    document = migration_document(made, {**done, **_by(chosen)}, notice, predicted)
+    emit(document, changes.migrated, as_json=as_json)
+
+
+def _save_or_check(
+    made: ClusteringPlan, output: Path | None, chosen: ChosenExecutor, run: RunSettings
+) -> None:
+    """Save a plan, or refuse one that the executor would refuse."""
+    if output is None:
+        _require_rewritable_by(chosen, made, run)
+    else:
+        replace_file(output, plan_pieces(made))
 
 
 def _extend(table: str, path: Path, options: Mapping[str, str], *, as_json: bool) -> None:
@@ -531,7 +578,7 @@ def _extend(table: str, path: Path, options: Mapping[str, str], *, as_json: bool
     made = opened.plan_migration(add_to=read_plan(str(path)))
     seconds = time.monotonic() - started
     replace_file(path, plan_pieces(made))
-    would = would_do_round(opened, made, seconds, {})
+    would = {**would_do_round(opened, made, seconds, {}), "executor": None, "executor_reason": None}
     _show(made, would, migration_notice(opened.snapshot(), made), None, as_json=as_json)
 
 

@@ -21,7 +21,7 @@ from liquidlog.cli.options import (
 )
 from liquidlog.cli.output import emit
 from liquidlog.errors import TableNotFoundError, UsageError
-from liquidlog.operations.executors import SPARK
+from liquidlog.operations.executors import AUTO
 from liquidlog.report.layout import Line, Report
 from liquidlog.snapshot import Snapshot
 from liquidlog.sql import statements as ask
@@ -37,7 +37,7 @@ from liquidlog.table import Table, create_table, define_table
 @click.option(
     "--executor",
     shell_complete=one_of(executors),
-    help="What rewrites the files.  [default: spark]",
+    help="What rewrites the files.  [default: auto]",
 )
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
 @click.option("--local-limit", type=SIZE, help="With --executor local: refuse larger plans.")
@@ -70,7 +70,7 @@ def sql(
     caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
     match asked:
         case ask.RewriteStatement():
-            return caller.rewrite(asked, {**engine, "executor": executor or SPARK})
+            return caller.rewrite(asked, {**engine, "executor": executor or AUTO})
         case ask.Vacuum():
             return caller.vacuum(asked)
         case ask.Question():

@@ -32,7 +32,14 @@ from liquidlog.fleet.survey import FleetRequest, Pages, survey
 from liquidlog.fleet.tick import Ticked, TickRequest
 from liquidlog.fleet.tick import tick as run_tick
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.operations.executors import find_executor, open_executor
+from liquidlog.operations.executors import (
+    AUTO,
+    LOCAL,
+    choose_executor,
+    find_executor,
+    open_executor,
+    require_settings,
+)
 from liquidlog.report import fleets
 from liquidlog.report.openmetrics import tick_openmetrics
 from liquidlog.report.progress import counted_progress
@@ -93,16 +100,18 @@ def tick(
     """
     _check(plans, executor, spark_conf, plan_only=plan_only, dry_run=dry_run)
     policy = UpkeepPolicy() if policy_path is None else read_policy(policy_path)
-    name = executor or "spark"
+    name = executor or AUTO
     if not plan_only and policy.rewrite is not None:
-        find_executor(name)
+        require_settings(name, mapping(spark_conf), None)
+        find_executor(LOCAL if name == AUTO else name)
     storage_options = storage_options or _defaults((*policy.tables, *tables))
     options, conf = mapping(storage_options), mapping(spark_conf)
     request = TickRequest(
         policy=policy,
         tables=tables,
         storage_options=options or None,
-        open_executor=partial(open_executor, name, conf, options, verb="tick"),
+        choose_executor=lambda plan: choose_executor(name, plan, conf).name,
+        open_executor=lambda chosen: open_executor(chosen, conf, options, verb="tick"),
         dry_run=dry_run,
         plans=plans,
     )

@@ -521,15 +521,16 @@ def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
 class TickRequest:
     """What one run is asked for: the policy, and what it may do.
 
-    `tables` are addresses and globs besides those of the policy. `open_executor` starts what
-    rewrites files, when the first rewrite is begun. With `dry_run` nothing is written; with `plans`
-    (a directory) only plans are.
+    `tables` are addresses and globs besides those of the policy. `choose_executor` names what
+    rewrites a plan, `open_executor` starts it, when its first rewrite is begun. With `dry_run`
+    nothing is written; with `plans` (a directory) only plans are.
     """
 
     policy: UpkeepPolicy
     tables: tuple[str, ...] = ()
     storage_options: OptionsSource | None = None
-    open_executor: Callable[[], AbstractContextManager[Executor]]
+    choose_executor: Callable[[ClusteringPlan], str]
+    open_executor: Callable[[str], AbstractContextManager[Executor]]
     dry_run: bool = False
     plans: str | None = None
 
@@ -564,7 +565,7 @@ def tick(
     spending = Spending(budget=policy.budget, begun_ms=begun_ms)
     for outcome in outcomes:
         on_outcome(outcome)
-    with ExecutorWhenNeeded(request.open_executor) as executor:
+    with ExecutorWhenNeeded(request.choose_executor, request.open_executor) as executor:
         actor = Actor(
             looker=looker,
             executor=executor,

@@ -1,14 +1,19 @@
 """Find planning strategies: our own, and those that other packages install as entry points."""
 
+import os
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from dataclasses import dataclass
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Final, Self
 
 from liquidlog.clustering.settings import built_in
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, Tasks
+from liquidlog.spec.text import render_size
 from liquidlog.storage.options import OptionsSource
 
 if TYPE_CHECKING:
@@ -59,6 +64,15 @@ SPARK: Final = "spark"
 LOCAL: Final = "local"
 """The executor that takes a limit of the plan's size."""
 
+AUTO: Final = "auto"
+"""The name that stands for `local` for small plans, else for `spark`."""
+
+AUTO_LIMIT_BYTES: Final = 4 << 30
+"""The most input of a plan for which `auto` is `local`, unless a caller says otherwise."""
+
+_MASTERS: Final = ("SPARK_REMOTE", "SPARK_MASTER", "MASTER", "PYSPARK_SUBMIT_ARGS")
+"""Environment variables by which a user has chosen a Spark."""
+
 Executor = Callable[..., Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends.
 
@@ -89,12 +103,20 @@ NOT_READ_BACK: Final = (
 
 
 class ExecutorWhenNeeded:
-    """Starts an executor for the first plan that has groups, and ends it with this context."""
+    """Starts executors for the first plan of each that has groups, and ends them with this context.
 
-    def __init__(self, open_it: Callable[[], AbstractContextManager[Executor]]) -> None:
+    `choose` returns the name of the executor for a plan, `open_it` starts the one of a name.
+    """
+
+    def __init__(
+        self,
+        choose: Callable[[ClusteringPlan], str],
+        open_it: Callable[[str], AbstractContextManager[Executor]],
+    ) -> None:
+        self._choose = choose
         self._open = open_it
         self._stack = ExitStack()
-        self._started: Executor | None = None
+        self._started: dict[str, Executor] = {}
 
     def __enter__(self) -> Self:
         """Return this object; no executor is started yet."""
@@ -108,9 +130,10 @@ class ExecutorWhenNeeded:
         """Return an executor for the plan; it is started only if the plan has groups."""
         if not plan.groups:
             return _rewrite_nothing
-        if self._started is None:
-            self._started = self._stack.enter_context(self._open())
-        return self._started
+        name = self._choose(plan)
+        if name not in self._started:
+            self._started[name] = self._stack.enter_context(self._open(name))
+        return self._started[name]
 
 
 def _rewrite_nothing(*_: object) -> Iterator[Outcome]:
@@ -170,14 +193,66 @@ def open_executor(
     return start(configuration, storage_options, read_back=False, **told)
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenExecutor:
+    """The executor of a plan, and in a clause why it is that one."""
+
+    name: str
+    reason: str
+
+
+def choose_executor(
+    name: str,
+    plan: ClusteringPlan,
+    configuration: Mapping[str, str],
+    *,
+    session: object = None,
+    limit_bytes: int | None = None,
+) -> ChosenExecutor:
+    """Return which executor `name` stands for; `auto` depends on the plan and on what is there.
+
+    `limit_bytes` is the most input for the executor `local`, AUTO_LIMIT_BYTES if None.
+    """
+    if name != AUTO:
+        return ChosenExecutor(name, "it was named")
+    asked = _asks_for_spark(configuration, session)
+    if asked is not None:
+        return ChosenExecutor(SPARK, asked)
+    most, size = limit_bytes or AUTO_LIMIT_BYTES, plan.size_bytes
+    if size <= most:
+        return ChosenExecutor(
+            LOCAL, f"the plan reads {render_size(size)}, at most {render_size(most)}"
+        )
+    if limit_bytes is None and find_spec("pyspark") is None:
+        return ChosenExecutor(LOCAL, "PySpark is not installed")
+    return ChosenExecutor(
+        SPARK, f"the plan reads {render_size(size)}, more than {render_size(most)}"
+    )
+
+
+def _asks_for_spark(configuration: Mapping[str, str], session: object) -> str | None:
+    """Return by what a caller or the environment has chosen Spark, None if by nothing."""
+    if session is not None:
+        return "a session was given"
+    if configuration:
+        return "Spark settings were given"
+    found = next((variable for variable in _MASTERS if os.environ.get(variable)), None)
+    if found is not None:
+        return f"{found} is set"
+    sql = sys.modules.get("pyspark.sql")
+    if sql is not None and sql.SparkSession.getActiveSession() is not None:
+        return "a Spark session is active"
+    return None
+
+
 def require_settings(name: str, configuration: Mapping[str, str], limit_bytes: int | None) -> None:
     """Refuse settings that have no effect with the executor `name`."""
-    if configuration and name != SPARK:
+    if configuration and name not in {SPARK, AUTO}:
         raise UsageError(
             f"a Spark configuration has no effect with the executor {name}: it is for {SPARK}",
             option="spark_conf",
         )
-    if limit_bytes is not None and name != LOCAL:
+    if limit_bytes is not None and name not in {LOCAL, AUTO}:
         raise UsageError(
             f"a local limit has no effect with the executor {name}: it is for {LOCAL}",
             option="local_limit",
@@ -207,8 +282,8 @@ def begun_early(name: str, configuration: Mapping[str, str]) -> AbstractContextM
 
 
 def executor_names() -> tuple[str, ...]:
-    """Return the names of the installed executors, sorted; none is loaded."""
-    return tuple(sorted(entry_points(group=EXECUTOR_GROUP).names))
+    """Return the names of the installed executors, sorted, and `auto`; none is loaded."""
+    return (AUTO, *sorted(entry_points(group=EXECUTOR_GROUP).names))
 
 
 def find_executor(name: str) -> Start:

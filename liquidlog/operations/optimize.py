@@ -21,9 +21,12 @@ from liquidlog.clustering.settings import (
 from liquidlog.errors import UsageError
 from liquidlog.operations.batches import pending_groups
 from liquidlog.operations.executors import (
+    LOCAL,
     Executor,
     ExecutorWhenNeeded,
+    choose_executor,
     open_executor,
+    require_settings,
     rewrite_groups,
     strategy_names,
     tasks_of,
@@ -110,8 +113,15 @@ def optimize(
     if rounds.get("final"):
         require_rounds_of(opened.snapshot(), given[Stage.PLAN].get("strategy"))
     made = planning() if plan is None else plan
-    opening = partial(open_executor_at, executor, session, opened.store.storage, **run)
-    with ExecutorWhenNeeded(opening) as started:
+    limit_bytes = run.get("local_limit")
+    require_settings(executor, {}, limit_bytes)
+
+    def choose(plan: ClusteringPlan) -> str:
+        found = choose_executor(executor, plan, {}, session=session, limit_bytes=limit_bytes)
+        return found.name
+
+    opening = partial(open_executor_at, session=session, storage=opened.store.storage, **run)
+    with ExecutorWhenNeeded(choose, opening) as started:
         execute = partial(rewrite_and_commit, opened, executor=started, commits=commits)
         if not rounds.get("final"):
             return execute(made)
@@ -209,9 +219,9 @@ def expected_metrics(
 
 def open_executor_at(
     name: str,
+    *,
     session: object,
     storage: StorageOptions,
-    *,
     read_back: bool = True,
     local_limit: int | None = None,
 ) -> AbstractContextManager[Executor]:
@@ -228,7 +238,7 @@ def open_executor_at(
         verb="optimize",
         session=session,
         read_back=read_back,
-        limit_bytes=local_limit,
+        limit_bytes=local_limit if name == LOCAL else None,
     )
 
 

@@ -56,7 +56,7 @@ def test_options_are_offered(verb: str) -> None:
     [
         (["plan", "t", "--strategy", ""], ["cube", "overlap"]),
         (["optimize", "t", "--curve", "z"], ["zorder"]),
-        (["optimize", "t", "--executor", ""], ["local", "spark"]),
+        (["optimize", "t", "--executor", ""], ["auto", "local", "spark"]),
         (["tick", "--executor", "l"], ["local"]),
         (["optimize", "t", "--set", "compr"], ["compression="]),
         (["workload", ""], ["import"]),

@@ -143,8 +143,8 @@ def test_nobody_is_spoken_of_where_nothing_but_the_document_is_printed(
     Run(table.uri, "0123456789ab").begin(OTHER)
     executor(lambda _: None)
     status, out, error = said("optimize", table.uri, *POLICY, *words)
-    assert (status, error) == (0, "")
-    assert "host-a" not in out
+    assert status == 0
+    assert "host-a" not in out + error
 
 
 def test_a_host_with_hidden_characters_is_shown_as_text(

@@ -107,7 +107,7 @@ WITHOUT_EFFECT: Final = {
     "plan": {**PLANNING, "--set": "plain --set prefix=x", "--limit": "two --limit 3"},
     "run": {
         "--spark-conf": "document -o new --executor other --spark-conf a=b",
-        "--set": "document -o new --set local_limit=1GiB",
+        "--set": "document -o new --executor other --set local_limit=1GiB",
     },
     "health": {"--workload": "two --workload w --columns x", "--limit": "two --limit 3"},
     "scan": {
@@ -131,7 +131,7 @@ SETTINGS_WITHOUT_EFFECT: Final = (
     "optimize two --set final=true",
     "optimize two --set reconcile_limit=1GiB --set max_reconciled_share=0",
     "optimize two --strategy overlap --set min_gain=0.2",
-    "optimize two --set local_limit=1GiB",
+    "optimize two --executor other --set local_limit=1GiB",
     "commit document empty --set reconcile_limit=1GiB --set max_reconciled_share=0%",
     "migrate parted --cluster-by x --set target_cube_size=1GiB --dry-run",
     "migrate parted --cluster-by x --set sample=true",

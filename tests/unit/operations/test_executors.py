@@ -1,15 +1,25 @@
 """What executors are asked to do, and what they can be asked to leave out."""
 
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.errors import UsageError
 from liquidlog.operations import executors
-from liquidlog.operations.executors import Executor, open_executor
-from liquidlog.plan import RewrittenGroup, decode_result, encode_rewritten_group
+from liquidlog.operations.executors import AUTO, Executor, choose_executor, open_executor
+from liquidlog.plan import (
+    ClusteringPlan,
+    ClusteringPolicy,
+    RewrittenGroup,
+    decode_result,
+    encode_rewritten_group,
+)
+from support.snapshots import FileSpec, snapshot_of
 
 Given = Mapping[str, str]
 
@@ -70,3 +80,38 @@ def test_a_result_says_that_it_was_not_read_back() -> None:
     left_out = encode_rewritten_group(structs.replace(GROUP, read_back=False))
     assert b'"read_back":false' in left_out
     assert decode_result(left_out, where="r").groups[0].read_back is False
+
+
+def test_auto_is_local_for_small_plans_unless_spark_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in executors._MASTERS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.modules", {**sys.modules, "pyspark.sql": None})
+    small, large = plan_of_bytes(4 << 30), plan_of_bytes((4 << 30) + 1)
+
+    def chosen(plan: ClusteringPlan = small, name: str = AUTO, **how: Any) -> str:
+        return choose_executor(name, plan, how.pop("configuration", {}), **how).name
+
+    assert (chosen(), chosen(large)) == ("local", "spark")
+    assert chosen(configuration={"spark.master": "yarn"}) == "spark"
+    assert chosen(session=object()) == "spark"
+    assert chosen(limit_bytes=1 << 30) == "spark"
+    assert chosen(large, limit_bytes=5 << 30) == "local"
+    assert chosen(name="other") == "other"
+    assert "4.0 GiB" in choose_executor(AUTO, large, {}).reason
+    monkeypatch.setattr(executors, "find_spec", lambda _: None)
+    assert chosen(large) == "local"
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    assert choose_executor(AUTO, small, {}).reason == "SPARK_REMOTE is set"
+
+
+def plan_of_bytes(size_bytes: int) -> ClusteringPlan:
+    snapshot = snapshot_of([FileSpec(path=name, size=size_bytes // 2) for name in ("a", "b")])
+    made = plan(snapshot, ClusteringPolicy(max_file_bytes=1 << 40), new_id=lambda: "id")
+    rest = size_bytes - made.size_bytes
+    assert 0 <= rest <= 1
+    if not rest:
+        return made
+    more = [FileSpec(path=name, size=size_bytes // 2 + n) for n, name in enumerate(("a", "b"))]
+    return plan(snapshot_of(more), ClusteringPolicy(max_file_bytes=1 << 40), new_id=lambda: "id")

@@ -125,7 +125,8 @@ class Opened:
 def test_an_executor_starts_once_and_only_for_a_plan_with_groups(table: Table) -> None:
     opened = Opened()
     nothing = Table.create(f"{table.uri}-empty", schema=SCHEMA, cluster_by=["x"]).plan()
-    with ExecutorWhenNeeded(lambda: opened) as executor:  # type: ignore[arg-type, return-value]
+    opening = ExecutorWhenNeeded(lambda _: "own", lambda _: opened)  # type: ignore[arg-type, return-value]
+    with opening as executor:
         assert list(executor.for_plan(nothing)(nothing, (), lambda *_: None)) == []
         assert (opened.started, opened.ended) == (0, 0)
         for _ in range(2):
