@@ -29,10 +29,9 @@ from pyspark.sql import SparkSession
 
 import liquidspark
 from liquidlog import Table
+from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.predicates.workload import WeightedPredicate
-from liquidlog.simulation.prediction import Prediction
-from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import leaves
 from liquidspark.session import open_session
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from imagined import ImaginedFiles, Points, Rows, imagined_table
 from numpy.typing import NDArray
 
 from liquidlog.clustering.keyspace.cells import placed
@@ -26,7 +27,6 @@ from liquidlog.clustering.planning.planner import plan
 from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
-from liquidlog.simulation.imagined import ImaginedFiles, Points, Rows, imagined_table
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import one
 from liquidlog.spec.bounds import Bounds, ColumnBounds

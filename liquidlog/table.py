@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
     from liquidlog.doctor.examined import Diagnosis
+    from liquidlog.foresee.prediction import Prediction
     from liquidlog.judgement.verdicts import Judgement
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.operations.append import Appended, Source
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from liquidlog.operations.rewrite import CommitReport, GroupWatch
     from liquidlog.operations.scan import Scan
     from liquidlog.operations.vacuum import Vacuumed
-    from liquidlog.simulation.prediction import Prediction
 
 __all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from liquidlog.advice.backtests import Backtest
 from liquidlog.advice.candidates import Candidate
+from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.reads import Readings
 from liquidlog.foresee.sample import Floats
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
-from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import Path, quote_path
 
 SAVED_AS: Final = "ADVICE.json"

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.sample import Floats
-from liquidlog.simulation.ranges import Range
 
 _DRAWS: Final = 2000
 _SEED: Final = 20261122

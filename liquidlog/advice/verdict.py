@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
+from liquidlog.foresee.prediction import Range
 from liquidlog.judgement.costs import payback_days
 from liquidlog.judgement.verdicts import Bar
 from liquidlog.judgement.weighing import days_text
-from liquidlog.simulation.ranges import Range
 
 MIN_GAIN: Final = 0.1
 """The least gain of a recommended layout, if nobody says: a tenth of the cost of reading."""

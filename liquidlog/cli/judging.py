@@ -11,8 +11,8 @@ from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
+    from liquidlog.foresee.prediction import Prediction
     from liquidlog.judgement.verdicts import Option
-    from liquidlog.simulation.prediction import Prediction
 
 
 def predicted_and_judged(

@@ -86,9 +86,9 @@ from liquidlog.report.rewrites import (
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
+    from liquidlog.foresee.prediction import Prediction
     from liquidlog.judgement.verdicts import Option
     from liquidlog.operations.migrate import MigrationNotice
-    from liquidlog.simulation.prediction import Prediction
 
 
 EXECUTOR_OPTION = click.option(

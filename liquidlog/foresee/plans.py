@@ -16,7 +16,13 @@ from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
 from liquidlog.foresee.prediction import PredictedReads, Prediction, Range, ReadersFrom
-from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of, shares_opened
+from liquidlog.foresee.reads import (
+    Readings,
+    imagined_files,
+    opened_by_masks,
+    readings_of,
+    shares_opened,
+)
 from liquidlog.foresee.rows import FROM_ROWS, Rows, rows_of
 from liquidlog.foresee.sample import Floats, Numbers, Sample, spread
 from liquidlog.foresee.stores import StoreProfile
@@ -222,6 +228,7 @@ class Foresight:
             outputs=most,
             among=np.sort(np.concatenate(chosen)),
             reads_rows=self._reads_rows,
+            bounds=self._bounds.select([self.leaves.index(one) for one in self._sampled_leaves]),
         )
 
     @property
@@ -351,24 +358,36 @@ class Foresight:
         )
         return kept + found + alike, share
 
-    def files_after(self, number: int) -> tuple[Bounds, Floats, Mask]:
-        """Return the files after a plan: bounds of `leaves`, sizes, and which are foreseen."""
+    def files_after(self, number: int) -> tuple[tuple[Leaf, ...], Bounds, Floats, Mask]:
+        """Return the files after a plan: leaves, their bounds, sizes, and which are foreseen."""
         plan, owners = self._plans[number], self._owners[number]
         sample = self.rows.samples[0]
         laid = self._laid(number, self._layouts(plan, sample))
         kept = owners < 0
         bounds = concat_bounds([self._bounds.filter(pa.array(kept)), laid.bounds])
         sizes = np.concatenate([self._sizes[kept], laid.size_bytes])
-        return bounds, sizes, np.arange(len(sizes)) >= int(kept.sum())
+        return self.leaves, bounds, sizes, np.arange(len(sizes)) >= int(kept.sum())
 
-    def prediction(self, number: int) -> Prediction:
-        """Return what a plan brings, by its number among `plans`."""
+    def table_after(self, number: int) -> tuple[Snapshot, Bounds]:
+        """Return the table after a plan, and the bounds of its files, of `leaves`."""
+        _, bounds, sizes, foreseen = self.files_after(number)
+        kept = self._snapshot.files.filter(pa.array(self._owners[number] < 0))
+        files = pa.concat_tables([kept, imagined_files(sizes[foreseen])])
+        return replace(self._snapshot, files=files, plain_files=None), bounds
+
+    def prediction(self, number: int, *, surely: bool = True) -> Prediction:
+        """Return what a plan brings, by its number among `plans`.
+
+        Only `surely` do halves of the sampled rows say how far these may be off; it takes five
+        times as long.
+        """
         readers, plan = self._readers, self._plans[number]
         samples = self.rows.samples
         found = [self._after(number, sample) for sample in samples]
         share = found[0][1]
         if len(samples) == 1:
-            after, drawn = found[0][0], self._drawn(number, samples[0])
+            after = found[0][0]
+            drawn = self._drawn(number, samples[0]) if surely else []
             deviation = [
                 np.std([getattr(one, name) for one in drawn], axis=0) if drawn else 0.0
                 for name in ("files", "bytes")

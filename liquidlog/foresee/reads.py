@@ -163,16 +163,20 @@ def _of_some(
 
 def _imagined(snapshot: Snapshot, sizes: Floats) -> Snapshot:
     """Return the table as if it had only files of these sizes."""
+    return replace(snapshot, files=imagined_files(sizes), plain_files=None)
+
+
+def imagined_files(sizes: Floats) -> pa.Table:
+    """Return files of these sizes as `Snapshot.files` has them."""
     columns = {
         "path": pa.array(np.char.add("laid-", np.arange(len(sizes)).astype(str))),
         "size": pa.array(sizes.astype(np.int64)),
     }
     count = len(sizes)
-    files = pa.table(
+    return pa.table(
         [columns.get(field.name, pa.nulls(count, field.type)) for field in FILES_SCHEMA],
         schema=FILES_SCHEMA,
     )
-    return replace(snapshot, files=files, plain_files=None)
 
 
 def _at_least_one(found: Readings, laid: Laid, now: Readings) -> Readings:

@@ -77,6 +77,7 @@ def rows_of(
     outputs: int,
     among: Numbers | None = None,
     reads_rows: bool = True,
+    bounds: Bounds | None = None,
 ) -> Rows:
     """Return live rows of a table.
 
@@ -91,15 +92,17 @@ def rows_of(
         outputs: Files that are to be written; they say how many rows are needed.
         among: Rows of `Snapshot.files`, to choose from; all if None.
         reads_rows: Whether to read data files at all.
+        bounds: Of the leaves in all live files, if they are known already.
     """
     numbers = np.arange(snapshot.files.num_rows) if among is None else among
     wanted = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
     if not reads_rows:
-        return _made_up(store, snapshot, leaves, numbers, wanted, "only the log is read")
+        problem = "only the log is read"
+        return _made_up(store, snapshot, leaves, numbers, wanted, problem, bounds)
     try:
         return _read(store, snapshot, leaves, numbers[spread(len(numbers), _MOST_FILES)], wanted)
     except LiquidlogError as error:
-        return _made_up(store, snapshot, leaves, numbers, wanted, error.message)
+        return _made_up(store, snapshot, leaves, numbers, wanted, error.message, bounds)
 
 
 def _read(
@@ -219,10 +222,11 @@ def _made_up(
     numbers: Numbers,
     rows: int,
     problem: str,
+    known: Bounds | None,
 ) -> Rows:
     numbers = numbers[spread(len(numbers), _MOST_MADE_UP_FILES)]
     some = replace(snapshot, files=snapshot.files.take(pa.array(numbers)), plain_files=None)
-    bounds = load_bounds(store, some, leaves)
+    bounds = load_bounds(store, some, leaves) if known is None else known.take(pa.array(numbers))
     weights = np.asarray(some.files["size"].to_numpy(), np.float64)
     samples = []
     for rises_together in (False, True):

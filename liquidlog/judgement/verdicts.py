@@ -1,16 +1,22 @@
 """What was judged, and what it would bring: the one answer to whether a rewrite is worth it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from liquidlog.errors import UsageError
+from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
-from liquidlog.simulation.after import Known
-from liquidlog.simulation.prediction import Prediction
-from liquidlog.simulation.ranges import Range
+from liquidlog.spec.bounds import Bounds, Mask
+from liquidlog.spec.schema import Leaf
+
+FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, NDArray[np.float64], Mask]
+"""Leaves, their bounds per file, the files' sizes in bytes, and which of them are foreseen."""
 
 READINGS_A_DAY: Final = 24.0
 """How often each predicate is read in a day, if nobody says: once an hour."""
@@ -45,12 +51,14 @@ class Criteria:
     Readers are those of the `workload`; if it is empty, they ask for one value of one clustering
     column. `workload_source` is where a command finds the workload; if it is None, no layout is
     fitted to it. `now_ms` is the time at which predicates are asked, None if that is not known.
+    Unless rows are to be read, only the log is.
     """
 
     workload: Workload = ()
     workload_source: str | None = None
     bar: Bar = field(default_factory=Bar)
     now_ms: int | None = None
+    reads_rows: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,8 +71,8 @@ class Option:
     opening files; `reading_after_range` is where it lies in nine of ten cases. `judged_share` is
     the share of the plan's bytes whose groups were predicted; the others are taken to come out
     alike. `net_bytes` is what readers are spared within the bar's days, without the cost.
-    `payback_days` is None if readers are not spared anything. `known` has the outputs of the plan
-    that were made up for narrow readers, if all of it was predicted; they can be shown.
+    `payback_days` is None if readers are not spared anything. `files_after` returns the files
+    after the plan, if all of it was foreseen; they can be shown.
     """
 
     name: str
@@ -81,7 +89,7 @@ class Option:
     payback_days: float | None
     is_worth_it: bool
     reason: str
-    known: Known = field(default_factory=dict)
+    files_after: Callable[[], FilesAfter] | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the option ready to print as JSON, without plan and prediction."""

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.judgement.costs import payback_days, plan_cost, reading_cost
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.plan import ClusteringPlan
-from liquidlog.simulation.prediction import Prediction
-from liquidlog.simulation.ranges import Range
 from liquidlog.spec.text import render_size
 
 NARROW: Final = "narrow"

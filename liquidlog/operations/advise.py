@@ -31,8 +31,8 @@ def advise(
     return _advised(store, snapshot, workload, request, clock.now_ms(), clock.new_id)
 
 
-def advised_by_the_log(store: TableStore, snapshot: Snapshot, criteria: Criteria) -> Advice | None:
-    """Return advice for the workload of criteria by rows that are made up from statistics.
+def advised(store: TableStore, snapshot: Snapshot, criteria: Criteria) -> Advice | None:
+    """Return advice for the workload of criteria.
 
     None is returned without a workload, of a very large table, and where none can be given.
     """
@@ -40,7 +40,7 @@ def advised_by_the_log(store: TableStore, snapshot: Snapshot, criteria: Criteria
         return None
     clock = system_clock()
     now_ms = clock.now_ms() if criteria.now_ms is None else criteria.now_ms
-    request = Request(bar=criteria.bar, reads_rows=False)
+    request = Request(bar=criteria.bar, reads_rows=criteria.reads_rows)
     try:
         return _advised(store, snapshot, criteria.workload, request, now_ms, clock.new_id)
     except LiquidlogError:

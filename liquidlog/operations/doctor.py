@@ -49,7 +49,7 @@ from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
 from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.advise import advised_by_the_log
+from liquidlog.operations.advise import advised
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.define import commit_in_place
 from liquidlog.operations.executors import strategy_names
@@ -102,7 +102,7 @@ def examine(
     if workload:
         asked = asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
     if columns and advice is None and asked is not None and is_unlike(asked):
-        advice = advised_by_the_log(store, snapshot, criteria)
+        advice = advised(store, snapshot, criteria)
     return Examined(
         snapshot=snapshot,
         state=state,

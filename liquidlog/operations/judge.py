@@ -1,8 +1,9 @@
 """Judge whether a rewrite of a table is worth it, and which."""
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -15,6 +16,9 @@ from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock
 from liquidlog.errors import LiquidlogError, StorageError, UsageError
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers
+from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.stores import profile_of
 from liquidlog.judgement.candidates import (
     Candidate,
     candidates,
@@ -39,8 +43,6 @@ from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
-from liquidlog.simulation.after import Known
-from liquidlog.simulation.prediction import Prediction, predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import number, one
 from liquidlog.spec.bounds import BoundsOf, remembering
@@ -52,11 +54,8 @@ MOST_OPTIONS: Final = 10
 """Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
 
 
-_DRAWN: Final = 2
-"""The worlds that are drawn for the range of the best option."""
-
 _JUDGED_AGAIN: Final = 2
-"""The most options that are judged again with drawn worlds."""
+"""The most options that are judged again, by halves of the sampled rows too."""
 
 _OWN: Final = pa.array([PARTIAL, STABLE])
 """States of files in cubes of the table's own columns."""
@@ -101,7 +100,7 @@ def judge(
 ) -> Judgement:
     """Return which rewrite of the table is worth it for its readers, if any.
 
-    Only the log is read.
+    Rows of some files are read, unless the criteria say that only the log is.
     """
     bar = criteria.bar
     readers = "workload" if criteria.workload else NARROW
@@ -113,6 +112,7 @@ def judge(
     if unmeasured is not None:
         return left(unmeasured, bar, readers, unmeasured=True)
     maker = _Maker(
+        store=store,
         snapshot=snapshot,
         criteria=criteria,
         bounds_of=bounds_of,
@@ -152,27 +152,67 @@ def judge_plan(
         if _unmeasured(snapshot, opened.bounds_of(snapshot)) is not None:
             return None
         return weigh("this plan", command, plan, prediction, criteria.bar)
-    part = part_of(snapshot, plan)
+    part = _part(snapshot, plan)
     bounds_of = opened.bounds_of(part.snapshot)
     if _unmeasured(part.snapshot, bounds_of) is not None:
         return None
+    foresight = foresight_of(opened.store, part.snapshot, criteria, bounds_of, [part.plan])
     return weigh(
         "this plan",
         command,
         plan,
-        _predicted(part, criteria, bounds_of, 0),
+        foresight.prediction(0),
         criteria.bar,
         share=part.share,
         table_share=part.table_share,
     )
 
 
+def foresight_of(
+    store: TableStore,
+    snapshot: Snapshot,
+    criteria: Criteria,
+    bounds_of: BoundsOf,
+    plans: Sequence[ClusteringPlan],
+) -> Foresight:
+    """Return what foresees plans of a table for the readers of criteria."""
+    if criteria.workload:
+        readers = asked_readers(snapshot, criteria.workload, bounds_of, criteria.now_ms)
+    else:
+        clustered = {column.logical: None for plan in plans for column in plan.columns}
+        readers = assumed_readers(snapshot, bounds_of, [*clustered])
+    return Foresight(
+        store,
+        snapshot,
+        bounds_of,
+        readers,
+        plans,
+        profile=profile_of(snapshot.uri),
+        now_ms=criteria.now_ms,
+        reads_rows=criteria.reads_rows,
+    )
+
+
+def _part(snapshot: Snapshot, plan: ClusteringPlan) -> Part:
+    """Return the part of a plan that is foreseen: all, unless the table is very large."""
+    if snapshot.files.num_rows <= MANY_FILES:
+        return Part(snapshot=snapshot, plan=plan)
+    return part_of(snapshot, plan)
+
+
 class _Maker:
     """Makes the options of one table."""
 
     def __init__(
-        self, *, snapshot: Snapshot, criteria: Criteria, bounds_of: BoundsOf, new_id: NewId
+        self,
+        *,
+        store: TableStore,
+        snapshot: Snapshot,
+        criteria: Criteria,
+        bounds_of: BoundsOf,
+        new_id: NewId,
     ) -> None:
+        self.store = store
         self.snapshot = snapshot
         self.criteria = criteria
         self.bounds_of = bounds_of
@@ -196,16 +236,27 @@ class _Maker:
             if files and files not in seen and len(made) < MOST_OPTIONS:
                 made.append(self._made(candidate, plan, source))
             seen.add(files)
-        by_name = {one.candidate.name: one for one in made}
-        options = {name: self._option(one, 0) for name, one in by_name.items()}
+        if not made:
+            return []
+        foresight = foresight_of(
+            self.store,
+            made[0].part.snapshot,
+            self.criteria,
+            self._bounds_of(made[0].part),
+            [one.part.plan for one in made],
+        )
+        options = [
+            self._option(one, foresight, number, surely=False) for number, one in enumerate(made)
+        ]
         for _ in range(_JUDGED_AGAIN):
-            best = chosen("", self.criteria.bar, [*options.values()]).best
+            best = chosen("", self.criteria.bar, options).best
             if best is None:
                 break
-            options[best.name] = self._option(by_name[best.name], _DRAWN)
-            if options[best.name].is_worth_it:
+            number = options.index(best)
+            options[number] = self._option(made[number], foresight, number, surely=True)
+            if options[number].is_worth_it:
                 break
-        return [*options.values()]
+        return options
 
     def _candidates(self) -> list[Candidate]:
         snapshot = self.snapshot
@@ -239,7 +290,7 @@ class _Maker:
         return make(), None
 
     def _made(self, candidate: Candidate, plan: ClusteringPlan, source: str | None) -> "_Made":
-        part = part_of(self.snapshot, plan)
+        part = _part(self.snapshot, plan)
         words = command(self.snapshot.uri, candidate.arguments, source)
         return _Made(candidate=candidate, plan=plan, part=part, command=words)
 
@@ -249,44 +300,30 @@ class _Maker:
             return self.bounds_of
         return lambda columns: self.bounds_of(columns).filter(pa.array(files))
 
-    def _option(self, made: "_Made", drawn: int) -> Option:
+    def _option(self, made: "_Made", foresight: Foresight, number: int, *, surely: bool) -> Option:
         option = weigh(
             made.candidate.name,
             made.command,
             made.plan,
-            _predicted(made.part, self.criteria, self._bounds_of(made.part), drawn, made.known),
+            foresight.prediction(number, surely=surely),
             self.criteria.bar,
             arguments=made.candidate.arguments,
             share=made.part.share,
             table_share=made.part.table_share,
         )
-        is_whole = made.part.plan is made.plan and not self.criteria.workload
-        return replace(option, known=made.known) if is_whole else option
+        if made.part.plan is not made.plan:
+            return option
+        return replace(option, files_after=partial(foresight.files_after, number))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Made:
-    """A plan that was made, the part of it that is predicted, and what of that is known."""
+    """A plan that was made, and the part of it that is foreseen."""
 
     candidate: Candidate
     plan: ClusteringPlan
     part: Part
     command: str
-    known: Known = field(default_factory=dict)
-
-
-def _predicted(
-    part: Part, criteria: Criteria, bounds_of: BoundsOf, drawn: int, known: Known | None = None
-) -> Prediction:
-    return predict(
-        part.snapshot,
-        part.plan,
-        criteria.workload,
-        bounds_of,
-        now_ms=criteria.now_ms,
-        most_drawn=drawn,
-        known=known,
-    )
 
 
 def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.health.measure import measure_health
 from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
 from liquidlog.clustering.settings import (
     CommitSettings,
@@ -19,6 +20,7 @@ from liquidlog.clustering.settings import (
     settle,
 )
 from liquidlog.errors import UsageError
+from liquidlog.judgement.verdicts import Criteria
 from liquidlog.operations.batches import pending_groups
 from liquidlog.operations.executors import (
     LOCAL,
@@ -32,6 +34,7 @@ from liquidlog.operations.executors import (
     tasks_of,
 )
 from liquidlog.operations.inspect import health
+from liquidlog.operations.judge import foresight_of
 from liquidlog.operations.migrate import migrate_empty
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.rewrite import (
@@ -43,7 +46,6 @@ from liquidlog.operations.rewrite import (
 )
 from liquidlog.plan import ClusteringPlan, Progress
 from liquidlog.predicates.conditions import parse_condition, referenced_columns
-from liquidlog.simulation.after import predicted_health
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import Summary
@@ -323,7 +325,11 @@ def depth_after_round(
     snapshot = opened.of_plan(plan)
     least = plan.policy.min_cube_bytes
     bounds_of = opened.bounds_of(snapshot)
-    after = predicted_health(snapshot, plan, bounds_of, min_cube_bytes=least).average_depth
+    foresight = foresight_of(opened.store, snapshot, Criteria(), bounds_of, [plan])
+    columns = clustering_state(snapshot).columns
+    table, bounds = foresight.table_after(0)
+    known = bounds.select([foresight.leaves.index(column.leaf) for column in columns])
+    after = measure_health(table, columns, known, min_cube_bytes=least).average_depth
     return after if after is not None and after <= depth - min_gain else None
 
 

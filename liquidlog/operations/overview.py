@@ -17,13 +17,12 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.segment import list_log
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.advise import advised_by_the_log
+from liquidlog.operations.advise import advised
 from liquidlog.operations.detail import detail
 from liquidlog.operations.doctor import examine
 from liquidlog.operations.inspect import compared, judged_health
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import ClusteringPlan
-from liquidlog.simulation.pictured import predicted_files
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
 
@@ -43,7 +42,7 @@ class Overview:
     after the rewrite that is worth it, or else after the best of those that are not; None if there
     is no column to draw it by, or no file has statistics of all of them. `scan` is what readers of
     a given workload open now, if there is no rewrite to compare it with. `advice` is for these
-    readers, by statistics alone; None without a workload.
+    readers, None without a workload.
     """
 
     detail: Mapping[str, Any]
@@ -65,13 +64,13 @@ def overview(
     min_cube_bytes: int | None,
     past: bool = True,
 ) -> Overview:
-    """Return what a report of the snapshot shows; only the log is read.
+    """Return what a report of the snapshot shows.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
     if that is wrong. Rewrites are judged by the criteria. Without `past`, no earlier version is
     measured, which takes longer than all the rest.
     """
-    advice = advised_by_the_log(store, snapshot, criteria)
+    advice = advised(store, snapshot, criteria)
     examined = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes, advice=advice)
     found = findings(examined)
     if examined.state is None or examined.health is None or examined.judgement is None:
@@ -119,8 +118,14 @@ def _key_map(
         is_predicted=np.zeros(len(bounds), np.bool_),
     )
     after = None
-    if option is not None and is_by_these:
-        after = predicted_files(snapshot, option.plan, bounds, option.known)
+    if option is not None and is_by_these and option.files_after is not None:
+        leaves, known, sizes, is_predicted = option.files_after()
+        numbers = [leaves.index(column.leaf) for column in columns]
+        after = MappedFiles(
+            bounds=known.select(numbers),
+            size_bytes=sizes.astype(np.int64),
+            is_predicted=is_predicted,
+        )
     return key_map([column.name for column in columns], now, after)
 
 

@@ -1,12 +1,11 @@
-"""Predict what a plan would bring, from statistics or from sampled rows."""
+"""Predict what a plan would bring its readers."""
 
-from liquidlog.clustering.migration import bounds_with_values, migrated
-from liquidlog.errors import UsageError
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers
+from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.stores import profile_of
 from liquidlog.log.store import TableStore
-from liquidlog.operations.sampling import sample_keys
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
-from liquidlog.simulation.prediction import Prediction, other_leaves, predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 
@@ -19,21 +18,27 @@ def predicted(
     bounds_of: BoundsOf,
     *,
     now_ms: int,
-    sample: bool = False,
+    sample: bool = True,
 ) -> Prediction:
     """Return what a plan of this snapshot would bring to the readers of a workload.
 
-    With no workload, readers are narrow. With `sample`, values of clustering columns, and of
-    columns that predicates name, are read from some rows of some files.
+    With no workload, readers are assumed. Values of clustering columns, and of columns that
+    predicates name, are read from some rows of some files, unless `sample` is false.
     """
-    if sample and not plan.columns:
-        raise UsageError("sample has no effect: the plan orders rows by no columns")
-    if plan.is_migration:
-        # With partition values as bounds, both layouts are judged by the same rules.
-        bounds_of = bounds_with_values(snapshot, bounds_of)
-        snapshot = migrated(snapshot, [column.logical for column in plan.columns])
-    if not sample:
-        return predict(snapshot, plan, workload, bounds_of, now_ms=now_ms)
-    also = other_leaves(snapshot, plan, workload) if workload else ()
-    samples = sample_keys(store, snapshot, plan, also)
-    return predict(snapshot, plan, workload, bounds_of, samples, now_ms=now_ms)
+    columns = [column.logical for column in plan.columns]
+    readers = (
+        asked_readers(snapshot, workload, bounds_of, now_ms)
+        if workload
+        else assumed_readers(snapshot, bounds_of, columns)
+    )
+    foresight = Foresight(
+        store,
+        snapshot,
+        bounds_of,
+        readers,
+        [plan],
+        profile=profile_of(snapshot.uri),
+        now_ms=now_ms,
+        reads_rows=sample,
+    )
+    return foresight.prediction(0)

@@ -5,9 +5,9 @@ from typing import Final
 
 from liquidlog.advice.advice import SAVED_AS, Advice, Measured
 from liquidlog.advice.backtests import Backtest
+from liquidlog.foresee.prediction import Range
 from liquidlog.report.layout import Line, Part, Report, amount, listing
 from liquidlog.report.readers import remarks
-from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.text import render_size
 

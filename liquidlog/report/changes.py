@@ -6,6 +6,7 @@ The report of a dry run never says that something was done; each one contains "w
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from liquidlog.foresee.prediction import Prediction
 from liquidlog.judgement.verdicts import Option
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
@@ -14,7 +15,6 @@ from liquidlog.operations.migrate import MigrationNotice
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import judged_plan, plan, predicted_plan
-from liquidlog.simulation.prediction import Prediction
 from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
 
 _NOTHING_DONE: Final = "nothing was written"

@@ -24,6 +24,7 @@ from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
 from liquidlog.fleet.deciding import Decision
 from liquidlog.fleet.survey import Fleet, Surveyed
+from liquidlog.foresee.prediction import PredictedReads, Range
 from liquidlog.judgement.costs import reading_cost
 from liquidlog.judgement.verdicts import Judgement, Option
 from liquidlog.operations.overview import Overview
@@ -34,8 +35,6 @@ from liquidlog.report.figures import change, counted, days, label, mean, number,
 from liquidlog.report.fleets import ACTIONS, counts
 from liquidlog.report.layout import Grid, Line
 from liquidlog.report.readers import remarks
-from liquidlog.simulation.prediction import PredictedReads
-from liquidlog.simulation.ranges import Range
 from liquidlog.spec.text import escaped, visible
 
 READS_LISTED: Final = 20
@@ -270,6 +269,10 @@ def _whole_mean(option: Option) -> PredictedReads:
         bytes_before=found.bytes_before,
         bytes_after=found.bytes_after,
         bytes_after_range=found.bytes_after_range,
+        requests_before=found.requests_before,
+        requests_after=found.requests_after,
+        seconds_before=found.seconds_before,
+        seconds_after=found.seconds_after,
     )
     return _whole(mean_of, option.judged_share)
 

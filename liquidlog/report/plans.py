@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.judgement.verdicts import Option
 from liquidlog.operations.explain import Explained
 from liquidlog.operations.past_commits import OptimizeComparison
@@ -11,8 +12,6 @@ from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
 from liquidlog.report.readers import remarks
-from liquidlog.simulation.prediction import Prediction
-from liquidlog.simulation.ranges import Range
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import render_size
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
+from liquidlog.foresee.prediction import Prediction
 from liquidlog.operations.migrate import MigrationNotice
 from liquidlog.operations.optimize import (
     Round,
@@ -20,7 +21,6 @@ from liquidlog.operations.outputs import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.report.policies import policy_document
-from liquidlog.simulation.prediction import Prediction
 from liquidlog.spec.schema import quote_path
 from liquidlog.table import Table
 

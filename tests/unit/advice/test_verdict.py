@@ -5,8 +5,8 @@ import pytest
 
 from liquidlog.advice.intervals import certainty
 from liquidlog.advice.verdict import Gain, praise, refusal
+from liquidlog.foresee.prediction import Range
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.simulation.ranges import Range
 
 
 def gain(

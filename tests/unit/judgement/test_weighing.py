@@ -1,9 +1,13 @@
 """What makes a rewrite worth it, from figures alone."""
 
 import shlex
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from liquidlog.foresee.plans import Foresight, assumed_readers
+from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.stores import LOCAL_DISK
 from liquidlog.judgement.candidates import candidates, command, judged_file_sizes, size_word
 from liquidlog.judgement.costs import payback_days, plan_cost, reading_cost
 from liquidlog.judgement.parts import part_of
@@ -11,10 +15,12 @@ from liquidlog.judgement.verdicts import Bar
 from liquidlog.judgement.weighing import days_text, weigh
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
-from liquidlog.simulation.prediction import predict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.text import parse_size
 from support.snapshots import FileSpec, bounds_of, snapshot_of
+
+if TYPE_CHECKING:
+    from liquidlog.log.store import TableStore
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -29,6 +35,21 @@ def wide(count: int, size: int) -> Snapshot:
 
 def plan_of(snapshot: Snapshot, **arguments: object) -> ClusteringPlan:
     return planned(snapshot, arguments, bounds_of(snapshot), lambda: "an id")
+
+
+def predict(snapshot: Snapshot, plan: ClusteringPlan) -> Prediction:
+    """Return what a plan brings assumed readers, by the log alone."""
+    readers = assumed_readers(snapshot, bounds_of(snapshot), [("x",)])
+    store = cast("TableStore", None)  # no file is there
+    return Foresight(
+        store,
+        snapshot,
+        bounds_of(snapshot),
+        readers,
+        [plan],
+        profile=LOCAL_DISK,
+        reads_rows=False,
+    ).prediction(0)
 
 
 def test_a_rewrite_reads_writes_and_opens() -> None:
@@ -82,8 +103,8 @@ def test_groups_stand_for_all_groups() -> None:
     part = part_of(snapshot, plan, most_files=10)
     assert part.snapshot is snapshot
     assert part.share == pytest.approx(len(part.plan.groups) / 10)
-    whole = predict(snapshot, plan, (), bounds_of(snapshot), most_drawn=0)
-    some = predict(snapshot, part.plan, (), bounds_of(snapshot), most_drawn=0)
+    whole = predict(snapshot, plan)
+    some = predict(snapshot, part.plan)
     option = weigh("all", "", plan, whole, Bar())
     judged = weigh("part", "", plan, some, Bar(), share=part.share)
     assert judged.reading_before == pytest.approx(option.reading_before)
@@ -96,7 +117,7 @@ def test_groups_stand_for_all_groups() -> None:
 def test_a_reading_that_may_cost_as_much_as_now_is_not_worth_it() -> None:
     snapshot = wide(8, 100 * MIB)
     plan = plan_of(snapshot, max_file_size=100 * MIB)
-    found = weigh("p", "", plan, predict(snapshot, plan, (), bounds_of(snapshot)), Bar())
+    found = weigh("p", "", plan, predict(snapshot, plan), Bar())
     assert found.is_worth_it
     assert found.reading_after_range.high < found.reading_before
     assert found.payback_days is not None

@@ -7,12 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from liquidlog.foresee.prediction import PredictedReads, Range
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.operations.overview import Overview
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report.page import READS_LISTED, page
-from liquidlog.simulation.prediction import PredictedReads
-from liquidlog.simulation.ranges import Range
 from liquidlog.table import Table
 from support.html_pages import Reader, checked
 
@@ -60,6 +59,10 @@ def read(
         bytes_before=before,
         bytes_after=after,
         bytes_after_range=Range(low, high),
+        requests_before=12,
+        requests_after=4,
+        seconds_before=0.03,
+        seconds_after=0.01,
     )
 
 
