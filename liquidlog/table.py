@@ -606,19 +606,18 @@ class Table(Summary):
         plan: ClusteringPlan,
         workload: Workload = (),
         *,
-        sample: bool = False,
+        sample: bool = True,
     ) -> "Prediction":
-        """Return what a plan would bring to the readers of a workload, from statistics.
+        """Return what a plan would bring to the readers of a workload.
 
-        With no workload, readers are narrow: they ask for one value of one clustering column, every
-        column equally often, every value as often as it has rows. With `sample`, the prediction
-        uses the values in clustering columns, and in columns that predicates name, that are read
-        from some rows of some files.
+        With no workload, readers are assumed: they read everything, or ask for one value of one
+        column that the plan clusters by or in which files are narrow now, every column equally
+        often, every value as often as it has rows. The prediction uses values that are read from
+        some rows of some files. Without `sample`, and if files cannot be read, it uses the bounds
+        in the log alone, which do not say how columns depend on each other.
 
         Raises:
-            UsageError: If no predicate is a condition on the table, or if the plan has no columns
-                to sample.
-            DataFileError: If a sampled file cannot be read.
+            UsageError: If no predicate is a condition on the table.
         """
         from liquidlog.operations.predicted import predicted
 

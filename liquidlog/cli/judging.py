@@ -1,6 +1,7 @@
 """What a plan that was made brings its readers, and whether that is worth it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from liquidlog.judgement.candidates import command
@@ -23,7 +24,7 @@ def predicted_and_judged(
     asked: Workload,
     workload_source: str | None,
     bar: Mapping[str, Any],
-    sample: bool = False,
+    sample: bool = True,
 ) -> "tuple[Prediction | None, Option | None]":
     """Return what a plan brings readers, and the plan as judged; None each where that is unknown.
 
@@ -48,6 +49,6 @@ def predicted_and_judged(
     is_judged = bool(made.groups) and (predicted is not None or is_soon_judged(made))
     if not bar and not is_judged:
         return predicted, None
-    criteria = criteria_of(opened.opened, **bar)
+    criteria = replace(criteria_of(opened.opened, **bar), reads_rows=sample)
     words = command(opened.uri, policy, workload_source if made.readers is not None else None)
     return predicted, judge_plan(opened.opened, made, criteria, command=words, prediction=predicted)

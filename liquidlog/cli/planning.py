@@ -80,7 +80,7 @@ def plan(
     """
     given = settings_of(settings)
     policy, judging = given[Stage.PLAN], given[Stage.JUDGE]
-    _require_sense(policy, judging, workload, why, limit)
+    _require_sense(judging, why, limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
     asked = workload_at(workload, opened, storage_options)
     if advice is None:
@@ -105,7 +105,7 @@ def plan(
         }
         if judging.keys() - {"sample"}
         else {},
-        sample=judging.get("sample", False),
+        sample=judging.get("sample", True),
     )
     if output is not None:
         replace_file(output, plan_pieces(made))
@@ -123,17 +123,11 @@ def plan(
 
 
 def _require_sense(
-    policy: Mapping[str, Any],
     judging: Mapping[str, Any],
-    workload: str | None,
     why: str | None,
     limit: int | None,
 ) -> None:
     """Refuse what has no effect on the plan that is shown."""
-    if judging.get("sample") and workload is None and "where" not in policy:
-        raise UsageError(
-            "sample needs queries to predict for: --workload, or --where", option="sample"
-        )
     if limit is not None and why is None:
         raise UsageError("--limit says how many files --why lists; give that too", option="limit")
     if why is not None and judging:

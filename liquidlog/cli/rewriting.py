@@ -522,8 +522,8 @@ def migrate(
     if add_to is not None:
         _extend(table, add_to, mapping(storage_options), as_json=as_json)
         return
-    sample = given[Stage.JUDGE].get("sample", False)
-    if sample and workload is None:
+    sample = given[Stage.JUDGE].get("sample", True)
+    if "sample" in given[Stage.JUDGE] and workload is None:
         raise UsageError("sample predicts for a --workload; give one", option="sample")
     run = run_settings(given)
     require_settings(executor, mapping(spark_conf), run.local_limit)

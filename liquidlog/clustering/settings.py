@@ -490,7 +490,7 @@ SETTINGS: Final = (
     ),
     Setting(
         name="sample",
-        help="true: predict from rows of some files instead of statistics",
+        help="false: predict from the bounds in the log, and read no rows of some files",
         read=_flag,
         from_text=_flag_text,
         stage=Stage.JUDGE,

@@ -164,7 +164,7 @@ def _ranges(brings: Prediction) -> Line:
     source = (
         "sampled rows"
         if brings.is_sampled
-        else "statistics alone; rows say more: --set sample=true"
+        else "the bounds in the log alone, which do not say how columns depend on each other"
     )
     return Line(
         f"in nine of ten cases the mean read is {_between(size_bytes, _size)} in"

@@ -212,7 +212,6 @@ CASES: Final[Mapping[str, Cases]] = {
         ("A directory that does not exist.", "plan orders -o plans/orders.json"),
         ("A directory instead of a file.", "plan orders -o lake"),
         ("An option of an earlier release.", "plan orders --hour-price 3"),
-        ("A sample without readers.", "plan orders --set sample=true"),
         ("A file that is not live.", "plan orders --why part-0.parquet"),
         ("Rounds of the strategy cube.", "optimize orders --set final=true"),
         ("An unknown executor.", "optimize orders --executor sparc"),

@@ -125,7 +125,6 @@ SETTINGS_WITHOUT_EFFECT: Final = (
     "plan two --set tolerance=1.27",
     "plan two --strategy cube --set min_overlapping_files=4",
     "plan two --strategy overlap --set min_overlap=0.5 --set min_overlapping_files=0",
-    "plan two --set sample=true",
     "plan two --why --set payback_days=3",
     "plan two --set read_back=false",
     "optimize two --set final=true",
