@@ -149,13 +149,6 @@ class Table(Summary):
         return cls(uri, version=version, storage_options=storage_options)
 
     @classmethod
-    def of(cls, opened: OpenedTable) -> "Table":
-        """Return the table of a store and a clock of the caller's."""
-        table = cls.__new__(cls)
-        table.opened = opened
-        return table
-
-    @classmethod
     def create(
         cls,
         uri: str | PathLike[str],
@@ -646,12 +639,6 @@ class Table(Summary):
         made = self.plan() if plan is None else _plan(plan)
         snapshot = self.opened.of_plan(made)
         return explain(made, snapshot, self.opened.bounds_of(snapshot), file)
-
-    def pending(self, plan: ClusteringPlan) -> tuple[int, ...]:
-        """Return the ids of the plan's groups that are not committed yet."""
-        from liquidlog.operations.batches import pending_groups
-
-        return tuple(group.group_id for group in pending_groups(self.opened.store, _plan(plan)))
 
     def commit(
         self,
@@ -1267,6 +1254,13 @@ def define_table(
     )
 
 
+def as_table(opened: OpenedTable) -> Table:
+    """Return the table of a store and a clock of the caller's."""
+    table = Table.__new__(Table)
+    table.opened = opened
+    return table
+
+
 def create_table(
     uri: str | PathLike[str],
     definition: "Definition",
@@ -1287,7 +1281,7 @@ def create_table(
     opened = OpenedTable(open_store(uri, storage_options), system_clock())
     one(definition, Definition, argument="definition", expected="a Definition")
     create(opened.store, definition, opened.clock, dry_run=dry_run)
-    return Table.of(opened)
+    return as_table(opened)
 
 
 def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.table import Table, system_clock
+from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
 from support.raced_store import RacedStore
 from support.recorded_changes import Recording, newest
@@ -273,7 +273,7 @@ def statement(spark: Any, sql: str, base: int) -> Callable[[str], Any]:
 def rewrite(recording: Recording, target: Path, moments: tuple[str, str]) -> bool:
     """Rewrite a table while the recorded changes land; return whether the rewrite landed."""
     store = RacedStore(open_store(str(target), None))
-    table = Table.of(OpenedTable(store, system_clock()))
+    table = as_table(OpenedTable(store, system_clock()))
     landing = [partial(recording.land, step, target) for step in range(2)]
     plan = table.plan(max_file_size=MAX_FILE)
     (group,) = plan.groups

@@ -39,7 +39,7 @@ from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
-from liquidlog.table import Table
+from liquidlog.table import as_table
 from support.arrow_executor import execute
 from support.disk_calls import Call, Effect, calls_on_disk
 from support.effort import effort
@@ -157,7 +157,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         """
         self.plain = PlainTable.create(self.root, vectors=vectors)
         self.store = RacedStore(LocalTableStore(self.root))
-        self.table = Table.of(OpenedTable(self.store, clock_of("us")))
+        self.table = as_table(OpenedTable(self.store, clock_of("us")))
         self.model.append(Counter())
         for number, made in enumerate(files):
             rows = made if lie == "across" else [placed(row, number, lie) for row in made]
@@ -293,7 +293,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         except (Crash, CommitStateUnknownError) as error:
             assert kind.startswith("crash") or kind == "lost requests"
             self.seen[type(error).__name__] += 1
-            self.table = Table.of(
+            self.table = as_table(
                 OpenedTable(self.store, clock_of(f"us again {next(self.numbers)}"))
             )
         finally:

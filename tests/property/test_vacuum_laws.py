@@ -19,7 +19,7 @@ from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import CheckpointMismatchError
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.table import Table
+from liquidlog.table import Table, as_table
 from support.plain_vectors import stored_vector, vector_place
 
 HOUR_MS = 3_600_000
@@ -143,7 +143,7 @@ class History:
 
     def table(self) -> Table:
         clock = Clock(now_ms=lambda: self.now_ms, new_id=lambda: "id")
-        return Table.of(OpenedTable(LocalTableStore(self.root), clock))
+        return as_table(OpenedTable(LocalTableStore(self.root), clock))
 
     def needed(self) -> frozenset[str]:
         """Return what versions hold that were the newest within the retention."""

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from liquidlog.data.runs import runs_in
 from liquidlog.operations import rewrite as watching
 from liquidlog.operations.at_work import at_work
+from liquidlog.operations.batches import committed_groups
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
@@ -62,7 +63,7 @@ def test_a_doomed_group_ends_while_its_task_sleeps(
 
     def cancelled() -> dict[int, str]:
         if not doomed and not paused.exists():
-            committed = set(range(3)) - set(table.pending(plan))
+            committed = set(committed_groups(table.opened.store, plan))
             if len(committed) == 2:  # what is left is the one that sleeps
                 doomed.extend(set(range(3)) - committed)
                 remove_and_restore(table, plan.groups[doomed[0]].inputs[0].path)

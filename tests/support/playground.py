@@ -20,7 +20,7 @@ from liquidlog.operations.opened import OpenedTable
 from liquidlog.storage.files import put_if_absent
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidlog.table import Table, system_clock
+from liquidlog.table import Table, as_table, system_clock
 from support.disk_calls import Hook, calls_on_disk
 from support.emulators import Emulator
 from support.object_calls import calls_on_objects
@@ -131,7 +131,7 @@ class Playground:
 
     def table(self, writer: str) -> Table:
         """Return the table as a process of its own opens it; `writer` begins its ids."""
-        return Table.of(OpenedTable(self.store(), clock_of(writer)))
+        return as_table(OpenedTable(self.store(), clock_of(writer)))
 
     def store(self) -> TableStore:
         """Return the table's store as a process of its own opens it."""

@@ -16,7 +16,7 @@ from liquidlog.errors import (
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult
-from liquidlog.table import Table, system_clock
+from liquidlog.table import as_table, system_clock
 from support.arrow_executor import execute
 from support.plain_table import PlainTable, Row, double
 from support.raced_store import RacedStore
@@ -45,7 +45,7 @@ class Scene:
         self.before = self.plain.rows()
         self.path = path
         self.store = RacedStore(LocalTableStore(path))
-        self.table = Table.of(OpenedTable(self.store, system_clock()))
+        self.table = as_table(OpenedTable(self.store, system_clock()))
         self.plan: ClusteringPlan = self.table.plan(**policy)
         self.result: RewriteResult = execute(self.plan)
 

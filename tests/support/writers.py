@@ -24,7 +24,7 @@ from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import open_store
 from liquidlog.log.segment import read_commit
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.table import Table, system_clock
+from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
 
 SCHEMA: Final = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
@@ -50,7 +50,7 @@ def write(uri: str, writer: str, commits: str, kinds: str, options: str) -> None
     """
     ids = (f"writer {writer} {number}" for number in itertools.count())
     store = open_store(uri, json.loads(options))
-    table = Table.of(OpenedTable(store, replace(system_clock(), new_id=lambda: next(ids))))
+    table = as_table(OpenedTable(store, replace(system_clock(), new_id=lambda: next(ids))))
 
     def try_cluster_by() -> bool:
         flipped = ["s", "x"] if table.detail()["clusteringColumns"] == ["x", "s"] else ["x", "s"]

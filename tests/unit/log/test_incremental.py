@@ -17,7 +17,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.paths import LogFile, canonical_path, commit_name
 from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
-from liquidlog.table import Table, system_clock
+from liquidlog.table import Table, as_table, system_clock
 from support.plain_bounds import plain_bounds
 from support.repository import ROOT
 
@@ -97,7 +97,7 @@ def test_only_new_commits_are_read(tmp_path: Path) -> None:
     other = table_at(tmp_path)
     other.append(some_rows(1))
     store = CountingStore(tmp_path)
-    table = Table.of(OpenedTable(store, system_clock()))
+    table = as_table(OpenedTable(store, system_clock()))
     assert table.snapshot().version == 1
     assert store.read == ["_last_checkpoint", commit_name(1), commit_name(0)]
     store.read.clear()
@@ -121,7 +121,7 @@ def test_after_a_lost_race_only_the_winner_is_read(tmp_path: Path) -> None:
             return super().put_log_if_absent(name, body)
 
     store = RacingStore(tmp_path)
-    table = Table.of(OpenedTable(store, system_clock()))
+    table = as_table(OpenedTable(store, system_clock()))
     appended = table.append(some_rows(9))
     assert appended.version == 4
     # Each winner once to see whose it is, once or twice to be based upon; version 0 only once.

@@ -22,7 +22,7 @@ from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import reconcile
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.table import Table, system_clock
+from liquidlog.table import as_table, system_clock
 from support.arrow_executor import execute
 from support.raced_store import Crash
 from support.races import FILES, ROWS, Scene, row
@@ -254,7 +254,7 @@ def test_what_a_crash_leaves_is_an_orphan_and_another_process_commits(scene: Sce
     names = {one["path"] for one in left}
     assert len({one["run"] for one in left}) == 2
     assert any(name.startswith("deletion_vector_") for name in names) == scene.plain.has_vectors
-    again = Table.of(OpenedTable(scene.store, system_clock()))
+    again = as_table(OpenedTable(scene.store, system_clock()))
     assert again.commit(scene.plan, scene.result).committed_groups == (0,)
     scene.expect(without={0: 1})
     scene.table.orphans(older_than="0s", finished=True, delete=True)
@@ -269,7 +269,7 @@ def test_a_commit_whose_state_is_unknown_is_found_when_it_is_tried_again(scene: 
         scene.commit()
     scene.store.behave()
     scene.expect(without={0: 1})
-    again = Table.of(OpenedTable(scene.store, system_clock()))
+    again = as_table(OpenedTable(scene.store, system_clock()))
     assert again.commit(scene.plan, scene.result).skipped_groups == (0,)
     scene.table.orphans(older_than="0s", finished=True, delete=True)
     scene.expect(without={0: 1})
@@ -287,7 +287,7 @@ def test_a_state_that_stays_unknown_deletes_nothing(scene: Scene) -> None:
 
 def test_two_processes_commit_one_result_once(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: [0]})
-    other = Table.of(OpenedTable(LocalTableStore(scene.path), system_clock()))
+    other = as_table(OpenedTable(LocalTableStore(scene.path), system_clock()))
 
     def win() -> None:
         other.commit(scene.plan, scene.result)

@@ -18,7 +18,7 @@ from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations import vacuum as operation
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.spec.text import RETENTION
-from liquidlog.table import Table
+from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
 from support.playground import clock_of
 
@@ -139,11 +139,11 @@ def test_a_longer_retention_keeps_what_a_checkpoint_says_was_removed(tmp_path: P
         (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
     later = clock_of("later").now_ms() + 8 * DAY_S * 1000
     clock = Clock(now_ms=lambda: later, new_id=clock_of("B").new_id)
-    kept = Table.of(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum(
+    kept = as_table(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum(
         retain="30d", dry_run=True
     )
     assert kept.deleted_files == 0
-    gone = Table.of(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum(retain="7d", dry_run=True)
+    gone = as_table(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum(retain="7d", dry_run=True)
     assert gone.deleted_files == 2
 
 
@@ -319,7 +319,7 @@ def test_nothing_goes_by_a_clock_that_is_far_ahead(tmp_path: Path) -> None:
     clock = Clock(now_ms=lambda: ahead, new_id=clock_of("A").new_id)
     before = there(tmp_path)
     with pytest.raises(StorageError, match="clock"):
-        Table.of(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum()
+        as_table(OpenedTable(LocalTableStore(tmp_path), clock)).vacuum()
     assert there(tmp_path) == before
     ended = Table.open(tmp_path).history(limit=1)[0]
     assert ended["operationParameters"] == {"status": "FAILED"}
