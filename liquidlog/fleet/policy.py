@@ -8,12 +8,12 @@ name says otherwise. A limit that is None is none.
 import math
 import os.path
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from liquidlog.errors import DocumentError, StorageError, UsageError
-from liquidlog.judgement.verdicts import PAYBACK_DAYS, READINGS_A_DAY, Bar
+from liquidlog.judgement.verdicts import Bar
 from liquidlog.operations.rewrite import read_file
 from liquidlog.spec.text import parse_duration, parse_size, suggestion
 from liquidlog.storage.addresses import is_local, local_path
@@ -182,16 +182,28 @@ _SHARE: Final = _Kind('a share above 0 and up to 1, like "30%" or 0.3', _share)
 _DURATION: Final = _Kind('a duration like "12h" or "7d"', _duration)
 _RETENTION: Final = _Kind('a duration like "168h" or "30d"', _retention)
 
-
-_WHEN: Final[Mapping[str, tuple[str, _Kind[Any]]]] = {
-    "commits": ("commits", _COUNT),
-    "unclustered_bytes": ("unclustered_bytes", _SIZE),
-    "small_file_share": ("small_file_share", _SHARE),
-    "depth_ratio": ("depth_ratio", _POSITIVE),
-    "payback_days": ("payback_days", _POSITIVE),
-    "age": ("age_ms", _DURATION),
+_KEYS: Final[Mapping[str, Mapping[str, _Kind[Any]]]] = {
+    "": {"tables": _TEXTS, "exclude": _TEXTS},
+    "rewrite": {"payback_days": _POSITIVE, "readings_a_day": _POSITIVE, "workload": _TEXT},
+    "rewrite.when": {
+        "commits": _COUNT,
+        "unclustered_bytes": _SIZE,
+        "small_file_share": _SHARE,
+        "depth_ratio": _POSITIVE,
+        "payback_days": _POSITIVE,
+        "age": _DURATION,
+    },
+    "budget": {"bytes": _SIZE, "minutes": _POSITIVE},
+    "checkpoint": {"commits": _COUNT},
+    "vacuum": {"age": _DURATION, "retain": _RETENTION},
 }
-"""Keys of `[rewrite.when]`: the field of RewriteWhen, and the kind of value."""
+"""The tables of a policy, and the kinds of their keys' values."""
+
+_NEEDED: Final = {"checkpoint": "commits", "vacuum": "age"}
+"""Keys that their tables must have."""
+
+_FIELDS: Final = {"age": "age_ms"}
+"""Fields that are not called as their keys."""
 
 
 def _parsed(kind: _Kind[T], value: object) -> T:
@@ -245,10 +257,10 @@ def parse_policy(text: str, where: str) -> UpkeepPolicy:
     except RecursionError:
         raise _wrong(where, "is not TOML that can be read: it nests too deeply") from None
     problems: list[str] = []
-    policy = _policy(_Section(found, "", problems))
+    sections = dict(_sections(found, "", problems))
     if problems:
         raise _wrong(where, "; ".join(problems))
-    return policy
+    return _policy(sections)
 
 
 def _wrong(where: str, detail: str) -> UsageError:
@@ -256,133 +268,60 @@ def _wrong(where: str, detail: str) -> UsageError:
     return UsageError(f"{where}: {detail}", policy=where)
 
 
-class _Section:
-    """A table of TOML, whose keys are taken one by one; problems are added to a shared list."""
-
-    def __init__(self, found: Mapping[str, Any], name: str, problems: list[str]) -> None:
-        self._found = found
-        self._name = name
-        self._problems = problems
-        self._known: list[str] = []
-
-    def take(self, key: str, kind: _Kind[T], default: T) -> T:
-        """Return the value of a key, the default without it or if it is wrong."""
-        found = self.find(key, kind)
-        return default if found is None else found
-
-    def find(self, key: str, kind: _Kind[T]) -> T | None:
-        """Return the value of a key, None without it or if it is wrong."""
-        self._known.append(key)
-        if key not in self._found:
-            return None
-        try:
-            return _parsed(kind, self._found[key])
-        except ValueError as error:
-            self._problems.append(f"{self._path(key)}: {error}")
-            return None
-
-    def need(self, key: str, kind: _Kind[T], otherwise: T) -> T:
-        """Return the value of a key that must be there; `otherwise` if it is not, or is wrong."""
-        if key not in self._found:
-            expected = f"expected {kind.expected}, found nothing"
-            self._problems.append(f"{self._path(key)}: {expected}")
-        return self.take(key, kind, otherwise)
-
-    def is_off(self, key: str) -> bool:
-        """Return whether a key that is else a table is false."""
-        self._known.append(key)
-        return self._found.get(key) is False
-
-    def section(self, key: str) -> "_Section | None":
-        """Return the table of a key, None without it."""
-        self._known.append(key)
-        found = self._found.get(key)
-        if found is None:
-            return None
-        if not isinstance(found, dict):
-            shown = f"expected a table, as [{self._path(key)}], found {found!r}"
-            self._problems.append(f"{self._path(key)}: {shown}")
-            return None
-        return _Section(found, self._path(key), self._problems)
-
-    def refuse(self, problem: str) -> None:
-        """Note a problem of this table as a whole."""
-        self._problems.append(f"{self._name}: {problem}")
-
-    def is_empty(self) -> bool:
-        """Return whether the table has no key at all."""
-        return not self._found
-
-    def done(self) -> None:
-        """Note the keys that nothing has taken."""
-        for key in self._found.keys() - set(self._known):
-            gone = None if self._name else _GONE.get(key)
-            near = suggestion(key, self._known, what="keys here")
-            self._problems.append(f"{self._path(key)}: {gone or f'there is no such key{near}'}")
-
-    def _path(self, key: str) -> str:
-        return f"{self._name}.{key}" if self._name else key
+def _sections(
+    found: Mapping[str, Any], name: str, problems: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (name, values by field) of a table of TOML and of those in it; note what is wrong."""
+    kinds, values = _KEYS[name], dict[str, Any]()
+    for key, value in found.items():
+        path = f"{name}.{key}" if name else key
+        if key in kinds:
+            try:
+                values[_FIELDS.get(key, key)] = _parsed(kinds[key], value)
+            except ValueError as error:
+                problems.append(f"{path}: {error}")
+        elif key not in _tables_in(name):
+            near = suggestion(key, [*kinds, *_tables_in(name)], what="keys here")
+            problems.append(f"{path}: {_GONE.get(path) or f'there is no such key{near}'}")
+        elif isinstance(value, dict):
+            yield from _sections(value, path, problems)
+        elif path == "rewrite" and value is False:
+            values["rewrite"] = None
+        else:
+            problems.append(f"{path}: expected a table, as [{path}], found {_shown(value)}")
+    problems.extend(_missing(found, name))
+    yield name, values
 
 
-def _policy(top: _Section) -> UpkeepPolicy:
-    made = UpkeepPolicy(
-        tables=top.take("tables", _TEXTS, ()),
-        exclude=top.take("exclude", _TEXTS, ()),
-        budget=_read(top, "budget", _budget, Budget()),
-        checkpoint=_read(top, "checkpoint", _checkpoint, None),
-        vacuum=_read(top, "vacuum", _vacuum, None),
+def _missing(found: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Yield what a table of TOML must have and has not."""
+    needed = _NEEDED.get(name)
+    if needed is not None and needed not in found:
+        yield f"{name}.{needed}: expected {_KEYS[name][needed].expected}, found nothing"
+    if name == "rewrite.when" and not found:
+        yield f"{name}: expected at least one key, found none; leave the table out for the defaults"
+
+
+def _tables_in(name: str) -> list[str]:
+    """Return the keys of a table that are tables themselves."""
+    below = f"{name}." if name else ""
+    inner = (path.removeprefix(below) for path in _KEYS if path.startswith(below))
+    return [key for key in inner if key and "." not in key]
+
+
+def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:
+    """Return the policy of values that are right."""
+    rewrite = dict(sections.get("rewrite", {}))
+    workload, when = rewrite.pop("workload", None), sections.get("rewrite.when")
+    asked = RewritePolicy(
+        when=DEFAULT_WHEN if when is None else RewriteWhen(**when),
+        bar=Bar(**rewrite),
+        workload=workload,
     )
-    if top.is_off("rewrite"):
-        made = replace(made, rewrite=None)
-    else:
-        usual = RewritePolicy(when=DEFAULT_WHEN)
-        made = replace(made, rewrite=_read(top, "rewrite", _rewrite, usual))
-    top.done()
-    return made
-
-
-def _read(top: _Section, key: str, read: Callable[[_Section], T], default: T) -> T:
-    section = top.section(key)
-    if section is None:
-        return default
-    made = read(section)
-    section.done()
-    return made
-
-
-def _rewrite(section: _Section) -> RewritePolicy:
-    bar = Bar(
-        payback_days=section.take("payback_days", _POSITIVE, PAYBACK_DAYS),
-        readings_a_day=section.take("readings_a_day", _POSITIVE, READINGS_A_DAY),
-    )
-    return RewritePolicy(
-        when=_read(section, "when", _when, DEFAULT_WHEN),
-        bar=bar,
-        workload=section.find("workload", _TEXT),
-    )
-
-
-def _when(section: _Section) -> RewriteWhen:
-    if section.is_empty():
-        section.refuse(
-            "expected at least one key, found none; leave the table out for the defaults"
-        )
-    return RewriteWhen(**{name: section.find(key, kind) for key, (name, kind) in _WHEN.items()})
-
-
-def _budget(section: _Section) -> Budget:
-    return Budget(
-        bytes=section.find("bytes", _SIZE),
-        minutes=section.find("minutes", _POSITIVE),
-    )
-
-
-def _checkpoint(section: _Section) -> CheckpointPolicy:
-    return CheckpointPolicy(commits=section.need("commits", _COUNT, 1))
-
-
-def _vacuum(section: _Section) -> VacuumPolicy:
-    return VacuumPolicy(
-        age_ms=section.need("age", _DURATION, 0),
-        retain=section.find("retain", _RETENTION),
+    checkpoint, vacuum = sections.get("checkpoint"), sections.get("vacuum")
+    return UpkeepPolicy(
+        **{"rewrite": asked, **sections[""]},
+        budget=Budget(**sections.get("budget", {})),
+        checkpoint=None if checkpoint is None else CheckpointPolicy(**checkpoint),
+        vacuum=None if vacuum is None else VacuumPolicy(**vacuum),
     )

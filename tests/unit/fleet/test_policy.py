@@ -103,6 +103,8 @@ def test_rewrites_can_be_switched_off() -> None:
         ("[budget]\nminutes = '60'", ["budget.minutes", "a number above 0", "'60'"]),
         ("[checkpoint]", ["checkpoint.commits", "found nothing"]),
         ("[vacuum]\nretain = 'forever'", ["vacuum.age", "vacuum.retain", "'forever'"]),
+        ("'rewrite.when' = { commits = 1 }", ["rewrite.when", "no such key"]),
+        ("'' = { commits = 1 }", ["no such key"]),
         ("a = b", ["not TOML", "line 1"]),
         ("x = " + "[" * 5_000, ["not TOML"]),
     ],
