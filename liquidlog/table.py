@@ -156,25 +156,30 @@ class Table(Summary):
         schema: StructType | pa.Schema | None = None,
         like: "Table | None" = None,
         cluster_by: Names | None = None,
+        partition_by: Names | None = None,
         properties: Mapping[str, str] | None = None,
         storage_options: OptionsSource | None = None,
     ) -> "Table":
         """Create an empty table and return it.
 
         Give either `schema` or `like`, another table. `like` copies schema, properties and
-        clustering columns; then `cluster_by` (empty for none) replaces the columns, and
-        `properties` replace or add to those copied.
+        clustering or partition columns; then `cluster_by` or `partition_by` (empty for none)
+        replaces the columns, and `properties` replace or add to those copied.
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
             ClusteringColumnError: If the table cannot have these clustering columns; has every
                 problem.
-            UsageError: If not exactly one of `schema` and `like` is given, or a property is
-                refused.
+            UsageError: If not exactly one of `schema` and `like` is given, or a property or a
+                partition column is refused.
             StorageError: If the target cannot be written.
         """
         definition = define_table(
-            schema=schema, like=like, cluster_by=cluster_by, properties=properties
+            schema=schema,
+            like=like,
+            cluster_by=cluster_by,
+            partition_by=partition_by,
+            properties=properties,
         )
         return create_table(uri, definition, storage_options=storage_options)
 
@@ -1225,6 +1230,7 @@ def define_table(
     schema: StructType | pa.Schema | None = None,
     like: Table | None = None,
     cluster_by: Names | None = None,
+    partition_by: Names | None = None,
     properties: Mapping[str, str] | None = None,
     description: str | None = None,
 ) -> "Definition":
@@ -1247,6 +1253,9 @@ def define_table(
         cluster_by=None
         if cluster_by is None
         else column_paths(cluster_by, argument="cluster_by", empty=True),
+        partition_by=None
+        if partition_by is None
+        else column_paths(partition_by, argument="partition_by", empty=True),
         properties={} if properties is None else text_mapping(properties, argument="properties"),
         description=description
         if description is None

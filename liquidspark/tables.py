@@ -302,6 +302,7 @@ class DeltaTableBuilder:
         self._comment: str | None = None
         self._fields: list[StructField] = []
         self._cluster_by: tuple[str, ...] = ()
+        self._partition_by: tuple[str, ...] = ()
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> Self:
@@ -355,6 +356,11 @@ class DeltaTableBuilder:
         self._cluster_by = _names(clusterByCols, argument="clusterByCols")
         return self
 
+    def partitionedBy(self, *cols: str | Sequence[str]) -> Self:
+        """Give the table partition columns, which are among its columns."""
+        self._partition_by = _names(cols, argument="cols")
+        return self
+
     def property(self, key: str, value: str) -> Self:
         """Give the table a property."""
         self._properties[_text(key, argument="key")] = _text(value, argument="value")
@@ -366,8 +372,8 @@ class DeltaTableBuilder:
         Raises:
             TableExistsError: If there is a table already, unless that is no error.
             ClusteringColumnError: If the table cannot have these clustering columns.
-            UsageError: If it has neither a name nor a place, no columns, a property that is
-                refused, or a name that the session's catalog cannot hold.
+            UsageError: If it has neither a name nor a place, no columns, a property or partition
+                column that is refused, or a name that the session's catalog cannot hold.
             StorageError: If the place cannot be written.
         """
         return create_table(
@@ -378,6 +384,7 @@ class DeltaTableBuilder:
             definition={
                 "schema": StructType(tuple(self._fields)),
                 "cluster_by": self._cluster_by,
+                "partition_by": self._partition_by,
                 "properties": self._properties,
                 "description": self._comment,
             },

@@ -39,8 +39,9 @@ from liquidlog.table import Table, create_table, define_table
 @table_argument
 @click.option("--schema-from", help="Take the schema of this Parquet file.")
 @click.option("--schema", "schema_json", help="Take the schema in this file of Delta's JSON.")
-@click.option("--like", help="Copy schema, properties and clustering columns of this table.")
+@click.option("--like", help="Copy schema, properties, clustering or partition columns of it.")
 @click.option("--cluster-by", help="Clustering columns: a,b.  [default: none, or those of --like]")
+@click.option("--partition-by", help="Partition columns: a,b.  [default: none, or those of --like]")
 @click.option(
     "--column-mapping",
     type=click.Choice(["name", "id"]),
@@ -57,6 +58,7 @@ def create(
     schema_json: str | None,
     like: str | None,
     cluster_by: str | None,
+    partition_by: str | None,
     column_mapping: str | None,
     properties: Pairs,
     storage_options: Pairs,
@@ -75,6 +77,7 @@ def create(
         schema=_schema(schema_from, schema_json, options),
         like=None if like is None else Table.open(like, storage_options=options_of(like, options)),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
+        partition_by=None if partition_by is None else split_names(partition_by),
         properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
     )
     create_table(table, definition, storage_options=options, dry_run=dry_run)

@@ -18,12 +18,13 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import StrategyNames, built_in
+from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.definition.property_rules import canonical_key, layout_problems
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata, Protocol
 from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
-from liquidlog.spec.evolution import schema_problems
+from liquidlog.spec.evolution import file_problems, schema_problems
 from liquidlog.spec.features import (
     DOMAIN_METADATA,
     ROW_TRACKING,
@@ -45,6 +46,7 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructField,
     StructType,
+    find_column,
     mapping_mode,
     quote_path,
     schema_json,
@@ -52,6 +54,7 @@ from liquidlog.spec.schema import (
     with_new_mapping,
     without_mapping,
 )
+from liquidlog.spec.text import unknown_columns
 
 _FEATURE_PREFIX: Final = "delta.feature."
 _CONSTRAINT_PREFIX: Final = "delta.constraints."
@@ -203,6 +206,7 @@ def create_change(
     schema: StructType,
     *,
     cluster_by: Sequence[Path],
+    partition_by: Sequence[Path] = (),
     properties: Mapping[str, str],
     new_id: Callable[[], str],
     now_ms: int,
@@ -211,13 +215,17 @@ def create_change(
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
 
-    Without `cluster_by` the table is not clustered. Column names are case-sensitive, as in the
-    reference engine's CREATE TABLE. If the properties ask for column mapping, every column gets an
-    id and a physical name of its own. `strategies` are those that a property may name.
+    Without `cluster_by` the table is not clustered, without `partition_by` not partitioned. Column
+    names are case-sensitive, as in the reference engine's CREATE TABLE. If the properties ask for
+    column mapping, every column gets an id and a physical name of its own. `strategies` are those
+    that a property may name.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
     check_properties(properties)
     problems = [str(one) for one in layout_problems(properties, properties, schema, strategies)]
+    if cluster_by and partition_by:
+        problems.append("a table has clustering columns or partition columns, not both")
+    problems += partition_problems(schema, partition_by)
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
     table_id = new_id()
@@ -229,13 +237,15 @@ def create_change(
         partition_columns=(),
         case_sensitive=True,
     )
-    protocol = _new_protocol(schema, {**properties, **configuration}, clustered=bool(columns))
+    partition_columns = tuple(name for (name,) in partition_by)
+    features = {**properties, **configuration}
+    protocol = _new_protocol(schema, features, partition_columns, clustered=bool(columns))
     metadata = Metadata(
         id=table_id,
         description=description,
         format=Format(provider="parquet", options={}),
         schema_string=schema_json(schema),
-        partition_columns=(),
+        partition_columns=partition_columns,
         configuration=with_row_tracking_columns(configuration, table_features(protocol), table_id),
         created_time=now_ms,
     )
@@ -245,13 +255,11 @@ def create_change(
 def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> Change:
     """Return the change that is version 0 of an empty table with the definition of `source`.
 
-    It gets the schema, the properties and the clustering columns; the reference engine's CREATE
-    TABLE LIKE loses the clustering columns. State that belongs only to the source is left out:
-    high-water marks, column ids and physical names. With column mapping, columns get new ids and
-    names.
+    It gets the schema, the properties, and the clustering or partition columns; the reference
+    engine's CREATE TABLE LIKE loses the clustering columns. State that belongs only to the source
+    is left out: high-water marks, column ids and physical names. With column mapping, columns get
+    new ids and names.
     """
-    if source.metadata.partition_columns:
-        raise UnsupportedFeatureError(source.uri, "copied", ("partition columns",))
     state = clustering_state(source)
     table_id = new_id()
     kept, configuration = without_state(source.schema, source.metadata.configuration)
@@ -268,13 +276,14 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
         partition_columns=(),
         limit=len(state.columns),
     )
-    protocol = _new_protocol(schema, properties, clustered=state.clustered)
+    partition_columns = source.metadata.partition_columns
+    protocol = _new_protocol(schema, properties, partition_columns, clustered=state.clustered)
     metadata = Metadata(
         id=table_id,
         description=source.metadata.description,
         format=Format(provider="parquet", options={}),
         schema_string=schema_json(schema),
-        partition_columns=(),
+        partition_columns=partition_columns,
         configuration=with_row_tracking_columns(properties, table_features(protocol), table_id),
         created_time=now_ms,
     )
@@ -330,8 +339,30 @@ def _mapped(
     return mapped, {**configuration, MODE: mode.value, MAX_COLUMN_ID: str(largest)}
 
 
+def partition_problems(schema: StructType, partition_by: Sequence[Path]) -> Iterator[str]:
+    """Yield every reason why a new table cannot be partitioned by these columns."""
+    fields = {(field.name,): field for field in schema.fields}
+    unknown = [path for path in partition_by if path not in fields]
+    inside = [path for path in unknown if len(path) > 1 and find_column(schema, path)]
+    for path in inside:
+        yield f"{quote_path(path)} lies inside a struct; a partition column is a whole column"
+    missing = [quote_path(path) for path in unknown if path not in inside]
+    yield from unknown_columns(missing, schema)
+    for path in dict.fromkeys(path for path in partition_by if partition_by.count(path) > 1):
+        yield f"{quote_path(path)} is named more than once"
+    found = [fields[path] for path in partition_by if path in fields]
+    for problem in unwritable_partitions(found):
+        yield f"{problem}: it must be a number, a date, a timestamp, a string or a boolean"
+    if fields and set(partition_by) >= fields.keys():
+        yield "all columns are partition columns; data files need one more to hold"
+
+
 def _new_protocol(
-    schema: StructType, properties: Mapping[str, str], *, clustered: bool
+    schema: StructType,
+    properties: Mapping[str, str],
+    partition_columns: Sequence[str],
+    *,
+    clustered: bool,
 ) -> Protocol:
     features = needed_features(schema, properties)
     if clustered:
@@ -340,6 +371,7 @@ def _new_protocol(
     problems = (
         *unsupported_for_writing(protocol, properties),
         *schema_problems(protocol, properties, schema),
+        *(file_problems(partition_columns, properties) if partition_columns else ()),
     )
     if problems:
         raise UnsupportedFeatureError("the new table", "created", problems)
@@ -351,7 +383,7 @@ def _create(metadata: Metadata, protocol: Protocol, columns: Sequence[Clustering
     return Change(
         operation="CREATE TABLE",
         parameters={
-            "partitionBy": "[]",
+            "partitionBy": _json(metadata.partition_columns),
             "clusterBy": _json([column.name for column in columns]),
             "description": metadata.description,
             "isManaged": "false",

@@ -92,12 +92,17 @@ def commit_in_place(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """The definition of a new table; `cluster_by` None means the columns of `like`, if given."""
+    """The definition of a new table.
+
+    Without `cluster_by` and `partition_by`, both None, the table has the clustering or partition
+    columns of `like`, if given.
+    """
 
     schema: StructType | pa.Schema | None
     like: Snapshot | None
     cluster_by: tuple[Path, ...] | None
     properties: Mapping[str, str]
+    partition_by: tuple[Path, ...] | None = None
     description: str | None = None
 
 
@@ -127,6 +132,7 @@ def creation(definition: Definition, clock: Clock) -> Change:
     return create_change(
         delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
         cluster_by=definition.cluster_by or (),
+        partition_by=definition.partition_by or (),
         properties=definition.properties,
         description=definition.description,
         new_id=clock.new_id,
@@ -136,16 +142,16 @@ def creation(definition: Definition, clock: Clock) -> Change:
 
 
 def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
-    if (definition.cluster_by, definition.description) == (
-        None,
-        None,
-    ) and not definition.properties:
+    keeps_columns = definition.cluster_by is None and definition.partition_by is None
+    if keeps_columns and definition.description is None and not definition.properties:
         return like_change(source, new_id=clock.new_id, now_ms=clock.now_ms())
     schema, properties = without_state(source.schema, source.metadata.configuration)
-    columns = [column.logical for column in clustering_state(source).columns]
+    clustered = [column.logical for column in clustering_state(source).columns]
+    partitioned = [(name,) for name in source.metadata.partition_columns]
     return create_change(
         schema,
-        cluster_by=columns if definition.cluster_by is None else definition.cluster_by,
+        cluster_by=clustered if keeps_columns else definition.cluster_by or (),
+        partition_by=partitioned if keeps_columns else definition.partition_by or (),
         properties={**properties, **definition.properties},
         description=definition.description or source.metadata.description,
         new_id=clock.new_id,

@@ -46,7 +46,10 @@ _PRIMITIVES: Final[Mapping[str, str]] = {
 """By sqlglot's names."""
 _MOST_DIGITS: Final = 38
 _A_COLUMN: Final = "a column as NAME TYPE [NOT NULL] [COMMENT 'text']"
-_CLAUSES: Final = "USING, CLUSTER BY, TBLPROPERTIES, COMMENT, LOCATION or the end of the statement"
+_CLAUSES: Final = (
+    "USING, CLUSTER BY, PARTITIONED BY, TBLPROPERTIES, COMMENT, LOCATION or the end of the"
+    " statement"
+)
 _ARGUMENTS: Final[Mapping[type[Expr], str]] = {
     exp.SchemaCommentProperty: "description",
     exp.LocationProperty: "location",
@@ -68,15 +71,21 @@ def create(words: Words) -> Creation:
     clauses = dict(_clauses(words, tree, begin))
     location = clauses.pop("location", None)
     if like is not None and clauses:
-        words.fail("LIKE copies clustering columns and comment; leave them out", at=begin)
+        problem = "LIKE copies clustering and partition columns and comment; leave them out"
+        words.fail(problem, at=begin)
     given = _properties(tree, of_table=True)
     definition = clauses | {"properties": properties_of(words, given)}
     if like is None:
         if not isinstance(tree.this, exp.Schema):
             example = "give them before this, as (day DATE, store STRING)"
             words.fail(f"a new table needs columns; {example}", at=begin)
-        columns = _fields(words, tree.this.expressions, "columns")
+        partitions = clauses.get("partition_by", [])
+        typed = partitions if any(isinstance(one, exp.ColumnDef) for one in partitions) else []
+        columns = _fields(words, [*tree.this.expressions, *typed], "columns")
         definition["schema"] = StructType(tuple(columns))
+        if partitions:
+            names = (_path(words, one.this if typed else one) for one in partitions)
+            definition["partition_by"] = quote_paths(names)
     return Creation(
         table=table, definition=definition, like=like, location=location, if_not_exists=exists
     )
@@ -99,8 +108,7 @@ def _clauses(words: Words, tree: Expr, begin: int) -> Iterator[tuple[str, Any]]:
         elif type(one) in _ARGUMENTS:
             yield _ARGUMENTS[type(one)], one.name
         elif isinstance(one, exp.PartitionedByProperty):
-            problem = "partitioned tables are not created here; CLUSTER BY the columns instead"
-            words.fail(problem, at=at)
+            yield "partition_by", one.this.expressions
         elif not isinstance(one, exp.FileFormatProperty | exp.LikeProperty):
             words.fail(f"expected {_CLAUSES}", at=at)
         elif one.name.upper() not in {"", "DELTA"}:

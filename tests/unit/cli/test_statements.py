@@ -1,5 +1,6 @@
 """`liquidlog sql`: a statement does and prints what its verb does."""
 
+import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -177,6 +178,32 @@ def test_create_takes_columns_and_comment(tmp_path: Path, call: Call) -> None:
     detail = Table.open(tmp_path / "m").detail()
     assert (detail["description"], detail["properties"]["p"]) == ("c", "q")
     assert detail["clusteringColumns"] == ["b"]
+
+
+def test_a_partitioned_table_is_created_copied_and_appended_to(tmp_path: Path, call: Call) -> None:
+    text = f"CREATE TABLE '{tmp_path}/n' (a INT) PARTITIONED BY (day DATE)"
+    assert call("sql", text)[0] == 0
+    like = ("create", f"{tmp_path}/m", "--like", f"{tmp_path}/n")
+    assert call(*like)[0] == 0
+    table = Table.open(tmp_path / "m")
+    table.append(
+        pa.table(
+            {"a": pa.array([1, 2], pa.int32()), "day": [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]}
+        )
+    )
+    assert table.detail()["partitionColumns"] == ["day"]
+    assert sorted(path.parent.name for path in (tmp_path / "m").glob("day=*/*.parquet")) == [
+        "day=2024-01-01", "day=2024-01-02",
+    ]  # fmt: skip
+    other = (*like[:1], f"{tmp_path}/o", *like[2:])
+    assert call(*other, "--partition-by", "a")[0] == 0
+    assert Table.open(tmp_path / "o").detail()["partitionColumns"] == ["a"]
+    both = (*like[:1], f"{tmp_path}/p", *like[2:], "--partition-by", "a", "--cluster-by", "day")
+    assert (call(*both)[0], (tmp_path / "p").exists()) == (2, False)
+    clustered = (*like[:1], f"{tmp_path}/q", *like[2:], "--cluster-by", "day")
+    assert call(*clustered)[0] == 0
+    detail = Table.open(tmp_path / "q").detail()
+    assert (detail["partitionColumns"], detail["clusteringColumns"]) == ([], ["day"])
 
 
 def test_optimize_rewrites_with_the_executor_that_is_named(

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -8,7 +8,7 @@ import pytest
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.spec.actions import Change, DomainMetadata, Metadata, Protocol, encode_actions
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.spec.schema import ArrayType, Path, PrimitiveType, StructField, StructType
 from support.snapshots import SCHEMA, snapshot_of
 
 
@@ -17,11 +17,15 @@ def ids(first: int = 1) -> Iterator[str]:
 
 
 def created(
-    *paths: str, properties: dict[str, str] | None = None, schema: StructType = SCHEMA
+    *paths: str,
+    partition_by: Sequence[Path] = (),
+    properties: dict[str, str] | None = None,
+    schema: StructType = SCHEMA,
 ) -> Change:
     return create_change(
         schema,
         cluster_by=[(path,) for path in paths],
+        partition_by=partition_by,
         properties=properties or {},
         new_id=ids().__next__,
         now_ms=5,
@@ -64,6 +68,54 @@ def test_create_without_columns_is_an_ordinary_table() -> None:
     assert [type(action) for action in change.actions] == [Metadata, Protocol]
     assert change.actions[1] == Protocol(min_reader_version=1, min_writer_version=2)
     assert change.parameters["clusterBy"] == "[]"
+
+
+def test_a_partitioned_table_has_the_reference_engines_shape() -> None:
+    change = created(partition_by=[("s",), ("x",)], properties={"delta.columnMapping.mode": "name"})
+    assert change.parameters["partitionBy"] == '["s","x"]'
+    metadata, protocol = change.actions
+    assert isinstance(metadata, Metadata)
+    assert metadata.partition_columns == ("s", "x")
+    assert isinstance(protocol, Protocol)
+    source = replace(snapshot_of(cluster_by=None), metadata=metadata, protocol=protocol)
+    copied, _ = like_change(source, new_id=ids(9).__next__, now_ms=6).actions
+    assert isinstance(copied, Metadata)
+    assert copied.partition_columns == ("s", "x")
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        ([("X",)], "there is no column X"),
+        ([("x",), ("x",)], "x is named more than once"),
+        ([("in", "side")], "in.side lies inside a struct"),
+        ([("in",)], "partition column in of type struct<side:integer>"),
+        ([("many",)], "partition column many of type array<integer>: it must be a number"),
+        ([("bytes",)], "partition column bytes of type binary"),
+        ([(name,) for name in ("x", "in", "many", "bytes")], "all columns are partition columns"),
+    ],
+)
+def test_partition_columns_that_a_table_cannot_have(by: list[Path], words: str) -> None:
+    whole = PrimitiveType("integer")
+    schema = StructType(
+        (
+            StructField("x", whole),
+            StructField("in", StructType((StructField("side", whole),))),
+            StructField("many", ArrayType(whole)),
+            StructField("bytes", PrimitiveType("binary")),
+        )
+    )
+    with pytest.raises(UsageError) as caught:
+        created(partition_by=by, schema=schema)
+    assert words in caught.value.message
+
+
+def test_a_partitioned_table_is_not_clustered_and_keeps_no_values_in_files() -> None:
+    with pytest.raises(UsageError, match="clustering columns or partition columns, not both"):
+        created("x", partition_by=[("s",)])
+    asked = {"delta.writePartitionColumnsToParquet": "true"}
+    with pytest.raises(UnsupportedFeatureError, match="with partition columns"):
+        created(partition_by=[("s",)], properties=asked)
 
 
 def test_create_lists_the_features_that_schema_and_properties_need() -> None:

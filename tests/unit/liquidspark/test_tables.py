@@ -49,6 +49,7 @@ WRONG: tuple[Callable[[Any, Any], Any], ...] = (
     lambda spark, _: builder(spark).property("p", 1),
     lambda spark, _: builder(spark).property(1, "p"),
     lambda spark, _: builder(spark).clusterBy(1),
+    lambda spark, _: builder(spark).partitionedBy(1),
     lambda spark, _: builder(spark).addColumns(1),
     lambda spark, _: builder(spark).addColumns("a int"),
     lambda spark, _: builder(spark).addColumns([1]),
@@ -107,3 +108,9 @@ def test_a_table_without_columns_is_not_created(spark: Any, tmp_path: Path) -> N
     with pytest.raises(UsageError, match="at least one column"):
         builder(spark).location(tmp_path / "t").execute()
     assert not (tmp_path / "t").exists()
+
+
+def test_a_partitioned_table_is_created(spark: Any, tmp_path: Path) -> None:
+    columns = builder(spark).location(tmp_path / "t").addColumn("a", "int").addColumn("b", "int")
+    made = columns.partitionedBy("b").execute()
+    assert made.table.detail()["partitionColumns"] == ["b"]

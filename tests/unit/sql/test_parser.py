@@ -134,6 +134,15 @@ def test_a_new_table_has_columns_of_every_type() -> None:
     )
 
 
+def test_partition_columns_are_named_or_defined() -> None:
+    fields = (StructField("a", INT), StructField("b c", INT))
+    for text in ("(a INT, `b c` INT) PARTITIONED BY (`b c`)", "(a INT) PARTITIONED BY (`b c` INT)"):
+        found = parse_statement(f"CREATE TABLE t {text}")
+        assert isinstance(found, Creation)
+        assert found.definition["schema"] == StructType(fields)
+        assert found.definition["partition_by"] == ("`b c`",)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column", "words"),
     [
@@ -175,7 +184,10 @@ def test_a_new_table_has_columns_of_every_type() -> None:
         ("CREATE TABLE t (a CHAR(0))", 1, 19, "VARCHAR(20), found CHAR(0)"),
         ("CREATE TABLE t (a INT DEFAULT 3)", 1, 23, "DEFAULT cannot be defined here"),
         ("CREATE TABLE t (a INT) USING parquet", 1, 30, "expected DELTA"),
-        ("CREATE TABLE t (a INT) PARTITIONED BY (a)", 1, 24, "partitioned tables"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (b INT, a INT)", 1, 47, "two columns a"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (a, b INT)", 1, 40, "a column as NAME TYPE"),
+        ("CREATE TABLE t (a INT) PARTITIONED BY (days(a))", 1, 45, "a column's name"),
+        ("CREATE TABLE t LIKE u PARTITIONED BY (a)", 1, 23, "LIKE copies"),
         ("CREATE TABLE t (a INT) AS SELECT 1", 1, 24, "rows of a query"),
         ("CREATE OR REPLACE TABLE t (a INT)", 1, 8, "not replaced"),
         ("CREATE TABLE t LIKE u CLUSTER BY (a)", 1, 23, "LIKE copies"),
