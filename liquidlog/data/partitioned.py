@@ -16,19 +16,8 @@ from numpy.typing import NDArray
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, quote_path
 
-_PLAIN: Final = frozenset({"string", "byte", "short", "integer", "long", "boolean"})
 _YEARS: Final = re.compile(r"(?!0000)\d{4}-")
 """Years that every reader takes; Arrow writes others with a sign."""
-
-
-def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
-    """Yield each partition column whose values cannot be spelled so that all readers agree."""
-    for field in fields:
-        kind = field.data_type
-        name = kind.name if isinstance(kind, PrimitiveType) else str(kind)
-        known = name in _PLAIN | {"float", "double", "date", "timestamp", "timestamp_ntz"}
-        if not known and not isinstance(kind, DecimalType):
-            yield f"partition column {quote_path((field.name,))} of type {kind}"
 
 
 def split_by_partition(

@@ -18,7 +18,6 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import StrategyNames, built_in
-from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.definition.property_rules import canonical_key, layout_problems
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.snapshot import Snapshot
@@ -34,6 +33,7 @@ from liquidlog.spec.features import (
     table_features,
     unsupported_for_writing,
 )
+from liquidlog.spec.partitions import unwritable_partitions
 from liquidlog.spec.schema import (
     MAX_COLUMN_ID,
     MODE,

@@ -12,7 +12,6 @@ from liquidlog.clustering.planning.choice import planned_writer_options
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
-from liquidlog.data.partitioned import unwritable_partitions
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, UnsupportedFeatureError
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import OutputClaim, clear_run, require_committable
@@ -21,7 +20,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata
 from liquidlog.spec.arrow import column_limits
 from liquidlog.spec.evolution import file_problems
-from liquidlog.spec.partitions import PartitionTexts, partition_fields
+from liquidlog.spec.partitions import PartitionTexts, partition_fields, unwritable_partitions
 from liquidlog.spec.paths import encoded_path
 from liquidlog.spec.schema import StructField, StructType, quote_path
 from liquidlog.version import ENGINE_INFO

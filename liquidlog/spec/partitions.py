@@ -235,6 +235,15 @@ READ_AS: Final = "UTC"
 """The zone of timestamps that name none, unless whoever reads the table names another."""
 
 
+def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
+    """Yield each partition column whose values cannot be spelled so that all readers agree."""
+    for field in fields:
+        kind = field.data_type
+        name = kind.name if isinstance(kind, PrimitiveType) else str(kind)
+        if name not in _FORMS.keys() | {"string"} and not isinstance(kind, DecimalType):
+            yield f"partition column {quote_path((field.name,))} of type {kind}"
+
+
 def in_zone(
     values: PartitionTexts, fields: Sequence[StructField], time_zone: str
 ) -> PartitionTexts:

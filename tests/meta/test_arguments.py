@@ -252,7 +252,7 @@ def _outcome(
     if name == "create":
         where = home / f"new{len(list(home.iterdir()))}"
         made = Table.create(where, schema=table_schema(), **given)
-        return made.detail()["clusteringColumns"]
+        return made.detail()["clusteringColumns"], made.detail()["partitionColumns"]
     if name == "cluster_by":
         where = home / f"new{len(list(home.iterdir()))}"
         made = Table.create(where, schema=table_schema())
