@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Final, cast
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from liquidlog.predicates.literals import (
 from liquidlog.predicates.matching import judged_each, like_expression
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
+from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields
 from liquidlog.spec.schema import (
     DataType,
     DecimalType,
@@ -41,7 +43,6 @@ from liquidlog.spec.schema import (
 
 _Value = SqlValue | bool
 
-_UTC: Final = Session(None, dt.UTC)
 _TYPES: Final[Mapping[str, str]] = {
     "byte": "tinyint",
     "short": "smallint",
@@ -84,10 +85,12 @@ _OF_NULL_NULL: Final = (
 """What is NULL of a NULL."""
 
 
-def matching_partitions(snapshot: Snapshot, where: str, bounds_of: BoundsOf) -> Mask:
+def matching_partitions(
+    snapshot: Snapshot, where: str, bounds_of: BoundsOf, time_zone: str = READ_AS
+) -> Mask:
     """Return a mask of the files whose partition values satisfy a condition.
 
-    Times without a zone are of UTC.
+    Times without a zone, in the values and in the condition, are of `time_zone`, an IANA name.
     """
     named = condition_on(where, snapshot)
     if isinstance(named, UsageError):
@@ -101,7 +104,8 @@ def matching_partitions(snapshot: Snapshot, where: str, bounds_of: BoundsOf) -> 
             f" {', '.join(dict.fromkeys(others)) or where}",
             option="where",
         )
-    asked, spared = judged_each(snapshot, [where, f"NOT ({where})"], bounds_of, _UTC)
+    session = Session(None, ZoneInfo(time_zone))
+    asked, spared = judged_each(snapshot, [where, f"NOT ({where})"], bounds_of, session)
     can_match = np.asarray(asked.may_match, np.bool_)
     undecided = can_match & np.asarray(spared.may_match, np.bool_)
     if asked.asks_for_time:
@@ -110,7 +114,7 @@ def matching_partitions(snapshot: Snapshot, where: str, bounds_of: BoundsOf) -> 
     columns = {written: known[path] for written, path in named[1].items() if path in known}
     rows = pa.array(np.flatnonzero(undecided))
     for row, truth in zip(
-        rows.to_pylist(), _truths(snapshot, named[0], columns, rows), strict=True
+        rows.to_pylist(), _truths(snapshot, named[0], columns, rows, session), strict=True
     ):
         if isinstance(truth, _UndecidedError):
             raise _undecided(where, f", as for {snapshot.files['path'][row].as_py()}")
@@ -131,25 +135,32 @@ class _UndecidedError(ValueError):
 
 
 def _truths(
-    snapshot: Snapshot, condition: exp.Expression, columns: Mapping[Path, Leaf], rows: pa.Array
+    snapshot: Snapshot,
+    condition: exp.Expression,
+    columns: Mapping[Path, Leaf],
+    rows: pa.Array,
+    session: Session,
 ) -> Iterator[bool | _UndecidedError | None]:
     """Yield whether the condition holds for the partition values of each row, None for NULL."""
     found: dict[tuple[str | None, ...], bool | _UndecidedError | None] = {}
     texts = distinct_values(snapshot.files.take(rows))
+    names = snapshot.metadata.partition_columns
+    fields = partition_fields(snapshot.schema, names, where=snapshot.uri)
+    documents = [in_zone(one, fields, str(session.time_zone)) for one in texts.documents]
     for number in texts.number.tolist():
-        document = texts.documents[number]
+        document = documents[number]
         key = tuple(document.get(leaf.physical[-1]) or None for leaf in columns.values())
         if key not in found:
             constants = {
                 path: _constant(text, leaf, snapshot.schema)
                 for (path, leaf), text in zip(columns.items(), key, strict=True)
             }
-            found[key] = _decided(condition, constants)
+            found[key] = _decided(condition, constants, session)
         yield found[key]
 
 
 def _decided(
-    condition: exp.Expression, constants: Mapping[Path, exp.Expression]
+    condition: exp.Expression, constants: Mapping[Path, exp.Expression], session: Session
 ) -> bool | _UndecidedError | None:
     tree = exp.Paren(this=condition.copy())
     for column in list(tree.find_all(exp.Column, exp.Dot)):
@@ -157,7 +168,7 @@ def _decided(
         if path is not None and path in constants:
             column.replace(constants[path].copy())
     try:
-        return _truth(tree)
+        return _truth(tree, session)
     except _UndecidedError as error:
         return error
 
@@ -174,76 +185,80 @@ def _constant(text: str | None, leaf: Leaf, schema: StructType) -> exp.Expressio
     literal = exp.Literal.string(text)
     if name == "string":
         return literal
-    kind = _TYPES.get(name, name)
-    if name == "timestamp" and not text.endswith("Z") and "+" not in text:
-        literal = exp.Literal.string(f"{text}+00:00")
-    return exp.cast(literal, kind, dialect="spark")
+    return exp.cast(literal, _TYPES.get(name, name), dialect="spark")
 
 
-def _truth(node: exp.Expression) -> bool | None:
+def _truth(node: exp.Expression, session: Session) -> bool | None:
     """Return what a condition on constants is, None for NULL."""
     match node:
         case exp.Paren():
-            return _truth(node.this)
+            return _truth(node.this, session)
         case exp.Not():
-            inner = _truth(node.this)
+            inner = _truth(node.this, session)
             return None if inner is None else not inner
         case exp.And() | exp.Or():
-            return _joined(node)
+            return _joined(node, session)
         case exp.Between() if not node.args.get("symmetric"):
             low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
             high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
-            return _joined(exp.And(this=low, expression=high))
+            return _joined(exp.And(this=low, expression=high), session)
         case _ if type(node) in _JUDGES:
-            return _JUDGES[type(node)](node)
+            return _JUDGES[type(node)](node, session)
         case _:
-            found = _value(node)
+            found = _value(node, session)
             return None if found is None else _as_truth(found)
 
 
-def _in(node: exp.Expression) -> bool | None:
+def _in(node: exp.Expression, session: Session) -> bool | None:
     if node.args.get("query") is not None or not node.expressions:
         raise _UndecidedError(node.sql())
-    found = [_compared("=", _value(node.this), _value(one)) for one in node.expressions]
+    found = [
+        _compared("=", _value(node.this, session), _value(one, session), session)
+        for one in node.expressions
+    ]
     return True if True in found else None if None in found else False
 
 
-def _null_safe(node: exp.Expression) -> bool:
-    sides = _value(node.this), _value(node.expression)
-    equal = sides == (None, None) if None in sides else bool(_compared("=", *sides))
+def _null_safe(node: exp.Expression, session: Session) -> bool:
+    sides = _value(node.this, session), _value(node.expression, session)
+    equal = sides == (None, None) if None in sides else bool(_compared("=", *sides, session))
     return equal is isinstance(node, exp.NullSafeEQ)
 
 
-def _comparison(node: exp.Expression) -> bool | None:
-    return _compared(_SYMBOLS[type(node)], _value(node.this), _value(node.expression))
+def _comparison(node: exp.Expression, session: Session) -> bool | None:
+    return _compared(
+        _SYMBOLS[type(node)], _value(node.this, session), _value(node.expression, session), session
+    )
 
 
-def _joined(node: exp.Expression) -> bool | None:
+def _joined(node: exp.Expression, session: Session) -> bool | None:
     ending = isinstance(node, exp.Or)
     found: bool | None = not ending
     for part in node.flatten():
-        truth = _truth(cast("exp.Expression", part))
+        truth = _truth(cast("exp.Expression", part), session)
         if truth is ending:
             return ending
         found = None if truth is None else found
     return found
 
 
-def _is(node: exp.Expression) -> bool:
+def _is(node: exp.Expression, session: Session) -> bool:
     if isinstance(node.expression, exp.Boolean):
-        return _truth(node.this) is bool(node.expression.this)
+        return _truth(node.this, session) is bool(node.expression.this)
     if not isinstance(node.expression, exp.Null):
         raise _UndecidedError(node.sql())
-    return not isinstance(node.this.unnest(), exp.Placeholder) and _value(node.this) is None
+    return (
+        not isinstance(node.this.unnest(), exp.Placeholder) and _value(node.this, session) is None
+    )
 
 
-def _like(node: exp.Expression) -> bool | None:
+def _like(node: exp.Expression, session: Session) -> bool | None:
     escape: str | None = "\\"
     is_negated = bool(node.args.get("negate"))
     if isinstance(node, exp.Escape):
         escape, node = node.expression.name, node.this
         is_negated = is_negated or bool(node.args.get("negate"))
-    text, wanted = _value(node.this), _value(node.expression)
+    text, wanted = _value(node.this, session), _value(node.expression, session)
     if text is None or wanted is None:
         return None
     if not isinstance(text, str) or not isinstance(wanted, str) or not escape:
@@ -260,31 +275,31 @@ def _like(node: exp.Expression) -> bool | None:
     return (expression.fullmatch(text) is not None) is not is_negated
 
 
-def _value(node: exp.Expression) -> _Value | None:
+def _value(node: exp.Expression, session: Session) -> _Value | None:
     """Return the value of a constant expression, None for NULL."""
     match node:
         case exp.Null():
             return None
         case exp.Paren():
-            return _value(node.this)
+            return _value(node.this, session)
         case exp.Boolean():
             return bool(node.this)
         case exp.Coalesce():
-            parts = (_value(one) for one in [node.this, *node.expressions])
+            parts = (_value(one, session) for one in [node.this, *node.expressions])
             return next((one for one in parts if one is not None), None)
         case exp.Upper() | exp.Lower():
-            return _in_case(node)
-        case _ if _is_null(node):
+            return _in_case(node, session)
+        case _ if _is_null(node, session):
             return None
         case _:
-            found = constant_value(node, _UTC)
+            found = constant_value(node, session)
             if found is None:
                 raise _UndecidedError(node.sql())
             return found
 
 
-def _in_case(node: exp.Expression) -> str | None:
-    text = _value(node.this)
+def _in_case(node: exp.Expression, session: Session) -> str | None:
+    text = _value(node.this, session)
     if text is not None and not (isinstance(text, str) and text.isascii()):
         raise _UndecidedError(node.sql())
     if text is None:
@@ -292,17 +307,19 @@ def _in_case(node: exp.Expression) -> str | None:
     return text.upper() if isinstance(node, exp.Upper) else text.lower()
 
 
-def _is_null(node: exp.Expression) -> bool:
+def _is_null(node: exp.Expression, session: Session) -> bool:
     """Return whether a function is NULL because what it is given is."""
     sides = (node.this, node.args.get("expression"))
     return isinstance(node, _OF_NULL_NULL) and any(
-        _value(one) is None
+        _value(one, session) is None
         for one in sides
         if isinstance(one, exp.Expression) and not isinstance(one, exp.Interval)
     )
 
 
-def _compared(symbol: str, left: _Value | None, right: _Value | None) -> bool | None:
+def _compared(
+    symbol: str, left: _Value | None, right: _Value | None, session: Session
+) -> bool | None:
     """Return how Spark compares two constants, None for NULL."""
     if left is None or right is None:
         return None
@@ -310,8 +327,8 @@ def _compared(symbol: str, left: _Value | None, right: _Value | None) -> bool | 
         # Truths are ordered like the numbers 0 and 1.
         left, right = (Exact(Decimal(_as_truth(one)), 3, 0, 8) for one in (left, right))
     for one, other, sign in ((left, right, symbol), (right, left, _FLIPPED[symbol])):
-        typed = _typed(one)
-        wanted = None if typed is None else comparables([other], typed[0], dt.UTC)
+        typed = _typed(one, session)
+        wanted = None if typed is None else comparables([other], typed[0], session.time_zone)
         if typed is None or wanted is None:
             continue
         kind = wanted[0].arrow_type
@@ -331,7 +348,7 @@ def _as_truth(value: _Value) -> bool:
     raise _UndecidedError(str(value))
 
 
-def _typed(value: SqlValue) -> tuple[DataType, pa.Array] | None:
+def _typed(value: SqlValue, session: Session) -> tuple[DataType, pa.Array] | None:
     """Return the type that Spark gives a constant, and the constant as an array of one."""
     match value:
         case str():
@@ -343,8 +360,11 @@ def _typed(value: SqlValue) -> tuple[DataType, pa.Array] | None:
             return kind, pa.array([number], pa.decimal128(digits + scale, scale))
         case Floating(low, high, False) if low == high:
             return PrimitiveType("double"), pa.array([low], pa.float64())
-        case Moment(written_us, offset_us, False):
-            instant_us = written_us - (offset_us or 0)
+        case Moment(written_us, offset_us, False) if offset_us is not None or session.shows_once(
+            written_us
+        ):
+            alone_us, _ = session.instants_us(written_us)
+            instant_us = alone_us if offset_us is None else written_us - offset_us
             return PrimitiveType("timestamp"), pa.array([instant_us], pa.timestamp("us", "UTC"))
         case Moment(written_us, None, True):
             return PrimitiveType("timestamp_ntz"), pa.array([written_us], pa.timestamp("us"))
@@ -354,7 +374,7 @@ def _typed(value: SqlValue) -> tuple[DataType, pa.Array] | None:
             return None
 
 
-_JUDGES: Final[Mapping[type[exp.Expr], Callable[[exp.Expression], bool | None]]] = {
+_JUDGES: Final[Mapping[type[exp.Expr], Callable[[exp.Expression, Session], bool | None]]] = {
     exp.In: _in,
     exp.Is: _is,
     exp.NullSafeEQ: _null_safe,

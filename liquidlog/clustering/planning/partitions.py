@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from liquidlog.clustering.settings import partition_time_zone
 from liquidlog.errors import CorruptLogError
 from liquidlog.predicates.file_bounds import distinct_values
 from liquidlog.snapshot import Snapshot
@@ -88,11 +89,11 @@ def directory_of(snapshot: Snapshot, values: PartitionTexts, unique_id: str) -> 
 def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mask:
     """Return a mask of the files whose partition values satisfy a condition; all without one.
 
-    Times without a zone are of UTC.
+    Times without a zone are of the zone that the table remembers for partition values.
     """
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)
     # The SQL parser takes a third of a command's start; most plans have no predicate.
     from liquidlog.predicates.exact import matching_partitions
 
-    return matching_partitions(snapshot, where, bounds_of)
+    return matching_partitions(snapshot, where, bounds_of, partition_time_zone(snapshot))

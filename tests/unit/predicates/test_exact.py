@@ -45,11 +45,10 @@ def _snapshot() -> Snapshot:
     return with_files(found, found.files.set_column(place, field, texts.cast(field.type)))
 
 
-def _matching(where: str) -> list[int]:
+def _matching(where: str, time_zone: str = "UTC") -> list[int]:
     snapshot = _snapshot()
-    return [
-        int(one) for one in matching_partitions(snapshot, where, bounds_of(snapshot)).nonzero()[0]
-    ]
+    found = matching_partitions(snapshot, where, bounds_of(snapshot), time_zone)
+    return [int(one) for one in found.nonzero()[0]]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +92,27 @@ def _matching(where: str) -> list[int]:
 )
 def test_each_partition_is_decided(where: str, expected: list[int]) -> None:
     assert _matching(where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("t = TIMESTAMP '2024-05-01 08:00:00Z'", [0]),
+        ("t = TIMESTAMP '2024-05-01 10:00:00Z'", []),
+        ("t = '2024-05-01 10:00:00'", [0]),
+        ("t = TIMESTAMP '2024-05-02 02:00:00'", [1]),
+        ("CAST(t AS DATE) = '2024-05-02'", [1]),
+    ],
+)
+def test_times_without_a_zone_are_of_the_zone_given(where: str, expected: list[int]) -> None:
+    assert _matching(where, "Europe/Berlin") == expected
+
+
+def test_a_time_that_clocks_showed_twice_decides_nothing() -> None:
+    assert _matching("t < '2024-10-27 02:30:00'", "Europe/Berlin") == [0, 1]
+    first = "TIMESTAMP '2024-10-27 02:30:00' = TIMESTAMP '2024-10-27 00:30:00Z'"
+    with pytest.raises(UsageError, match="do not decide"):
+        _matching(f"p AND {first}", "Europe/Berlin")
 
 
 @pytest.mark.parametrize(
