@@ -78,8 +78,8 @@ def test_a_job_whose_token_expires_begins_again_with_another(
 ) -> None:
     uri = new_table(3)
     plan = Table.open(uri, storage_options=s3.direct_options).plan(max_file_size=4_000)
-    # Tokens 0 and 1 are for the driver and the probe, 2 for the first job, 4 for the next.
-    tokens = Tokens(s3, lambda number: 2 if number in {2, 4} else 10_000)
+    # Token 0 is for the probe, 1 for the first job, 3 for the job that begins again.
+    tokens = Tokens(s3, lambda number: 2 if number in {1, 3} else 10_000)
     result = liquidspark.execute(spark, plan, options=options, storage_options=tokens)
     assert sum(group.rows_written for group in result.groups) == 3 * GROUP_ROWS
     assert tokens.refused
