@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from liquidlog.data.runs import runs_in
+from liquidlog.data.runs import running_in, runs_in
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.rewriting.groups import GroupInFlight, runs_of
 from liquidlog.rewriting.options import DEFAULT_OPTIONS
@@ -19,6 +19,7 @@ from liquidspark.pipeline import SparkEngine
 from support.crashing import tasks_crash
 from support.pausing import first_task_pauses
 from support.plans import parquet_names
+from support.processes import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -124,8 +125,9 @@ def test_a_cancelled_group_ends_at_once_and_the_others_go_on(
         ended = [next(flight) for _ in range(GROUPS - 1)]
         assert all(isinstance(one, GroupFailure) and one.cancelled for one in ended)
         flight.close()  # type: ignore[attr-defined]
-    assert parquet_names(Path(table.uri)) == before
-    assert runs_in(table.uri) == ()
+    # The other slot may be at work for a group that was cancelled: that task deletes its file.
+    assert eventually(lambda: parquet_names(Path(table.uri)) == before)
+    assert running_in(table.uri) == ()
 
 
 def test_a_group_cancelled_while_it_waits_for_others_has_no_job(
