@@ -39,6 +39,7 @@ from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
+from liquidlog.operations.old_dates import refused_of
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
@@ -141,7 +142,8 @@ def judge_plan(
 ) -> Option | None:
     """Return a plan as judged, for narrow readers if there is no workload.
 
-    Nothing is returned if too many files lack statistics of the clustering columns.
+    Nothing is returned if too many files lack statistics of the clustering columns. A rewrite that
+    would refuse some of its files is not worth it.
 
     `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
     from a part of the plan if that is large. Of a very large table, only statistics of files of
@@ -151,13 +153,15 @@ def judge_plan(
     if prediction is not None:
         if _unmeasured(snapshot, opened.bounds_of(snapshot)) is not None:
             return None
-        return weigh("this plan", command, plan, prediction, criteria.bar)
+        option = weigh("this plan", command, plan, prediction, criteria.bar)
+        bounds_of = opened.bounds_of(snapshot)
+        return _unless_refused(option, opened.store, snapshot, bounds_of, criteria)
     part = _part(snapshot, plan)
     bounds_of = opened.bounds_of(part.snapshot)
     if _unmeasured(part.snapshot, bounds_of) is not None:
         return None
     foresight = foresight_of(opened.store, part.snapshot, criteria, bounds_of, [part.plan])
-    return weigh(
+    option = weigh(
         "this plan",
         command,
         plan,
@@ -166,6 +170,24 @@ def judge_plan(
         share=part.share,
         table_share=part.table_share,
     )
+    return _unless_refused(option, opened.store, snapshot, opened.bounds_of(snapshot), criteria)
+
+
+def _unless_refused(
+    option: Option,
+    store: TableStore,
+    snapshot: Snapshot,
+    bounds_of: BoundsOf,
+    criteria: Criteria,
+) -> Option:
+    """Return an option as it is, or as not worth it if its rewrite would refuse files for dates."""
+    if not option.is_worth_it or not criteria.reads_rows:
+        return option
+    refused = refused_of(option.plan, store, snapshot, bounds_of)
+    if not refused:
+        return option
+    more = f"; and {len(refused) - 1} more" if refused[1:] else ""
+    return replace(option, is_worth_it=False, reason=refused[0] + more)
 
 
 def foresight_of(
@@ -256,6 +278,15 @@ class _Maker:
             options[number] = self._option(made[number], foresight, number, surely=True)
             if options[number].is_worth_it:
                 break
+        return self._unless_refused(options)
+
+    def _unless_refused(self, options: list[Option]) -> list[Option]:
+        """Return the options, with the best of those that are worth it such as is not refused."""
+        while (best := chosen("", self.criteria.bar, options).best) is not None:
+            kept = _unless_refused(best, self.store, self.snapshot, self.bounds_of, self.criteria)
+            if kept is best:
+                break
+            options[options.index(best)] = kept
         return options
 
     def _candidates(self) -> list[Candidate]:

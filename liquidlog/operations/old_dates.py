@@ -5,6 +5,7 @@ few of these say in which calendar they are counted.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from liquidlog.operations.sampling import spread
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.bounds import Mask, indexed_leaves
+from liquidlog.spec.bounds import BoundsOf, Mask, indexed_leaves
 from liquidlog.spec.calendars import are_old
 from liquidlog.spec.schema import Leaf, PrimitiveType, quote_path
 
@@ -33,25 +34,37 @@ _DATED: Final = (PrimitiveType("date"), PrimitiveType("timestamp"))
 
 def noted(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> ClusteringPlan:
     """Return a plan with a note for each file that its rewrite would refuse, of a few."""
-    if snapshot.files.num_rows > _MOST_FILES or not plan.groups:
-        return plan
-    paths = [group.inputs.columns["path"].combine_chunks() for group in plan.groups]
-    taken = pc.is_in(snapshot.files["path"], value_set=pa.concat_arrays(paths))
-    found = refused(store, snapshot, np.asarray(taken))
+    found = refused_of(plan, store, snapshot)
     return structs.replace(plan, notes=(*plan.notes, *found)) if found else plan
 
 
-def refused(store: TableStore, snapshot: Snapshot, files: Mask | None = None) -> tuple[str, ...]:
+def refused_of(
+    plan: ClusteringPlan, store: TableStore, snapshot: Snapshot, bounds_of: BoundsOf | None = None
+) -> tuple[str, ...]:
+    """Return a sentence for each file that the rewrite of a plan would refuse; see `refused`."""
+    if snapshot.files.num_rows > _MOST_FILES or not plan.groups:
+        return ()
+    paths = [group.inputs.columns["path"].combine_chunks() for group in plan.groups]
+    taken = pc.is_in(snapshot.files["path"], value_set=pa.concat_arrays(paths))
+    return refused(store, snapshot, np.asarray(taken), bounds_of)
+
+
+def refused(
+    store: TableStore,
+    snapshot: Snapshot,
+    files: Mask | None = None,
+    bounds_of: BoundsOf | None = None,
+) -> tuple[str, ...]:
     """Return a sentence for each live file that a rewrite would refuse, of a few looked into.
 
     Only `files` are looked at, all if None; those without statistics, or that are not there, say
-    nothing.
+    nothing. Statistics are loaded without `bounds_of`.
     """
     indexed = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
     wanted = [leaf for leaf in indexed if leaf.data_type in _DATED]
     if not wanted:
         return ()
-    bounds = load_bounds(store, snapshot, wanted)
+    bounds = (bounds_of or partial(load_bounds, store, snapshot))(wanted)
     old = {leaf: are_old(bounds.low(number)) for number, leaf in enumerate(wanted)}
     found = np.logical_or.reduce(list(old.values()))
     rows = np.flatnonzero(found if files is None else found & files)

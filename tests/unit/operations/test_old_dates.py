@@ -3,12 +3,14 @@
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from liquidlog.errors import LiquidlogError
+from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.table import Table
 from support.repository import ROOT
 
@@ -99,6 +101,27 @@ def test_what_a_rewrite_refuses_is_what_the_plan_said(tmp_path: Path) -> None:
     with pytest.raises(LiquidlogError, match="Europe/Paris"):
         table.optimize(executor="local")
     assert table.snapshot().version == before
+
+
+def test_a_rewrite_that_would_be_refused_is_not_worth_it(tmp_path: Path) -> None:
+    often: dict[str, Any] = {"readings_a_day": 1e9, "payback_days": 3000.0}
+    (tmp_path / "read").mkdir()
+    assert table_of(tmp_path / "read", "3.5.9-micros-legacy", OLD).judge(**often).best is not None
+    (tmp_path / "refused").mkdir()
+    table = table_of(tmp_path / "refused", "3.5.9-micros-paris", OLD)
+    judged = table.judge(**often)
+    assert (judged.best, judged.unmeasured) == (None, None)
+    assert "a rewrite would refuse" in judged.reason
+    assert "Europe/Paris" in judged.reason
+    assert "and 1 more" in judged.reason
+    plan = table.plan()
+    criteria = criteria_of(table.opened, **often)
+    option = judge_plan(table.opened, plan, criteria)
+    assert option is not None
+    assert not option.is_worth_it
+    unread = judge_plan(table.opened, plan, replace(criteria, reads_rows=False))
+    assert unread is not None
+    assert unread.is_worth_it
 
 
 def test_files_that_are_not_there_are_left_to_whoever_reads_them(tmp_path: Path) -> None:
