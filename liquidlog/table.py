@@ -355,10 +355,11 @@ class Table(Summary):
     ) -> "Judgement":
         """Return which rewrite of the table is worth it for its readers, if any.
 
-        Readers are those of the `workload`; without one, they ask for one value of one clustering
-        column. Each predicate is read `readings_a_day` times (24 if None); a rewrite that is worth
-        it has spared readers what it costs within `payback_days` (30 if None). The layout is fitted
-        to the workload only if `workload_source` says where the command finds it.
+        Readers are those of the `workload`; without one, they are assumed: they read everything, or
+        ask for one value of one column. Each predicate is read `readings_a_day` times (24 if None);
+        a rewrite that is worth it has spared readers what it costs within `payback_days` (30 if
+        None). The layout is fitted to the workload only if `workload_source` says where the command
+        finds it.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
@@ -609,10 +610,10 @@ class Table(Summary):
         """Return what a plan would bring to the readers of a workload.
 
         With no workload, readers are assumed: they read everything, or ask for one value of one
-        column that the plan clusters by or in which files are narrow now, every column equally
-        often, every value as often as it has rows. The prediction uses values that are read from
-        some rows of some files. Without `sample`, and if files cannot be read, it uses the bounds
-        in the log alone, which do not say how columns depend on each other.
+        column that the plan clusters by, without any in which files are narrow now, every column
+        equally often, every value as often as it has rows. The prediction uses values that are read
+        from some rows of some files. Without `sample`, and if files cannot be read, it uses the
+        bounds in the log alone, which do not say how columns depend on each other.
 
         Raises:
             UsageError: If no predicate is a condition on the table.

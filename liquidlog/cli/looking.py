@@ -267,7 +267,7 @@ def scan(
 @output_option("Write the page to this file; replaces it.", required=True)
 @workload_option(
     "Judge for these readers: a file of weighted predicates (JSON lines, or .sql), or a"
-    " source of `workload import`.  [default: readers of one value of one clustering column]"
+    " source of `workload import`.  [default: full scans, and readers of one value of one column]"
 )
 @bar_options
 @json_option

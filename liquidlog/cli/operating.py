@@ -40,7 +40,7 @@ from liquidlog.table import Table
 )
 @workload_option(
     "Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
-    "  [default: readers of one value of one clustering column]"
+    "  [default: full scans, and readers of one value of one column]"
 )
 @bar_options
 @dry_run_option

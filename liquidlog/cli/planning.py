@@ -73,8 +73,8 @@ def plan(
     """Show what OPTIMIZE would rewrite; writes nothing.
 
     It is also judged whether that is worth it. A saved plan is executed with `run` and committed
-    with `commit`. Without queries, a plan is judged for those of one value of one clustering
-    column; a large one only if payback_days or readings_per_day is set.
+    with `commit`. Without queries, a plan is judged for full scans and for those of one
+    value of one column; a large one only if payback_days or readings_per_day is set.
 
     With --advice, a workload only predicts: the advice says what the layout is fitted to.
     """

@@ -132,7 +132,7 @@ def tick(
 @click.argument("prefixes", nargs=-1, required=True, metavar="PREFIX...")
 @workload_option(
     "Judge for these readers: what `workload import` saved, or a source of it, whose queries name"
-    " their tables.  [default: readers of one value of one clustering column]"
+    " their tables.  [default: full scans, and readers of one value of one column]"
 )
 @click.option(
     "-o",

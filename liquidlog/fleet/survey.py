@@ -212,7 +212,7 @@ class Fleet:
         """Return the survey ready to print as JSON."""
         return {
             "tables": [table.document() for table in self.tables],
-            "readers": "narrow" if self.workload is None else "workload",
+            "readers": "assumed" if self.workload is None else "workload",
             "readings_a_day": self.bar.readings_a_day,
             "payback_days": self.bar.payback_days,
             "seconds": round(self.seconds, 3),

@@ -15,7 +15,7 @@ from liquidlog.clustering.migration import bounds_with_values, unpartitioned
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
-from liquidlog.foresee.prediction import PredictedReads, Prediction, Range, ReadersFrom
+from liquidlog.foresee.prediction import EVERYTHING, PredictedReads, Prediction, Range, ReadersFrom
 from liquidlog.foresee.reads import (
     Readings,
     imagined_files,
@@ -41,8 +41,6 @@ from liquidlog.spec.bounds import (
     indexed_leaves,
 )
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
-
-EVERYTHING: Final = "every row"
 
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
@@ -120,14 +118,14 @@ def assumed_readers(
 ) -> Readers:
     """Return the readers that are assumed where none are known.
 
-    They read everything, or ask for one value of one of the `columns`, or of another column in
-    which files are narrow now: so the order that is there counts. Without `columns`, the first are
-    those that the table is clustered by.
+    They read everything, or ask for one value of one of the `columns`; without any, of a column in
+    which files are narrow now, so that the order that is there counts. If `columns` is None, they
+    are those that the table is clustered by.
     """
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
     own = [column.logical for column in clustering_state(snapshot).columns]
     chosen = [known[path] for path in (own if columns is None else columns)]
-    chosen += [leaf for leaf in _narrow_now(snapshot, bounds_of) if leaf not in chosen]
+    chosen = chosen or _narrow_now(snapshot, bounds_of)
     names = [f"one value of {quote_path(leaf.logical)}" for leaf in chosen]
     return Readers(
         source="assumed",

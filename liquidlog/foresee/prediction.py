@@ -1,9 +1,12 @@
 """What readers open before and after a rewrite, with the ranges in which that will lie."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from liquidlog.predicates.workload import NotUsable
+
+EVERYTHING: Final = "every row"
+"""What an assumed reader asks for who reads all."""
 
 ReadersFrom = Literal["workload", "assumed"]
 
@@ -61,7 +64,8 @@ class Prediction:
 
     `readers` says who they are: those of a `workload`, or `assumed` ones, who read everything or
     ask for one value of one column: every column equally often, every value as often as it has
-    rows. The columns are those that the plan clusters by, and those in which files are narrow now.
+    rows. The columns are those that the plan clusters by; without any, those in which files are
+    narrow now.
 
     Files, bytes, requests and seconds, before and after, are means per read. `gain_per_byte` is the
     number of bytes that a read saves per rewritten byte. After `break_even_reads` reads, as many

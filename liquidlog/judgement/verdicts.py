@@ -48,10 +48,10 @@ class Bar:
 class Criteria:
     """By what rewrites are judged: for whom, when, and how soon they must pay back.
 
-    Readers are those of the `workload`; if it is empty, they ask for one value of one clustering
-    column. `workload_source` is where a command finds the workload; if it is None, no layout is
-    fitted to it. `now_ms` is the time at which predicates are asked, None if that is not known.
-    Unless rows are to be read, only the log is.
+    Readers are those of the `workload`; if it is empty, they are assumed: they read everything, or
+    ask for one value of one column. `workload_source` is where a command finds the workload; if it
+    is None, no layout is fitted to it. `now_ms` is the time at which predicates are asked, None if
+    that is not known. Unless rows are to be read, only the log is.
     """
 
     workload: Workload = ()
@@ -117,8 +117,8 @@ class Option:
 class Judgement:
     """Which rewrite is worth it, if any.
 
-    `readers` says for whom it is judged: `workload`, or `narrow` for readers of one value of one
-    clustering column. `options` are those that were judged, the best first. `best` is None if the
+    `readers` says for whom it is judged: `workload`, or `assumed` for full scans and readers of one
+    value of one column. `options` are those that were judged, the best first. `best` is None if the
     table is best left alone, or if `unmeasured` says why nothing can be recommended. `reason` says
     why, in one sentence, in any case.
     """

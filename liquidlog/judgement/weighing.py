@@ -3,13 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from liquidlog.foresee.prediction import Prediction, Range
+from liquidlog.foresee.prediction import EVERYTHING, PredictedReads, Prediction, Range
 from liquidlog.judgement.costs import payback_days, plan_cost, reading_cost
 from liquidlog.judgement.verdicts import Bar, Judgement, Option
 from liquidlog.plan import ClusteringPlan
 from liquidlog.spec.text import render_size
 
-NARROW: Final = "narrow"
+NARROW: Final = "assumed"
+
+_MANY: Final = 0.1
+_LONGER: Final = 1.2
+"""No rewrite is worth it that lets readers of so large a share of the readings wait so much longer.
+"""
+
+_NAMED: Final = 4
 
 _TRIVIAL: Final = 0.02
 """Readers may read more bytes by this share of what a reading costs, if they open fewer files."""
@@ -85,6 +92,13 @@ def _problem(
     """Return why a rewrite is not worth it, None if it is."""
     if not plan.groups:
         return "there is nothing that it would rewrite"
+    worst = _worse_off(prediction)
+    if worst is not None:
+        return (
+            f"who asks for {worst.where} would wait longer: it opens {_size(worst.bytes_after)} in"
+            f" {worst.files_after:.3g} files instead of {_size(worst.bytes_before)} in"
+            f" {worst.files_before:.3g}"
+        )
     read_before, read_after = prediction.bytes_before, prediction.bytes_after
     most = read_before + _TRIVIAL * reading_cost(read_before, prediction.files_before)
     if read_after > most:
@@ -106,6 +120,28 @@ def _problem(
             f" reading from {_size(before)} to {_size(after)}"
         )
     return None
+
+
+def _worse_off(prediction: Prediction) -> PredictedReads | None:
+    """Return the reader who would wait longest beyond now, of those who may not wait longer.
+
+    They make up a tenth of the readings or more, and would wait longer by more than a fifth.
+    """
+    worse = [
+        row
+        for row in prediction.predicates
+        if row.share >= _MANY and row.seconds_after > _LONGER * row.seconds_before
+    ]
+    return max(worse, key=lambda row: row.seconds_after - row.seconds_before, default=None)
+
+
+def _assumed(names: Sequence[str]) -> str:
+    """Return the assumed readers in words."""
+    values = [name for name in names if name != EVERYTHING]
+    if not values:
+        return "full scans"
+    more = f" and {len(values) - _NAMED} more columns" if len(values) > _NAMED else ""
+    return f"full scans and readers of {', '.join(values[:_NAMED])}{more}"
 
 
 def _gain(before: float, after: float, cost: float, days: float | None) -> str:
@@ -155,8 +191,8 @@ def _reason(readers: str, bar: Bar, ranked: Sequence[Option]) -> str:
     first, each = options[0], "each predicate"
     of = "the workload"
     if readers == NARROW:
-        of = "readers of one value of a clustering column" if first.plan.columns else "full scans"
-        each = "each column" if first.plan.columns else "the table"
+        of = _assumed([row.where for row in first.prediction.predicates])
+        each = "each of them"
     rate = f"judged for {of}, {bar.readings_a_day:g} readings of {each} a day"
     if first.is_worth_it:
         return f"{first.name}: {first.reason}; {rate}"

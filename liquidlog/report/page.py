@@ -204,7 +204,7 @@ def _judged(judgement: Judgement, option: Option) -> _Values:
         "change": change(option.reading_before, option.reading_after, "per reading"),
         "readers": "Mean reading of your workload"
         if judgement.readers == "workload"
-        else "Mean reading of one value of a clustering column",
+        else "Mean reading: full scans, and those of one value of a column",
         "open_cost": OPEN_COST_BYTES,
         "before": option.reading_before,
         "after": option.reading_after,

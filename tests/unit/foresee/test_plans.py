@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.foresee.plans import EVERYTHING, Foresight, asked_readers, assumed_readers
-from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers
+from liquidlog.foresee.prediction import EVERYTHING, Prediction
 from liquidlog.foresee.stores import LOCAL_DISK
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table

@@ -55,7 +55,7 @@ def test_a_small_append_to_good_files_is_no_reason_to_make_them_one(tmp_path: Pa
     whole = [option for option in found.options if option.arguments["max_file_size"] == 1 << 30]
     assert [sum(g.expected_outputs for g in one.plan.groups) for one in whole] == [1]
     assert not whole[0].is_worth_it
-    assert "readers would read more" in whole[0].reason
+    assert "would wait longer" in whole[0].reason
     if found.best is not None:
         assert found.best.prediction.bytes_after <= found.best.prediction.bytes_before
         assert sum(group.expected_outputs for group in found.best.plan.groups) > 1
