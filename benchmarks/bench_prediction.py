@@ -6,8 +6,8 @@ Predicates are points and ranges of 1 % of the values of each column of the case
 data with a fixed seed, alone and in pairs; readers of single values are asked too. Rewritten tables
 are kept in --home; a second run only predicts.
 
-A range should contain nine of ten true numbers. Model errors in `simulation/uncertainty.py` were
-fitted to the cases of some tables; those of others judge them: see TABLES.
+A range should contain nine of ten true numbers. Model errors were fitted to the cases of some
+tables; those of others judge the errors in `foresee/plans.py`: see TABLES.
 
 python benchmarks/bench_prediction.py --scale 0.3
 """
@@ -97,7 +97,7 @@ TABLES = {
     "fitted to": ("lineitem", "events", "users"),
     "judged by": ("orders", "customer", "part"),
 }
-"""The tables to whose cases the errors in `simulation/uncertainty.py` were fitted, and others."""
+"""The tables to whose cases model errors were fitted, and others."""
 
 
 def main() -> None:
