@@ -353,7 +353,7 @@ def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
     """Context manager: yields a session with the settings for moving large rows.
 
     It is a copy of the given one, whose other queries keep their settings; where a session cannot
-    be copied, as over Connect before Spark 4.1, it is that one, which gets its settings back.
+    be copied, as over Connect with Spark 4.0, it is that one, which gets its settings back.
     """
     with copied_session(spark) as own, bounded_batches(own, _PIECE_CONF):
         yield own

@@ -128,7 +128,8 @@ def setting_of(spark: "SparkSession", name: str) -> str | None:
 def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
     """Context manager: a session with the settings and files of another, or that one itself.
 
-    Source: Spark, SparkSession.cloneSession, in Connect's client from 4.1 on.
+    Connect's client of PySpark 4.0 cannot copy one; those of 4.2 and 4.3 do, with their servers.
+    Source: Spark, SparkSession.cloneSession.
     """
     given: Any = spark
     context, copy = context_of(spark), None
