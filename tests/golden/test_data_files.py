@@ -2,25 +2,41 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector
+from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.plan import WriterOptions
+from liquidlog.errors import LiquidlogError
+from liquidlog.log import statistics
+from liquidlog.log.loader import load_snapshot, open_store
+from liquidlog.log.statistics import load_bounds, raw_statistics, rendered_statistics
+from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.snapshot import STATISTICS_TYPE, Snapshot
 from liquidlog.spec.arrow import VARIANT, arrow_schema
 from liquidlog.spec.bounds import encode_stats, indexed_leaves, parse_bounds
+from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import MappingMode, StructType, leaves, mapping_mode, parse_schema
+from liquidlog.table import Table
+from support.arrow_executor import execute, read_group
+from support.copies import copy_table, delta_rs_rows, plan_of_all
+from support.plain_bounds import plain_bounds
 from support.repository import ROOT
+from support.snapshots import statistics_text
 
 TABLES = sorted(path for path in (ROOT / "fixtures" / "tables").iterdir() if path.is_dir())
 by_table = pytest.mark.parametrize("case", TABLES, ids=lambda path: path.name)
@@ -176,3 +192,260 @@ def test_parsed_bounds_contain_every_value(case: Path) -> None:
                 low, high = (ends[0].as_py() for ends in (bounds.low(number), bounds.high(number)))
                 assert low is None or not any(value < low for value in values)
                 assert high is None or not any(value > high for value in values)
+
+
+# Tables with deletion vectors and row ids: what we read, rewrite and leave behind.
+
+
+FIXTURES = ROOT / "fixtures"
+CASES = [
+    *(("logical", path.name) for path in sorted((FIXTURES / "logical").glob("*/"))),
+    ("clones", "27_shallow_clone"),
+]
+VECTORS = [(kind, name) for kind, name in CASES if "_row_tracking" not in name or "_dv" in name]
+by_case = pytest.mark.parametrize(("kind", "case"), CASES)
+
+
+def recorded_rows(kind: str, case: str, snapshot: Snapshot) -> pa.Table:
+    return pq.read_table(FIXTURES / kind / case / "rows.parquet").cast(
+        arrow_schema(snapshot.schema)
+    )
+
+
+def test_there_are_all_kinds_of_vectors() -> None:
+    kinds = set()
+    for kind, case in CASES:
+        snapshot = load_snapshot(open_store(str(FIXTURES / kind / case / "table")))
+        vectors = snapshot.files["deletion_vector"].drop_null().to_pylist()
+        kinds |= {vector["storageType"] for vector in vectors}
+    assert kinds == {"i", "p", "u"}
+
+
+@by_case
+def test_live_rows_are_those_that_the_engine_reads(kind: str, case: str, tmp_path: Path) -> None:
+    snapshot = Table.open(str(copy_table(kind, case, tmp_path))).snapshot()
+    plan = plan_of_all(snapshot)
+    rows = read_group(plan, plan.groups[0]).select(arrow_schema(snapshot.schema).names)
+    assert multiset_checksum(rows) == multiset_checksum(recorded_rows(kind, case, snapshot))
+
+
+@pytest.mark.parametrize(("kind", "case"), VECTORS)
+def test_deleted_rows_are_those_that_delta_rs_decodes(kind: str, case: str, tmp_path: Path) -> None:
+    path = copy_table(kind, case, tmp_path)
+    plan = plan_of_all(Table.open(str(path)).snapshot())
+    theirs = pa.table(DeltaTable(str(path)).deletion_vectors())
+    kept = {
+        unquote(name.removeprefix("file://")).rpartition("/")[2]: np.array(mask)
+        for name, mask in zip(*(theirs.column(i).to_pylist() for i in range(2)), strict=True)
+    }
+    deleted = [file for file in plan.groups[0].inputs if file.deletion_vector is not None]
+    assert {file.path.rpartition("/")[2] for file in deleted} == set(kept)
+    for file in deleted:
+        mask = kept[file.path.rpartition("/")[2]]
+        assert positions(path, file).tolist() == np.flatnonzero(~mask).tolist()
+
+
+def positions(table: Path, file: InputFile) -> np.ndarray:
+    assert file.deletion_vector is not None
+    assert file.num_records is not None
+    vector = file.deletion_vector.descriptor
+    location = vector_path(vector)
+    if location is not None and not location.startswith("file:"):
+        location = str(table / location)
+    return read_deletion_vector(
+        vector, location=location, data_file=file.path, num_rows=file.num_records
+    )
+
+
+@by_case
+def test_a_rewrite_keeps_live_rows_and_purges_vectors(kind: str, case: str, tmp_path: Path) -> None:
+    path = copy_table(kind, case, tmp_path)
+    table = Table.open(str(path))
+    plan = plan_of_all(table.snapshot())
+    require_rewritable(table.opened, plan)
+    table.commit(plan, execute(plan))
+    newest = table.snapshot()
+    expected = recorded_rows(kind, case, newest)
+    assert newest.files["deletion_vector"].null_count == newest.files.num_rows == 2
+    assert multiset_checksum(delta_rs_rows(path, newest)) == multiset_checksum(expected)
+    tight = '"tightBounds":true' in statistics_text(newest, 0)
+    assert tight == ("deletionVectors" in table.detail()["tableFeatures"])
+
+
+TRACKED = [path.parent.name for path in sorted((FIXTURES / "logical").glob("*/row_ids.parquet"))]
+
+
+def recorded_row_ids(case: str, names: list[str], snapshot: Snapshot) -> pa.Table:
+    """The rows of the newest version with row ids and versions as last columns, so named."""
+    recorded = pq.read_table(FIXTURES / "logical" / case / "row_ids.parquet")
+    schema = arrow_schema(snapshot.schema)
+    for name in names:
+        schema = schema.append(pa.field(name, pa.int64()))
+    return recorded.rename_columns(schema.names).cast(schema)
+
+
+def hidden_names(snapshot: Snapshot) -> list[str]:
+    prefix = "delta.rowTracking.materialized"
+    configuration = snapshot.metadata.configuration
+    return [configuration[f"{prefix}Row{kind}ColumnName"] for kind in ("Id", "CommitVersion")]
+
+
+def test_there_are_tables_with_row_ids() -> None:
+    assert len(TRACKED) == 3
+
+
+@pytest.mark.parametrize("case", TRACKED)
+def test_row_ids_are_those_that_the_engine_reads(case: str, tmp_path: Path) -> None:
+    snapshot = Table.open(str(copy_table("logical", case, tmp_path))).snapshot()
+    plan = plan_of_all(snapshot)
+    expected = recorded_row_ids(case, hidden_names(snapshot), snapshot)
+    assert multiset_checksum(read_group(plan, plan.groups[0])) == multiset_checksum(expected)
+
+
+@pytest.mark.parametrize("case", TRACKED)
+def test_rows_keep_their_ids_through_rewrites(case: str, tmp_path: Path) -> None:
+    path = copy_table("logical", case, tmp_path)
+    table = Table.open(str(path))
+    marks, rows = [], pa.table({})
+    for number in range(2):
+        plan = plan_of_all(table.snapshot(), plan_id=f"plan-{number}")
+        require_rewritable(table.opened, plan)
+        table.commit(plan, execute(plan))
+        newest = table.snapshot()
+        names = hidden_names(newest)
+        files = [path / name for name in newest.files["path"].to_pylist()]
+        # Every row has its ids in the file itself: read them without our reader.
+        rows = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
+        expected = recorded_row_ids(case, names, newest)
+        assert multiset_checksum(rows.select(expected.column_names)) == multiset_checksum(expected)
+        assert not any(name in statistics_text(newest, 0) for name in names)
+        marks.append(check_fresh_ids(path, newest))
+    assert marks[1] == marks[0] + rows.num_rows
+
+
+@pytest.mark.parametrize("case", [*TRACKED, "15_row_tracking_supported_only"])
+def test_an_append_gets_fresh_row_ids(case: str, tmp_path: Path) -> None:
+    path = copy_table("logical", case, tmp_path)
+    table = Table.open(str(path))
+    before = table.snapshot()
+    rows = recorded_rows("logical", case, before).slice(0, 30)
+    table.append([rows, rows.slice(0, 7)])
+    newest = table.snapshot()
+    assert check_fresh_ids(path, newest) == high_water_mark(before) + 37
+
+
+def check_fresh_ids(path: Path, newest: Snapshot) -> int:
+    """The last commit's files got row ids that nobody has, up to the mark that is returned."""
+    log = path / "_delta_log"
+    lines = (log / f"{newest.version:020d}.json").read_text().splitlines()
+    adds = [json.loads(line)["add"] for line in lines if '{"add"' in line[:10]]
+    earlier = high_water_mark(Table.open(str(path)).snapshot(newest.version - 1))
+    assert {add["defaultRowCommitVersion"] for add in adds} == {newest.version}
+    for add in adds:
+        assert add["baseRowId"] == earlier + 1
+        earlier += json.loads(add["stats"])["numRecords"]
+    assert high_water_mark(newest) == earlier
+    return earlier
+
+
+def high_water_mark(snapshot: Snapshot) -> int:
+    mark: int = json.loads(snapshot.domains["delta.rowTracking"].configuration)[
+        "rowIdHighWaterMark"
+    ]
+    return mark
+
+
+@pytest.mark.parametrize("verb", ["append", "rewrite"])
+def test_a_commit_that_lost_a_race_gets_row_ids_after_the_winner(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy_table("logical", "15_row_tracking", tmp_path)
+    table, other = Table.open(str(path)), Table.open(str(path))
+    before = table.snapshot()
+    rows = recorded_rows("logical", "15_row_tracking", before)
+    plan = plan_of_all(before)
+    result = execute(plan)
+    store: Any = type(open_store(str(path)))
+    put = store.put_log_if_absent
+
+    def lose(*words: Any) -> bool:
+        monkeypatch.setattr(store, "put_log_if_absent", put)
+        other.append(rows.slice(0, 9))
+        landed: bool = put(*words)
+        return landed
+
+    monkeypatch.setattr(store, "put_log_if_absent", lose)
+    if verb == "append":
+        table.append(rows.slice(0, 4))
+    else:
+        table.commit(plan, result)
+    newest = table.snapshot()
+    assert newest.version == before.version + 2
+    taken = 9 + (4 if verb == "append" else len(rows))
+    assert check_fresh_ids(path, newest) == high_water_mark(before) + taken
+
+
+# Statistics read as text from recorded checkpoints say what they say read as columns.
+
+
+CHECKPOINTED = sorted(
+    {
+        path.parents[1]
+        for pattern in ("*.checkpoint*.parquet", "*.checkpoint*.json")
+        for path in (ROOT / "fixtures" / "logs").glob(f"*/table/_delta_log/{pattern}")
+    }
+)
+
+
+@pytest.mark.parametrize("table", CHECKPOINTED, ids=lambda table: table.parent.name)
+def test_texts_have_the_bounds_that_columns_have(table: Path) -> None:
+    store = open_store(str(table))
+    try:
+        snapshot = load_snapshot(store)
+    except LiquidlogError:
+        pytest.skip("cannot be read at all")
+    leaves = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    texts = pa.array(raw_statistics(store, snapshot, snapshot.files), STATISTICS_TYPE)
+    expected = load_bounds(store, snapshot, leaves)
+    assert plain_bounds(parse_bounds(texts, leaves)) == plain_bounds(expected)
+
+
+@pytest.mark.parametrize("table", CHECKPOINTED, ids=lambda path: path.parent.name)
+def test_bounds_of_some_files_are_those_among_all(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(table))
+    try:
+        snapshot = load_snapshot(store)
+    except LiquidlogError:
+        pytest.skip("cannot be read at all")
+    columns = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    among_all = load_bounds(store, snapshot, columns)
+    monkeypatch.setattr(statistics, "_FEW_SHARE", 1.0)
+    for step in (1, 2, 3):
+        rows = pa.array(range(0, snapshot.files.num_rows, step), pa.int64())
+        some = replace(snapshot, files=snapshot.files.take(rows), plain_files=None)
+        found = load_bounds(store, some, columns)
+        assert plain_bounds(found) == plain_bounds(among_all.take(rows))
+
+
+def test_there_are_checkpoints() -> None:
+    assert len(CHECKPOINTED) > 5
+
+
+def test_rendered_values_are_the_protocols() -> None:
+    text = rendered_statistics(
+        {
+            "numRecords": 2,
+            "minValues": {
+                "d": Decimal("12345678901234567890.123456789012345678"),
+                "f": float("-inf"),
+                "n": None,
+            },
+            "maxValues": {"f": float("nan"), "t": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)},
+        }
+    )
+    assert text == (
+        '{"numRecords":2,"minValues":{"d":12345678901234567890.123456789012345678,'
+        '"f":"-Infinity"},"maxValues":{"f":"NaN","t":"2026-01-02T03:04:05.678Z"}}'
+    )

@@ -1,8 +1,22 @@
-import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from math import sqrt
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from msgspec import structs
+
+from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges, overlaps
+from liquidlog.clustering.keyspace.widths import KeySpace, key_space
+from liquidlog.curve.boxes import fit_boxes
 from liquidlog.curve.curves import (
     Curve,
     curve_index,
@@ -12,6 +26,17 @@ from liquidlog.curve.curves import (
     zorder_index,
     zorder_point,
 )
+from liquidlog.curve.cuts import refine_cuts
+from liquidlog.curve.grid import coordinate_ends
+from liquidlog.plan import WriterOptions
+from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.layout import choose_route
+from liquidlog.rewriting.options import DEFAULT_OPTIONS
+from liquidlog.rewriting.source import ArrivingWork
+from liquidlog.spec.bounds import Bounds, ColumnBounds
+from support.curves import ordinals_of
+from support.effort import effort
+from support.plans import make_plan, schema_json_of
 
 INVERSES = {
     Curve.HILBERT: hilbert_point,
@@ -19,7 +44,6 @@ INVERSES = {
     Curve.LINEAR: linear_point,
     Curve.KD: hilbert_point,
 }
-
 grids = st.integers(1, 9).flatmap(
     lambda d: st.integers(1, min(32, 64 // d)).flatmap(
         lambda bits: st.tuples(
@@ -68,3 +92,268 @@ def test_zorder_index_interleaves_bits_first_column_on_top(rows: list[tuple[int,
         int("".join(a + b for a, b in zip(f"{x:03b}", f"{y:03b}", strict=True)), 2) for x, y in rows
     ]
     assert zorder_index(np.array(rows, np.uint32), 3).tolist() == expected
+
+
+# Laws of balanced k-d cuts.
+
+
+BITS = 10
+few_values = st.integers(0, 3).map(lambda value: value * 300)
+coordinates = arrays.arrays(
+    np.uint32,
+    st.tuples(st.integers(0, 120), st.integers(1, 4)),
+    elements=few_values | st.integers(0, (1 << BITS) - 1),
+)
+
+
+@given(coords=coordinates, parts=st.integers(1, 20), slices=st.integers(1, 3))
+def test_every_row_has_one_part_in_the_order_of_keys(
+    coords: np.ndarray, parts: int, slices: int
+) -> None:
+    boxes, sample, cuts = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    assert len(cuts.keys) == parts - 1
+    pairs = list(zip(cuts.keys.tolist(), cuts.ordinals.tolist(), strict=True))
+    assert pairs == sorted(pairs)
+    keys = boxes.keys_of(coords)
+    places = cuts.parts_of(sample.keys, sample.ordinals)
+    assert (np.diff(places) >= 0).all()
+    assert sorted(keys.tolist()) == sample.keys.tolist()
+    fine = refine_cuts(sample, cuts, slices=slices).parts_of(sample.keys, sample.ordinals)
+    assert (fine // slices == places).all()
+
+
+@given(coords=coordinates, parts=st.integers(1, 20))
+def test_inside_a_box_keys_are_in_hilbert_order_of_its_own_grid(
+    coords: np.ndarray, parts: int
+) -> None:
+    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    keys = boxes.keys_of(coords)
+    shift = np.uint64(BITS * coords.shape[1])
+    numbers = keys >> shift
+    assert (numbers == boxes.numbers_of(coords).astype(np.uint64)).all()
+    ends = coordinate_ends(coords, BITS)
+    for number in np.unique(numbers):
+        members = numbers == number
+        lows, highs = coords[members].min(axis=0), ends[members].max(axis=0)
+        inside = (coords[members] - lows) * ((1 << BITS) / (highs - lows.astype(np.float64)))
+        along = curve_index(inside.astype(np.uint32), BITS, Curve.HILBERT)
+        assert (keys[members] == number << shift | along).all()
+
+
+@given(coords=coordinates, others=coordinates, parts=st.integers(1, 20))
+def test_rows_that_were_not_sampled_stay_in_their_box(
+    coords: np.ndarray, others: np.ndarray, parts: int
+) -> None:
+    others = np.resize(others, (len(others), coords.shape[1]))
+    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    numbers = boxes.keys_of(others) >> np.uint64(BITS * coords.shape[1])
+    assert numbers.tolist() == boxes.numbers_of(others).tolist()
+
+
+def test_drawn_rows_have_many_boxes() -> None:
+    def occurs(drawn: tuple[np.ndarray, int]) -> bool:
+        coords, parts = drawn
+        boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+        numbers = boxes.keys_of(coords) >> np.uint64(BITS * coords.shape[1])
+        return len(np.unique(numbers)) > 4
+
+    search = settings(max_examples=2_000, phases=[Phase.generate], database=None, deadline=None)
+    find(st.tuples(coordinates, st.integers(1, 20)), occurs, settings=search)
+
+
+@given(coords=coordinates, parts=st.integers(1, 20))
+def test_boxes_do_not_share_a_point(coords: np.ndarray, parts: int) -> None:
+    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    numbers = boxes.keys_of(coords) >> np.uint64(BITS * coords.shape[1])
+    ranges = [
+        (coords[numbers == box].min(axis=0), coords[numbers == box].max(axis=0))
+        for box in np.unique(numbers)
+    ]
+    for index, (low, high) in enumerate(ranges):
+        for other_low, other_high in ranges[:index]:
+            assert (np.maximum(low, other_low) > np.minimum(high, other_high)).any()
+
+
+# Laws of key space: widths are shares of the table, whatever the type of the column.
+
+
+RECORDS = 10
+_ends = st.none() | st.tuples(st.integers(-50, 50), st.integers(0, 40))
+_files = st.lists(st.tuples(_ends, st.integers(1, 10**6), st.booleans()), min_size=1, max_size=12)
+TYPES: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
+    "int": (pa.int64(), lambda n: n),
+    "float": (pa.float64(), lambda n: n / 3),
+    "date": (pa.date32(), lambda n: dt.date(2000, 1, 1) + dt.timedelta(days=n)),
+    "time": (pa.timestamp("us", "UTC"), lambda n: dt.datetime.fromtimestamp(10**6 + n, dt.UTC)),
+    "text": (pa.string(), lambda n: f"{n + 100:04d}"),
+    "decimal": (pa.decimal128(9, 2), Decimal),
+}
+
+
+def space_of(files: list[Any], kind: str) -> KeySpace:
+    wanted, value = TYPES[kind]
+    low = [None if ends is None else value(ends[0]) for ends, _, _ in files]
+    high = [None if ends is None else value(ends[0] + ends[1]) for ends, _, _ in files]
+    nulls = [RECORDS if ends is None and empty else 0 for ends, _, empty in files]
+    column = ColumnBounds(
+        low=pa.array(low, wanted), high=pa.array(high, wanted), null_count=pa.array(nulls)
+    )
+    bounds = Bounds(columns=(column,), num_records=pa.array([RECORDS] * len(files)))
+    return key_space(bounds, np.array([size for _, size, _ in files]))
+
+
+@given(files=_files, kind=st.sampled_from(sorted(TYPES)))
+def test_ranges_keep_their_order_and_hold_at_least_their_own_bytes(
+    files: list[Any], kind: str
+) -> None:
+    spans = space_of(files, kind).columns[0]
+    total = sum(size for ends, size, _ in files if ends is not None)
+    for number, (ends, size, empty) in enumerate(files):
+        if ends is None:
+            assert spans.width[number] == (0.0 if empty else 1.0)
+            continue
+        assert size / total - 1e-9 <= spans.width[number] <= 1 + 1e-9
+        for other, (others, _, _) in enumerate(files):
+            if others is None:
+                continue
+            if others[0] + others[1] < ends[0]:
+                assert spans.high[other] <= spans.low[number] + 1e-12
+            if others[0] <= ends[0] and ends[0] + ends[1] <= others[0] + others[1]:
+                assert spans.width[other] >= spans.width[number] - 1e-12
+                assert spans.low[other] <= spans.low[number] + 1e-12
+
+
+@given(files=_files, kind=st.sampled_from(sorted(TYPES)))
+def test_all_files_together_span_everything_and_depth_counts_who_shares_it(
+    files: list[Any], kind: str
+) -> None:
+    space = space_of(files, kind)
+    known = np.array([ends is not None for ends, _, _ in files])
+    if known.any():
+        assert space.extent(known) == pytest.approx(1.0)
+    blind = sum(ends is None and not empty for ends, _, empty in files)
+    depth = space.columns[0].mean_depth
+    for number in np.flatnonzero(known):
+        ends = files[number][0]
+        meeting = [
+            other
+            for other in np.flatnonzero(known)
+            if files[other][0][0] <= ends[0] + ends[1]
+            and ends[0] <= files[other][0][0] + files[other][0][1]
+        ]
+        assert 1 + blind - 1e-9 <= depth[number] <= len(meeting) + blind + 1e-9
+
+
+@pytest.mark.parametrize("kind", sorted(TYPES))
+def test_files_side_by_side_are_as_wide_as_their_share_of_bytes(kind: str) -> None:
+    files = [((0, 9), 100, False), ((10, 9), 300, False), ((20, 4), 100, False)]
+    assert space_of(files, kind).columns[0].width == pytest.approx([0.2, 0.6, 0.2])
+
+
+@pytest.mark.parametrize("kind", sorted(set(TYPES) - {"text"}))
+def test_a_few_wide_files_are_all_nearly_as_wide_as_the_table(kind: str) -> None:
+    files = [((number, 90 - 2 * number), 100, False) for number in range(4)]
+    space = space_of(files, kind)
+    assert space.columns[0].width.min() > 0.9
+    assert space.columns[0].mean_depth.min() > 3.8
+
+
+def test_one_far_away_value_does_not_hide_how_the_others_lie() -> None:
+    files = [((10 * number, 9), 100, False) for number in range(5)]
+    files.append(((0, 10**15), 100, False))
+    widths = space_of(files, "int").columns[0].width
+    assert widths[:5] == pytest.approx([1 / 6] * 5, abs=0.02)
+    assert widths[5] == pytest.approx(1.0)
+
+
+# Depth and overlaps against counting every pair and every point.
+
+
+_key = st.tuples(st.integers(0, 6), st.integers(0, 3))
+_ranges = st.lists(st.tuples(_key, _key).map(sorted), max_size=30)
+
+
+@settings(max_examples=effort(60, 3_000))
+@given(ranges=_ranges)
+def test_depths_and_overlaps_of_keys(ranges: list[list[tuple[int, int]]]) -> None:
+    columns = [
+        column_ranges(
+            pa.array([low[part] for low, _ in ranges], pa.int64()),
+            pa.array([high[part] for _, high in ranges], pa.int64()),
+        )
+        for part in (0, 1)
+    ]
+    found = key_ranges(columns)
+    points = [(left, right) for left in range(7) for right in range(4)]
+    cover = {point: sum(low <= point <= high for low, high in ranges) for point in points}
+    assert depths(found).tolist() == [
+        max(cover[point] for point in points if tuple(low) <= point <= tuple(high))
+        for low, high in ranges
+    ]
+    assert overlaps(found).tolist() == [
+        sum(low <= other_high and other_low <= high for other_low, other_high in ranges) - 1
+        for low, high in ranges
+    ]
+
+
+def test_nan_is_the_largest_number() -> None:
+    low = pa.array([1.0, 5.0, float("nan")])
+    high = pa.array([float("nan"), 6.0, float("nan")])
+    found = key_ranges([column_ranges(low, high)])
+    assert depths(found).tolist() == [2, 2, 2]
+    assert overlaps(found).tolist() == [2, 1, 1]
+
+
+# Laws of the way that rows take to writing tasks: all outputs are written, no piece is tiny.
+
+
+MIB = 1 << 20
+PIECE_BYTES = 24 << 10
+COLUMN_BYTES = 256
+RUN = "0123456789ab"
+
+
+def work_of(*, columns: int, outputs: int, slice_bytes: int) -> ArrivingWork:
+    return ArrivingWork(
+        directory="",
+        outputs=outputs,
+        schema_string=schema_json_of({f"c{number}": "long" for number in range(columns)}),
+        columns=(("c0",),),
+        curve=Curve.HILBERT,
+        writer_options=WriterOptions(indexed=()),
+        token=RUN,
+        slice_bytes=slice_bytes,
+    )
+
+
+@given(
+    columns=st.sampled_from([1, 96, 97, 2000]),
+    outputs=st.integers(1, 100_000),
+    slices=st.integers(1, 1000),
+    slice_bytes=st.sampled_from([1, MIB, 32 * MIB]),
+)
+def test_every_output_is_written_and_pieces_are_worth_it(
+    columns: int, outputs: int, slices: int, slice_bytes: int
+) -> None:
+    work = work_of(columns=columns, outputs=outputs, slice_bytes=slice_bytes)
+    route = choose_route(work, slices_per_output=slices)
+    piece_bytes = max(PIECE_BYTES, columns * COLUMN_BYTES)
+    total = outputs * slices
+    assert route.slices_per_output == slices
+    assert (route.tasks - 1) * route.outputs_per_task < outputs
+    assert outputs <= route.tasks * route.outputs_per_task
+    sent_to = route.tasks if route.in_two_steps else total
+    enough = min(piece_bytes, slice_bytes / sqrt(total))
+    assert slice_bytes / sent_to >= enough or sent_to == 1
+    if route.in_two_steps:
+        assert total * piece_bytes > slice_bytes
+        assert route.slices_per_task > 1
+
+
+def test_slices_do_not_grow_with_the_group(tmp_path: Path) -> None:
+    for gib in (1, 150, 1024):
+        plan = make_plan(tmp_path, schema_json_of({"a": "long"}), [((), gib)], columns=[("a",)])
+        group = structs.replace(plan.groups[0], expected_outputs=gib)
+        work = GroupRun(plan=plan, group=group).work()
+        assert work.slice_bytes == DEFAULT_OPTIONS.slice_bytes
+        assert choose_route(replace(work, outputs=gib), slices_per_output=32).tasks == gib

@@ -1,23 +1,51 @@
 """Laws of the planner, and a file-by-file walk over the same decisions as an oracle."""
 
+import datetime as dt
 import itertools
-from collections.abc import Sequence
-from itertools import count
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from itertools import count, pairwise, product
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.health import maps as module
+from liquidlog.clustering.health.maps import KeyMap, MappedFiles, closed, key_map
+from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
 from liquidlog.clustering.planning.planner import plan
-from liquidlog.clustering.zcubes import PROVIDER
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy
-from liquidlog.snapshot import Snapshot
+from liquidlog.clustering.zcubes import PROVIDER, STABLE, file_states
+from liquidlog.data.checksum import multiset_checksum
+from liquidlog.data.partitioned import split_by_partition
+from liquidlog.judgement.reached import Ratios, ratios
+from liquidlog.log.loader import open_store
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, SkipReason, decode_plan, encode_plan
+from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.bounds import Bounds, ColumnBounds
+from liquidlog.spec.partitions import (
+    is_safe_directory,
+    partition_directory,
+    same_value,
+    typed_value,
+)
+from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
+from liquidlog.table import Table
+from support.arrow_executor import execute
 from support.effort import effort
-from support.snapshots import FileSpec, snapshot_of, with_files
+from support.partitioned import rows_read
+from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
+from support.table_rows import live_rows
 
 COLUMNS = ("x", "s")
-
 _cube_ids = st.sampled_from(["a", "b", "c", "d"])
 _file = st.builds(
     FileSpec,
@@ -236,3 +264,551 @@ def test_planning_again_after_one_cube_was_written_finds_nothing_to_do(
         provider=PROVIDER,
     )
     assert _taken(_plan(_table([*left, written]), policy)) == []
+
+
+# Laws of the strategy `overlap`, whatever the table.
+
+
+MIB = 1 << 20
+_x = st.none() | st.integers(-5, 5)
+_s = st.none() | st.sampled_from(["", "a", "ab", "b", "ü"])
+
+
+@st.composite
+def _file_overlap_laws(draw: st.DrawFn) -> FileSpec:
+    cube = draw(st.none() | st.sampled_from(["a", "b", "c"]))
+    kind = draw(st.sampled_from([COLUMNS, COLUMNS, ("s",)]))
+    bounds = {"x": sorted_pair(draw(_x), draw(_x)), "s": sorted_pair(draw(_s), draw(_s))}
+    return FileSpec(
+        path="",
+        size=draw(st.integers(1, 200)) * MIB,
+        rows=draw(st.sampled_from([None, 10, 10])),
+        deleted=draw(st.sampled_from([0, 0, 0, 1, 5])),
+        cube=cube,
+        zorder_by=kind if cube else None,
+        provider=draw(st.sampled_from([PROVIDER, PROVIDER, "other"])) if cube else None,
+        bounds=bounds,
+        nulls={"x": draw(st.sampled_from([0, 10]))},
+    )
+
+
+def sorted_pair(first: Any, second: Any) -> tuple[Any, Any]:
+    if first is None or second is None:
+        return (first, second)
+    return (min(first, second), max(first, second))
+
+
+_files_overlap_laws = st.lists(_file_overlap_laws(), max_size=14).map(
+    lambda files: [FileSpec(**{**vars(f), "path": f"f{n:02d}"}) for n, f in enumerate(files)]
+)
+_policies_overlap_laws = st.builds(
+    ClusteringPolicy,
+    min_cube_bytes=st.integers(1, 900).map(lambda size: size * MIB),
+    target_cube_bytes=st.integers(1, 900).map(lambda size: size * MIB),
+    max_file_bytes=st.integers(1, 300).map(lambda size: size * MIB),
+    full=st.booleans(),
+    tolerance=st.sampled_from([1.0, 1.25, 3.0]),
+    budget_bytes=st.none() | st.integers(1, 900).map(lambda size: size * MIB),
+    where=st.sampled_from([None, None, "x > 1", "s IS NULL"]),
+)
+
+
+def _plan_overlap_laws(files: Sequence[FileSpec], policy: ClusteringPolicy) -> ClusteringPlan:
+    snapshot, numbers = snapshot_of(files, cluster_by=[[name] for name in COLUMNS]), count()
+    return plan(
+        snapshot,
+        policy,
+        new_id=lambda: f"new-{next(numbers)}",
+        strategy="overlap",
+        bounds_of=bounds_of(snapshot),
+    )
+
+
+@pytest.mark.parametrize("has_budget", [False, True])
+def test_drawn_tables_have_groups_with_and_without_a_budget(*, has_budget: bool) -> None:
+    def occurs(drawn: tuple[list[FileSpec], ClusteringPolicy]) -> bool:
+        made = _plan_overlap_laws(*drawn)
+        return bool(made.groups and made.skipped) and has_budget == bool(drawn[1].budget_bytes)
+
+    find(st.tuples(_files_overlap_laws, _policies_overlap_laws), occurs, settings=_SEARCH)
+
+
+@settings(max_examples=effort(60, 3_000))
+@given(files=_files_overlap_laws, policy=_policies_overlap_laws)
+def test_every_file_is_in_one_group_or_skipped_and_promises_hold(
+    files: list[FileSpec], policy: ClusteringPolicy
+) -> None:
+    made = _plan_overlap_laws(files, policy)
+    taken = [file.path for group in made.groups for file in group.inputs]
+    left = [file.path for file in made.skipped]
+    assert sorted([*taken, *left]) == [file.path for file in files]
+    assert all(group.inputs and group.expected_outputs > 0 for group in made.groups)
+    if policy.budget_bytes is not None:
+        assert made.size_bytes <= policy.budget_bytes
+    snapshot = snapshot_of(files, cluster_by=[[name] for name in COLUMNS])
+    states = file_states(snapshot, clustering_state(snapshot).columns, policy.min_cube_bytes)
+    state = dict(zip(decoded_paths(snapshot.files).to_pylist(), states.to_pylist(), strict=True))
+    assert STABLE not in {state[path] for path in taken}
+    if not policy.full:
+        assert {state[path] for path in taken} <= {"unclustered", "partial"}
+
+
+@given(files=_files_overlap_laws, policy=_policies_overlap_laws)
+def test_the_same_table_gives_the_same_plan(
+    files: list[FileSpec], policy: ClusteringPolicy
+) -> None:
+    assert _plan_overlap_laws(files, policy) == _plan_overlap_laws(files, policy)
+
+
+# Laws of kept files: the same groups as without, in two parts that lose and double nothing.
+
+
+COLUMNS_KEPT_LAWS = ("x", "y")
+
+
+@st.composite
+def _file_kept_laws(draw: st.DrawFn) -> FileSpec:
+    low, wide = draw(st.integers(0, 40)), draw(st.integers(0, 10))
+    other, high = draw(st.integers(0, 40)), draw(st.integers(0, 10))
+    bounds = {"x": (low, low + wide), "y": (other, other + high)}
+    in_cube = draw(st.booleans())
+    return FileSpec(
+        path="",
+        size=draw(st.integers(1, 12)),
+        rows=draw(st.sampled_from([None, 10, 10, 10])),
+        deleted=draw(st.sampled_from([0, 0, 0, 5])),
+        cube=draw(st.sampled_from(["a", "b"])) if in_cube else None,
+        zorder_by=draw(st.sampled_from([COLUMNS_KEPT_LAWS, COLUMNS_KEPT_LAWS, ("y",)]))
+        if in_cube
+        else None,
+        provider=draw(st.sampled_from([None, PROVIDER, PROVIDER, "other"])),
+        bounds=draw(st.sampled_from([None, bounds, bounds, bounds])),
+        nulls=draw(st.sampled_from([None, {"x": 0, "y": 0}, {"x": 0, "y": 0}, {"x": 1, "y": 0}])),
+    )
+
+
+_files_kept_laws = st.lists(_file_kept_laws(), max_size=14).map(
+    lambda files: [FileSpec(**{**vars(file), "path": f"f{n:02d}"}) for n, file in enumerate(files)]
+)
+_policies_kept_laws: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionaries(
+    {
+        "min_cube_bytes": st.integers(1, 60),
+        "target_cube_bytes": st.integers(1, 60),
+        "max_file_bytes": st.integers(1, 12),
+        "full": st.booleans(),
+    }
+)
+
+
+def _plan_kept_laws(snapshot: Snapshot, policy: Mapping[str, Any], **more: Any) -> ClusteringPlan:
+    numbers = count()
+    return plan(
+        snapshot,
+        ClusteringPolicy(**policy, **more),
+        new_id=lambda: f"new-{next(numbers)}",
+        bounds_of=bounds_of(snapshot),
+    )
+
+
+def _table_kept_laws(files: Sequence[FileSpec]) -> Snapshot:
+    return snapshot_of(files, cluster_by=[[name] for name in COLUMNS_KEPT_LAWS])
+
+
+def _parts(made: ClusteringPlan) -> list[tuple[list[str], list[str]]]:
+    return [([file.path for file in g.inputs], g.kept.paths()) for g in made.groups]
+
+
+@given(_files_kept_laws, _policies_kept_laws)
+def test_a_file_is_rewritten_kept_or_left_alone_for_one_reason(
+    files: list[FileSpec], policy: Mapping[str, Any]
+) -> None:
+    snapshot = _table_kept_laws(files)
+    plain = _plan_kept_laws(snapshot, policy)
+    made = _plan_kept_laws(snapshot, policy, skip_clustered=True)
+    named = [path for parts in _parts(made) for part in parts for path in part]
+    named += [file.path for file in made.skipped]
+    assert sorted(named) == sorted(file.path for file in files)
+    groups = [sorted(inputs) for inputs, _ in _parts(plain)]
+    left = [file.path for file in made.skipped if file.reason is SkipReason.WELL_CLUSTERED]
+    parts = [sorted(inputs + kept) for inputs, kept in _parts(made)]
+    gone = [group for group in groups if group not in parts]
+    assert sorted(path for group in gone for path in group) == sorted(left)
+    assert [group for group in groups if group in parts] == parts
+    assert made.size_bytes <= plain.size_bytes
+
+
+@given(_files_kept_laws, _policies_kept_laws)
+def test_what_is_kept_lies_where_the_log_says(
+    files: list[FileSpec], policy: Mapping[str, Any]
+) -> None:
+    by_path = {file.path: file for file in files}
+    made = _plan_kept_laws(_table_kept_laws(files), policy, skip_clustered=True)
+    for group in made.groups:
+        assert len(group.inputs)
+        for kept in group.kept:
+            file = by_path[kept.path]
+            assert file.bounds
+            assert file.rows == kept.num_records
+            assert not file.deleted
+            assert file.provider != "other"
+            assert not any((file.nulls or {}).values())
+            assert (file.cube, file.size) == (kept.zcube_id, kept.size_bytes)
+            assert file.zorder_by in {None, COLUMNS_KEPT_LAWS}
+
+
+@given(_files_kept_laws, _policies_kept_laws)
+def test_the_same_table_has_the_same_plan_which_survives_as_a_document(
+    files: list[FileSpec], policy: Mapping[str, Any]
+) -> None:
+    snapshot = _table_kept_laws(files)
+    made = _plan_kept_laws(snapshot, policy, skip_clustered=True)
+    assert made == _plan_kept_laws(snapshot, policy, skip_clustered=True)
+    assert decode_plan(encode_plan(made), where="here") == made
+
+
+def test_the_laws_see_groups_with_kept_files() -> None:
+    def keeps(drawn: tuple[list[FileSpec], Mapping[str, Any]]) -> bool:
+        made = _plan_kept_laws(_table_kept_laws(drawn[0]), drawn[1], skip_clustered=True)
+        return any(len(group.kept) for group in made.groups)
+
+    search = settings(max_examples=3_000, phases=[Phase.generate], database=None, deadline=None)
+    find(st.tuples(_files_kept_laws, _policies_kept_laws), keeps, settings=search)
+
+
+# Partition values of every type survive appends and rewrites, and rows stay in their partition.
+
+
+_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+_TIMES = st.datetimes(dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30))  # noqa: DTZ001
+VALUES: dict[DataType, st.SearchStrategy[Any]] = {
+    PrimitiveType("string"): _TEXTS,
+    PrimitiveType("long"): st.integers(-(2**63), 2**63 - 1),
+    PrimitiveType("byte"): st.integers(-128, 127),
+    PrimitiveType("date"): st.dates(),
+    PrimitiveType("timestamp"): _TIMES.map(lambda time: time.replace(tzinfo=dt.UTC)),
+    PrimitiveType("timestamp_ntz"): _TIMES,
+    PrimitiveType("float"): st.floats(width=32),
+    PrimitiveType("double"): st.floats(),
+    DecimalType(20, 3): st.integers(-(10**19), 10**19).map(lambda n: Decimal(n).scaleb(-3)),
+}
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[DataType, list[Any]]:
+    kind = draw(st.sampled_from(list(VALUES)))
+    return kind, draw(st.lists(st.none() | VALUES[kind], min_size=1, max_size=8))
+
+
+@given(columns())
+@settings(max_examples=effort(50, 2000))
+def test_texts_of_values_are_read_as_these_values(drawn: tuple[DataType, list[Any]]) -> None:
+    kind, values = drawn
+    array = pa.array(values, arrow_type(kind))
+    table = pa.table({"p": array, "id": range(len(values))})
+    found: dict[int, str | None] = {}
+    for texts, rows in split_by_partition(table, [StructField("p", kind)]):
+        assert is_safe_directory(partition_directory(texts, {"p": "p"}))
+        assert same_value(texts["p"], kind) == same_value(same_value(texts["p"], kind), kind)
+        found |= dict.fromkeys(rows["id"].to_pylist(), texts["p"])
+    assert sorted(found) == list(range(len(values)))
+    spelled = pa.array([found[number] for number in range(len(values))], pa.string())
+    expected = [None if value == "" else repr(value) for value in array.to_pylist()]
+    back = spelled.cast(array.type).to_pylist()
+    assert [None if value is None else repr(value) for value in back] == [
+        None if value == "None" else value for value in expected
+    ]
+    typed = [typed_value(found[number], StructField("p", kind)) for number in range(len(values))]
+    assert {one.type for one in typed} == {array.type}
+    empty_is_null = [None if value == "" else value for value in array.to_pylist()]
+    assert [repr(one.as_py()) for one in typed] == list(map(repr, empty_is_null))
+
+
+@given(columns(), st.data())
+@settings(max_examples=effort(10, 200))
+def test_a_migration_writes_every_value_into_the_files(
+    drawn: tuple[DataType, list[Any]], data: st.DataObject
+) -> None:
+    kind, values = drawn
+    array = pa.array([None if value == "" else value for value in values], arrow_type(kind))
+    table = pa.table({"p": array, "id": pa.array(range(len(values)), pa.int64())})
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "t")
+        schema = StructType((StructField("p", kind), StructField("id", PrimitiveType("long"))))
+        made = Table.create(str(path), schema=schema)
+        made.append(table.slice(0, 0))
+        first = path / "_delta_log" / f"{0:020d}.json"
+        first.write_text(
+            first.read_text().replace('"partitionColumns":[]', '"partitionColumns":["p"]')
+        )
+        made = Table.open(str(path))
+        made.append(table)
+        by = data.draw(st.sampled_from([["id"], ["p"], ["p", "id"]]))
+        plan = made.plan_migration(by)
+        made.commit(plan, execute(plan))
+        found = live_rows(open_store(str(path)), made.snapshot()).sort_by("id")
+        assert made.detail()["partitionColumns"] == []
+        assert multiset_checksum(found) == multiset_checksum(table)
+
+
+@given(st.lists(st.tuples(st.none() | _TEXTS, st.none() | st.integers(-9, 9)), max_size=12))
+@settings(max_examples=effort(8, 100))
+def test_rows_stay_in_their_partitions(keys: list[tuple[str | None, int | None]]) -> None:
+    schema = pa.schema([("p", pa.string()), ("n", pa.int64()), ("id", pa.int64())])
+    rows = [{"p": p, "n": n, "id": number} for number, (p, n) in enumerate(keys)]
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "t")
+        first = pa.Table.from_pylist([{"p": "a", "n": 1, "id": -1}], schema)
+        write_deltalake(str(path), first, partition_by=["p", "n"])
+        table = Table.open(str(path))
+        for start in range(0, len(rows), 4):
+            table.append(pa.Table.from_pylist(rows[start : start + 4], schema))
+        expected = Counter(
+            repr({"id": row["id"], "n": row["n"], "p": row["p"] or None}) for row in rows
+        ) + Counter([repr({"id": -1, "n": 1, "p": "a"})])
+        assert rows_read(path) == expected
+        plan = table.plan()
+        table.commit(plan, execute(plan))
+        assert rows_read(path) == expected
+        assert not table.plan().groups
+
+
+# Laws of the ratios between a table and a full rewrite of it.
+
+
+Ends = list[tuple[tuple[int, int], ...]]
+_RANGE = st.tuples(st.integers(-50, 50), st.integers(-50, 50)).map(
+    lambda ends: (min(ends), max(ends))
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Ends, list[int]]:
+    """Return the ranges of files by column, and their sizes in bytes."""
+    columns = draw(st.integers(1, 3))
+    files = draw(st.lists(st.tuples(*[_RANGE] * columns), min_size=1, max_size=25))
+    sizes = draw(
+        st.lists(st.integers(1, 10**6), min_size=len(files), max_size=len(files))
+        | st.just([1_000] * len(files))
+    )
+    return files, sizes
+
+
+def ratios_of(files: Ends, sizes: list[int], *, as_text: bool = False) -> Ratios:
+    columns = []
+    for ranges in zip(*files, strict=True):
+        sides = [[end + 50 for end in side] for side in zip(*ranges, strict=True)]
+        low, high = (
+            pa.array([f"{end:03d}" for end in side] if as_text else side) for side in sides
+        )
+        nulls = pa.array([0] * len(files), pa.int64())
+        columns.append(ColumnBounds(low=low, high=high, null_count=nulls))
+    bounds = Bounds(columns=tuple(columns), num_records=pa.array([1_000] * len(files)))
+    by_column = [column_ranges(column.low, column.high) for column in columns]
+    return ratios(
+        bounds,
+        np.array(sizes),
+        average_depth=float(depths(key_ranges(by_column)).mean()),
+        is_measured=bounds.all_known(),
+    )
+
+
+def found(files: Ends, sizes: list[int], *, as_text: bool = False) -> tuple[float, float]:
+    made = ratios_of(files, sizes, as_text=as_text)
+    assert made.depth is not None
+    assert made.read is not None
+    return made.depth, made.read
+
+
+@settings(max_examples=effort(40, 2_000))
+@given(table=tables(), as_text=st.booleans())
+def test_ratios_are_positive_and_no_larger_than_all_files_together(
+    table: tuple[Ends, list[int]], *, as_text: bool
+) -> None:
+    files, sizes = table
+    depth, read = found(files, sizes, as_text=as_text)
+    assert 0 < depth <= len(files)
+    assert 0 <= read <= 3 * len(files)
+
+
+@settings(max_examples=effort(40, 2_000))
+@given(table=tables(), data=st.data())
+def test_ratios_do_not_depend_on_the_order_of_files(
+    table: tuple[Ends, list[int]], data: st.DataObject
+) -> None:
+    files, sizes = table
+    places = data.draw(st.permutations(range(len(files))))
+    shuffled = found([files[place] for place in places], [sizes[place] for place in places])
+    assert shuffled == found(files, sizes)
+
+
+@settings(max_examples=effort(40, 2_000))
+@given(table=tables(), factor=st.integers(2, 1_000))
+def test_ratios_do_not_depend_on_the_unit_of_sizes(
+    table: tuple[Ends, list[int]], factor: int
+) -> None:
+    files, sizes = table
+    scaled = found(files, [size * factor for size in sizes])
+    assert scaled == pytest.approx(found(files, sizes), rel=0.05)
+
+
+@settings(max_examples=effort(40, 2_000))
+@given(count=st.integers(3, 7), columns=st.integers(1, 2))
+def test_a_file_over_the_whole_range_makes_nothing_look_better(count: int, columns: int) -> None:
+    steps = [(10 * number - 50, 10 * number - 41) for number in range(count)]
+    files = [tuple(ranges) for ranges in product(*[steps] * columns)]
+    sizes = [1_000] * len(files)
+    wide = [*files, ((-50, 10 * count - 41),) * columns]
+    before, after = found(files, sizes), found(wide, [*sizes, 1_000])
+    assert after[0] >= 0.95 * before[0]
+    assert after[1] >= 0.95 * before[1]
+
+
+# Maps of the key space against drawing every file by hand.
+
+
+Range = tuple[int, int]
+_range = st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda r: (min(r), max(r)))
+_files_map_laws = st.lists(st.tuples(_range, _range), min_size=1, max_size=20)
+_cuts = st.lists(st.floats(0.02, 0.98), max_size=5).map(
+    lambda cuts: [0.0, *sorted({round(cut, 2) for cut in cuts}), 1.0]
+)
+
+
+def mapped(files: Sequence[Sequence[Range]], *, predicted: bool = False) -> MappedFiles:
+    columns = tuple(
+        ColumnBounds(
+            low=pa.array([low for low, _ in ranges], pa.int64()),
+            high=pa.array([high for _, high in ranges], pa.int64()),
+            null_count=pa.array([0] * len(ranges), pa.int64()),
+        )
+        for ranges in zip(*files, strict=True)
+    )
+    return MappedFiles(
+        bounds=Bounds(columns=columns, num_records=pa.array([10] * len(files), pa.int64())),
+        size_bytes=np.arange(1, len(files) + 1) * 100,
+        is_predicted=np.full(len(files), predicted),
+    )
+
+
+def drawn(now: MappedFiles, after: MappedFiles | None, *, most: int = 400) -> KeyMap:
+    with pytest.MonkeyPatch().context() as limits:
+        limits.setattr(module, "BOXES_SHOWN", most)
+        found = key_map(["x", "y"][: len(now.bounds.columns)], now, after)
+    assert found is not None
+    return found
+
+
+@given(now=_files_map_laws, after=_files_map_laws)
+def test_both_tables_have_one_scale(
+    now: list[tuple[Range, Range]], after: list[tuple[Range, Range]]
+) -> None:
+    found = drawn(mapped(now), mapped(after))
+    assert found.after is not None
+    for column in range(2):
+        ends = [
+            (file[column][end], box[column + 2 * end], end)
+            for files, side in ((now, found.now), (after, found.after))
+            for file, box in zip(files, side.boxes, strict=True)
+            for end in range(2)
+        ]
+        places = {(value, end): place for value, place, end in ends}
+        assert all(places[value, end] == place for value, place, end in ends)
+        ordered = [place for _, place in sorted(places.items())]
+        assert all(one <= other + 1e-12 for one, other in pairwise(ordered))
+        positions = [place for place, _ in found.axes[column].ticks]
+        values = [value for _, value in found.axes[column].ticks]
+        assert positions == sorted(positions)
+        assert values == sorted(values)
+        assert values[0] == min(file[column][0] for file in (*now, *after))
+        assert values[-1] == max(file[column][1] for file in (*now, *after))
+
+
+@given(now=_files_map_laws)
+def test_profiles_are_means_of_the_files_above_each_point(now: list[tuple[Range, Range]]) -> None:
+    found = drawn(mapped(now), None)
+    assert found.after is None
+    bins = module.PROFILE_BINS
+    for column in range(2):
+        wanted = [
+            sum(
+                max(0.0, min(box[column + 2], (n + 1) / bins) - max(box[column], n / bins))
+                for box in found.now.boxes
+            )
+            * bins
+            for n in range(bins)
+        ]
+        assert found.now.profiles[column] == pytest.approx(wanted, abs=1e-3)
+
+
+@given(now=_files_map_laws)
+def test_grids_count_the_boxes_in_each_cell(now: list[tuple[Range, Range]]) -> None:
+    boxes = drawn(mapped(now), None).now.boxes
+    found = drawn(mapped(now), None, most=0).now
+    assert found.boxes == ()
+    bins = module.GRID_BINS
+    counts = [[0] * bins for _ in range(bins)]
+    for left, low, right, high in boxes:
+        for x, y in product(_cells(left, right, bins), _cells(low, high, bins)):
+            counts[y][x] += 1
+    assert [list(row) for row in found.grid] == counts
+
+
+def _cells(low: float, high: float, bins: int) -> range:
+    first = min(int(low * bins + 1e-9), bins - 1)
+    last = min(max(first, int(np.ceil(high * bins - 1e-9)) - 1), bins - 1)
+    return range(first, last + 1)
+
+
+@given(across=_cuts, up=_cuts, seed=st.integers(0, 1000))
+def test_gaps_where_no_row_was_made_up_are_closed(
+    across: list[float], up: list[float], seed: int
+) -> None:
+    cells = [(x, y) for x in pairwise(across) for y in pairwise(up)]
+    low = np.array([[x[0], y[0]] for x, y in cells])
+    high = np.array([[x[1], y[1]] for x, y in cells])
+    width = high - low
+    shrunk = np.random.default_rng(seed).random((2, *low.shape)) * width / 20
+    found = closed(low + shrunk[0], high - shrunk[1])
+    area = np.prod(found[1] - found[0], axis=1)
+    assert (found[0] <= low + shrunk[0] + 1e-12).all()
+    assert (found[1] >= high - shrunk[1] - 1e-12).all()
+    if len(up) == 2 or len(across) == 2:
+        # One row of boxes: they tile the whole, and none lies on another.
+        assert area.sum() == pytest.approx(1.0)
+    assert area.sum() >= np.prod(width - shrunk[0] - shrunk[1], axis=1).sum() - 1e-12
+
+
+@given(now=_files_map_laws)
+def test_both_sides_are_drawn_alike(now: list[tuple[Range, Range]]) -> None:
+    found = drawn(mapped(now), mapped([*now, now[0]]), most=len(now))
+    assert found.after is not None
+    assert (found.now.boxes, found.after.boxes) == ((), ())
+    assert len(found.now.grid) == len(found.after.grid) == module.GRID_BINS
+
+
+def test_a_gap_as_wide_as_a_file_stays() -> None:
+    low, high = np.array([[0.0], [0.6]]), np.array([[0.3], [0.9]])
+    found = closed(low, high)
+    assert found[0].tolist() == [[0.0], [0.6]]
+    assert found[1].tolist() == [[0.3], [0.9]]
+
+
+def test_boxes_that_do_not_meet_in_another_column_stay() -> None:
+    low, high = np.array([[0.0, 0.0], [0.52, 0.6]]), np.array([[0.5, 0.4], [1.0, 1.0]])
+    found = closed(low, high)
+    assert found[1][0, 0] == 0.5
+    assert found[0][1, 0] == 0.52
+
+
+def test_nothing_is_drawn_without_bounds() -> None:
+    files = mapped([((0, 1), (0, 1))])
+    column = files.bounds.columns[0]
+    nothing = ColumnBounds(
+        low=pa.nulls(1, pa.int64()), high=pa.nulls(1, pa.int64()), null_count=column.null_count
+    )
+    bounds = Bounds(columns=(nothing, column), num_records=files.bounds.num_records)
+    without = MappedFiles(
+        bounds=bounds, size_bytes=files.size_bytes, is_predicted=files.is_predicted
+    )
+    assert key_map(["x", "y"], without, None) is None
+    assert key_map(["x", "y"], files, without) is not None

@@ -1,19 +1,42 @@
+import operator
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import RunStage, runs_in
 from liquidlog.errors import ExecutorError
+from liquidlog.local.executor import LocalExecutor
+from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import (
     ClusteringPlan,
+    GroupFailure,
     InputFile,
+    Outcome,
+    RewriteResult,
     RewrittenGroup,
 )
-from liquidspark import ExecutorOptions, execute, execute_groups, sending
+from liquidlog.rewriting.groups import GroupInFlight, runs_of
+from liquidlog.rewriting.options import DEFAULT_OPTIONS
+from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.spec.text import parse_size
+from liquidlog.storage.options import NO_OPTIONS
+from liquidlog.table import Table
+from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
 from liquidspark.jobs import TaskSlots, task_slots
+from liquidspark.pipeline import SparkEngine
+from support.crashing import tasks_crash
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
+from support.partitioned import TEXTS, live_adds, map_columns, partitioned_table, rows_read
+from support.pausing import first_task_pauses
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -22,6 +45,8 @@ from support.plans import (
     write_inputs,
 )
 from support.processes import eventually
+from support.races import Scene
+from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -146,3 +171,332 @@ def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
         assert group.rows_read == 6000
         contents.append([(tmp_path / way / one.path).read_bytes() for one in group.outputs])
     assert contents[0] == contents[1]
+
+
+# Partitioned tables, rewritten on Spark and committed.
+
+
+WHOLE = ExecutorOptions(sample_rows=100)
+SHUFFLED_PARTITIONS = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 11, sample_rows=100)
+
+
+def optimize(spark: SparkSession, table: Table, options: ExecutorOptions, **policy: Any) -> None:
+    plan = table.plan(**policy)
+    require_rewritable(table.opened, plan)
+    outcomes = list(execute_groups(spark, plan, options=options))
+    groups = tuple(group for group in outcomes if isinstance(group, RewrittenGroup))
+    assert len(groups) == len(outcomes), outcomes
+    table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [(WHOLE, {}), (SHUFFLED_PARTITIONS, {}), (SHUFFLED_PARTITIONS, {"zorder_by": "v"})],
+    ids=["joined", "copied", "ordered"],
+)
+def test_a_rewrite_keeps_rows_and_partition_values(
+    spark: SparkSession, tmp_path: Path, options: ExecutorOptions, policy: dict[str, str]
+) -> None:
+    path = tmp_path / "t"
+    table = partitioned_table(path, files=dict.fromkeys(TEXTS, 2))
+    before = rows_read(path)
+    optimize(spark, table, options, **policy)
+    assert rows_read(path) == before
+    adds = live_adds(path)
+    assert Counter(add["partitionValues"]["p"] for add in adds.values()) == dict.fromkeys(TEXTS, 1)
+    files = [str(file.relative_to(path)) for file in path.rglob("part-*.zstd.parquet")]
+    assert all(pq.read_schema(path / file).names == ["id", "v"] for file in files)
+    assert not list(path.glob("_liquidspark-*"))
+    if not policy:
+        assert not table.plan().groups
+
+
+def test_columns_keep_their_physical_names(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    partitioned_table(path, files={"a": 2, None: 2})
+    map_columns(path)
+    table = Table.open(str(path))
+    optimize(spark, table, WHOLE)
+    values = [add["partitionValues"] for add in live_adds(path).values()]
+    assert sorted(map(str, values)) == ["{'p': 'a', 'n': '1'}", "{'p': None, 'n': None}"]
+    assert not table.plan().groups
+
+
+# Functions as tasks of a session, and the commits that let them look for rows.
+
+
+def test_answers_come_in_the_order_of_the_requests(spark: SparkSession) -> None:
+    tasks = session_tasks(spark)
+    assert list(tasks(operator.neg, range(5))) == [0, -1, -2, -3, -4]
+    large = [bytes([number]) * 100_000 for number in range(3)]
+    assert list(tasks(operator.itemgetter(slice(0, 2)), large)) == [b"\0\0", b"\1\1", b"\2\2"]
+    assert list(tasks(operator.neg, [])) == []
+
+
+def test_errors_of_tasks_are_told_here(spark: SparkSession) -> None:
+    with pytest.raises(ExecutorError, match="GiB"):
+        session_tasks(spark)(parse_size, ["1KiB", "1 parsec"])
+    with pytest.raises(ExecutorError, match="TypeError"):
+        session_tasks(spark)(operator.neg, ["text"])
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_tasks_look_for_rows_that_others_deleted(
+    spark: SparkSession, tmp_path: Path, *, vectors: bool
+) -> None:
+    scene = Scene(tmp_path / "t", vectors=vectors, max_file_size="1KiB")
+    scene.plain.delete({scene.inputs[0]: [0, 3]})
+    report = scene.table.commit_each(
+        scene.plan, scene.result.groups, tasks=session_tasks(spark), reconcile_limit=1
+    )
+    assert report.reconciled.rows == 2
+    assert (report.reconciled.bytes_read or 0) > 1
+    scene.expect(without={0: 1, 3: 1})
+    scene.require_tidy()
+
+
+# Several groups of one task each in one Spark job, as clusters of many slots run them.
+
+
+GROUPS = 6
+MANY_SLOTS = GROUPS * pipeline.SLOTS_PER_GROUP
+
+
+def share_as_with(slots: int, patch: pytest.MonkeyPatch) -> None:
+    def shared(spark: SparkSession, **_: int) -> pipeline.SharedJobs:
+        return pipeline.SharedJobs(spark, slots=slots)
+
+    patch.setattr("liquidspark.executor.SharedJobs", shared)
+
+
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let two slots share jobs of many groups; return how many groups each job has."""
+    share_as_with(MANY_SLOTS, monkeypatch)
+    monkeypatch.setattr(pipeline, "_GATHER_SECONDS", 1.0)
+    monkeypatch.setattr("liquidlog.rewriting.flight._TASKS_PER_SLOT", GROUPS)
+    seen: list[int] = []
+    facts_of = pipeline._Job.facts
+
+    def facts(job: pipeline._Job) -> dict[int, TaskFacts]:
+        seen.append(len(job._members))
+        return facts_of(job)
+
+    monkeypatch.setattr(pipeline._Job, "facts", facts)
+    return seen
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
+    for first in range(2 * GROUPS):
+        made.append(pa.table({"x": list(range(first * 1_000, first * 1_000 + 1_000))}))
+    return made
+
+
+def planned(table: Table) -> ClusteringPlan:
+    size = max(table.files()["size_bytes"].to_pylist())
+    plan = table.plan(min_cube_size=1, target_cube_size=2 * size)
+    assert len(plan.groups) == GROUPS
+    return plan
+
+
+def test_groups_share_a_job(spark: SparkSession, table: Table, sizes: list[int]) -> None:
+    plan, shown = planned(table), 0.0
+
+    def progress(_: int, share: float) -> None:
+        nonlocal shown
+        shown = max(shown, share)
+
+    outcomes = list(execute_groups(spark, plan, progress=progress))
+    assert 1 < max(sizes) <= GROUPS
+    assert 0 <= shown <= 1
+    table.commit_each(plan, outcomes).require_success()
+    rows = DeltaTable(table.uri).to_pyarrow_table()
+    assert sorted(rows["x"].to_pylist()) == list(range(2_000 * GROUPS))
+    assert runs_in(table.uri) == ()
+
+
+def test_compactions_share_a_job(spark: SparkSession, tmp_path: Path, sizes: list[int]) -> None:
+    table = Table.create(tmp_path / "plain", schema=pa.schema([("x", pa.int64())]))
+    for first in range(8):
+        table.append(pa.table({"x": list(range(first, first + 500))}))
+    size = max(table.files()["size_bytes"].to_pylist())
+    plan = table.plan(max_file_size=int(size * 2.2))
+    assert len(plan.groups) == 4
+    table.commit_each(plan, execute_groups(spark, plan)).require_success()
+    assert max(sizes) > 1
+    assert len(table.snapshot().files) == 4
+
+
+def test_a_group_that_crashes_its_task_takes_no_other_with_it(
+    spark: SparkSession, table: Table, sizes: list[int]
+) -> None:
+    plan = planned(table)
+    doomed = plan.groups[2]
+    with tasks_crash(doomed.inputs[0].path):
+        outcomes = list(execute_groups(spark, plan))
+    assert max(sizes) > 1
+    failed = [one for one in outcomes if isinstance(one, GroupFailure)]
+    assert [one.group_id for one in failed] == [2]
+    assert "the worker met" in failed[0].reason
+    report = table.commit_each(plan, outcomes)
+    assert set(report.committed_groups) == set(range(GROUPS)) - {2}
+    assert runs_in(table.uri) == ()
+
+
+@pytest.mark.usefixtures("sizes")
+def test_a_cancelled_group_ends_at_once_and_the_others_go_on(
+    spark: SparkSession, table: Table, tmp_path: Path
+) -> None:
+    plan, before = planned(table), parquet_names(Path(table.uri))
+    with first_task_pauses(tmp_path) as pause:
+
+        def cancelled() -> dict[int, str]:
+            return {} if pause.exists() else dict.fromkeys(range(1, GROUPS), "not wanted")
+
+        flight = execute_groups(spark, plan, cancelled=cancelled)
+        # The job goes on, as one of its groups is wanted.
+        ended = [next(flight) for _ in range(GROUPS - 1)]
+        assert all(isinstance(one, GroupFailure) and one.cancelled for one in ended)
+        flight.close()  # type: ignore[attr-defined]
+    # The other slot may be at work for a group that was cancelled: that task deletes its file.
+    assert eventually(lambda: parquet_names(Path(table.uri)) == before)
+    assert running_in(table.uri) == ()
+
+
+def test_a_group_cancelled_while_it_waits_for_others_has_no_job(
+    spark: SparkSession, table: Table, sizes: list[int]
+) -> None:
+    plan = planned(table)
+    (run,) = runs_of(plan, 0, options=DEFAULT_OPTIONS, storage=NO_OPTIONS, verb="test")
+    with pipeline.SharedJobs(spark, slots=MANY_SLOTS) as shared:
+        group = GroupInFlight(run, SparkEngine(spark, shared))
+        group.jobs.cancel("not wanted")
+        outcome = group.execute(slots=2)
+    assert outcome == GroupFailure(group_id=0, reason="not wanted", cancelled=True)
+    assert sizes == []
+
+
+def test_groups_whose_job_cannot_begin_have_jobs_of_their_own(
+    spark: SparkSession, table: Table, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "assigned", lambda *_: 1 / 0)
+    outcomes = list(execute_groups(spark, planned(table)))
+    assert len(outcomes) == GROUPS
+    assert all(isinstance(one, RewrittenGroup) for one in outcomes)
+    assert sizes == []
+
+
+@pytest.mark.parametrize(("slots", "share"), [(31, False), (32, True)])
+def test_groups_share_jobs_where_slots_are_many(
+    spark: SparkSession,
+    table: Table,
+    sizes: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    slots: int,
+    *,
+    share: bool,
+) -> None:
+    share_as_with(slots, monkeypatch)
+    outcomes = list(execute_groups(spark, planned(table)))
+    assert all(isinstance(one, RewrittenGroup) for one in outcomes)
+    assert sizes[:1] == [2] * share
+
+
+# The executor `local` writes the bytes that Spark writes for the same plan of recorded tables.
+
+
+OPTIONS = {
+    "one task": ExecutorOptions(),
+    "shuffled": ExecutorOptions(single_task_bytes=0, task_bytes=1 << 14, slice_bytes=1 << 14),
+}
+FULL = {"full": True, "max_file_size": "20KB"}
+RECORDED: Mapping[str, Mapping[str, Any]] = {
+    "tables/09_cm_name_rename": FULL,
+    "tables/10_cm_id": FULL,
+    "tables/11_nested": FULL,
+    "tables/11_struct_column_mapping": FULL,
+    "tables/14_payload_types": FULL,
+    "tables/14_types_text_time": FULL,
+    "logical/12_dv_live": FULL,
+    "logical/13_update_merge_dv": FULL,
+    "logical/15_row_tracking": FULL,
+    "logical/15_row_tracking_dv": FULL,
+}
+MADE: Mapping[str, Mapping[str, Any]] = {
+    "prefix": {"prefix": "x"},
+    "kd": {"curve": "kd"},
+    "bloom": {"bloom_filter": "s"},
+    "small files": {"max_file_size": "4KB"},
+}
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    with LocalExecutor({}) as started:
+        yield started
+
+
+def digests(home: Path, outcomes: list[Outcome]) -> list[tuple[int, list[str]]]:
+    groups = [one for one in outcomes if isinstance(one, RewrittenGroup)]
+    assert len(groups) == len(outcomes) > 0, outcomes
+    return sorted(
+        (one.group_id, [sha256((home / f.path).read_bytes()).hexdigest() for f in in_order(one)])
+        for one in groups
+    )
+
+
+def in_order(group: RewrittenGroup) -> list[Any]:
+    """Return the outputs by the number in their names, which random parts surround."""
+    return sorted(group.outputs, key=lambda one: Path(one.path).name.split("-")[3])
+
+
+def assert_equal(
+    spark: SparkSession, executor: LocalExecutor, plan: ClusteringPlan, options: ExecutorOptions
+) -> None:
+    executor._options = options
+    groups = [group.group_id for group in plan.groups]
+    here = list(executor(plan, groups, lambda *_: None))
+    there = list(execute_groups(spark, plan, options=options))
+    assert digests(Path(plan.table_uri), here) == digests(Path(plan.table_uri), there)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", RECORDED)
+def test_files_of_recorded_tables_are_equal(
+    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, name: str, options: str
+) -> None:
+    home = shutil.copytree(ROOT / "fixtures" / name / "table", tmp_path / "t")
+    plan = Table.open(str(home)).plan(**RECORDED[name])
+    assert plan.groups
+    assert_equal(spark, executor, plan, OPTIONS[options])
+
+
+@pytest.mark.parametrize("policy", [{}, {"zorder_by": "v"}], ids=["joined", "ordered"])
+def test_files_of_partitions_are_equal(
+    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, policy: dict[str, Any]
+) -> None:
+    table = partitioned_table(tmp_path / "t", files=dict.fromkeys(TEXTS, 2))
+    assert_equal(spark, executor, table.plan(**policy), OPTIONS["shuffled"])
+
+
+@pytest.mark.parametrize("name", [*MADE, "joined", "ordered"])
+def test_files_of_other_layouts_are_equal(
+    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, name: str
+) -> None:
+    columns = ["x", "y"] if name in MADE else None
+    schema = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("s", pa.string())])
+    table = Table.create(tmp_path / "t", schema=schema, cluster_by=columns)
+    for first in range(4):
+        numbers = range(first, 8_000, 4)
+        rows = {
+            "x": [number % 5 for number in numbers],
+            "y": [number * 7919 % 1_009 for number in numbers],
+            "s": [f"name {number % 300}" for number in numbers],
+        }
+        table.append(pa.table(rows, schema=schema))
+    policy = MADE.get(name, {"zorder_by": ["x", "y"]} if name == "ordered" else {})
+    plan = table.plan(**policy)
+    assert plan.groups
+    assert_equal(spark, executor, plan, OPTIONS["shuffled"])

@@ -4,17 +4,48 @@ After each: the table is readable, every row is there once, what was told is tru
 version names is listed as orphans and goes with them.
 """
 
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.named import named_files
+from liquidlog.operations.rewrite import read_plan
+from liquidlog.plan import encode_plan, encode_rewritten_group
+from liquidlog.snapshot import decoded_paths
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.clustered import appended_table
+from support.disk_calls import Call, Effect
 from support.effort import effort, is_long
 from support.faults import Trial
 from support.faulty_disk import Fault, faults_at
-from support.playground import playground
-from support.verbs import OPERATIONS, Operation
+from support.forking import Run, killed_on_the_way
+from support.interleavings import alone_on_storage
+from support.killed import (
+    APPENDS,
+    GROUPS,
+    ROWS,
+    check,
+    complete_after_a_killed_driver,
+    finish,
+    kill_at_random,
+    start,
+)
+from support.playground import Playground, counted_tokens, playground
+from support.processes import command_of, descendants
+from support.raced_store import Crash
+from support.verbs import OPERATIONS, Operation, Verb
+from support.writers import SCHEMA, rows
 
 SAMPLES = 2
 PAIRS = effort(1, 40)
@@ -44,3 +75,200 @@ def test_no_fault_of_storage_loses_anything(operation: Operation) -> None:
 def _some(faults: Sequence[Fault], number: int, draw: np.random.Generator) -> list[Fault]:
     chosen = draw.permutation(len(faults))[:number]
     return [faults[index] for index in sorted(chosen)]
+
+
+# kill -9 of a worker and of the driver, at random moments of an optimize without a JVM.
+
+
+RUNS = effort(1, 17)
+LOCAL = ("--executor", "local")
+LONGEST_WAIT_SECONDS = 1.0
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return appended_table(str(tmp_path / "t"), appends=APPENDS, rows=ROWS)
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_killed_worker_is_survived(table: Table, seed: int) -> None:
+    process = start(table, *LOCAL)
+
+    def workers() -> list[int]:
+        found = descendants(process.pid)
+        return [pid for pid in found if "liquidlog.local.worker" in command_of(pid)]
+
+    random = np.random.default_rng(seed)
+    kill_at_random(process, workers, random, longest_wait_seconds=LONGEST_WAIT_SECONDS)
+    assert len(finish(process)["groups"]) == GROUPS
+    check(table)
+    assert not list(Path(table.uri).glob("_liquidspark-*"))
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_killed_driver_leaves_whole_cubes_and_the_next_run_completes(
+    table: Table, seed: int
+) -> None:
+    complete_after_a_killed_driver(
+        table,
+        lambda: start(table, *LOCAL),
+        np.random.default_rng(seed),
+        longest_wait_seconds=LONGEST_WAIT_SECONDS,
+    )
+
+
+# kill -9 anywhere: the table opens, the operation happened once or not at all, and can be redone.
+
+
+KILLS = effort(2, 67)
+APPENDS_CRASHES = 4
+Content = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[Run]:
+    with killed_on_the_way() as run:
+        yield run
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A directory with a small table, Parquet to append, and a plan with its result."""
+    table = Table.create(str(tmp_path / "table"), schema=SCHEMA, cluster_by=["x", "s"])
+    for number in range(APPENDS_CRASHES):
+        table.append(rows(number))
+    pq.write_table(rows(APPENDS_CRASHES), tmp_path / "new.parquet")
+    plan = table.plan()
+    (tmp_path / "plan.json").write_bytes(encode_plan(plan))
+    lines = [encode_rewritten_group(group) for group in execute(plan).groups]
+    (tmp_path / "result.jsonl").write_bytes(b"".join(lines))
+    shutil.copytree(tmp_path / "table", tmp_path / "template")
+    return tmp_path
+
+
+def arguments(work: Path, operation: str) -> list[str]:
+    table = str(work / "table")
+    return {
+        "append": ["append", table, str(work / "new.parquet")],
+        "cluster-by": ["cluster-by", table, "s"],
+        "commit": ["commit", str(work / "plan.json"), str(work / "result.jsonl")],
+    }[operation]
+
+
+def content(work: Path) -> Content:
+    scanned = pa.RecordBatchReader.from_stream(DeltaTable(work / "table").scan()).read_all()
+    return sorted(zip(*(scanned[name].to_pylist() for name in SCHEMA.names), strict=True))
+
+
+def expected(appends: int) -> Content:
+    table = pa.concat_tables([rows(number) for number in range(appends)])
+    return sorted(tuple(row.values()) for row in table.to_pylist())
+
+
+def has_happened(work: Path, operation: str) -> bool:
+    table = Table.open(str(work / "table"))
+    detail = table.detail()
+    assert detail["version"] in {APPENDS_CRASHES, APPENDS_CRASHES + 1}
+    done: bool = {
+        "append": detail["numRecords"] == len(expected(APPENDS_CRASHES + 1)),
+        "cluster-by": detail["clusteringColumns"] == ["s"],
+        "commit": detail["numFiles"] == len(read_plan(str(work / "plan.json")).groups),
+    }[operation]
+    assert done == (detail["version"] == APPENDS_CRASHES + 1)
+    return done
+
+
+def assert_leftovers_are_listed(work: Path) -> None:
+    """Delete what `orphans` lists: what is left is the log and the files that it names."""
+    directory = work / "table"
+    live = set(decoded_paths(Table.open(str(directory)).snapshot().files).to_pylist())
+    Table.open(str(directory)).orphans(older_than="0s", finished=True, delete=True)
+    others = {path.name for path in directory.iterdir()} - {"_delta_log"}
+    assert named_files(LocalTableStore(directory), others) == others
+    assert live <= others
+    log = {path.name for path in (directory / "_delta_log").iterdir()}
+    assert log == {f"{version:020d}.json" for version in range(len(log))}
+
+
+def restore(work: Path) -> None:
+    shutil.rmtree(work / "table")
+    shutil.copytree(work / "template", work / "table")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
+@pytest.mark.parametrize("operation", ["append", "cluster-by", "commit"])
+def test_a_killed_operation_happened_once_or_not_at_all(
+    operation: str, work: Path, victim: Run
+) -> None:
+    words = arguments(work, operation)
+    whole = victim(words)
+    assert (whole["killed"], whole["status"]) == (False, 0), whole
+    assert has_happened(work, operation)
+    draw = np.random.default_rng(len(operation))
+    outcomes = []
+    for _ in range(KILLS):
+        restore(work)
+        # The end, where the commit is put, is the more dangerous part.
+        start = draw.choice([1, whole["calls"] * 9 // 10])
+        answer = victim(words, int(draw.integers(start, whole["calls"])))
+        assert answer["killed"] or answer["status"] == 0, answer
+        done = has_happened(work, operation)
+        outcomes.append(done)
+        after = APPENDS_CRASHES + 1 if operation == "append" else APPENDS_CRASHES
+        assert content(work) == expected(after if done else APPENDS_CRASHES)
+        if not done or operation != "append":
+            redone = victim(words)
+            assert redone["status"] == 0, redone
+        assert has_happened(work, operation)
+        assert content(work) == expected(after)
+        assert_leftovers_are_listed(work)
+    sys.stdout.write(f"{operation}: landed {sum(outcomes)} of {KILLS} killed\n")
+
+
+# A vacuum that is killed at any call on storage: the table is whole, and the next one ends it.
+
+
+KILLS_VACUUM_KILLS: Final = effort(15, 10_000)
+
+
+class Killer:
+    """Lets so many calls through; from then on the process is gone."""
+
+    def __init__(self, calls: int) -> None:
+        self._left = calls
+        self.made = 0
+
+    def __call__(self, _: Call, effect: Effect) -> Any:
+        if self.made == self._left:
+            raise Crash
+        self.made += 1
+        return effect()
+
+
+def killed(ground: Playground, verb: Verb, calls: int) -> int:
+    """Run a verb from the saved state, killed after so many calls; return how many it made."""
+    ground.restore()
+    killer = Killer(calls)
+    with counted_tokens(), alone_on_storage(), ground.calls(killer), suppress(Crash):
+        verb(ground)
+    return killer.made
+
+
+def test_a_killed_vacuum_is_finished_by_the_next() -> None:
+    (operation,) = (one for one in OPERATIONS if one.name == "vacuum")
+    with playground() as ground:
+        verb = operation.made_ready(ground)
+        whole = killed(ground, verb, 1 << 30)
+        left = ground.log.there
+        data = {name for name in left if name.endswith(".parquet")}
+        step = max(1, whole // KILLS_VACUUM_KILLS)
+        for calls in range(whole - 1, -1, -step):
+            assert killed(ground, verb, calls) == calls
+            log = ground.log
+            assert not log.missing
+            assert log.values("x") == sorted(operation.base)
+            verb(ground)
+            after = ground.log
+            assert not after.missing
+            assert {name for name in after.there if name.endswith(".parquet")} == data
+    sys.stdout.write(f"killed at every {step} of {whole} calls\n")

@@ -1,21 +1,29 @@
 """Every option of every command has an effect, or is refused where it would have none."""
 
+import logging
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from liquidlog.cli.main import GONE, cli
+from liquidlog.cli.main import GONE, SECTIONS, cli, run
+from liquidlog.cli.verbosity import VERBOSE, executors_heard, logged
+from liquidlog.errors import EXIT_USAGE
+from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.table import Table
 from support.commands import said
 
 ANYWHERE: Final = {"--json", "--verbose", "--config", "--no-config"}
 """Options that have an effect whatever else is given."""
-
 ALWAYS: Final = {
     "advise": {
         *("--workload", "--columns", "--max-columns", "--min-gain", "--max-file-size"),
@@ -55,7 +63,6 @@ ALWAYS: Final = {
     "workload": {"--output", "--table", "--since", "--redact"},
 }
 """Options of a verb that do."""
-
 PLANNING: Final = {
     # Option: what makes it have no effect.
     "--full": "plain --full",
@@ -117,7 +124,6 @@ WITHOUT_EFFECT: Final = {
     },
 }
 """Words that give an option beside something that takes its effect away; names become paths."""
-
 SETTINGS_WITHOUT_EFFECT: Final = (
     "optimize two --strategy overlap --set skip_clustered=true",
     "optimize plain --set min_cube_size=1GiB",
@@ -144,7 +150,6 @@ WRONG_SETTINGS: Final = (
     *("tolerance", "tolerance=", "tolerance=0.5", "tolerance=much", "tolerence=2", "full=yes"),
     *("budget=big", "max_file_size=1", "min_overlapping_files=-1", "weights=x=1", "=3"),
 )
-
 LOCAL: Final = {
     **dict.fromkeys(("detail", "files", "health", "history"), "two"),
     **dict.fromkeys(("plan", "optimize", "doctor", "checkpoint", "orphans", "vacuum"), "two"),
@@ -161,7 +166,6 @@ LOCAL: Final = {
     "workload": "import two -o new",
 }
 """Each verb on local disk, where a storage has no options."""
-
 OPTIONS_GONE: Final = {
     "optimize two --tolerance 2": "--set tolerance=",
     "plan two --min-cube-size=1GiB": "--set min_cube_size=",
@@ -250,3 +254,161 @@ def test_options_and_verbs_that_are_gone_name_what_to_use(home: Path) -> None:
 def _words(words: str, home: Path) -> list[str]:
     names = {path.name for path in home.iterdir()} | {"new"}
     return [str(home / word) if word in names else word for word in words.split()]
+
+
+# The help of the command line: listed by section without an import, with examples that parse.
+
+
+VERBS = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
+
+
+def examples(command: click.Command) -> list[list[str]]:
+    lines = re.findall(r"^  liquidlog (.+)$", command.epilog or "", re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def test_every_verb_stands_in_one_section() -> None:
+    names = [name for verbs in SECTIONS.values() for name in verbs]
+    assert sorted(names) == sorted(set(names)) == sorted(cli.commands)
+
+
+def test_every_command_of_the_modules_is_a_verb() -> None:
+    taken = {id(command) for command in cli.commands.values()}
+    modules = {sys.modules[f"liquidlog.cli.{verb.module}"] for verb in VERBS.values()}
+    made = {
+        value.name
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, click.Command) and id(value) not in taken
+    }
+    assert made == set()
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_summary_is_how_the_help_begins_and_is_not_cut_off(name: str) -> None:
+    command = cli.commands[name]
+    first = (command.help or "").split("\n\n")[0].replace("\n", " ")
+    assert (command.name, first) == (name, VERBS[name].summary)
+    _, out, _ = said("--help")
+    (line,) = [line for line in out.splitlines() if line.startswith(f"  {name} ")]
+    assert line.endswith(f" {VERBS[name].summary}")
+    assert len(line) <= 80
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_ends_with_examples_that_parse(name: str) -> None:
+    command = cli.commands[name]
+    found = examples(command)
+    assert found
+    for verb, *words in found:
+        assert verb == name
+        command.make_context(name, words)
+    _, out, _ = said(name, "--help")
+    assert shlex.split(out.splitlines()[-1].strip())[1:] == found[-1]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_option_says_what_it_is_for(name: str) -> None:
+    for parameter in cli.commands[name].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            assert "README" not in parameter.help
+
+
+def test_listing_the_verbs_imports_none_of_them() -> None:
+    program = (
+        "import sys; from liquidlog.cli.main import cli, run; status = run(cli, ['--help'])\n"
+        "heavy = {'pyarrow', 'numpy', 'msgspec', 'sqlglot', 'deltalake', 'rich', 'fsspec',"
+        "'jinja2'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+        "sys.exit(status)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_looking_at_a_table_imports_neither_sql_nor_delta_rs() -> None:
+    program = (
+        "import sys, liquidlog.cli.looking\n"
+        "heavy = {'sqlglot', 'deltalake', 'rich', 'fsspec', 'pandas', 'pyspark'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_no_words_at_all_show_the_verbs() -> None:
+    status, out, err = said()
+    assert (status, out) == (2, "")
+    assert err.startswith("Usage: liquidlog")
+
+
+def test_without_a_command_the_help_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(cli, []) == EXIT_USAGE
+    shown = capsys.readouterr().err
+    assert run(cli, ["--help"]) == 0
+    assert shown == capsys.readouterr().out
+
+
+# -v and -vv, on every verb: lines of the log on stderr, and stdout as it is without.
+
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|DEBUG|WARNING) liquid[\w.]+: \S.*")
+ROWS = pa.table({"x": range(10)})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    made = Table.create(tmp_path / "t", schema=ROWS.schema, cluster_by=["x"])
+    made.append(ROWS)
+    made.append(ROWS)
+    return made.uri
+
+
+@pytest.mark.parametrize("name", list(cli.commands))
+def test_every_verb_has_it(name: str) -> None:
+    assert VERBOSE in cli.commands[name].params
+
+
+def test_lines_are_added_on_stderr_and_stdout_stays(table: str) -> None:
+    status, quiet, nothing = said("plan", table, "--json", "--max-file-size", "1GiB")
+    assert (status, nothing) == (0, "")
+    ids = re.compile(r'"(?:plan_id|zcube_id)": "[^"]+"')
+    lengths = []
+    for words, levels in (("-v", {"INFO"}), ("-vv", {"INFO", "DEBUG"})):
+        status, out, err = said("plan", table, "--json", "--max-file-size", "1GiB", words)
+        assert status == 0
+        assert ids.sub("", out) == ids.sub("", quiet)
+        found = [LINE.fullmatch(line) for line in err.splitlines()]
+        assert all(found)
+        assert {line[1] for line in found if line} == levels
+        lengths.append(len(found))
+    assert 0 < lengths[0] < lengths[1]
+
+
+def test_an_error_comes_after_the_lines(table: str) -> None:
+    status, out, err = said("detail", table, "--version", "9", "-vv")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1].startswith("error: ")
+
+
+def test_it_ends_with_the_command(table: str) -> None:
+    log = logging.getLogger("liquidlog")
+    before = log.level, list(log.handlers)
+    assert said("detail", table, "-vv")[0] == 0
+    assert (log.level, log.handlers) == before
+    assert said("detail", table)[2] == ""
+
+
+def test_what_executors_say_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with logged(logging.INFO), executors_heard(as_json=False):
+        logging.getLogger(EXECUTOR_GROUP).info("starting\x1b[31m\nSpark")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert LINE.fullmatch(line)
+    assert line.endswith(r"INFO liquidlog.executors: starting\x1b[31m\nSpark")
+
+
+def test_three_are_too_many(table: str) -> None:
+    status, out, err = said("detail", table, "-vvv")
+    assert (status, out) == (2, "")
+    assert "-v can be given twice" in err

@@ -1,7 +1,28 @@
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.columns import ClusteringColumn, resolve_columns
-from liquidlog.errors import ClusteringColumnError
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    ClusteringColumn,
+    ClusteringState,
+    clustering_domain,
+    clustering_state,
+    read_domain,
+    resolve_columns,
+)
+from liquidlog.clustering.health.axes import Ticks, axis_ticks
+from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.clustering.zcubes import cube_table, file_states, parse_zorder_by
+from liquidlog.errors import ClusteringColumnError, CorruptLogError
+from liquidlog.spec.bounds import Bounds, ColumnBounds
+from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import (
     ArrayType,
     MapType,
@@ -11,6 +32,7 @@ from liquidlog.spec.schema import (
     StructType,
     split_path,
 )
+from support.snapshots import FileSpec, snapshot_of
 
 INTEGER, STRING, BOOLEAN = (PrimitiveType(name) for name in ("integer", "string", "boolean"))
 INNER = StructType((StructField("c", STRING), StructField("v", ArrayType(INTEGER))))
@@ -115,3 +137,281 @@ def test_case_matters_where_it_is_asked_for() -> None:
     assert resolve("Name", case_sensitive=True)
     (problem,) = problems("name", case_sensitive=True)
     assert "did you mean Name?" in problem
+
+
+# The values beside an axis are those of the column, round, apart, and where they belong.
+
+
+def ticks(low: list[Any], high: list[Any], kind: pa.DataType) -> Ticks:
+    column = ColumnBounds(
+        low=pa.array(low, kind),
+        high=pa.array(high, kind),
+        null_count=pa.array([0] * len(low), pa.int64()),
+    )
+    bounds = Bounds(columns=(column,), num_records=pa.array([1] * len(low), pa.int64()))
+    space = key_space(bounds, np.ones(len(low), np.int64))
+    return axis_ticks(bounds, 0, space.columns[0])
+
+
+def test_numbers_between_the_ends_are_round() -> None:
+    found = ticks([1], [200_000], pa.int64())
+    assert [value for _, value in found] == [1, 50_000, 100_000, 150_000, 200_000]
+    assert [place for place, _ in found] == pytest.approx([0, 0.25, 0.5, 0.75, 1], abs=0.05)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    found = ticks([0], [3], pa.int32())
+    assert all(isinstance(value, int) for _, value in found)
+    assert found[0] == (0.0, 0)
+    assert found[-1] == (1.0, 3)
+
+
+def test_dates_are_first_days_of_years_months_or_just_days() -> None:
+    years = ticks([date(1992, 1, 2)], [date(1998, 12, 1)], pa.date32())
+    assert all((value.month, value.day) == (1, 1) for _, value in years[1:-1])
+    assert len(years) > 2
+    months = ticks([date(2024, 1, 2)], [date(2024, 12, 5)], pa.date32())
+    assert all(value.day == 1 for _, value in months[1:-1])
+    days = ticks([date(2024, 1, 2)], [date(2024, 1, 30)], pa.date32())
+    assert [value for _, value in days][::4] == [date(2024, 1, 2), date(2024, 1, 30)]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_are_full_minutes_or_days(zone: str | None) -> None:
+    kind = pa.timestamp("us", tz=zone)
+    known = UTC if zone else None
+    first, last = datetime(2024, 1, 1, 0, 0, 7, tzinfo=known), datetime(2024, 1, 1, 8, tzinfo=known)
+    short = ticks([first], [last], kind)
+    assert all(value.second == 0 for _, value in short[1:-1])
+    long = ticks([first], [datetime(2024, 2, 1, 6, tzinfo=known)], kind)
+    assert all(value.hour == 0 for _, value in long[1:-1])
+    assert all((value.tzinfo is None) == (zone is None) for _, value in (*short, *long))
+
+
+def test_decimals_and_floats_are_round_in_their_types() -> None:
+    found = ticks([Decimal("0.01")], [Decimal("9.99")], pa.decimal128(10, 2))
+    assert all(isinstance(value, Decimal) for _, value in found)
+    assert [value for _, value in ticks([0.0], [1.0], pa.float64())] == pytest.approx(
+        [0, 0.2, 0.5, 0.8, 1]
+    )
+
+
+def test_texts_are_bounds_of_files() -> None:
+    low, high = ["a", "c", "e", "g"], ["b", "d", "f", "h"]
+    found = ticks(low, high, pa.string())
+    assert {value for _, value in found} <= {*low, *high}
+    assert [value for _, value in found] == sorted(value for _, value in found)
+
+
+def test_values_stand_apart_and_in_order() -> None:
+    found = ticks([0, 999_000, 999_500], [10, 999_400, 1_000_000], pa.int64())
+    places = [place for place, _ in found]
+    assert all(other - one >= 0.1 for one, other in pairwise(places))
+
+
+def test_one_value_has_one_tick_and_no_value_none() -> None:
+    assert ticks([5], [5], pa.int64()) == ((0.0, 5),)
+    assert ticks([None], [None], pa.int64()) == ()
+
+
+def test_numbers_beyond_all_bounds_are_not_rounded_to_nonsense() -> None:
+    found = ticks([float("-inf"), 0.0], [0.0, float("nan")], pa.float64())
+    assert len(found) >= 2
+
+
+LONG = PrimitiveType("long")
+COLUMNS = (
+    ClusteringColumn(("x",), ("col-x",), LONG),
+    ClusteringColumn(("a b", "c"), ("col-ab", "col-c"), LONG),
+)
+TAG = '["x","`a b`.c"]'
+
+
+def test_the_tag_holds_quoted_logical_names() -> None:
+    assert parse_zorder_by(TAG) == ("x", "`a b`.c")
+
+
+def test_tags_that_are_no_list_of_names_are_none() -> None:
+    assert [parse_zorder_by(tag) for tag in ("x", "[]", "[1]", "{}", "")] == [None] * 5
+
+
+def states(*files: FileSpec, min_cube_bytes: int = 100) -> list[str]:
+    named = [FileSpec(**{**vars(file), "path": str(n)}) for n, file in enumerate(files)]
+    found: list[str] = file_states(snapshot_of(named), COLUMNS, min_cube_bytes).to_pylist()
+    return found
+
+
+def file(**fields: object) -> FileSpec:
+    return FileSpec(path="", **fields)  # type: ignore[arg-type]
+
+
+def test_a_file_needs_both_tags_to_be_in_a_cube() -> None:
+    assert states(
+        file(),
+        file(cube="a"),
+        file(zorder_by=TAG),
+        file(provider="liquid"),
+        file(cube="b", zorder_by=TAG, size=1),
+    ) == ["unclustered"] * 4 + ["partial"]
+
+
+def test_a_cube_is_stable_from_the_minimum_on_by_logical_size() -> None:
+    whole = file(cube="a", zorder_by=TAG, size=60)
+    shrunk = file(cube="a", zorder_by=TAG, size=80, rows=10, deleted=5)
+    unknown = file(cube="a", zorder_by=TAG, size=40, rows=None, deleted=5)
+    assert states(whole, shrunk) == ["stable", "stable"]
+    assert states(whole, shrunk, min_cube_bytes=101) == ["partial", "partial"]
+    assert states(whole, unknown) == ["stable", "stable"]
+
+
+def test_other_columns_other_order_and_broken_tags() -> None:
+    tags = ('["`a b`.c","x"]', '["x"]', "not json", "[]")
+    assert states(*(file(cube="a", zorder_by=tag) for tag in tags)) == ["other_columns"] * 4
+
+
+def test_the_provider_decides_before_the_tags() -> None:
+    assert states(
+        file(provider="other"),
+        file(provider="other", cube="a", zorder_by=TAG),
+        file(provider="other", cube="a", zorder_by='["y"]'),
+        file(cube="a", zorder_by=TAG),
+    ) == ["other_provider"] * 3 + ["stable"]
+
+
+def test_foreign_files_do_not_count_towards_a_cubes_size() -> None:
+    mine = file(cube="a", zorder_by=TAG, size=60)
+    foreign = file(cube="a", zorder_by=TAG, size=60, provider="other")
+    assert states(mine, foreign) == ["partial", "other_provider"]
+
+
+def test_the_cube_table_adds_up_and_names_the_unknown() -> None:
+    files = [
+        FileSpec(path="1", cube="b", zorder_by=TAG, size=60, provider="liquid", version=4),
+        FileSpec(path="2", cube="b", zorder_by=TAG, size=60, deleted=5, version=3),
+        FileSpec(path="3", cube="a", zorder_by='["y"]', size=7, rows=None, version=None),
+        FileSpec(path="4", cube="a", size=9),
+        FileSpec(path="5"),
+    ]
+    assert cube_table(snapshot_of(files), COLUMNS, 100).to_pylist() == [
+        {
+            "zcube_id": "a",
+            "zorder_by": '["y"]',
+            "provider": None,
+            "files": 1,
+            "size_bytes": 7,
+            "logical_bytes": 7,
+            "num_records": None,
+            "state": "other_columns",
+            "created_version": None,
+        },
+        {
+            "zcube_id": "b",
+            "zorder_by": TAG,
+            "provider": "liquid",
+            "files": 2,
+            "size_bytes": 120,
+            "logical_bytes": 90,
+            "num_records": 20,
+            "state": "partial",
+            "created_version": 3,
+        },
+    ]
+
+
+def test_a_table_without_files_has_no_states_and_no_cubes() -> None:
+    assert states() == []
+    assert cube_table(snapshot_of(), COLUMNS, 100).num_rows == 0
+
+
+INTEGER_DOMAIN = PrimitiveType("integer")
+SCHEMA_DOMAIN = StructType(
+    (
+        StructField("x", INTEGER_DOMAIN, metadata={"delta.columnMapping.physicalName": "Col-1"}),
+        StructField("s", StructType((StructField("a", INTEGER_DOMAIN),))),
+        StructField("p.q", INTEGER_DOMAIN),
+    )
+)
+
+
+def test_writes_the_reference_engines_text() -> None:
+    columns = [
+        ClusteringColumn(("x",), ("x",), INTEGER_DOMAIN),
+        ClusteringColumn(("s", "a"), ("s", "a"), INTEGER_DOMAIN),
+    ]
+    written = clustering_domain(columns)
+    assert written.configuration == (
+        '{"clusteringColumns":[["x"],["s","a"]],"domainName":"delta.clustering"}'
+    )
+    assert (written.domain, written.removed) == ("delta.clustering", False)
+    assert read_domain(written.configuration) == (("x",), ("s", "a"))
+
+
+def test_no_columns_are_an_empty_list_not_a_tombstone() -> None:
+    written = clustering_domain(())
+    assert written.configuration == '{"clusteringColumns":[],"domainName":"delta.clustering"}'
+    assert not written.removed
+
+
+def test_reads_the_flat_form_of_the_protocol_text() -> None:
+    assert read_domain('{"clusteringColumns":["col-1","a.b"],"other":1}') == (("col-1",), ("a.b",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "{}",
+        '{"clusteringColumns":null}',
+        '{"clusteringColumns":"x"}',
+        '{"clusteringColumns":[[1]]}',
+        '{"clusteringColumns":[[]]}',
+        '{"clusteringColumns":[[""]]}',
+    ],
+)
+def test_a_domain_that_cannot_be_read_is_a_corrupt_log(text: str) -> None:
+    with pytest.raises(CorruptLogError):
+        read_domain(text)
+
+
+@pytest.mark.parametrize(
+    ("paths", "logical"),
+    [
+        ([["COL-1"]], [("x",)]),
+        ([["s", "A"], ["Col-1"]], [("s", "a"), ("x",)]),
+        (["s.a", "p.q"], [("s", "a"), ("p.q",)]),
+        ([["Col-1"]] * 5, [("x",)] * 5),
+    ],
+)
+def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: list[Path]) -> None:
+    state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
+    assert [column.logical for column in state.columns] == logical
+    assert state.unresolved == ()
+
+
+def test_reports_paths_that_the_schema_lost() -> None:
+    state = clustering_state(
+        snapshot_of(cluster_by=[["gone", "x"], ["Col-1"], ["s"]], schema=SCHEMA_DOMAIN)
+    )
+    assert state.names == ("x",)
+    assert state.unresolved == (("gone", "x"), ("s",))
+
+
+def test_a_domain_without_the_feature_counts_for_nothing() -> None:
+    protocol = new_table_protocol(clustered=False)
+    state = clustering_state(
+        snapshot_of(cluster_by=[["Col-1"]], schema=SCHEMA_DOMAIN, protocol=protocol)
+    )
+    assert state == ClusteringState(columns=(), unresolved=(), clustered=False)
+
+
+def test_the_feature_without_a_domain_has_no_columns() -> None:
+    snapshot = snapshot_of(cluster_by=None, protocol=new_table_protocol(clustered=True))
+    assert clustering_state(snapshot) == ClusteringState(columns=(), unresolved=(), clustered=True)
+    removed = snapshot_of(cluster_by=[["x"]])
+    domain = msgspec.structs.replace(removed.domains[CLUSTERING_DOMAIN], removed=True)
+    tombstone = type(removed)(
+        **{name: getattr(removed, name) for name in removed.__slots__ if name != "domains"},
+        domains={CLUSTERING_DOMAIN: domain},
+    )
+    assert clustering_state(tombstone).columns == ()

@@ -1,9 +1,29 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from liquidlog.curve.boxes import Boxes, CurveGrid, fit_curve
+from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.cuts import CurveSample, choose_cuts, choose_cuts_each, equal_cuts
-from support.curves import as_sample
+from liquidlog.curve.cuts import (
+    CurveSample,
+    asked_share,
+    choose_cuts,
+    choose_cuts_each,
+    equal_cuts,
+    opened_shares,
+)
+from liquidlog.curve.grid import (
+    Axis,
+    coordinate_ends,
+    positions_in,
+    range_boundaries,
+    range_ids,
+    spread_ids,
+)
+from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
+from liquidlog.errors import ClusteringColumnError
+from support.curves import Array, as_sample, asked_of, ordinals_of, spread
 
 
 def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
@@ -62,3 +82,194 @@ def test_samples_that_are_cut_together_are_cut_as_alone() -> None:
             cuts.keys.tolist(),
             cuts.ordinals.tolist(),
         )
+
+
+def on_whole_grid(coords: Array, bits: int) -> CurveSample:
+    lows, highs = coords / (1 << bits), coordinate_ends(coords, bits) / (1 << bits)
+    keys = curve_index(coords, bits, Curve.HILBERT)
+    return CurveSample.sort(keys, ordinals_of(coords), lows=lows, highs=highs)
+
+
+def odd_columns(name: str, rows: int) -> Array:
+    """Two columns of shares of 2**16; the second is of the kind that the name says."""
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 1 << 16, rows)
+    second = {
+        "constant": np.zeros(rows),
+        "mostly one value": np.where(rng.random(rows) < 0.9, 0, rng.integers(59_000, 65_536, rows)),
+        "two values": rng.integers(0, 2, rows) << 15,
+        "the first again": first,
+        "few are frequent": np.minimum(rng.zipf(1.3, rows), 65_535),
+    }[name]
+    return np.asfortranarray(np.column_stack([first, second]).astype(np.uint32))
+
+
+@pytest.mark.parametrize(("parts", "columns"), [(9, 2), (25, 2), (100, 2), (27, 3)])
+def test_where_the_files_are_a_square_or_cube_each_is_a_cell(parts: int, columns: int) -> None:
+    coords = spread(200_000, columns)
+    _, sample, cuts = fit_curve(
+        coords[::4], ordinals_of(coords)[::4], parts, curve=Curve.HILBERT, bits=16
+    )
+    ideal = parts ** (-1 / columns)
+    assert opened_shares(sample, cuts).mean() < 1.02 * ideal
+
+
+@pytest.mark.parametrize("parts", [2, 5, 24, 57, 110])
+def test_rows_that_the_sample_missed_go_where_their_cell_goes(parts: int) -> None:
+    coords = spread(200_000, 2)
+    rows = ordinals_of(coords)
+    grid, sample, cuts = fit_curve(coords[::4], rows[::4], parts, curve=Curve.HILBERT, bits=16)
+    promised = opened_shares(sample, cuts).mean()
+    places = cuts.parts_of(grid.keys_of(coords), rows)
+    counts = np.bincount(places, minlength=parts)
+    sides = np.array([np.ptp(coords[places == part], axis=0) for part in range(parts)])
+    opened = counts @ sides.mean(axis=1) / len(coords) / (1 << 16)
+    assert opened < 1.05 * promised
+    assert counts.min() > 0.4 * counts.mean()
+    assert counts.max() < 1.7 * counts.mean()
+
+
+@pytest.mark.parametrize("values", [1, 2, 7])
+def test_few_values_are_not_read_more_than_on_the_whole_grid(values: int) -> None:
+    coords = np.column_stack([spread(50_000, 1), spread(50_000, 1, values=values, seed=6)])
+    rows = ordinals_of(coords)
+    _, sample, cuts = fit_curve(coords, rows, 24, curve=Curve.HILBERT, bits=16)
+    whole = on_whole_grid(coords, 16)
+    found = opened_shares(sample, cuts)
+    plain = opened_shares(whole, choose_cuts(whole, 24))
+    assert np.linalg.norm(found) <= 1.01 * np.linalg.norm(plain)
+
+
+@pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.KD])
+@pytest.mark.parametrize("parts", [24, 100])
+@pytest.mark.parametrize(
+    "name",
+    ["constant", "mostly one value", "two values", "the first again", "few are frequent"],
+)
+def test_odd_columns_do_not_make_it_worse_than_equal_cuts(
+    name: str, parts: int, curve: Curve
+) -> None:
+    bits = key_order_bits(2, curve)
+    coords = odd_columns(name, 100_000) >> np.uint32(16 - bits)
+    rows = ordinals_of(coords)
+    _, sample, cuts = place_rows(coords, rows, parts, curve=curve, bits=bits)
+    plain = on_whole_grid(coords, bits)
+    equal = opened_shares(plain, equal_cuts(plain, parts))
+    assert opened_shares(sample, cuts).mean() <= 1.01 * equal.mean()
+    counts = np.bincount(cuts.parts_of(sample.keys, sample.ordinals), minlength=parts)
+    assert counts.max() < 1.7 * counts.mean()
+
+
+# How many files a layout that is fitted to readers has.
+
+
+POINTS = np.random.default_rng(3).integers(0, 1 << 13, 100) / (1 << 13)
+"""Readers of random values, which are no wider than a step of any grid here."""
+
+
+def readers(*weights: float) -> GridPredicates:
+    """Readers of single values, of each column with its weight."""
+    return asked_of(
+        [
+            (weight, [{column: [(low, low + 1 / (1 << 13))]}])
+            for column, weight in enumerate(weights)
+            if weight
+            for low in POINTS.tolist()
+        ]
+    )
+
+
+def files_and_share(
+    curve: Curve, parts: int, asked: GridPredicates, *, fit: bool, rows: int = 30_000
+) -> tuple[int, float]:
+    coords = spread(rows, 2, values=1 << 13)
+    bits = key_order_bits(2, curve, parted=True)
+    coords >>= np.uint32(16 - bits)
+    _, sample, cuts = place_rows(
+        coords,
+        ordinals_of(coords),
+        parts,
+        curve=curve,
+        bits=bits,
+        asked=asked if fit else None,
+    )
+    return len(cuts.keys) + 1, asked_share(sample, cuts, asked)
+
+
+def test_an_eighth_more_files_where_few_cannot_be_cut_as_readers_ask() -> None:
+    asked = readers(0.8, 0.2)
+    files, even = files_and_share(Curve.HILBERT, 24, asked, fit=False)
+    more, fitted = files_and_share(Curve.HILBERT, 24, asked, fit=True)
+    assert (files, more) == (24, 27)
+    assert fitted <= 0.8 * even
+
+
+@pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.KD])
+@pytest.mark.parametrize("parts", [1, 16, 25])
+def test_no_more_files_where_as_many_serve_all_readers_alike(curve: Curve, parts: int) -> None:
+    assert files_and_share(curve, parts, readers(0.5, 0.5), fit=True)[0] == parts
+
+
+@pytest.mark.parametrize("curve", list(Curve))
+@pytest.mark.parametrize("parts", [9, 64, 65])
+def test_never_more_than_an_eighth_more_files(curve: Curve, parts: int) -> None:
+    files, _ = files_and_share(curve, parts, readers(0.7, 0.3), fit=True, rows=8_000)
+    assert parts <= files <= parts * (1 + MOST_MORE)
+    if parts > 64:
+        assert files == parts
+
+
+ROWS = 70_000
+
+
+@pytest.mark.parametrize("rows", [0, 1, ROWS])
+def test_no_boundaries_and_no_values(rows: int) -> None:
+    values = np.arange(rows, dtype=np.int64)
+    assert positions_in(values[:0], values).tolist() == [0] * rows
+    assert positions_in(np.array([5]), values).tolist() == (values > 5).astype(int).tolist()
+
+
+@pytest.mark.parametrize("curve", list(Curve))
+def test_every_curve_by_name_gives_keys_and_cuts_into_as_many_files(curve: Curve) -> None:
+    bits = key_order_bits(2, curve)
+    coords = spread(4_000, 2) >> np.uint32(16 - bits)
+    order, sample, cuts = place_rows(coords, ordinals_of(coords), 5, curve=curve, bits=bits)
+    assert isinstance(order, Boxes if curve is Curve.KD else CurveGrid)
+    assert np.array_equal(np.sort(order.keys_of(coords)), sample.keys)
+    assert len(cuts.keys) == 4
+    assert np.bincount(cuts.parts_of(sample.keys, sample.ordinals)).min() > 300
+
+
+def test_equally_frequent_ranges_hold_equal_shares() -> None:
+    values = np.random.default_rng(7).permutation(10_000)
+    bounds = range_boundaries(pa.array(values), 10)
+    counts = np.bincount(range_ids(pa.array(values), bounds))[1:]
+    assert len(counts) == 10
+    assert counts.max() - counts.min() <= 2
+
+
+def test_spread_ids_give_a_frequent_value_its_share_of_the_grid() -> None:
+    ids = np.repeat(np.array([1, 2, 3], np.uint32), [5000, 2500, 2500])
+    spread = spread_ids(ids, max_id=3, bits=16) / 2**16
+    assert spread[1:].tolist() == pytest.approx([0.0, 0.5, 0.75], abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.bool_(), pa.binary(), pa.list_(pa.int32()), pa.struct([("a", pa.int32())])], ids=str
+)
+def test_type_without_an_order_is_refused(kind: pa.DataType) -> None:
+    column = pa.nulls(2, kind)
+    with pytest.raises(ClusteringColumnError):
+        range_boundaries(column, 10)
+    with pytest.raises(ClusteringColumnError):
+        range_ids(column, column)
+
+
+def test_an_axis_gives_its_sample_the_coordinates_that_it_gives_any_rows() -> None:
+    sample = pa.array([3, 1, None, 2, 2, 9])
+    axis, coordinates = Axis.fit(sample, max_ranges=4, bits=8)
+    assert coordinates.dtype == np.uint32
+    assert axis.coordinates_of(sample).tolist() == coordinates.tolist()
+    assert len(axis.coordinates) == len(axis.boundaries) + 2
+    assert coordinates[2] == 0
+    assert (np.diff(axis.coordinates_of(pa.array([-5, 1, 2, 3, 99])).astype(int)) >= 0).all()

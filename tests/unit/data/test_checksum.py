@@ -1,14 +1,30 @@
+import datetime as dt
 import struct
 import subprocess
 import sys
 from decimal import Decimal
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from liquidlog.data.buffers import (
+    buffer_bytes,
+    fixed_width,
+    integer_array,
+    list_offsets,
+    null_mask,
+)
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
+from liquidlog.data.evidence import footer_problems
+from liquidlog.data.exact import Leniency, convert, convert_chunks, differences
+from liquidlog.data.writer import DataFileWriter
+from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.spec.schema import parse_schema
+from support.plans import schema_json_of
 
 LIST = pa.list_(pa.int64())
 MAP = pa.map_(pa.string(), pa.int64())
@@ -234,3 +250,212 @@ multiset_checksum(table)
 sys.exit("pandas" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+TEXT, LARGE = pa.string(), pa.large_string()
+CASES: dict[str, tuple[pa.DataType, pa.DataType, list[Any]]] = {
+    "list": (pa.list_(LARGE), pa.list_(TEXT), [["a"], None, [], ["b", None]]),
+    "large list": (pa.large_list(TEXT), pa.list_(TEXT), [["a"], None, [], ["b", None]]),
+    "list view": (pa.list_view(TEXT), pa.list_(TEXT), [["a"], None, [], ["b", None]]),
+    "fixed list": (pa.list_(TEXT, 2), pa.list_(TEXT), [["a", "b"], None, [None, "c"], ["d", "e"]]),
+    "map": (
+        pa.map_(LARGE, pa.list_(LARGE)),
+        pa.map_(TEXT, pa.list_(TEXT)),
+        [[("a", ["x"])], None, [], [("b", None), ("c", [None])]],
+    ),
+    "struct": (
+        pa.struct([("b", pa.list_(LARGE)), ("a", pa.timestamp("ms"))]),
+        pa.struct([("a", pa.timestamp("us")), ("b", pa.list_(TEXT))]),
+        [{"a": None, "b": ["x"]}, None, {"a": None, "b": None}, {"a": None, "b": []}],
+    ),
+    "list of structs": (
+        pa.list_(pa.struct([("a", LARGE)])),
+        pa.list_(pa.struct([("a", TEXT)])),
+        [[{"a": "x"}, None], None, [{"a": None}], []],
+    ),
+    "dictionary": (pa.dictionary(pa.int8(), LARGE), TEXT, ["a", None, "b", "a"]),
+    "fixed binary": (pa.binary(2), pa.binary(), [b"ab", None, b"cd", b"\0\0"]),
+    "timestamp": (pa.timestamp("s"), pa.timestamp("us"), [None] * 4),
+}
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if not isinstance(kind, pa.DictionaryType):
+        return pa.array(values, kind)
+    # Not every Arrow makes a dictionary of large strings from Python values.
+    encoded = pa.array(values).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        encoded.indices.cast(kind.index_type), encoded.dictionary.cast(kind.value_type)
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_stay_whatever_the_layout_and_the_slice(name: str) -> None:
+    found, wanted, values = CASES[name]
+    assert list(differences(found, wanted, ("c",), Leniency())) == []
+    array = _array(values, found)
+    for start in range(4):
+        for length in range(5 - start):
+            part = convert(array.slice(start, length), wanted)
+            part.validate(full=True)
+            assert part.type == wanted
+            assert part.to_pylist() == values[start : start + length]
+    chunks = convert_chunks(pa.chunked_array([array, array.slice(2)]), wanted)
+    assert chunks.to_pylist() == values + values[2:]
+    assert convert_chunks(pa.chunked_array([], found), wanted).type == wanted
+
+
+def test_values_below_the_microsecond_are_refused() -> None:
+    nested = pa.array([[1001]], pa.list_(pa.timestamp("ns")))
+    with pytest.raises(pa.ArrowInvalid):
+        convert(nested, pa.list_(pa.timestamp("us")))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (pa.int32(), pa.int64()),
+        (pa.float32(), pa.float64()),
+        (pa.string(), pa.binary()),
+        (pa.binary(), pa.string()),
+        (pa.list_(pa.int32()), pa.list_(pa.int64())),
+        (pa.map_(TEXT, pa.int32()), pa.map_(TEXT, pa.int64())),
+        (pa.map_(TEXT, TEXT), pa.list_(TEXT)),
+        (pa.list_(TEXT), TEXT),
+        (pa.struct([("a", TEXT)]), TEXT),
+        (pa.decimal128(9, 2), pa.decimal128(10, 2)),
+        (pa.decimal256(10, 3), pa.decimal128(10, 2)),
+        (pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
+        (pa.timestamp("us", tz="UTC"), pa.timestamp("us")),
+        (pa.date32(), pa.timestamp("us")),
+        (pa.uint64(), pa.int64()),
+        (pa.dictionary(pa.int8(), pa.int32()), pa.int64()),
+    ],
+    ids=str,
+)
+def test_other_types_are_a_difference(found: pa.DataType, wanted: pa.DataType) -> None:
+    assert len(list(differences(found, wanted, ("c",), Leniency()))) == 1
+
+
+def test_leniency_is_only_what_was_asked_for() -> None:
+    narrow, wide = pa.struct([("D", pa.decimal128(5, 2))]), pa.struct([("d", pa.decimal128(9, 2))])
+
+    def count(leniency: Leniency) -> int:
+        return len(list(differences(narrow, wide, (), leniency)))
+
+    assert count(Leniency()) == 2
+    assert count(Leniency(missing_is_null=True)) == 1
+    assert count(Leniency(surplus_is_dropped=True)) == 1
+    assert count(Leniency(missing_is_null=True, surplus_is_dropped=True)) == 0
+    assert count(Leniency(ignore_case=True)) == 1
+    assert count(Leniency(ignore_case=True, widen_decimals=True)) == 0
+    earlier = frozenset([pa.decimal128(5, 2)])
+    assert count(Leniency(ignore_case=True, earlier={("d",): earlier})) == 0
+    assert count(Leniency(ignore_case=True, earlier={("e",): earlier})) == 1
+
+
+def test_two_fields_of_one_name_are_a_difference() -> None:
+    twice = pa.struct([("a", TEXT), ("a", TEXT)])
+    found = list(differences(twice, pa.struct([("a", TEXT)]), ("s",), Leniency()))
+    assert len(found) == 1
+
+
+# A footer is held against what a result claims: rows, and bounds of every type that has them.
+
+
+UTC = dt.UTC
+VALUES = {
+    "byte": pa.array([-128, 127, None], pa.int8()),
+    "short": pa.array([-5, 6, None], pa.int16()),
+    "integer": pa.array([-5, 6, None], pa.int32()),
+    "long": pa.array([-(2**63), 2**63 - 1, None], pa.int64()),
+    "float": pa.array([0.1, float("nan"), None], pa.float32()),
+    "double": pa.array([-0.0, float("inf"), None], pa.float64()),
+    "string": pa.array(["a" * 50, "\U0001f600" * 50, None]),
+    "date": pa.array([dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    "timestamp": pa.array(
+        [dt.datetime(1, 1, 1, tzinfo=UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 999999, UTC), None],
+        pa.timestamp("us", "UTC"),
+    ),
+    "timestamp_ntz": pa.array(
+        [dt.datetime(1900, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), None],  # noqa: DTZ001
+        pa.timestamp("us"),
+    ),
+    "decimal(38,10)": pa.array(
+        [Decimal("-1234567890123456789012345678.0123456789"), Decimal("0E-10"), None],
+        pa.decimal128(38, 10),
+    ),
+    "decimal(9,2)": pa.array([Decimal("-1.10"), Decimal("1.10"), None], pa.decimal128(9, 2)),
+    "boolean": pa.array([True, False, None]),
+    "binary": pa.array([b"\xff", b"\x00", None]),
+}
+
+
+def written(path: Path, kind: str) -> WrittenFile:
+    schema = parse_schema(schema_json_of({"c": kind}), where="test")
+    options = WriterOptions(indexed=(("c",),))
+    with DataFileWriter(str(path / "f"), schema=schema, options=options) as writer:
+        writer.write(pa.table({"c": VALUES[kind]}))
+        return writer.finish("f")
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_what_our_writer_claims_is_what_its_footer_says(tmp_path: Path, kind: str) -> None:
+    schema = parse_schema(schema_json_of({"c": kind}), where="test")
+    file = written(tmp_path, kind)
+    assert footer_problems(str(tmp_path / "f"), file, schema) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds"),
+    [
+        ("byte", ("-127", "127")),
+        ("long", ("-9223372036854775807", "9223372036854775807")),
+        ("integer", ("-5", "5")),
+        ("string", ('"b"', '"zzzzz"')),
+        ("date", ('"0001-01-02"', '"9999-12-31"')),
+        ("timestamp", ('"0001-01-01T00:00:00.000Z"', '"2023-01-01T00:00:00.000Z"')),
+        ("decimal(9,2)", ("-1.10", "1.09")),
+        ("double", ("1.0", '"Infinity"')),
+    ],
+)
+def test_a_bound_that_leaves_a_value_out_is_named(
+    tmp_path: Path, kind: str, bounds: tuple[str, str]
+) -> None:
+    schema = parse_schema(schema_json_of({"c": kind}), where="test")
+    written(tmp_path, kind)
+    low, high = bounds
+    stats = f'{{"numRecords":3,"minValues":{{"c":{low}}},"maxValues":{{"c":{high}}}}}'
+    lie = WrittenFile(path="f", size_bytes=1, modification_time_ms=0, num_records=3, stats=stats)
+    (problem,) = footer_problems(str(tmp_path / "f"), lie, schema)
+    assert "leaves out values" in problem
+
+
+def test_an_absent_buffer_has_no_bytes() -> None:
+    assert buffer_bytes(None).tolist() == []
+    assert buffer_bytes(pa.py_buffer(b"ab")).tolist() == [97, 98]
+
+
+def test_values_of_a_slice_are_those_of_the_slice() -> None:
+    values = pa.array([1, 2, None, 4], pa.int32()).slice(1)
+    assert fixed_width(values, np.int32)[[0, 2]].tolist() == [2, 4]
+    assert null_mask(values).tolist() == [False, True, False]
+
+
+def test_half_the_width_gives_two_entries_per_value() -> None:
+    decimals = pa.array([1, -1], pa.decimal128(20, 0))
+    assert fixed_width(decimals, np.int64).tolist() == [1, 0, -1, -1]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.large_list(pa.int8())])
+def test_offsets_of_sliced_lists_point_into_their_children(kind: pa.DataType) -> None:
+    lists = pa.array([[1], [2, 3], [], [4]], kind)
+    assert list_offsets(lists.slice(1)).tolist() == [1, 3, 3, 4]
+    assert list_offsets(lists.slice(4)).tolist() == [0]
+
+
+def test_integers_become_an_arrow_array_over_the_same_memory() -> None:
+    values = np.array([3, 1], np.int64)
+    array = integer_array(values)
+    values[0] = 7
+    assert array.to_pylist() == [7, 1]

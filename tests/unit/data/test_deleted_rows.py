@@ -1,36 +1,59 @@
 """Finding deleted rows: what is read, what is equal, and what is refused."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
-from liquidlog.data import deleted_rows, output_rows, wanted_rows
+from liquidlog.data import deleted_rows, output_rows, vectors, wanted_rows
 from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
 from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows
+from liquidlog.data.deletion_proof import require_found
 from liquidlog.data.output_rows import FileLayout, Output
+from liquidlog.data.runs import Run, RunStage
+from liquidlog.data.vectors import read_deletion_vector, vector_location, write_vector
 from liquidlog.errors import (
     DataFileError,
+    ExecutorError,
     ReconcileLimitError,
     ResultMismatchError,
     RowsNotFoundError,
+    StorageError,
 )
-from liquidlog.plan import RowTracking
+from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking
 from liquidlog.spec.arrow import VARIANT
+from liquidlog.spec.deletion_vectors import (
+    DeletionVectorError,
+    Positions,
+    decode_z85,
+    encode_z85,
+    encoded_payload,
+    vector_codes,
+    vector_file,
+    vector_path,
+)
 from liquidlog.spec.schema import MappingMode, parse_schema
+from liquidlog.storage.clients import AmbiguousPutError
+from liquidlog.storage.files import put_if_absent
 from support.deleted import (
     LIMIT,
     layout_of,
     live_rows,
     physical_rows,
     positions,
+    proved_rows,
     write_input,
     write_output,
 )
+from support.pickled_tasks import PickledTasks
+from support.vectors import MAGIC
 
 TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
 
@@ -412,3 +435,355 @@ def test_outputs_are_read_as_they_were_written(tmp_path: Path) -> None:
     found = find([replace(one, positions=positions(range(0, 1000, 3)))], [output], layout)
     assert found.positions[0].tolist() == list(range(0, 1000, 3))
     assert len(physical_rows(output.address, layout)) == 1000
+
+
+# Finding rows by the tasks of an executor: the same rows, and a limit of its own.
+
+
+Files = tuple[list[DeletedRows], list[Output], FileLayout]
+
+
+def found_here(files: Files) -> FoundRows:
+    deleted, outputs, layout = files
+    return find_rows(deleted, outputs, layout=layout, limit_bytes=LIMIT)
+
+
+def found_by(tasks: PickledTasks, files: Files, *, limit_bytes: int = 0) -> FoundRows:
+    deleted, outputs, layout = files
+    return find_rows(deleted, outputs, layout=layout, limit_bytes=limit_bytes, tasks=tasks)
+
+
+def files_of(path: Path, columns: Sequence[tuple[str]], *, wide: bool = False) -> Files:
+    """Two inputs and six outputs; rows repeat, within an output and among them.
+
+    Those of `wide` files do not, but bounds do not say where they are.
+    """
+    draw = np.random.default_rng(3)
+    rows = pa.table(
+        {"x": draw.integers(0, 1 if wide else 20, 240), "s": [f"s{n % 3}" for n in range(240)]}
+    )
+    if wide:
+        rows = rows.append_column("payload", [[draw.bytes(300) for _ in range(240)]])
+    layout = layout_of(rows.schema, columns=columns)
+    deleted = [
+        replace(
+            write_input(path / f"i{n}.parquet", rows.slice(120 * n, 120), row_group_rows=12),
+            positions=positions(range(n, 120, 7)),
+        )
+        for n in range(2)
+    ]
+    moved = rows.sort_by("x").take(pa.array(np.argsort(draw.integers(0, 3, 240), kind="stable")))
+    outputs = [
+        write_output(path / f"o{n}.parquet", moved.slice(40 * n, 40), layout, cuts=[15, 22])
+        for n in range(6)
+    ]
+    return deleted, outputs, layout
+
+
+@pytest.mark.parametrize("columns", [[], [("x",)], [("s",), ("x",)]])
+@pytest.mark.parametrize("sent_bytes", [1 << 20, 1])
+def test_tasks_find_the_rows_that_are_found_here(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: list[tuple[str]],
+    sent_bytes: int,
+) -> None:
+    files = files_of(tmp_path, columns)
+    here = found_here(files)
+    monkeypatch.setattr(deleted_rows, "_SENT_BYTES", sent_bytes)
+    tasks = PickledTasks()
+    found = found_by(tasks, files, limit_bytes=1 << 11)
+    assert lists(found) == lists(here)
+    assert (found.rows, found.checksum) == (here.rows, here.checksum) == (35, here.checksum)
+    assert tasks.sent
+
+
+def test_what_fits_the_limit_is_read_here(tmp_path: Path) -> None:
+    tasks = PickledTasks()
+    found_by(tasks, files_of(tmp_path, [("x",)]), limit_bytes=LIMIT)
+    assert not tasks.sent
+
+
+def test_tasks_read_three_times_what_the_outputs_hold_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted, outputs, layout = files_of(tmp_path, [], wide=True)
+    monkeypatch.setattr(deleted_rows, "_SENT_BYTES", 1)
+    monkeypatch.setattr(deleted_rows, "PART_BYTES", 1)
+    with pytest.raises(ReconcileLimitError) as caught:
+        found_by(PickledTasks(), (deleted, outputs, layout))
+    sizes = [output.file.size_bytes for output in outputs]
+    limit_bytes = 3 * sum([*sizes, *(one.source.size_bytes for one in deleted)])
+    assert caught.value.limit_bytes == limit_bytes < caught.value.needed_bytes
+
+
+def test_rows_that_no_task_finds_are_missing(tmp_path: Path) -> None:
+    deleted, outputs, layout = files_of(tmp_path, [("x",)])
+    with pytest.raises(RowsNotFoundError) as caught:
+        found_by(PickledTasks(), (deleted, outputs[:1], layout))
+    assert 0 < caught.value.missing < caught.value.rows == 35
+
+
+# Rows read at the positions where they were found, and what refuses them.
+
+
+ROWS = pa.table({"x": list(range(10)), "s": [None, "a", "b", "a", "", "c", None, "d", "e", "zz"]})
+CUTS = [3, 4, 8]
+
+
+@pytest.fixture
+def layout() -> FileLayout:
+    return layout_of(ROWS.schema, columns=[("x",)])
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, layout: FileLayout) -> list[Output]:
+    return [
+        write_output(tmp_path / f"{number}.parquet", ROWS, layout, cuts=CUTS) for number in range(2)
+    ]
+
+
+def found(*rows: list[int]) -> FoundRows:
+    """Return rows of each output as a finder does that finds them."""
+    taken = ROWS.take(pa.array([row for its in rows for row in its], pa.int64()))
+    return FoundRows(
+        positions=tuple(positions(its) for its in rows),
+        rows=len(taken),
+        bytes_read=0,
+        checksum=multiset_checksum(taken),
+    )
+
+
+@pytest.mark.parametrize("rows", [[0], [9], [2, 3], [3, 4, 7, 8], list(range(10))])
+def test_the_checksum_is_that_of_the_rows(
+    outputs: list[Output], layout: FileLayout, rows: list[int]
+) -> None:
+    proved = proved_rows(outputs[0], positions(rows), layout)
+    expected = ROWS.take(pa.array(rows, pa.int64()))
+    assert proved.checksum == multiset_checksum(expected)
+    assert np.array_equal(proved.positions, positions(rows))
+
+
+def test_only_row_groups_with_such_rows_are_read(outputs: list[Output], layout: FileLayout) -> None:
+    def bytes_read(rows: list[int]) -> int:
+        return proved_rows(outputs[0], positions(rows), layout).bytes_read
+
+    parts = [bytes_read([first]) for first in (0, *CUTS)]
+    assert all(parts)
+    assert bytes_read([0, 2, 9]) == parts[0] + parts[3]
+    assert bytes_read(list(range(10))) == sum(parts)
+
+
+def test_rows_that_are_there_are_proved(outputs: list[Output], layout: FileLayout) -> None:
+    proved = require_found(outputs, found([1, 8], [3]), layout=layout, limit_bytes=LIMIT)
+    assert [its.positions.tolist() for its in proved] == [[1, 8], [3]]
+
+
+def test_equal_rows_of_another_output_do_as_well(outputs: list[Output], layout: FileLayout) -> None:
+    exchanged = replace(found([1, 8], [3]), positions=(positions([3]), positions([1, 8])))
+    assert require_found(outputs, exchanged, layout=layout, limit_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("where", [[1, 7], [1], [1, 7, 8], [1, 1], []])
+def test_other_rows_are_refused(
+    outputs: list[Output], layout: FileLayout, where: list[int]
+) -> None:
+    wrong = replace(found([1, 8], [3]), positions=(positions(where), positions([3])))
+    with pytest.raises(ResultMismatchError, match="not the rows that other commits deleted"):
+        require_found(outputs, wrong, layout=layout, limit_bytes=LIMIT)
+
+
+def test_rows_that_are_deleted_already_are_refused(
+    outputs: list[Output], layout: FileLayout
+) -> None:
+    earlier = [replace(outputs[0], deleted=positions([0, 8])), outputs[1]]
+    with pytest.raises(ResultMismatchError):
+        require_found(earlier, found([1, 8], [3]), layout=layout, limit_bytes=LIMIT)
+
+
+def test_a_row_that_a_file_does_not_have_is_refused(
+    outputs: list[Output], layout: FileLayout
+) -> None:
+    with pytest.raises(DataFileError, match="has no row 10"):
+        proved_rows(outputs[0], positions([1, 10]), layout)
+
+
+def test_the_limit_counts_all_outputs(outputs: list[Output], layout: FileLayout) -> None:
+    rows = found([1, 8], [3])
+    proved = require_found(outputs, rows, layout=layout, limit_bytes=LIMIT)
+    needed_bytes = sum(its.bytes_read for its in proved)
+    assert require_found(outputs, rows, layout=layout, limit_bytes=needed_bytes)
+    with pytest.raises(ReconcileLimitError) as raised:
+        require_found(outputs, rows, layout=layout, limit_bytes=needed_bytes - 1)
+    assert raised.value.needed_bytes == needed_bytes
+    assert raised.value.limit_bytes == needed_bytes - 1
+
+
+# Files of deletion vectors that we write: what is in them, whose they are, what goes wrong.
+
+
+DIGITS = "0123456789ab"
+ROWS_VECTORS = positions([0, 3, 7, 70_000, 2**33])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = Run(str(tmp_path), DIGITS)
+    run.begin()
+    return run
+
+
+def test_a_vector_that_was_written_is_read(run: Run) -> None:
+    vector = write_vector(run, ROWS_VECTORS, unique_id="a")
+    name = vector_path(vector)
+    assert name is not None
+    assert run.files() == (name,)
+    assert name.startswith("deletion_vector_01234567-89ab-4")
+    assert (vector.storage_type, vector.offset, vector.cardinality) == ("u", 1, 5)
+    location = str(Path(run.directory) / name)
+    found = read_deletion_vector(vector, location=location, data_file="f", num_rows=2**33 + 1)
+    assert found.tolist() == ROWS_VECTORS.tolist()
+    content = Path(location).read_bytes()
+    assert content[0] == 1
+    assert int.from_bytes(content[1:5], "big") == vector.size_in_bytes == len(content) - 9
+    assert content[5:9] == MAGIC
+    assert BitMap64.deserialize(content[9:-4]) == BitMap64(ROWS_VECTORS.tolist())
+
+
+def planned(kind: str, place: str) -> InputFile:
+    vector = PlannedDeletionVector(
+        storage_type=kind, path_or_inline_dv=place, offset=1, size_bytes=34, cardinality=1
+    )
+    return InputFile(path="a.parquet", size_bytes=1, deletion_vector=vector)
+
+
+def test_a_vector_is_where_the_log_says() -> None:
+    name = f"deletion_vector_{UUID(int=0)}.bin"
+    assert vector_location("/t", InputFile(path="a.parquet", size_bytes=1)) is None
+    assert vector_location("/t", planned("i", "x")) is None
+    assert vector_location("/t", planned("u", "ab" + "0" * 20)) == f"/t/ab/{name}"
+    assert vector_location("/t", planned("p", "file:///o/a%20b.bin")) == "/o/a b.bin"
+    assert vector_location("s3://b/t", planned("p", "s3://b/v.bin")) == "s3://b/v.bin"
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [("z", "x"), ("u", "x"), ("u", "\u00e9" * 20), ("p", "file:///%ff"), ("p", "s3://b/v.bin")],
+)
+def test_a_vector_that_is_nowhere_is_an_error_of_its_data_file(kind: str, place: str) -> None:
+    with pytest.raises(DataFileError, match="its deletion vector") as raised:
+        vector_location("/t", planned(kind, place))
+    assert raised.value.path == "a.parquet"
+
+
+def test_the_same_id_gives_the_same_name_and_another_gives_another(run: Run) -> None:
+    uuids = [run.uuid(unique_id) for unique_id in ("a", "b")]
+    assert uuids[0] != uuids[1]
+    assert all(uuid.version == 4 and uuid.hex.startswith(DIGITS) for uuid in uuids)
+    write_vector(run, ROWS_VECTORS, unique_id="a")
+    before = {name: (Path(run.directory) / name).read_bytes() for name in run.files()}
+    with pytest.raises(StorageError, match="is there already"):
+        write_vector(run, positions([1]), unique_id="a")
+    assert {name: (Path(run.directory) / name).read_bytes() for name in run.files()} == before
+
+
+@pytest.mark.parametrize("rows", [[], [1, 1], [2, 1]])
+def test_rows_that_are_not_increasing_are_refused(run: Run, rows: list[int]) -> None:
+    with pytest.raises(ValueError, match="increasing"):
+        write_vector(run, np.array(rows, np.uint64), unique_id="a")
+    assert run.files() == ()
+
+
+def test_a_vector_of_a_run_that_ended_is_deleted(run: Run) -> None:
+    assert run.retire() is RunStage.RETIRED
+    with pytest.raises(ExecutorError, match="ended by another process"):
+        write_vector(run, ROWS_VECTORS, unique_id="a")
+    assert run.files() == ()
+
+
+def test_a_vector_that_is_not_stored_as_written_is_deleted(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(_: bytes) -> bytes:
+        return vector_file(encoded_payload(positions([0, 3, 7, 70_000, 2**33 - 1])))
+
+    monkeypatch.setattr("liquidlog.data.vectors.vector_file", other)
+    with pytest.raises(StorageError, match="not what was written"):
+        write_vector(run, ROWS_VECTORS, unique_id="a")
+    assert run.files() == ()
+
+
+@pytest.mark.parametrize("broken", [b"", b"\2", b"\1\0\0\0"])
+def test_so_is_one_that_is_cut_off(
+    run: Run, broken: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("liquidlog.data.vectors.vector_file", lambda _: broken)
+    with pytest.raises(StorageError, match="not what was written"):
+        write_vector(run, ROWS_VECTORS, unique_id="a")
+    assert run.files() == ()
+
+
+def test_a_put_of_which_the_answer_is_lost_is_read_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*arguments: object) -> bool:
+        put_if_absent(*arguments)  # type: ignore[arg-type]
+        raise AmbiguousPutError
+
+    monkeypatch.setattr(vectors, "put_if_absent", lost)
+    assert write_vector(run, ROWS_VECTORS, unique_id="a").cardinality == 5
+
+    def nothing(*_: object) -> bool:
+        raise AmbiguousPutError
+
+    monkeypatch.setattr(vectors, "put_if_absent", nothing)
+    with pytest.raises(StorageError, match="cannot be read"):
+        write_vector(run, ROWS_VECTORS, unique_id="b")
+
+
+def test_files_of_a_run_are_of_both_kinds_through_all_its_stages(run: Run) -> None:
+    data = run.file_name(0, "x", "zstd")
+    (Path(run.directory) / data).write_bytes(b"")
+    other = Run(run.directory, "ba9876543210")
+    other.begin()
+    write_vector(other, ROWS_VECTORS, unique_id="a")
+    kept, lost = (write_vector(run, ROWS_VECTORS, unique_id=name) for name in "ab")
+    names = {vector_path(kept), vector_path(lost), data}
+    assert set(run.files()) == names
+    run.finish("digest", keep={str(vector_path(kept)), data})
+    assert set(run.files()) == names - {vector_path(lost)}
+    run.forget(named={data})
+    assert run.stage() is RunStage.FINISHED  # its vector would never be listed without a trace
+    run.delete_files([str(vector_path(kept))])
+    run.forget(named={data})
+    assert run.stage() is RunStage.GONE
+    assert run.files() == (data,)
+    assert len(other.files()) == 1
+    other.discard()
+    assert other.files() == ()
+
+
+def test_z85_is_that_of_the_standard() -> None:
+    # Source: ZeroMQ RFC 32, "Test Case".
+    content = bytes([0x86, 0x4F, 0xD2, 0x6F, 0xB5, 0x59, 0xF7, 0x5B])
+    assert encode_z85(content) == "HelloWorld"
+    assert decode_z85("HelloWorld") == content
+    assert encode_z85(b"") == ""
+    assert encode_z85(b"\xff" * 4) == "%nSc0"
+    with pytest.raises(ValueError, match="multiple of four"):
+        encode_z85(b"abc")
+    with pytest.raises(DeletionVectorError):
+        decode_z85("%nSc1")
+
+
+def test_codes_are_of_names_that_vectors_have() -> None:
+    # Source: PROTOCOL.md, "Deletion Vector Descriptor Schema", the example of a relative path.
+    name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    others = ["deletion_vector_x.bin", f"{name}.crc", "part-0.parquet", name.upper()]
+    assert vector_codes([name, *others]) == {"^-aqEH.-t@S}K{vb[*k^": name}
+    assert UUID(name[16:-4]).bytes == decode_z85("^-aqEH.-t@S}K{vb[*k^")
+
+
+def test_rows_in_runs_take_few_bytes() -> None:
+    dense: Positions = np.arange(10**6, dtype=np.uint64)
+    assert len(encoded_payload(dense)) < 400

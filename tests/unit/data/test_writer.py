@@ -1,20 +1,46 @@
+import datetime as dt
 import errno
 import json
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
 from liquidlog.data import writer as writing
-from liquidlog.data.file_encoding import worth_dictionaries
+from liquidlog.data.buffers import value_bytes
+from liquidlog.data.encodings import (
+    CODES,
+    by_first_use,
+    common_type,
+    concat,
+    decoded,
+    joinable,
+    plain_type,
+    with_indices,
+)
+from liquidlog.data.file_encoding import (
+    ColumnBytes,
+    FileEncoding,
+    Trial,
+    left_uncompressed,
+    with_light_dictionaries,
+    worth_dictionaries,
+)
 from liquidlog.data.reader import DataFile
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
+from liquidlog.data.writer import DataFileWriter, encoded_bytes
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
 from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.bounds import FileStatistics
 from liquidlog.spec.schema import leaves, parse_schema
 
 
@@ -268,3 +294,440 @@ def test_a_file_says_nothing_of_the_chunks_in_which_its_rows_came(
     _write(tmp_path / "whole", rows, wanted=wanted)
     _write(tmp_path / "parts", few, rows.slice(edge), wanted=wanted)
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+
+
+# Which columns get dictionaries and which go without the codec, and how large pages are.
+
+
+ROWS_FILE_ENCODING = 40_000
+CODECS = ("zstd", "snappy", "gzip", "lz4_raw")
+
+
+def table(rows: int = ROWS_FILE_ENCODING) -> pa.Table:
+    random = np.random.default_rng(3)
+    words = [f"a word that stands here often, {n}" for n in range(300)]
+    modes = pa.array(["air", "mail", "rail", "ship"])
+    return pa.table(
+        {
+            "id": random.integers(-(1 << 62), 1 << 62, rows),
+            "mode": modes.take(pa.array(random.integers(0, 4, rows))),
+            "day": pa.array(np.sort(random.integers(0, 3_000, rows)), pa.int32()),
+            "text": [f"{words[n % 300]} {n}" for n in random.integers(0, 1 << 40, rows).tolist()],
+        }
+    )
+
+
+def written(path: Path, rows: pa.Table, codec: str) -> dict[str, str]:
+    """Write rows, and return the codec of each column."""
+    options = options_of(codec)
+    with DataFileWriter(str(path), schema=delta_schema(rows.schema), options=options) as writer:
+        writer.write(rows)
+        writer.finish(path.name)
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {column.path_in_schema: column.compression.lower() for column in columns}
+
+
+def options_of(codec: str) -> WriterOptions:
+    return WriterOptions(indexed=(("id",),), compression=codec)
+
+
+def arguments_of(rows: pa.Table, compression: str = "zstd") -> dict[str, Any]:
+    return FileEncoding.measure(rows, compression=compression).arguments(rows)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
+    path, rows = tmp_path / "a.parquet", table()
+    found = written(path, rows, codec)
+    assert found["mode"] == "uncompressed"
+    assert found["text"] == codec.partition("_")[0]
+    assert pq.read_table(path).equals(rows)
+    with duckdb.connect() as database:
+        total = database.execute("SELECT sum(id) FROM read_parquet(?)", [str(path)]).fetchall()
+    assert total == [(sum(rows["id"].to_pylist()),)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table()
+    chosen_bytes = encoded_bytes(rows, options_of(codec))
+    monkeypatch.setattr("liquidlog.data.file_encoding._MAX_GROWTH", -1.0)
+    assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
+
+
+def test_few_rows_say_too_little() -> None:
+    arguments = arguments_of(table(4_000))
+    assert arguments["compression"] == "zstd"
+
+
+def test_values_whose_likeness_takes_many_to_see_keep_the_codec() -> None:
+    cents = np.random.default_rng(1).integers(100, 100_000, ROWS_FILE_ENCODING) / 100
+    arguments = arguments_of(pa.table({"a": cents}))
+    assert arguments["compression"] == "zstd"
+
+
+def test_no_codec_is_no_choice() -> None:
+    arguments = arguments_of(table(), "uncompressed")
+    assert arguments["compression"] == "none"
+    assert "compression_level" not in arguments
+
+
+def test_the_columns_that_shrink_least_are_left_first() -> None:
+    columns = (
+        ColumnBytes("a", 995, 1_000, has_dictionary=True),
+        ColumnBytes("b", 96_000, 97_000, has_dictionary=False),
+        ColumnBytes("same", 10, 10, has_dictionary=True),
+        ColumnBytes("grows", 12, 10, has_dictionary=True),
+        ColumnBytes("too short", 12, 10, has_dictionary=False),
+    )
+    assert left_uncompressed(Trial(5_000, columns)) == {"a", "same", "grows"}
+    assert left_uncompressed(Trial(500, columns)) == set()
+
+
+def test_columns_that_are_nearly_always_null_keep_the_codec() -> None:
+    random = np.random.default_rng(2)
+    columns = {
+        f"c{number}": pa.array(
+            random.integers(0, 4, ROWS_FILE_ENCODING), mask=random.random(ROWS_FILE_ENCODING) > 0.01
+        )
+        for number in range(50)
+    }
+    arguments = arguments_of(pa.table(columns))
+    assert arguments["compression"] == "zstd"
+
+
+def test_large_values_say_enough_in_few_rows(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    blobs = [random.bytes(1 << 16) for _ in range(200)]
+    assert written(tmp_path / "a.parquet", pa.table({"id": blobs}), "zstd") == {
+        "id": "uncompressed"
+    }
+
+
+def test_narrow_values_get_a_dictionary_only_where_few_are_distinct() -> None:
+    random, rows = np.random.default_rng(5), 65_536
+    known = pa.array([f"value {number:07d} of a text" for number in range(rows)])
+    few_of = {name: random.integers(0, n, rows) for name, n in (("few", 1_000), ("many", 10_000))}
+    text = known.take(pa.array(random.integers(0, 10_000, rows)))
+    table_of_all = pa.table({**few_of, "text": text, "all": known})
+    assert list(worth_dictionaries(table_of_all)) == ["few", "text"]
+
+
+@pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 8_192), (400, 164), (4_000, 64)])
+def test_readers_skip_small_pages_of_one_row_group(
+    tmp_path: Path, text_bytes: int, page_rows: int
+) -> None:
+    random, count = np.random.default_rng(1), min(ROWS_FILE_ENCODING, 10_000_000 // text_bytes)
+    texts = sorted(random.bytes(text_bytes // 2).hex() for _ in range(count))
+    path = tmp_path / "a.parquet"
+    written(path, pa.table({"id": random.integers(0, 1 << 62, count), "text": texts}), "zstd")
+    group = pq.read_metadata(path).row_group(0)
+    assert all(
+        group.column(n).has_offset_index and group.column(n).has_column_index for n in (0, 1)
+    )
+    assert pq.read_metadata(path).num_row_groups == 1
+    convert_to_deltalake(str(tmp_path))
+    query = QueryBuilder().register("t", DeltaTable(str(tmp_path)))
+    found = query.execute(f"explain analyze select * from t where text = '{texts[count // 2]}'")
+    metrics = str(pa.table(found.read_all()).to_pylist())
+    pattern = r"page_index_rows_pruned=[^,]* → ([\d.]+)( K)? matched"
+    rows, thousands = re.findall(pattern, metrics)[0]
+    # A text may be in two pages; those of the other column begin where a batch does.
+    assert 0 < float(rows) * (1_000 if thousands else 1) <= 2 * page_rows
+
+
+SMALL = pa.dictionary(pa.int8(), pa.string())
+
+
+def chunk(values: list[str | None], codes: list[int | None]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(values, pa.string()))
+
+
+def test_a_column_stays_in_dictionaries_only_if_it_is_so_in_every_table() -> None:
+    encoded, plain = pa.table({"a": chunk(["x", "y"], [1, 0])}), pa.table({"a": ["z"]})
+    together = concat([encoded, encoded])
+    assert isinstance(together["a"].type, pa.DictionaryType)
+    assert together["a"].to_pylist() == ["y", "x", "y", "x"]
+    mixed = concat([encoded, plain])
+    assert mixed["a"].type == pa.string()
+    assert mixed["a"].to_pylist() == ["y", "x", "z"]
+
+
+def test_joinable_chunks_keep_nulls_that_dictionaries_hold() -> None:
+    column = pa.chunked_array([chunk(["x", None], [0, 1]), chunk(["y"], [0])])
+    joined = joinable(column)
+    assert joined.null_count == 1
+    assert joined.combine_chunks().to_pylist() == ["x", None, "y"]
+
+
+def test_indices_become_wide_enough_for_all_values_together() -> None:
+    chunks = [chunk([f"{part}{n}" for n in range(100)], list(range(100))) for part in "ab"]
+    joined = joinable(pa.chunked_array(chunks))
+    assert joined.type.index_type == pa.int16()
+    assert joined.combine_chunks().to_pylist() == [f"{p}{n}" for p in "ab" for n in range(100)]
+
+
+def test_types_of_dictionaries_and_of_their_values() -> None:
+    assert plain_type(SMALL) == pa.string()
+    assert plain_type(pa.int64()) == pa.int64()
+    assert common_type([SMALL, SMALL]) == SMALL
+    assert common_type([SMALL, pa.dictionary(pa.int16(), pa.string())]).index_type == CODES
+    assert common_type([SMALL, pa.string()]) == pa.string()
+    wide = with_indices(pa.chunked_array([chunk(["x"], [0, None])]), CODES)
+    assert wide.type.index_type == CODES
+    assert decoded(pa.table({"a": wide}))["a"].to_pylist() == ["x", None]
+
+
+def test_one_dictionary_has_the_values_as_rows_first_use_them() -> None:
+    chunks = [chunk(["unused", "y", "x"], [2, None, 1]), chunk(["z", "x"], [0, 1, 0])]
+    column = by_first_use(pa.table({"a": pa.chunked_array(chunks)}))["a"].chunk(0)
+    assert column.to_pylist() == ["x", None, "y", "z", "x", "z"]
+    assert column.dictionary.to_pylist() == ["x", "y", "z"]
+    empty = pa.table({"a": pa.chunked_array([], SMALL)})
+    assert by_first_use(empty).equals(empty)
+
+
+# Texts of few values travel in dictionaries; no other column, and no value, changes.
+
+
+ROWS_LIGHT_DICTIONARIES = 20_000
+
+
+def table_light_dictionaries(rows: int) -> pa.Table:
+    few = ["a", None, "", "\U0010ffff"]
+    return pa.table(
+        {
+            "few": [few[n % 4] for n in range(rows)],
+            "many": [f"value {n}" for n in range(rows)],
+            "late": ["same" if n < rows // 2 else f"value {n}" for n in range(rows)],
+            "none": pa.nulls(rows, pa.string()),
+            "raw": pa.array([b"x"] * rows, pa.binary()),
+            "list": [["a"]] * rows,
+            "number": range(rows),
+        }
+    )
+
+
+def test_texts_of_few_values_are_codes() -> None:
+    before = table_light_dictionaries(ROWS_LIGHT_DICTIONARIES)
+    chunked = pa.concat_tables([before.slice(0, 7_000), before.slice(7_000)])
+    after = with_light_dictionaries(chunked)
+    changed = [name for name in before.column_names if after[name].type != before[name].type]
+    assert changed == ["few", "none"]
+    assert decoded(after).equals(before)
+
+
+def test_few_rows_stay_as_they_are() -> None:
+    assert with_light_dictionaries(table_light_dictionaries(100)).equals(
+        table_light_dictionaries(100)
+    )
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+def _collect(*slices: pa.Table, **options: Any) -> FileStatistics:
+    schema = delta_schema(slices[0].schema)
+    options.setdefault("indexed", tuple(leaf.physical for leaf in leaves(schema)))
+    collector = StatisticsCollector(schema, WriterOptions(**options))
+    for rows in slices:
+        collector.add(rows)
+    return collector.finish()
+
+
+def _bounds(*values: Any, kind: pa.DataType) -> tuple[Any, Any]:
+    """The bounds, the same whether the values come in one slice or one by one."""
+    column = pa.array(values, kind)
+    whole = _collect(pa.table({"a": column}))
+    single = _collect(*(pa.table({"a": column.slice(row, 1)}) for row in range(len(column))))
+    found = whole.min_values.get(("a",)), whole.max_values.get(("a",))
+    assert repr((single.min_values.get(("a",)), single.max_values.get(("a",)))) == repr(found)
+    return found
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_nan_is_the_largest_value(kind: pa.DataType) -> None:
+    assert _bounds(1.5, NAN, None, -2.0, kind=kind) == (-2.0, "NaN")
+    assert _bounds(NAN, None, kind=kind) == ("NaN", "NaN")
+    assert _bounds(INF, NAN, kind=kind) == ("Infinity", "NaN")
+
+
+def test_infinities_are_text() -> None:
+    assert _bounds(-INF, 0.0, INF, kind=pa.float64()) == ("-Infinity", "Infinity")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.0, -0.0), "(-0.0, 0.0)"),
+        ((-0.0, 0.0), "(-0.0, 0.0)"),
+        ((-0.0,), "(-0.0, -0.0)"),
+        ((0.0,), "(0.0, 0.0)"),
+        ((-1.0, -0.0, 0.0), "(-1.0, 0.0)"),
+        ((1.0, 0.0, -0.0), "(-0.0, 1.0)"),
+    ],
+)
+def test_zeros_keep_the_sign_that_is_safe(values: tuple[float, ...], expected: str) -> None:
+    assert repr(_bounds(*values, kind=pa.float64())) == expected
+
+
+def test_float_bounds_are_the_shortest_text_of_their_width() -> None:
+    assert _bounds(0.1, kind=pa.float32()) == (0.1, 0.1)
+    assert _bounds(1e-45, kind=pa.float32()) == (1e-45, 1e-45)
+
+
+def test_timestamps_are_floored_to_milliseconds_on_both_sides_of_the_epoch() -> None:
+    kind = pa.timestamp("us", tz="UTC")
+    expected = ("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z")
+    assert _bounds(-1, 1999, kind=kind) == expected
+    naive = ("1969-12-31T23:59:59.998", "1969-12-31T23:59:59.999")
+    assert _bounds(-1001, -1000, kind=pa.timestamp("us")) == naive
+    whole = ("2024-01-01T00:00:00.000Z",) * 2
+    assert _bounds(dt.datetime(2024, 1, 1, tzinfo=dt.UTC), kind=kind) == whole
+
+
+def test_years_beyond_the_calendar_have_no_bound() -> None:
+    year_10000 = 253402300800
+    date, moment = pa.date32(), pa.timestamp("us", tz="UTC")
+    assert _bounds(year_10000 // 86400 - 1, kind=date) == ("9999-12-31", "9999-12-31")
+    assert _bounds(0, year_10000 // 86400, kind=date) == ("1970-01-01", None)
+    assert _bounds(-719163, 0, kind=date) == (None, "1970-01-01")
+    assert _bounds(0, year_10000 * 10**6, kind=moment) == ("1970-01-01T00:00:00.000Z", None)
+    assert _bounds(2**63 - 1, -(2**63), kind=moment) == (None, None)
+
+
+def test_decimals_are_exact() -> None:
+    kind = pa.decimal128(38, 18)
+    low = Decimal("-99999999999999999999.999999999999999999")
+    assert _bounds(low, Decimal("1E-18"), kind=kind) == (low, Decimal("1E-18"))
+
+
+def test_strings_are_ordered_by_code_point_and_truncated() -> None:
+    assert _bounds("\uffff", "\U0001f388", "z", kind=pa.string()) == ("z", "\U0001f388")
+    assert _bounds("a" * 40, kind=pa.string()) == ("a" * 32, "a" * 32 + "\x7f")
+    rows = pa.table({"a": ["abcdef"]})
+    assert _collect(rows, string_prefix_chars=3).max_values == {("a",): "abc\x7f"}
+
+
+def test_text_that_is_not_utf8_has_no_bound() -> None:
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    )
+    found = _collect(pa.table({"a": broken}))
+    assert (found.num_records, found.min_values, found.max_values) == (1, {}, {})
+
+
+def test_dictionaries_count_only_the_values_they_use() -> None:
+    used = pa.DictionaryArray.from_arrays(pa.array([1, None, 1]), pa.array(["a", "b", "c"]))
+    schema = delta_schema(pa.schema([("a", pa.string())]))
+    collector = StatisticsCollector(schema, WriterOptions(indexed=(("a",),)))
+    collector.add(pa.table({"a": used}))
+    found = collector.finish()
+    assert (found.min_values, found.max_values) == ({("a",): "b"}, {("a",): "b"})
+    assert found.null_count == {("a",): 1}
+
+
+def test_nulls_are_counted_for_every_indexed_leaf_through_null_structs() -> None:
+    inner = pa.struct([("x", pa.int64()), ("l", pa.list_(pa.int64())), ("b", pa.binary())])
+    rows = pa.table(
+        {
+            "s": pa.array([{"x": 1, "l": [], "b": b""}, None, {"x": None}], inner),
+            "flag": [True, None, None],
+            "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+            "none": pa.array([None] * 3, pa.string()),
+        }
+    )
+    found = _collect(rows, rows)
+    assert found.num_records == 6
+    assert found.null_count == {
+        ("s", "x"): 4,
+        ("s", "l"): 4,
+        ("s", "b"): 4,
+        ("flag",): 4,
+        ("m",): 2,
+        ("none",): 6,
+    }
+    assert found.min_values == found.max_values == {("s", "x"): 1}
+
+
+def test_only_indexed_leaves_have_statistics() -> None:
+    found = _collect(pa.table({"a": [1], "b": [2]}), indexed=(("b",),))
+    assert (found.min_values, found.null_count) == ({("b",): 2}, {("b",): 0})
+
+
+def test_file_without_rows_has_counts_only() -> None:
+    rows = pa.table(
+        {"a": pa.array([], pa.int64()), "s": pa.array([], pa.struct([("x", pa.int8())]))}
+    )
+    for found in (_collect(rows), _collect(rows.slice(0, 0))):
+        assert (found.num_records, found.min_values) == (0, {})
+        assert found.null_count == {("a",): 0, ("s", "x"): 0}
+
+
+TOP = "\U0010ffff"
+BALLOON = "\U0001f388"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("abcd", "abcd"),
+        ("abcde", "abcd"),
+        ("abc" + BALLOON + "x", "abc" + BALLOON),
+        (BALLOON * 3, BALLOON * 2),
+    ],
+)
+def test_minimum_is_the_prefix_with_whole_code_points(text: str, expected: str) -> None:
+    assert truncate_min(text, 4) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("abcd", "abcd"),
+        ("abcde", "abcd\x7f"),
+        ("abcd\x7e", "abcd\x7f"),
+        ("abcd\x7f", "abcd" + TOP),
+        ("abcdé", "abcd" + TOP),
+        ("abcd" + BALLOON, "abcd" + TOP),
+        ("abc" + BALLOON + "x", "abc" + BALLOON + "\x7f"),
+        ("abcd" + TOP + "x", "abcd" + TOP + "\x7f"),
+        ("abcd" + TOP * 2, "abcd" + TOP * 2),
+        ("abcd" + TOP * 2 + "x", "abcd" + TOP * 2 + "\x7f"),
+        ("abcd" + TOP * 3, None),
+        (TOP * 2, TOP * 2),
+        ("\uffff" * 9, "\uffff" * 4 + TOP),
+    ],
+)
+def test_maximum_is_the_prefix_and_a_larger_character(text: str, expected: str | None) -> None:
+    assert truncate_max(text, 4) == expected
+
+
+def test_prefix_of_no_characters_gives_no_bound() -> None:
+    assert truncate_min("a", 0) is None
+    assert truncate_max("a", 0) is None
+
+
+TEXTS = ["", "a", None, "four", "été"]
+LISTS = [[], [b"a", b"bc"], None, [None, b"four"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([1, None, 3], pa.int64()), [8, 8, 8]),
+        (pa.array([True, None]), [1 / 8, 1 / 8]),
+        (pa.array(TEXTS), [0, 1, 0, 4, 5]),
+        (pa.array(TEXTS).dictionary_encode(), [4] * 5),
+        (pa.array(LISTS, pa.list_(pa.binary())), [0, 3, 0, 4]),
+        (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())), [9, 0, 0]),
+        (pa.array([{"a": 1, "b": "xy"}, {"a": 2, "b": None}]), [10, 8]),
+        (pa.array([], pa.string()), []),
+    ],
+)
+def test_bytes_of_values(values: pa.Array, expected: list[float]) -> None:
+    column = pa.chunked_array([values[:2], values[2:]])
+    assert value_bytes(column).tolist() == expected

@@ -1,15 +1,25 @@
 """What stands in the way of a dropped or renamed column, by kind, all of it at once."""
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
-from liquidlog.definition.schema_changes import drop_change, plan_rename
-from liquidlog.errors import SchemaChangeError, SchemaProblem
+from liquidlog.definition import protocols
+from liquidlog.definition.property_rules import refusal
+from liquidlog.definition.protocols import clustering_protocol_change
+from liquidlog.definition.schema_changes import drop_change, plan_late_retagging, plan_rename
+from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
+from liquidlog.operations import define
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import DomainMetadata, Protocol, encode_actions
+from liquidlog.spec.features import implied_features, without_feature
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from support.snapshots import snapshot_of
+from liquidlog.table import Table
+from support.snapshots import FileSpec, snapshot_of
 
 LONG = PrimitiveType("long")
 
@@ -74,3 +84,223 @@ def test_a_problem_is_its_sentence() -> None:
     problem = SchemaProblem(Kind.COLUMN_EXISTS, "there is a column a already", column="a")
     assert str(problem) == problem.text
     assert set(problem.document()) == {"kind", "message", "column"}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("delta.appendonyl", "delta.appendOnly"),
+        ("delta.checkpointIntervall", "delta.checkpointInterval"),
+        ("delta.nope", None),
+        ("delta.zorder", None),
+        ("delta.x", None),
+    ],
+)
+def test_only_a_near_property_is_suggested(name: str, meant: str | None) -> None:
+    problem = refusal(name)
+    assert problem is not None
+    assert (problem.kind, problem.property) == (SchemaProblemKind.PROPERTY_UNKNOWN, name)
+    assert problem.text.partition("; ")[2] == ("" if meant is None else f"did you mean {meant}?")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"delta.nope": "1"}, {"delta.appendOnly": "yes"}, {"delta.checkpointInterval": "often"}],
+)
+def test_a_new_table_has_only_properties_that_delta_knows(
+    properties: dict[str, str], tmp_path: Path
+) -> None:
+    schema = pa.schema([("x", pa.int64())])
+    with pytest.raises(UsageError):
+        Table.create(tmp_path / "t", schema=schema, properties=properties)
+    assert not (tmp_path / "t").exists()
+    kept = {"delta.enableRowTracking": "true", "delta.constraints.c": "x > 0", "mine": "1"}
+    made = Table.create(tmp_path / "t", schema=schema, properties=kept).snapshot()
+    assert {*kept} <= {*made.metadata.configuration}
+
+
+# Features come with clustering columns and go by DROP FEATURE, which only some allow.
+
+
+def features(protocol: Protocol) -> set[str]:
+    return {*(protocol.writer_features or ()), *implied_features(protocol)}
+
+
+def protocol(*names: str, readers: tuple[str, ...] | None = None) -> Protocol:
+    reader = 3 if readers else 2 if "columnMapping" in names else 1
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=7,
+        reader_features=readers,
+        writer_features=names,
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "versions"),
+    [
+        (("domainMetadata", "invariants", "appendOnly"), (1, 2)),
+        (("domainMetadata",), (1, 1)),
+        (("domainMetadata", "appendOnly"), (1, 7)),
+        (("domainMetadata", "invariants", "appendOnly", "checkConstraints"), (1, 3)),
+        (("domainMetadata", "clustering", "invariants", "appendOnly"), (1, 7)),
+    ],
+)
+def test_a_legacy_version_comes_back_if_it_says_the_same(
+    names: tuple[str, ...], versions: tuple[int, int]
+) -> None:
+    before = protocol(*names)
+    after = without_feature(before, "domainMetadata")
+    assert (after.min_reader_version, after.min_writer_version) == versions
+    assert features(after) == features(before) - {"domainMetadata"}
+
+
+def test_reader_features_keep_their_version() -> None:
+    before = protocol("deletionVectors", "domainMetadata", readers=("deletionVectors",))
+    after = without_feature(before, "domainMetadata")
+    assert after == protocol("deletionVectors", readers=("deletionVectors",))
+
+
+@pytest.mark.parametrize(
+    ("present", "name", "words"),
+    [
+        (("clustering", "domainMetadata"), "domainMetadata", "drop clustering first"),
+        (("rowTracking", "domainMetadata"), "domainMetadata", "DROP FEATURE rowTracking"),
+        (("clustering", "domainMetadata"), "rowTracking", "does not have the feature"),
+        (("clustering", "domainMetadata"), "clusterin", "did you mean clustering"),
+        (("clustering",), "delta.appendOnly", "is a property"),
+        (("appendOnly",), "appendOnly", "does not drop it either"),
+        (("checkpointProtection",), "checkpointProtection", "TRUNCATE HISTORY"),
+        (("inCommitTimestamp",), "inCommitTimestamp", "Delta Spark's"),
+        (("deletionVectors",), "deletionVectors", "readers have to know it"),
+    ],
+)
+def test_what_cannot_be_dropped_is_refused_with_the_reason(
+    present: tuple[str, ...], name: str, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        protocols.feature_to_drop(protocol(*present), name, truncate_history=False)
+
+
+def test_history_is_not_truncated_for_nothing() -> None:
+    with pytest.raises(UsageError, match="24 hours"):
+        protocols.feature_to_drop(protocol("clustering"), "clustering", truncate_history=True)
+
+
+def test_delta_rs_writes_again_after_both_are_dropped(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"a": [1]}))
+    table = Table.open(tmp_path)
+    change = clustering_protocol_change(table.snapshot())
+    assert change is not None
+    assert change.added == ("clustering", "domainMetadata")
+    table.cluster_by(["a"])
+    assert table.snapshot().protocol == change.after
+    assert clustering_protocol_change(table.snapshot()) is None
+    table.append(pa.table({"a": [2]}))
+    with pytest.raises(Exception, match="ClusteredTable"):
+        write_deltalake(tmp_path, pa.table({"a": [3]}), mode="append")
+    rehearsed = table.drop_feature("clustering", dry_run=True)
+    dropped = table.drop_feature("Clustering")
+    assert dropped == rehearsed
+    assert table.snapshot().domains == {}
+    assert table.detail()["clusteringColumns"] == []
+    last = table.drop_feature("domainMetadata")
+    assert (last.version, last.removed_domains) == (dropped.version + 1, ())
+    assert table.snapshot().protocol == change.before
+    write_deltalake(tmp_path, pa.table({"a": [3]}), mode="append")
+    assert DeltaTable(tmp_path).to_pyarrow_dataset().to_table()["a"].to_pylist() == [3, 2, 1]
+    assert table.history(limit=2)[1]["operationParameters"] == {
+        "featureName": "domainMetadata",
+        "truncateHistory": "false",
+    }
+
+
+def with_domains(path: Path, *names: str) -> Table:
+    """Return a table without clustering that has domains."""
+    table = Table.create(path, schema=pa.schema([("a", pa.int64())]), cluster_by=["a"])
+    table.drop_feature("clustering")
+    version = table.snapshot().version + 1
+    domains = [DomainMetadata(domain=name, configuration="{}", removed=False) for name in names]
+    commit = path / "_delta_log" / f"{version:020d}.json"
+    commit.write_bytes(encode_actions(domains))
+    return Table.open(path)
+
+
+def test_domains_go_before_their_feature(tmp_path: Path) -> None:
+    table = with_domains(tmp_path, "b", "a")
+    version = table.snapshot().version
+    rehearsed = table.drop_feature("domainMetadata", dry_run=True)
+    assert table.snapshot().version == version
+    dropped = table.drop_feature("domainMetadata")
+    assert dropped == rehearsed
+    assert (dropped.version, dropped.removed_domains) == (version + 2, ("a", "b"))
+    assert table.snapshot().domains == {}
+    operations = [row["operation"] for row in table.history(limit=2)]
+    assert operations == ["DROP FEATURE", "DOMAIN METADATA CLEANUP"]
+
+
+def test_a_domain_that_comes_meanwhile_keeps_the_feature(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_domains(tmp_path)
+    version = table.snapshot().version
+    derive = protocols.feature_drop
+
+    def race(snapshot: object, **arguments: object) -> object:
+        if not (tmp_path / "_delta_log" / f"{version + 1:020d}.json").exists():
+            late = DomainMetadata(domain="late", configuration="{}", removed=False)
+            name = f"{version + 1:020d}.json"
+            (tmp_path / "_delta_log" / name).write_bytes(encode_actions([late]))
+        return derive(snapshot, **arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(define, "drop_change", race)
+    with pytest.raises(UsageError, match="late"):
+        table.drop_feature("domainMetadata")
+    assert "domainMetadata" in features(table.snapshot().protocol)
+
+
+def schema(**physical: str) -> StructType:
+    """A schema of logical names and the physical names that they stand for."""
+    return StructType(
+        tuple(
+            StructField(name, PrimitiveType("integer"), metadata=_mapped(stored))
+            for name, stored in physical.items()
+        )
+    )
+
+
+def _mapped(stored: str) -> dict[str, object]:
+    return {"delta.columnMapping.physicalName": stored}
+
+
+def retagged(current: StructType, *past: StructType) -> dict[str, str]:
+    tags = ('["x"]', '["y"]', '["x","y"]', '["gone"]', '["never"]', "no list", None)
+    files = [
+        FileSpec(path=str(n), cube=None if tag is None else "c", zorder_by=tag)
+        for n, tag in enumerate(tags)
+    ]
+    snapshot = snapshot_of(files, schema=current, cluster_by=None)
+    found = plan_late_retagging(snapshot, (*past, current))
+    assert set(found.files["zorder_by"].to_pylist()) == set(found.tags)
+    return dict(found.tags)
+
+
+def test_tags_follow_their_columns_through_renames() -> None:
+    first = schema(x="p1", y="p2", gone="p3")
+    second = schema(x="p1", z="p2", gone="p3")
+    assert retagged(schema(x="p1", **{"a b": "p2"}), first, second) == {
+        '["y"]': '["`a b`"]',
+        '["x","y"]': '["x","`a b`"]',
+    }
+
+
+def test_names_that_meant_several_columns_are_left_alone() -> None:
+    # y took the name of x, so a tag of x alone may mean either; x and y were once both there.
+    assert retagged(schema(old="p1", x="p2"), schema(x="p1", y="p2")) == {
+        '["y"]': '["x"]',
+        '["x","y"]': '["old","x"]',
+    }
+
+
+def test_without_renames_nothing_is_tagged_anew() -> None:
+    assert retagged(schema(x="p1", y="p2"), schema(x="p1", y="p2", gone="p3")) == {}

@@ -1,9 +1,14 @@
 """Findings derived from facts about a table; no storage."""
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.columns import clustering_state, read_domain
 from liquidlog.clustering.health.measure import measure_health
 from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.doctor.findings import (
@@ -14,7 +19,16 @@ from liquidlog.doctor.findings import (
     with_cut_bounds,
     without_range,
 )
+from liquidlog.doctor.missed import Histories, Missed, listed, missed_of
+from liquidlog.doctor.repairs import (
+    domain_repair,
+    retagging_repair,
+    statistics_repair,
+    with_statistics,
+)
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import CopiedAdd, DomainMetadata, FileChanges
+from liquidlog.spec.bounds import FileStatistics
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 PREFIX = "p" * 32
@@ -136,3 +150,197 @@ def test_lost_columns_and_old_tags_are_repaired_here() -> None:
         ("renamed-cubes", 1),
     ]
     assert all(fault.fixable for fault in faults)
+
+
+# Repairs as changes: what an add says after it, and what stays; no storage.
+
+
+X = ("x",)
+COMPUTED = FileStatistics(num_records=10, min_values={X: 1}, max_values={X: 9}, null_count={X: 0})
+
+
+def repaired(
+    spec: FileSpec, *, replaces: bool = False, tight_bounds: bool = True, **others: Any
+) -> list[dict[str, Any]]:
+    original: dict[str, msgspec.Raw] = {
+        name: msgspec.Raw(msgspec.json.encode(value))
+        for name, value in {"path": spec.path, "stats": spec.stats, **others}.items()
+    }
+    adds = with_statistics(
+        snapshot_of([spec]).files,
+        [original],
+        {spec.path: COMPUTED},
+        replaces=replaces,
+        tight_bounds=tight_bounds,
+    )
+    return [json.loads(bytes(add.document)) for add in adds]
+
+
+def stats_of(add: Mapping[str, Any]) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(add["stats"])
+    return document
+
+
+def test_missing_statistics_are_added_and_all_else_stays() -> None:
+    (add,) = repaired(FileSpec(path="a", rows=None), modificationTime=5, unknown={"field": [1]})
+    assert stats_of(add) == {
+        "numRecords": 10,
+        "minValues": {"x": 1},
+        "maxValues": {"x": 9},
+        "nullCount": {"x": 0},
+        "tightBounds": True,
+    }
+    assert {**add, "stats": None} == {
+        "path": "a",
+        "modificationTime": 5,
+        "unknown": {"field": [1]},
+        "dataChange": False,
+        "stats": None,
+    }
+
+
+@pytest.mark.parametrize(("replaces", "bounds"), [(False, (0, 9)), (True, (1, 9))])
+def test_bounds_of_the_log_stay_unless_they_are_replaced(
+    bounds: tuple[int, int], *, replaces: bool
+) -> None:
+    spec = FileSpec(path="a", bounds={"x": (0, None), "y": (5, 6)})
+    (add,) = repaired(spec, replaces=replaces)
+    stats = stats_of(add)
+    assert (stats["minValues"]["x"], stats["maxValues"]["x"]) == bounds
+    assert (stats["minValues"]["y"], stats["maxValues"]["y"]) == (5, 6)
+
+
+def test_a_file_with_nothing_to_add_is_left_out() -> None:
+    assert repaired(FileSpec(path="a", bounds={"x": (1, 9)})) == []
+    assert len(repaired(FileSpec(path="a", bounds={"x": (1, 8)}), replaces=True)) == 1
+
+
+def test_bounds_of_physical_rows_are_not_tight_with_deleted_rows() -> None:
+    (add,) = repaired(FileSpec(path="a", rows=None, deleted=2))
+    assert stats_of(add)["tightBounds"] is False
+    (add,) = repaired(FileSpec(path="a", rows=None), tight_bounds=False)
+    assert "tightBounds" not in stats_of(add)
+
+
+def test_a_domain_is_replaced_or_emptied() -> None:
+    columns = clustering_state(snapshot_of()).columns
+    for given, paths in ((columns, (("x",),)), ((), ())):
+        change = domain_repair(given)
+        (domain,) = change.actions
+        assert isinstance(domain, DomainMetadata)
+        assert read_domain(domain.configuration) == paths
+        assert change.operation == "REPAIR"
+
+
+def test_changes_of_files_count_them() -> None:
+    add = CopiedAdd(path="a", document=msgspec.Raw(b"{}"))
+    for change, fix in (
+        (retagging_repair([add]), "renamed-cubes"),
+        (statistics_repair("cut-strings", [add]), "cut-strings"),
+    ):
+        assert change.parameters == {"fix": fix}
+        assert change.actions == (add,)
+        assert change.metrics == {"numUpdatedFiles": "1"}
+
+
+# Removes that missed, from commits written by hand.
+
+
+def commit(
+    version: int, removed: str = "", added: str = "", *, rewrites: bool = False
+) -> FileChanges:
+    """Return a commit about files of one letter, each with a vector if a digit follows."""
+    return FileChanges(
+        version=version,
+        operation="OPTIMIZE" if rewrites else "WRITE",
+        removed=tuple(keys(removed)),
+        added=tuple(keys(added)),
+        is_rewrite=rewrites,
+    )
+
+
+def keys(text: str) -> list[tuple[str, str | None]]:
+    return [(word[0], word[1:] or None) for word in text.split()]
+
+
+def missed(*commits: FileChanges, is_whole: bool = True) -> tuple[Missed, ...]:
+    histories = Histories(is_whole=is_whole)
+    for one in commits:
+        histories.take(one)
+    return histories.missed()
+
+
+FIRST = commit(0, added="a b c")
+OURS = commit(1, removed="a b", added="d", rewrites=True)
+THEIRS = commit(2, removed="b c", added="e", rewrites=True)
+
+
+def test_two_rewrites_of_one_file_double_its_rows() -> None:
+    (found,) = missed(FIRST, OURS, THEIRS)
+    assert (found.version, found.earlier, found.paths) == (2, 1, ("b",))
+    assert found.are_doubled
+    assert found.files == ("d", "e")
+    assert missed_of([OURS, THEIRS]) == (found,)
+    assert "version 2 (OPTIMIZE) removed 1 file(s) that version 1 had removed (b)" in str(found)
+
+
+def test_rewrites_of_the_outputs_hold_the_rows_too() -> None:
+    (found,) = missed(FIRST, OURS, THEIRS, commit(3, removed="e", added="f", rewrites=True))
+    assert found.files == ("d", "f")
+
+
+@pytest.mark.parametrize("gone", ["d", "e", "d e"])
+def test_once_one_of_the_two_is_gone_nothing_is_doubled(gone: str) -> None:
+    assert missed(FIRST, OURS, THEIRS, commit(3, removed=gone)) == ()
+
+
+def test_a_file_that_was_added_back_is_removed_again() -> None:
+    restored = commit(2, removed="d", added="a b")
+    assert missed(FIRST, OURS, restored, commit(3, removed="a b", rewrites=True, added="e")) == ()
+
+
+def test_a_deletion_that_did_not_see_a_rewrite_is_told() -> None:
+    (found,) = missed(FIRST, OURS, commit(2, removed="a b c"))
+    assert not found.are_doubled
+    assert found.files == ("d",)
+    assert "may be there twice, or still" in str(found)
+
+
+def test_what_two_deleted_is_gone() -> None:
+    assert missed(FIRST, commit(1, removed="a"), commit(2, removed="a")) == ()
+
+
+def test_a_file_that_no_version_had_is_told_where_the_log_is_whole() -> None:
+    strange = commit(1, removed="x")
+    (found,) = missed(FIRST, strange)
+    assert (found.earlier, found.files) == (None, ())
+    assert str(found) == "version 1 (WRITE) removed 1 file(s) that no version had (x)"
+    assert missed(strange, is_whole=False) == ()
+
+
+def test_a_new_vector_is_no_fault_and_a_forgotten_one_is() -> None:
+    histories = Histories(is_whole=True)
+    histories.take(FIRST)
+    histories.take(commit(1, removed="a", added="a1"))
+    histories.take(commit(2, removed="a1", added="a2"))
+    assert histories.left_with_another_vector({("a", "2")}) == {}
+    histories.take(commit(3, removed="a", added="z"))
+    assert histories.missed() == ()
+    assert "a" in histories.suspects
+    assert histories.left_with_another_vector({("a", "2"), ("z", None)}) == {("a", "2"): 3}
+    histories.take(commit(4, removed="a2"))
+    assert histories.left_with_another_vector({("z", None)}) == {}
+
+
+def test_a_forgotten_vector_of_a_file_from_before_the_log_is_found_in_the_table() -> None:
+    histories = Histories(is_whole=False)
+    histories.take(commit(7, removed="a b", added="z"))
+    assert histories.left_with_another_vector({("a", "1"), ("z", None)}) == {("a", "1"): 7}
+
+
+def test_both_removes_of_a_file_in_one_commit_are_one() -> None:
+    assert missed(commit(0, added="a1"), commit(1, removed="a a1")) == ()
+
+
+def test_few_are_listed() -> None:
+    assert listed("edcba", 2) == "a; b; 3 more"

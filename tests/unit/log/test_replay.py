@@ -1,7 +1,31 @@
+import io
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from liquidlog.errors import CorruptLogError, DataFileError, LiquidlogError
+from liquidlog.log.checkpoints import read_adds
+from liquidlog.log.loader import advance, load_snapshot
+from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.replay import reconciled_files, replay_tail, tail_files
+from liquidlog.log.statistics import load_bounds
+from liquidlog.operations.opened import OpenedTable
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, AnyAction, DeletionVector, DomainMetadata, RemoveFile
+from liquidlog.spec.paths import LogFile, canonical_path, commit_name
+from liquidlog.spec.schema import leaves
+from liquidlog.storage.files import Source
+from liquidlog.table import Table, as_table, system_clock
+from support.arrow_executor import execute
+from support.plain_bounds import plain_bounds
+from support.repository import ROOT
 
 VECTOR = DeletionVector(
     storage_type="u", path_or_inline_dv="abc", offset=1, size_in_bytes=2, cardinality=3
@@ -74,3 +98,325 @@ def test_a_checkpoint_file_with_another_vector_survives() -> None:
     other, same = (replay_tail([(2, (remove("a", vector),))]) for vector in (None, VECTOR))
     assert reconciled_files(other, checkpoint, 0).num_rows == 1
     assert reconciled_files(same, checkpoint, 0).num_rows == 0
+
+
+# Adds of a checkpoint, read from its columns.
+
+
+FIELDS = [("path",), ("stats_parsed", "minValues", "d"), ("stats_parsed", "minValues", "i")]
+
+
+@pytest.mark.parametrize(
+    ("footer", "known"),
+    [
+        ({"org.apache.spark.version": "3.4.0", "org.apache.spark.legacyDateTime": ""}, False),
+        ({"org.apache.spark.version": "2.4.8"}, False),
+        ({"org.apache.spark.version": "3.4.0"}, True),
+        ({}, True),
+    ],
+)
+def test_a_bound_that_another_calendar_may_have_moved_is_unknown(
+    footer: dict[str, str], *, known: bool
+) -> None:
+    days = pa.array([-150_000, 0], pa.int32()).cast(pa.date32())
+    ends = pa.StructArray.from_arrays([days, pa.array([1, 2])], names=["d", "i"])
+    statistics = pa.StructArray.from_arrays([ends], names=["minValues"])
+    adds = pa.StructArray.from_arrays([pa.array(["a", "b"]), statistics], ["path", "stats_parsed"])
+    written = io.BytesIO()
+    pq.write_table(pa.table({"add": adds}).replace_schema_metadata(footer), written)
+
+    def lows(found: pa.StructArray) -> list[Any]:
+        return [row["stats_parsed"]["minValues"] for row in found.to_pylist()]
+
+    (rows,) = read_adds(lambda: io.BytesIO(written.getvalue()), FIELDS, lows)
+    assert [row["i"] for row in rows] == [1, 2]
+    assert [row["d"] is not None for row in rows] == [known, True]
+
+
+# Files and tables whose paths hold what URIs encode, read and rewritten where they are.
+
+
+SCHEMA = pa.schema([("a", pa.int64())])
+ODD_NAMES = ["x%20y", "%2e%2e", "back\\slash", "tab\tx", "new\nline", "h#x", "q?x", "ü", "p+", "p%"]
+
+
+def _clone(directory: Path, spelled: list[str], removed: str | None = None) -> Table:
+    """A table whose files have these absolute paths, and that perhaps removes one of them."""
+    table = Table.create(str(directory), schema=SCHEMA, cluster_by=["a"])
+    for version, path in enumerate(spelled, start=1):
+        size = 1
+        add = {"path": path, "partitionValues": {}, "size": size, "modificationTime": 0}
+        _commit(directory, version, {"add": {**add, "dataChange": True}})
+    if removed is not None:
+        remove = {"path": removed, "deletionTimestamp": 1, "dataChange": True}
+        _commit(directory, len(spelled) + 1, {"remove": remove})
+    return table
+
+
+def _commit(directory: Path, version: int, action: object) -> None:
+    info = {"commitInfo": {"timestamp": 0, "operation": "WRITE", "operationParameters": {}}}
+    lines = "".join(json.dumps(line) + "\n" for line in (info, action))
+    (directory / "_delta_log" / f"{version:020d}.json").write_text(lines)
+
+
+def _file(path: Path, first: int) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"a": range(first, first + 100)}, schema=SCHEMA), path)
+    return path.stat().st_size
+
+
+@pytest.mark.parametrize("removed", ["{}", "file:{}", "file://{}", "file:///{}"])
+@pytest.mark.parametrize("added", ["{}", "file:{}", "file://{}"])
+def test_a_removed_file_is_gone_however_it_was_spelled(
+    tmp_path: Path, added: str, removed: str
+) -> None:
+    path = "/elsewhere/x.parquet"
+    table = _clone(tmp_path / "t", [added.format(path)], removed.format(path))
+    assert table.snapshot().files.num_rows == 0
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_clone_is_rewritten_from_the_directory_that_its_log_names(
+    tmp_path: Path, name: str
+) -> None:
+    files = [tmp_path / name / "f1.parquet", tmp_path / name / "f2.parquet"]
+    for number, file in enumerate(files):
+        _file(file, number * 100)
+    decoy = tmp_path / "x y" / "f1.parquet"
+    _file(decoy, 5000)
+    table = _clone(tmp_path / "t", [f"file:{quote(str(file))}" for file in files])
+    log = tmp_path / "t" / "_delta_log"
+    for number, file in enumerate(files, start=1):
+        commit = log / f"{number:020d}.json"
+        commit.write_text(
+            commit.read_text().replace('"size": 1,', f'"size": {file.stat().st_size},')
+        )
+    plan = table.plan()
+    assert plan.groups[0].inputs.columns["path"].to_pylist() == [str(file) for file in files]
+    table.commit(plan, execute(plan))
+    rows = [
+        row
+        for path in table.snapshot().files["path"].to_pylist()
+        for row in pq.read_table(tmp_path / "t" / path)["a"].to_pylist()
+    ]
+    assert sorted(rows) == list(range(200))
+
+
+def test_a_file_on_another_host_is_not_opened(tmp_path: Path) -> None:
+    table = _clone(tmp_path / "t", ["file://host/x.parquet", "file://host/y.parquet"])
+    plan = table.plan()
+    with pytest.raises(LiquidlogError):
+        execute(plan)
+
+
+def test_a_file_named_by_its_name_and_by_its_address_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    table = _clone(directory, ["a.parquet", f"{directory}/a.parquet"])
+    with pytest.raises(CorruptLogError) as caught:
+        table.snapshot()
+    assert caught.value.path == f"_delta_log/{0:020d}.json"
+    other = _clone(tmp_path / "u", ["a.parquet"], f"{tmp_path}/u/a.parquet")
+    assert other.snapshot().files["path"].to_pylist() == ["a.parquet"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_delta_rs_is_asked_about_the_table_itself(tmp_path: Path, name: str) -> None:
+    table = Table.create(str(tmp_path / "sub" / name), schema=SCHEMA, cluster_by=["a"])
+    table.append(pa.table({"a": [1]}, schema=SCHEMA))
+    table.append(pa.table({"a": [2]}, schema=SCHEMA))
+    # What delta-rs would read if it decoded the path: another table.
+    decoy = tmp_path / "sub" / "x y"
+    shutil.copytree(table.uri, decoy)
+    plan = table.plan()
+    assert table.commit(plan, execute(plan)).versions == (3,)
+
+
+def test_engines_that_spell_a_remove_in_their_own_way_stop_a_rewrite(tmp_path: Path) -> None:
+    """The reference engine finds `file:///x` in a removal of `file:/x`, or not, by its hash."""
+    size = _file(tmp_path / "ext" / "x.parquet", 0)
+    directory = tmp_path / "t"
+    uri = f"{tmp_path}/ext/x.parquet"
+    table = _clone(directory, [f"file:{uri}"], f"file://{uri}")
+    assert size
+    assert table.snapshot().files.num_rows == 0
+    table.append(pa.table({"a": [1]}, schema=SCHEMA))
+    table.append(pa.table({"a": [2]}, schema=SCHEMA))
+    plan = table.plan()
+    with pytest.raises(CorruptLogError):
+        table.commit(plan, execute(plan))
+
+
+def test_a_missing_file_says_the_path_that_was_opened(tmp_path: Path) -> None:
+    table = _clone(tmp_path / "t", ["file:/no/x%2520y/a", "file:/no/x%2520y/b"])
+    with pytest.raises(DataFileError) as caught:
+        execute(table.plan())
+    assert caught.value.path == "/no/x%20y/a"
+
+
+# The next version costs its commits: nothing that was read before is read again.
+
+
+LOGS = ROOT / "fixtures" / "logs"
+CASES = ["05_alter_columns", "12_dv_stable_becomes_partial", "17_checkpoint_single", "34_restore"]
+
+
+class CountingStore(LocalTableStore):
+    """Remembers what was read of the log; `hide_after` hides newer commits."""
+
+    def __init__(self, root: Path, hide_after: int | None = None) -> None:
+        super().__init__(root)
+        self.read: list[str] = []
+        self.hide_after = hide_after
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...]:
+        hidden = self.hide_after
+        return tuple(
+            file
+            for file in super().list_log(first_version) or ()
+            if hidden is None or file.version <= hidden
+        )
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        return tuple(self.read_log(name) for name in names)
+
+    def read_log(self, name: str) -> bytes | None:
+        self.read.append(name)
+        return super().read_log(name)
+
+    def open_log(self, name: str) -> Source:
+        self.read.append(name)
+        return super().open_log(name)
+
+
+def table_at(path: Path, clustered_by: tuple[str, ...] = ("x",)) -> Table:
+    schema = pa.schema([("x", pa.int64())])
+    return Table.create(str(path), schema=schema, cluster_by=clustered_by)
+
+
+def some_rows(number: int) -> pa.Table:
+    return pa.table({"x": pa.array([number, number + 1], pa.int64())})
+
+
+def content(snapshot: Snapshot, store: LocalTableStore) -> Any:
+    bounds = load_bounds(store, snapshot, list(leaves(snapshot.schema))[:2])
+    return (
+        snapshot.version,
+        snapshot.timestamp_ms,
+        snapshot.protocol,
+        snapshot.metadata,
+        snapshot.domains,
+        snapshot.transactions,
+        # The row of the statistics and the adding commit depend on the checkpoint used.
+        snapshot.files.drop_columns(["statistics_row", "version"]).to_pylist(),
+        repr(plain_bounds(bounds)),
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_versions_reached_commit_by_commit_are_those_loaded_whole(case: str) -> None:
+    root = LOGS / case / "table"
+    newest = Table.open(str(root)).snapshot().version
+    files = LocalTableStore(root).list_log() or ()
+    start = max((f.version for f in files if "checkpoint" in f.name), default=0)
+    start = min(start, newest)
+    store = CountingStore(root, hide_after=start)
+    snapshot = load_snapshot(store)
+    for version in range(start + 1, newest + 1):
+        store.hide_after = version
+        snapshot, commits = advance(store, snapshot)
+        assert [commit.version for commit in commits] == [version]
+        assert content(snapshot, store) == content(load_snapshot(store), store)
+
+
+def test_only_new_commits_are_read(tmp_path: Path) -> None:
+    other = table_at(tmp_path)
+    other.append(some_rows(1))
+    store = CountingStore(tmp_path)
+    table = as_table(OpenedTable(store, system_clock()))
+    assert table.snapshot().version == 1
+    assert store.read == ["_last_checkpoint", commit_name(1), commit_name(0)]
+    store.read.clear()
+    assert table.snapshot().version == 1
+    assert store.read == []
+    other.append(some_rows(2))
+    assert table.snapshot().files.num_rows == 2
+    assert store.read == [commit_name(2)]
+
+
+def test_after_a_lost_race_only_the_winner_is_read(tmp_path: Path) -> None:
+    other = table_at(tmp_path)
+
+    class RacingStore(CountingStore):
+        races = 3
+
+        def put_log_if_absent(self, name: str, body: bytes) -> bool:
+            if self.races:
+                self.races -= 1
+                other.append(some_rows(self.races))
+            return super().put_log_if_absent(name, body)
+
+    store = RacingStore(tmp_path)
+    table = as_table(OpenedTable(store, system_clock()))
+    appended = table.append(some_rows(9))
+    assert appended.version == 4
+    # Each winner once to see whose it is, once or twice to be based upon; version 0 only once.
+    assert store.read.count(commit_name(0)) == 1
+    assert all(store.read.count(commit_name(v)) <= 3 for v in (1, 2, 3))
+    assert table.snapshot().files.num_rows == 4
+
+
+def replaced(path: Path) -> None:
+    for file in (path / "_delta_log").iterdir():
+        file.unlink()
+    table_at(path, ())
+    Table.open(str(path)).append(some_rows(5))
+
+
+def shortened(path: Path) -> None:
+    (path / "_delta_log" / commit_name(2)).unlink()
+
+
+@pytest.mark.parametrize("change", [replaced, shortened])
+def test_a_log_that_is_another_one_is_loaded_anew(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    table = table_at(tmp_path)
+    table.append(some_rows(1))
+    table.append(some_rows(2))
+    assert table.snapshot().version == 2
+    change(tmp_path)
+    fresh = Table.open(str(tmp_path)).snapshot()
+    assert table.snapshot().metadata == fresh.metadata
+    assert table.snapshot().files.equals(fresh.files)
+
+
+def add_line(path: str) -> str:
+    add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0}
+    return json.dumps({"add": {**add, "dataChange": True}}) + "\n"
+
+
+@pytest.mark.parametrize("odd", ["a%20b.parquet", "./c.parquet", "s3://bucket/d.parquet"])
+def test_paths_are_known_to_be_plain_only_while_all_are(tmp_path: Path, odd: str) -> None:
+    table = table_at(tmp_path / "t")
+    store = LocalTableStore(tmp_path / "t")
+    snapshot = load_snapshot(store)
+    for version, paths in enumerate((["a.parquet"], ["b.parquet", odd], ["e.parquet"]), start=1):
+        lines = "".join(map(add_line, paths))
+        (tmp_path / "t" / "_delta_log" / commit_name(version)).write_text(lines)
+        snapshot, _ = advance(store, snapshot)
+        assert snapshot.paths().equals(load_snapshot(store).paths())
+        assert (snapshot.plain_files is snapshot.files) == (version == 1)
+    assert canonical_path(odd) in table.snapshot().paths().to_pylist()
+
+
+def test_one_file_under_two_names_is_found_in_a_later_commit(tmp_path: Path) -> None:
+    table_at(tmp_path / "t")
+    store = LocalTableStore(tmp_path / "t")
+    snapshot = load_snapshot(store)
+    log = tmp_path / "t" / "_delta_log"
+    (log / commit_name(1)).write_text(add_line("a+b.parquet"))
+    snapshot, _ = advance(store, snapshot)
+    (log / commit_name(2)).write_text(add_line("a%2Bb.parquet"))
+    for load in (lambda: advance(store, snapshot), lambda: load_snapshot(store)):
+        with pytest.raises(CorruptLogError):
+            load()

@@ -1,18 +1,30 @@
 """Columns renamed and dropped, properties set: on real tables, read by delta-rs and DuckDB."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from liquidlog.errors import CommitConflictError, SchemaChangeError, UsageError
+from liquidlog.data.evidence import columns_held
+from liquidlog.errors import (
+    CommitConflictError,
+    DataFileError,
+    ExecutorError,
+    SchemaChangeError,
+    UsageError,
+)
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import rename_column
+from liquidlog.operations.rewrite import CommitReport
+from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.spec.schema import FIELD_ID, PrimitiveType, StructField, StructType
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
 
@@ -377,3 +389,254 @@ def test_several_columns_are_dropped_in_one_commit_or_none(table: Table) -> None
     with pytest.raises(SchemaChangeError) as caught:
         table.drop_column("s", "p")  # each alone could go
     assert {kind for kind, _ in said(caught.value)} == {Kind.COLUMN_IS_THE_LAST}
+
+
+# Columns that came after a plan: committed if no input has them, refused if one has.
+
+
+IN_STRUCT = pa.struct([("a", pa.int64()), ("gone", pa.int64())])
+
+
+def rows_new_columns(first: int) -> pa.Table:
+    ids = list(range(first, first + 5))
+    points = pa.array([{"a": n, "gone": -n} for n in ids], IN_STRUCT)
+    return pa.table({"id": ids, "st": points, "gone": [10 * n for n in ids]})
+
+
+def with_leftovers(path: Path) -> tuple[Table, dict[str, str]]:
+    """Return a table whose files have two more columns than its schema, and their names there."""
+    mapped = {"delta.columnMapping.mode": "name"}
+    table = Table.create(
+        str(path), schema=rows_new_columns(0).schema, cluster_by=["id"], properties=mapped
+    )
+    table.append(rows_new_columns(0))
+    table.append(rows_new_columns(5))
+    fields = {one.name: one for one in table.snapshot().schema.fields}
+    inner = fields["st"].data_type
+    assert isinstance(inner, StructType)
+    names = {"gone": fields["gone"].physical_name, "st.gone": inner.fields[1].physical_name}
+    table.drop_column("gone")
+    table.drop_column("st.gone")
+    return table, names
+
+
+def field(name: str, number: int, physical: str = "", kind: Any = "long") -> dict[str, Any]:
+    says = {
+        "delta.columnMapping.id": number,
+        "delta.columnMapping.physicalName": physical or f"col-{number}",
+    }
+    return {"name": name, "type": kind, "nullable": True, "metadata": says}
+
+
+def add(path: Path, new: dict[str, Any], *, inside: str | None = None) -> None:
+    """Add a column with a fresh id, as other writers might."""
+    logs = sorted((path / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    metadata = [action["metaData"] for action in actions if "metaData" in action][-1]
+    schema = json.loads(metadata["schemaString"])
+    fields = schema["fields"]
+    if inside is not None:
+        fields = next(one for one in fields if one["name"] == inside)["type"]["fields"]
+    fields.append(new)
+    properties = {**metadata["configuration"], "delta.columnMapping.maxColumnId": "99"}
+    line = {
+        "metaData": {**metadata, "schemaString": json.dumps(schema), "configuration": properties}
+    }
+    (path / "_delta_log" / f"{len(logs):020d}.json").write_text(json.dumps(line) + "\n")
+
+
+def planned(table: Table) -> tuple[ClusteringPlan, RewriteResult]:
+    plan = table.plan()
+    assert len(plan.groups) == 1
+    return plan, execute(plan)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    found = pa.table(DeltaTable(path).scan().read_all())
+    return sorted(found.to_pylist(), key=lambda row: int(row["id"]))
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper])
+def test_a_column_that_inputs_have_is_not_lost(
+    tmp_path: Path, spelled: Callable[[str], str]
+) -> None:
+    table, names = with_leftovers(tmp_path)
+    plan, result = planned(table)
+    add(tmp_path, field("back", 50, spelled(names["gone"])))
+    inputs = sorted(file.path for file in plan.groups[0].inputs)
+    with pytest.raises(CommitConflictError) as conflict:
+        table.commit(plan, result)
+    assert "the column back, which the table did not have" in str(conflict.value)
+    assert all(path in str(conflict.value) for path in inputs)
+    assert sorted(table.snapshot().files["path"].to_pylist()) == inputs
+
+
+def test_a_column_inside_a_struct_that_inputs_have_is_not_lost(tmp_path: Path) -> None:
+    table, names = with_leftovers(tmp_path)
+    plan, result = planned(table)
+    add(tmp_path, field("back", 50, names["st.gone"]), inside="st")
+    with pytest.raises(CommitConflictError, match=r"the column st\.back, which"):
+        table.commit(plan, result)
+
+
+def test_columns_that_no_input_has_are_null_in_what_was_rewritten(tmp_path: Path) -> None:
+    table, _ = with_leftovers(tmp_path)
+    plan, result = planned(table)
+    kind = {"type": "struct", "fields": [field("gone", 51)]}
+    add(tmp_path, field("new", 50, kind=kind))
+    add(tmp_path, field("go", 52), inside="st")
+    before = read(tmp_path)
+    report = table.commit(plan, result, dry_run=True)
+    assert report.committed_groups == (0,)
+    assert table.commit(plan, result).committed_groups == (0,)
+    assert read(tmp_path) == before
+    assert before[3] == {"id": 3, "st": {"a": 3, "go": None}, "new": None}
+
+
+def test_an_input_that_cannot_be_read_proves_nothing_and_outputs_stay(tmp_path: Path) -> None:
+    table, _ = with_leftovers(tmp_path)
+    plan, result = planned(table)
+    add(tmp_path, field("new", 50))
+    lost = plan.groups[0].inputs[0].path
+    (tmp_path / lost).write_bytes(b"no longer Parquet")
+    report: CommitReport = table.commit_each(plan, result.groups)
+    assert not report.conflicts
+    (failure,) = report.failures
+    assert "whether the inputs have the new columns new cannot be found out" in failure
+    assert lost in failure
+    assert all((tmp_path / file.path).exists() for file in result.groups[0].outputs)
+    with pytest.raises(ExecutorError):
+        report.require_success()
+
+
+def test_inputs_are_asked_once_however_often_a_race_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import liquidlog.operations.outputs as module
+
+    table, _ = with_leftovers(tmp_path)
+    plan, result = planned(table)
+    add(tmp_path, field("new", 50))
+    asked: list[str] = []
+
+    def counted(address: str, *words: Any, **options: Any) -> Any:
+        asked.append(address)
+        return columns_held(address, *words, **options)
+
+    monkeypatch.setattr(module, "columns_held", counted)
+    store: Any = type(table.opened.store)
+    put = store.put_log_if_absent
+
+    def lose(*words: Any) -> bool:
+        monkeypatch.setattr(store, "put_log_if_absent", put)
+        Table.open(str(tmp_path)).set_properties({"team": "we"})
+        return bool(put(*words))
+
+    monkeypatch.setattr(store, "put_log_if_absent", lose)
+    assert table.commit(plan, result).versions == (7,)
+    assert len(asked) == len(plan.groups[0].inputs)
+
+
+def test_a_column_is_found_by_its_id_too(tmp_path: Path) -> None:
+    inner = pa.field("k", pa.int64(), metadata={"PARQUET:field_id": "7"})
+    named = pa.field("a.b", pa.list_(pa.struct([inner])))
+    schema = pa.schema([named, pa.field("c", pa.int64(), metadata={"PARQUET:field_id": "8"})])
+    path = tmp_path / "f.parquet"
+    pq.write_table(schema.empty_table(), path)
+    size = path.stat().st_size
+    asked = [
+        (("x",), (7,)),
+        (("y",), (9, 8)),
+        (("z",), (6,)),
+        (("A", "b"), ()),
+        (("a",), ()),
+        (("C",), ()),
+    ]
+    held = columns_held(str(path), asked, size_bytes=size)
+    assert held == (("x",), ("y",), ("A", "b"), ("a",), ("C",))
+    with pytest.raises(DataFileError):
+        columns_held(str(path), asked, size_bytes=size + 1)
+
+
+# Columns added: rows that are there have null in them, for us and for delta-rs.
+
+
+SCHEMA_ADDED_COLUMNS = pa.schema([("id", pa.int64()), ("p", pa.struct([("x", pa.int64())]))])
+ROWS = pa.table({"id": [1, 2, 3], "p": [{"x": 1}, {"x": 2}, None]}, schema=SCHEMA_ADDED_COLUMNS)
+
+
+def made_added_columns(path: Path, **properties: str) -> Table:
+    table = Table.create(
+        path / "t", schema=SCHEMA_ADDED_COLUMNS, cluster_by=["id"], properties=properties
+    )
+    for _ in range(2):
+        table.append(ROWS)
+    return table
+
+
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_rows_that_are_there_have_null(mode: str, tmp_path: Path) -> None:
+    properties = {} if mode == "none" else {"delta.columnMapping.mode": mode}
+    table = made_added_columns(tmp_path, **properties)
+    plan = table.plan()
+    assert table.add_columns(pa.schema([("d", pa.date32()), ("s", pa.string())])) == 3
+    assert table.add_columns(pa.schema([("y", pa.string())]), into="P") == 4
+    point = [{"x": 7, "y": "new"}]
+    table.append(pa.table({"id": [9], "p": point, "d": [None], "s": ["a"]}).cast(_arrow(table)))
+    table.commit(plan, execute(plan))
+    found = table.snapshot()
+    assert [field.name for field in found.schema.fields] == ["id", "p", "d", "s"]
+    last = table.history(limit=4)[-2]
+    assert json.loads(last["operationParameters"]["columns"])[0]["column"]["name"] == "p.y"
+    if mode == "none":
+        rows = DeltaTable(table.uri).to_pyarrow_table().sort_by("id").to_pylist()
+        assert rows[-1] == {"id": 9, "p": {"x": 7, "y": "new"}, "d": None, "s": "a"}
+        assert [row["s"] for row in rows] == [None] * 6 + ["a"]
+        return
+    ids = [field.metadata[FIELD_ID] for field in found.schema.fields]
+    assert len({*ids}) == len(ids)
+    assert found.metadata.configuration["delta.columnMapping.maxColumnId"] == "6"
+
+
+def _arrow(table: Table) -> pa.Schema:
+    del table
+    point = pa.struct([("x", pa.int64()), ("y", pa.string())])
+    return pa.schema([("id", pa.int64()), ("p", point), ("d", pa.date32()), ("s", pa.string())])
+
+
+def test_every_problem_is_listed(tmp_path: Path) -> None:
+    table = made_added_columns(tmp_path)
+    columns = StructType(
+        (
+            StructField("ID", PrimitiveType("long")),
+            StructField("a", PrimitiveType("long"), nullable=False),
+            StructField("b", PrimitiveType("timestamp_ntz")),
+            StructField("B", PrimitiveType("long")),
+            StructField("_change_type", PrimitiveType("string")),
+        )
+    )
+    with pytest.raises(SchemaChangeError) as caught:
+        table.add_columns(columns)
+    assert [(one.kind, one.column) for one in caught.value.reasons] == [
+        (Kind.COLUMN_EXISTS, "id"),
+        (Kind.SCHEMA_IS_NOT_WRITABLE, "a"),
+        (Kind.FEATURE_MISSING, "b"),
+        (Kind.COLUMN_EXISTS, "b"),
+        (Kind.COLUMN_NAME_RESERVED, "_change_type"),
+    ]
+    assert table.snapshot().version == 2
+
+
+def test_a_struct_must_be_there(tmp_path: Path) -> None:
+    table, more = made_added_columns(tmp_path), pa.schema([("y", pa.int64())])
+    for into, text in (("nope", "there is no column nope"), ("id", "id is no struct")):
+        with pytest.raises(SchemaChangeError, match=text):
+            table.add_columns(more, into=into)
+    with pytest.raises(UsageError, match="nothing to add"):
+        table.add_columns(pa.schema([]))
+
+
+def test_a_dry_run_adds_nothing(tmp_path: Path) -> None:
+    table = made_added_columns(tmp_path)
+    assert table.add_columns(pa.schema([("y", pa.int64())]), dry_run=True) == 3
+    assert table.snapshot().version == 2

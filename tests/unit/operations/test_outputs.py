@@ -2,36 +2,67 @@
 
 import json
 import os
-from collections.abc import Callable
+import shutil
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.data.runs import Run, RunStage
-from liquidlog.errors import DocumentError, ExecutorError, LiquidlogError, StorageError
+from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.data.runs import Origin, Run, RunStage, runs_in
+from liquidlog.errors import (
+    CommitConflictError,
+    DocumentError,
+    ExecutorError,
+    LiquidlogError,
+    StorageError,
+    UsageError,
+)
+from liquidlog.log.loader import open_store
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations import batches, outputs
+from liquidlog.log.store import TableStore
+from liquidlog.operations import batches, outputs, rewrite
+from liquidlog.operations.at_work import at_work, claimed
+from liquidlog.operations.executors import ExecutorWhenNeeded
+from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations.optimize import (
+    depth_after_round,
+    metrics_of,
+    optimize_in_rounds,
+    require_rounds,
+)
+from liquidlog.operations.rewrite import CommitReport, complete_result, read_result
 from liquidlog.plan import (
     ClusteringPlan,
+    GroupFailure,
     InputFiles,
+    Outcome,
+    RewriteMode,
     RewriteResult,
     RewrittenGroup,
     decode_plan,
     encode_plan,
+    encode_rewritten_group,
     rewrite_digest,
+    rewritten_group_begins,
+    tagged_groups,
 )
 from liquidlog.storage import local
-from liquidlog.table import Table
+from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
+from support.known import known
 
 SCHEMA = pa.schema([("a", pa.int64())])
 
@@ -359,3 +390,558 @@ def test_an_output_that_cannot_be_read_stops_no_other_group(table: Table) -> Non
     report = table.commit_each(plan, result.groups)
     assert len(report.failures) == 1
     assert len(report.versions) == len(result.groups) - 1
+
+
+# A result document is continued only if it is one; any other file stays as it was.
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> ClusteringPlan:
+    table = Table.create(
+        str(tmp_path / "t"), schema=pa.schema([("x", pa.int64())]), cluster_by=["x"]
+    )
+    for first in range(4):
+        table.append(pa.table({"x": list(range(first, first + 50))}))
+    return table.plan(min_cube_size=1, target_cube_size=1)
+
+
+def lines(plan: ClusteringPlan) -> list[bytes]:
+    return [encode_rewritten_group(group) for group in execute(plan).groups]
+
+
+def never(_: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
+    raise AssertionError("the rewrite was started")
+
+
+def test_every_line_begins_as_it_is_said(plan: ClusteringPlan) -> None:
+    begins = rewritten_group_begins(plan.plan_id)
+    assert [line.startswith(begins) for line in lines(plan)] == [True] * 4
+
+
+FOREIGN = {
+    "a document without a line end": b'{"my":"only copy of a configuration"}',
+    "binary without a line end": b"PK\x03\x04 some archive",
+    "lines of text": b"one\ntwo\n",
+    "lines and a rest": b"one\ntwo",
+    "blank lines": b"\n\n",
+    "a plan": b'{"format_version": 1, "plan_id": "p", "groups": []}\n',
+    "one byte": b"\0",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_another_file_is_refused_before_the_rewrite_and_stays(
+    name: str, plan: ClusteringPlan, tmp_path: Path
+) -> None:
+    path = tmp_path / "precious"
+    path.write_bytes(FOREIGN[name])
+    with pytest.raises(DocumentError):
+        complete_result(str(path), plan, never)
+    with pytest.raises(DocumentError):
+        read_result(str(path), plan)
+    assert path.read_bytes() == FOREIGN[name]
+
+
+@pytest.mark.parametrize("cut", [None, -1, -40])
+def test_the_result_of_another_plan_is_refused_and_stays(
+    cut: int | None, plan: ClusteringPlan, tmp_path: Path
+) -> None:
+    other = Table.open(plan.table_uri).plan()
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(content := lines(other)[0][:cut])
+    with pytest.raises(DocumentError):
+        complete_result(str(path), plan, never)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("cut_bytes", [0, 1, 5, 60, 200])
+@pytest.mark.parametrize("whole", [0, 1, 3])
+def test_a_line_that_a_crash_cut_off_is_written_again(
+    whole: int, cut_bytes: int, plan: ClusteringPlan, tmp_path: Path
+) -> None:
+    made, path = lines(plan), tmp_path / "r.jsonl"
+    path.write_bytes(b"".join(made[:whole]) + made[whole][:cut_bytes])
+    asked: list[int] = []
+
+    def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup]:
+        asked.extend(groups)
+        yield from (group for group in execute(plan).groups if group.group_id in groups)
+
+    complete_result(str(path), plan, rewrite)
+    assert asked == list(range(whole, 4))
+    assert len(read_result(str(path), plan).groups) == 4
+
+
+def test_what_no_file_can_be_is_refused_before_the_rewrite(
+    plan: ClusteringPlan, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "t"):
+        with pytest.raises(DocumentError):
+            complete_result(str(tmp_path / name), plan, never)
+    with pytest.raises(StorageError):
+        complete_result(str(tmp_path / "no" / "such" / "directory"), plan, never)
+
+
+def test_failures_keep_what_is_finished(plan: ClusteringPlan, tmp_path: Path) -> None:
+    first = execute(plan).groups[0]
+    failure = GroupFailure(group_id=1, reason="it broke")
+    path = str(tmp_path / "r.jsonl")
+    with pytest.raises(ExecutorError):
+        complete_result(path, plan, lambda _: (first, failure))
+    assert read_result(path, plan).groups == (first,)
+
+
+# Several groups in one commit: as if each had its own, but for the versions.
+
+
+GROUPS = 5
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of ten files in five groups of two, with row ids."""
+    path = tmp_path_factory.mktemp("made") / "t"
+    table_batches = Table.create(
+        path,
+        schema=pa.schema([("x", pa.int64())]),
+        cluster_by=["x"],
+        properties={"delta.enableRowTracking": "true"},
+    )
+    for first in range(2 * GROUPS):
+        table_batches.append(pa.table({"x": [first, first + 100]}))
+    return path
+
+
+@pytest.fixture
+def table_batches(made: Path, tmp_path: Path) -> Table:
+    return Table.open(shutil.copytree(made, tmp_path / "t"))
+
+
+def planned(table_batches: Table) -> tuple[ClusteringPlan, RewriteResult]:
+    size = max(table_batches.files()["size_bytes"].to_pylist())
+    plan = table_batches.plan(min_cube_size=1, target_cube_size=2 * size)
+    assert len(plan.groups) == GROUPS
+    return plan, execute(plan)
+
+
+def actions(table_batches: Table, version: int, kind: str) -> list[dict[str, Any]]:
+    path = Path(table_batches.uri, "_delta_log", f"{version:020d}.json")
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    return [action[kind] for action in found if kind in action]
+
+
+def commit_tags(table_batches: Table, version: int) -> dict[str, str]:
+    tags: dict[str, str] = actions(table_batches, version, "commitInfo")[0]["tags"]
+    return tags
+
+
+def pending(table_batches: Table, plan: ClusteringPlan) -> tuple[int, ...]:
+    return tuple(g.group_id for g in batches.pending_groups(table_batches.opened.store, plan))
+
+
+def live(table_batches: Table) -> list[tuple[object, ...]]:
+    """Return what a reader finds of each live file, but for the versions."""
+    columns = ("path", "size", "num_records", "tags_json", "base_row_id", "clustering_provider")
+    files = table_batches.snapshot().files
+    return sorted(zip(*(files[name].to_pylist() for name in columns), strict=True))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, GROUPS, 100])
+def test_any_split_gives_the_table_of_single_commits(
+    table_batches: Table, tmp_path: Path, size: int
+) -> None:
+    plan, result = planned(table_batches)
+    other = Table.open(shutil.copytree(table_batches.uri, tmp_path / "other"))
+    alone = table_batches.commit(plan, result)
+    together = other.commit(plan, result, groups_per_commit=size)
+    assert len(alone.versions) == GROUPS
+    assert len(together.versions) == -(-GROUPS // size)
+    assert together.committed_groups == alone.committed_groups == tuple(range(GROUPS))
+    assert live(other) == live(table_batches)
+    assert together.rows_verified == alone.rows_verified == 4 * GROUPS
+    metrics = [
+        metrics_of(t.opened, plan, r) for t, r in ((table_batches, alone), (other, together))
+    ]
+    assert [one["numBatches"] for one in metrics] == [GROUPS, len(together.versions)]
+    assert {**metrics[0], "numBatches": 0} == {**metrics[1], "numBatches": 0}
+
+
+def test_metrics_of_a_commit_are_those_of_its_groups_added_up(
+    table_batches: Table, tmp_path: Path
+) -> None:
+    plan, result = planned(table_batches)
+    other = Table.open(shutil.copytree(table_batches.uri, tmp_path / "other"))
+    alone = table_batches.commit(plan, result).versions
+    (version,) = other.commit(plan, result, groups_per_commit=GROUPS).versions
+    infos = [actions(table_batches, one, "commitInfo")[0]["operationMetrics"] for one in alone]
+    (info,) = [one["operationMetrics"] for one in actions(other, version, "commitInfo")]
+    for name in ("numAddedFiles", "numAddedBytes", "numRemovedFiles", "numRemovedBytes"):
+        assert int(info[name]) == sum(int(one[name]) for one in infos) > 0
+    for name, best in (("minFileSize", min), ("maxFileSize", max)):
+        assert int(info[name]) == best(int(one[name]) for one in infos)
+
+
+def test_a_commit_of_one_group_is_tagged_as_ever_and_one_of_several_names_all(
+    table_batches: Table,
+) -> None:
+    plan, result = planned(table_batches)
+    ones = RewriteResult(plan_id=plan.plan_id, groups=result.groups[:1])
+    (first,) = table_batches.commit(plan, ones, groups_per_commit=3).versions
+    assert {"liquidlog.groupId": "0"}.items() <= commit_tags(table_batches, first).items()
+    assert "liquidlog.groupIds" not in commit_tags(table_batches, first)
+    report = table_batches.commit(plan, result, groups_per_commit=3)
+    assert (report.skipped_groups, report.committed_groups) == ((0,), (1, 2, 3, 4))
+    assert len(report.versions) == 2
+    assert [
+        commit_tags(table_batches, version)["liquidlog.groupIds"] for version in report.versions
+    ] == [
+        "1,2",
+        "3,4",
+    ]
+    assert commit_tags(table_batches, report.versions[1])["liquidlog.groupId"] == "3"
+    assert pending(table_batches, plan) == ()
+    assert table_batches.commit(plan, result).skipped_groups == (0, 1, 2, 3, 4)
+
+
+def test_groups_of_another_plan_are_not_taken_for_ours() -> None:
+    tags = {"liquidlog.planId": "p", "liquidlog.groupId": "1", "liquidlog.groupIds": "1,7"}
+    assert tagged_groups(tags, "p") == {1, 7}
+    assert tagged_groups(tags, "q") == tagged_groups({}, "p") == set()
+    assert tagged_groups({"liquidlog.planId": "p", "liquidlog.groupId": "3"}, "p") == {3}
+
+
+def test_a_stale_group_is_left_out_of_its_batch(table_batches: Table) -> None:
+    plan, result = planned(table_batches)
+    other = Table.open(table_batches.uri)
+    rival = structs.replace(plan, plan_id="rival")
+    theirs = execute(rival, [2])
+    other.commit(rival, theirs)
+    with pytest.raises(CommitConflictError) as error:
+        table_batches.commit(plan, result, groups_per_commit=GROUPS)
+    assert {one.group_id for one in error.value.conflicts if hasattr(one, "group_id")} == {2}
+    assert pending(table_batches, plan) == (2,)
+    names = {path.name for path in Path(table_batches.uri).glob("part-*")}
+    assert {file.path for file in result.groups[2].outputs}.isdisjoint(names)
+    assert {file.path for file in result.groups[1].outputs} <= names
+    assert table_batches.snapshot().version == plan.read_version + 2
+
+
+def test_a_group_whose_output_is_gone_is_left_out_of_its_batch(table_batches: Table) -> None:
+    plan, result = planned(table_batches)
+    Path(table_batches.uri, result.groups[3].outputs[0].path).unlink()
+    report = table_batches.commit_each(plan, result.groups, groups_per_commit=GROUPS)
+    assert report.committed_groups == (0, 1, 2, 4)
+    assert (len(report.versions), len(report.failures)) == (1, 1)
+
+
+def test_a_run_that_was_ended_before_the_put_leaves_the_others_alone(
+    table_batches: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, result = planned(table_batches)
+    require = outputs.require_committable
+
+    def after_orphans(*arguments: Any, **named: Any) -> None:
+        monkeypatch.undo()
+        run = outputs.run_of(table_batches.opened.store, result.groups[1].run)
+        run.withdraw()
+        require(*arguments, **named)
+
+    monkeypatch.setattr(batches, "require_committable", after_orphans)
+    report = table_batches.commit_each(plan, result.groups, groups_per_commit=GROUPS)
+    assert report.committed_groups == (0, 2, 3, 4)
+    assert len(report.failures) == 1
+    assert pending(table_batches, plan) == (1,)
+
+
+def test_of_two_results_of_a_group_one_is_committed(table_batches: Table) -> None:
+    plan, result = planned(table_batches)
+    again = execute(plan, [1]).groups
+    groups = (*result.groups[:3], *again, *result.groups[3:])
+    report = table_batches.commit_each(plan, groups, groups_per_commit=100)
+    assert report.committed_groups == (0, 1, 2, 3, 4)
+    assert report.skipped_groups == (1,)
+    live_paths = set(table_batches.files()["path"].to_pylist())
+    assert {file.path for file in result.groups[1].outputs} <= live_paths
+    assert not Path(table_batches.uri, again[0].outputs[0].path).exists()
+
+
+@pytest.mark.parametrize("stop", [ExecutorError("the session ended"), KeyboardInterrupt()])
+def test_what_waits_is_committed_when_the_work_ends_early(
+    table_batches: Table, stop: BaseException
+) -> None:
+    plan, result = planned(table_batches)
+    told: list[int] = []
+
+    def stopped() -> Iterator[Outcome]:
+        yield from result.groups[:3]
+        raise stop
+
+    with pytest.raises(type(stop)):
+        table_batches.commit_each(plan, stopped(), on_commit=told.append, groups_per_commit=GROUPS)
+    assert told == [0, 1, 2]
+    assert pending(table_batches, plan) == (3, 4)
+    assert table_batches.snapshot().version == plan.read_version + 1
+
+
+def test_a_group_waits_no_longer_than_ten_minutes(table_batches: Table) -> None:
+    plan, result = planned(table_batches)
+    now = [1_000_000]
+    seen: list[int] = []
+
+    def slowly() -> Iterator[RewrittenGroup]:
+        for group in result.groups:
+            seen.append(table_batches.snapshot().version - plan.read_version)
+            now[0] += 300_000
+            yield group
+
+    clock = Clock(now_ms=lambda: now[0], new_id=iter(map(str, range(99))).__next__)
+    patient = as_table(OpenedTable(table_batches.opened.store, clock))
+    report = patient.commit_each(plan, slowly(), groups_per_commit=100)
+    # The third is ten minutes after the first.
+    assert seen == [0, 0, 0, 1, 1]
+    assert len(report.versions) == 2
+
+
+def test_a_dry_run_tells_the_versions_of_batches(table_batches: Table) -> None:
+    plan, result = planned(table_batches)
+    would = table_batches.commit(plan, result, groups_per_commit=2, dry_run=True)
+    assert table_batches.snapshot().version == plan.read_version
+    done = table_batches.commit(plan, result, groups_per_commit=2)
+    assert would.group_versions == done.group_versions
+    assert len(done.versions) == 3
+
+
+def test_a_compaction_commits_a_hundred_groups_together(table_batches: Table) -> None:
+    plan, _ = planned(table_batches)
+    assert rewrite.default_groups_per_commit(plan) == 1
+    assert rewrite.default_groups_per_commit(structs.replace(plan, mode=RewriteMode.ZORDER)) == 1
+    compaction = structs.replace(plan, mode=RewriteMode.COMPACTION)
+    assert rewrite.default_groups_per_commit(compaction) == 100
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "2", True])
+def test_a_number_of_groups_is_a_whole_number(table_batches: Table, number: Any) -> None:
+    plan, result = planned(table_batches)
+    with pytest.raises(UsageError):
+        table_batches.commit(plan, result, groups_per_commit=number)
+    assert table_batches.snapshot().version == plan.read_version
+
+
+# Rounds go on as long as each is predicted to gain enough, and did.
+
+
+SCHEMA_ROUNDS = pa.schema([("id", pa.int64()), ("x", pa.int64())])
+POLICY: dict[str, Any] = {
+    "strategy": "overlap",
+    "max_file_size": "8KiB",
+    "min_cube_size": "1MiB",
+    "budget": "20KiB",
+}
+
+
+def planning(table_rounds: Table) -> Callable[[], ClusteringPlan]:
+    return partial(table_rounds.plan, **POLICY)
+
+
+@pytest.fixture
+def table_rounds(tmp_path: Path) -> Table:
+    """Two heaps of files that overlap each other; the budget is for one of them."""
+    made = Table.create(str(tmp_path / "t"), schema=SCHEMA_ROUNDS, cluster_by=["x"])
+    for number in range(12):
+        ids = np.arange(number, 12_000, 12)
+        made.append(pa.table([ids, ids % 997 + 1_000 * (number % 2)], schema=SCHEMA_ROUNDS))
+    return made
+
+
+def test_each_round_is_yielded_with_its_report_and_depth(table_rounds: Table) -> None:
+    def rewritten(plan: ClusteringPlan) -> CommitReport:
+        return table_rounds.commit(plan, execute(plan))
+
+    depths = [known(table_rounds.health().average_depth)]
+    for done in optimize_in_rounds(table_rounds.opened, planning(table_rounds), rewritten):
+        assert done.done.versions == tuple(
+            range(
+                table_rounds.snapshot().version - len(done.done.versions) + 1,
+                table_rounds.snapshot().version + 1,
+            )
+        )
+        assert done.average_depth == table_rounds.health().average_depth
+        depths.append(known(done.average_depth))
+    assert len(depths) > 2
+    assert depths == sorted(depths, reverse=True)
+
+
+def test_a_round_that_would_gain_too_little_is_not_executed(table_rounds: Table) -> None:
+    def never(plan: ClusteringPlan) -> None:
+        raise AssertionError(plan.plan_id)
+
+    assert (
+        list(optimize_in_rounds(table_rounds.opened, planning(table_rounds), never, min_gain=100.0))
+        == []
+    )
+
+
+def test_a_round_that_gained_too_little_is_the_last(table_rounds: Table) -> None:
+    executed: list[str] = []
+    rounds = optimize_in_rounds(
+        table_rounds.opened, planning(table_rounds), lambda plan: executed.append(plan.plan_id)
+    )
+    assert [one.average_depth for one in rounds] == [table_rounds.health().average_depth]
+    assert len(executed) == 1
+
+
+def test_the_depth_after_a_round_is_the_predicted_one(table_rounds: Table) -> None:
+    plan = table_rounds.plan(**POLICY)
+    depth = known(table_rounds.health().average_depth)
+    after = known(depth_after_round(table_rounds.opened, plan, depth, 0.0))
+    assert (
+        depth_after_round(table_rounds.opened, plan, depth, depth - after - 0.01) == after < depth
+    )
+    assert depth_after_round(table_rounds.opened, plan, depth, depth - after + 0.01) is None
+    assert depth_after_round(table_rounds.opened, plan, None) is None
+
+
+@pytest.mark.parametrize("policy", [{}, {"strategy": "cube"}])
+def test_rounds_of_another_strategy_are_refused(
+    policy: dict[str, Any], table_rounds: Table
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        require_rounds(policy.get("strategy", "cube"))
+    assert refused.value.fields["option"] == "final"
+    with pytest.raises(UsageError):
+        next(
+            optimize_in_rounds(
+                table_rounds.opened, partial(table_rounds.plan, **policy), lambda _: None
+            )
+        )
+
+
+def test_a_table_is_optimized_in_rounds(table_rounds: Table) -> None:
+    before = known(table_rounds.health().average_depth)
+    done = table_rounds.optimize(executor="local", final=True, **POLICY)
+    depths = [known(one.average_depth) for one in done.rounds]
+    assert done.versions == tuple(range(13, table_rounds.snapshot().version + 1))
+    assert len(depths) > 1
+    assert depths[-1] == known(table_rounds.health().average_depth) < before
+    with pytest.raises(UsageError):
+        table_rounds.optimize(executor="local", final=True, strategy="cube")
+    with pytest.raises(UsageError):
+        table_rounds.optimize(executor="local", min_gain=0.5)
+
+
+class Opened:
+    """Counts how often an executor was started and ended."""
+
+    def __init__(self) -> None:
+        self.started = self.ended = 0
+
+    def __enter__(self) -> Self:
+        self.started += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended += 1
+
+    def __call__(self, *_: object) -> Iterator[object]:
+        return iter(())
+
+
+def test_an_executor_starts_once_and_only_for_a_plan_with_groups(table_rounds: Table) -> None:
+    opened = Opened()
+    nothing = Table.create(
+        f"{table_rounds.uri}-empty", schema=SCHEMA_ROUNDS, cluster_by=["x"]
+    ).plan()
+    opening = ExecutorWhenNeeded(lambda _: "own", lambda _: opened)  # type: ignore[arg-type, return-value]
+    with opening as executor:
+        assert list(executor.for_plan(nothing)(nothing, (), lambda *_: None)) == []
+        assert (opened.started, opened.ended) == (0, 0)
+        for _ in range(2):
+            assert executor.for_plan(table_rounds.plan()) is opened
+        assert (opened.started, opened.ended) == (1, 0)
+    assert (opened.started, opened.ended) == (1, 1)
+
+
+# Claims keep two processes from one table; however a claim ends, nothing of it stays.
+
+
+CLOCK = system_clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TableStore:
+    Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
+    return open_store(tmp_path / "t")
+
+
+def traces(store: TableStore) -> int:
+    return len(runs_in(store.uri))
+
+
+def age(store: TableStore, seconds: int) -> None:
+    for path in Path(store.uri).glob("_liquidspark-*"):
+        written = path.stat().st_mtime - seconds
+        os.utime(path, (written, written))
+
+
+def test_a_claim_is_seen_and_leaves_nothing(store: TableStore) -> None:
+    with claimed(store, CLOCK) as others:
+        assert others == ()
+        (seen,) = at_work(Table.open(store.uri).opened.store, Table.open(store.uri).opened.clock)
+        assert seen.origin is not None
+        assert (seen.origin.verb, seen.origin.pid) == ("tick", os.getpid())
+    assert traces(store) == 0
+
+
+def test_who_comes_second_withdraws(store: TableStore) -> None:
+    with claimed(store, CLOCK):
+        age(store, 60)
+        with claimed(store, CLOCK) as second:
+            assert [str(one.origin)[:4] for one in second] == ["tick"]
+        assert traces(store) == 1
+    assert traces(store) == 0
+
+
+def test_a_rewrite_at_work_is_in_the_way(store: TableStore) -> None:
+    run = Run(store.uri, "0123456789ab")
+    run.begin(Origin.here("optimize", now_ms=0))
+    with claimed(store, CLOCK) as others:
+        assert [one.origin and one.origin.verb for one in others] == ["optimize"]
+    age(store, 2 * 86_400)
+    with claimed(store, CLOCK) as others:
+        assert others == ()
+
+
+def test_of_many_at_once_one_at_most_is_alone(store: TableStore) -> None:
+    inside, most, lock, done = 0, 0, threading.Lock(), 0
+    start = threading.Barrier(6)
+
+    def work() -> None:
+        nonlocal inside, most, done
+        start.wait()
+        for _ in range(5):
+            with claimed(store, CLOCK) as others:
+                if others:
+                    continue
+                with lock:
+                    inside, most, done = inside + 1, max(most, inside + 1), done + 1
+                with lock:
+                    inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert done > 0
+    assert traces(store) == 0
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_claim_whose_work_fails_leaves_nothing(
+    store: TableStore, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), claimed(store, CLOCK):
+        raise error
+    assert traces(store) == 0

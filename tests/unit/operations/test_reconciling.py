@@ -1,15 +1,24 @@
 """Rows that others delete while a rewrite is under way are deleted from what it wrote."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from liquidlog.clustering.outcome.staleness import TooManyDeletedRows
+from liquidlog.commit.conflicts import RowsMayBeBack
+from liquidlog.data import read_budget
 from liquidlog.data.deleted_rows import find_rows
 from liquidlog.errors import (
     CommitConflictError,
@@ -17,15 +26,20 @@ from liquidlog.errors import (
     DataFileError,
     ExecutorError,
     RowsNotFoundError,
+    UsageError,
 )
 from liquidlog.log.local_store import LocalTableStore
-from liquidlog.operations import reconcile
+from liquidlog.operations import executors, reconcile
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.table import as_table, system_clock
-from support.arrow_executor import execute
+from liquidlog.operations.outputs import TooMuchToRead
+from liquidlog.plan import ClusteringPlan, RewriteResult, RewrittenGroup
+from liquidlog.table import Table, as_table, system_clock
+from support.arrow_executor import execute, execute_groups
+from support.pickled_tasks import PickledTasks
+from support.plain_table import PlainTable
 from support.raced_store import Crash
-from support.races import FILES, ROWS, Scene, row
+from support.races import FILES, ROWS, Scene, made, row
 
 
 @pytest.fixture(params=[True, False], ids=["vectors", "copies"])
@@ -359,3 +373,455 @@ def test_the_next_plan_takes_files_with_vectors_of_ours(scene: Scene) -> None:
     plan = scene.table.plan(full=True)
     scene.table.commit(plan, execute(plan))
     scene.expect(without={0: 1})
+
+
+# What a rewrite does not follow of what others do to its inputs, and within which limits.
+
+
+def removed_and_added_back(scene: Scene) -> None:
+    version = scene.plain.version
+    scene.plain.remove([scene.inputs[0]])
+    scene.plain.restore(version)
+
+
+def restored_after_a_delete(scene: Scene) -> None:
+    version = scene.plain.version
+    scene.plain.delete({scene.inputs[0]: [0]})
+    scene.plain.restore(version)
+
+
+def a_smaller_vector(scene: Scene) -> None:
+    path = scene.inputs[0]
+    scene.plain.delete({path: [0, 1]})
+    file = scene.plain.state()[path]
+    less = scene.plain._with_vector(file, frozenset({0}))
+    scene.plain.commit("DELETE", lambda _: less)
+
+
+@pytest.mark.parametrize(
+    "winner", [removed_and_added_back, restored_after_a_delete, a_smaller_vector]
+)
+def test_rows_that_may_be_back_are_a_conflict(
+    scene: Scene, winner: Callable[[Scene], None]
+) -> None:
+    winner(scene)
+    (conflict,) = scene.conflicts()
+    assert isinstance(conflict, RowsMayBeBack)
+    assert conflict.paths == (scene.inputs[0],)
+    assert conflict.version == scene.plain.version
+    scene.require_tidy()
+
+
+def test_another_vector_of_as_many_rows_must_delete_the_same(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "t", vectors=True)
+    path = scene.inputs[0]
+    scene.plain.delete({path: [0]})
+    file = scene.plain.state()[path]
+
+    def delete_another() -> None:
+        other = scene.plain._with_vector(file, frozenset({7}))
+        scene.plain.commit("DELETE", lambda _: other)
+
+    scene.store.landing = [delete_another]
+    with pytest.raises(CommitConflictError, match="no longer deletes all rows"):
+        scene.commit()
+    scene.require_tidy()
+
+
+def test_a_renewed_vector_of_the_same_rows_is_followed(scene: Scene) -> None:
+    path = scene.inputs[0]
+    scene.plain.delete({path: [0]})
+    scene.plain.renew_vector(path)
+    assert scene.commit().reconciled.rows == 1
+    scene.expect(without={0: 1})
+    scene.require_tidy()
+
+
+def test_inputs_that_are_all_gone_are_a_conflict_and_outputs_are_deleted(scene: Scene) -> None:
+    scene.plain.compact(scene.inputs)
+    (conflict,) = scene.conflicts(max_reconciled_share=1.0)
+    assert "none of the 4 input file(s) is left" in str(conflict)
+    scene.require_tidy()
+
+
+def test_more_than_the_share_is_a_conflict_that_another_share_allows(scene: Scene) -> None:
+    scene.plain.delete({scene.inputs[0]: range(21)})
+    (conflict,) = scene.conflicts()
+    assert conflict == TooManyDeletedRows(21, FILES * ROWS, 0.2)
+    assert "20 %" in str(conflict)
+
+
+def test_outputs_outlast_a_conflict_that_other_limits_allow(scene: Scene) -> None:
+    scene.plain.delete({scene.inputs[0]: range(21)})
+    scene.conflicts()
+    (conflict,) = scene.conflicts(max_reconciled_share=0.5, reconcile_limit=100)
+    assert isinstance(conflict, TooMuchToRead)
+    assert conflict.limit_bytes == 100 < conflict.needed_bytes
+    assert scene.commit(max_reconciled_share=0.5).reconciled.rows == 21
+    scene.expect(without=dict.fromkeys(range(21), 1))
+    scene.require_tidy()
+
+
+def test_without_a_share_every_deletion_is_a_conflict(scene: Scene) -> None:
+    scene.plain.delete({scene.inputs[0]: [0]})
+    kinds = {conflict.kind for conflict in scene.conflicts(max_reconciled_share=0)}
+    assert kinds == {"concurrent_delete_read"}
+    scene.require_tidy()
+
+
+def test_a_dry_run_writes_nothing_and_says_what_it_does_not_know(scene: Scene) -> None:
+    scene.plain.delete({scene.inputs[0]: [0, 1]})
+    before = {path.name for path in scene.path.rglob("*")}
+    found = scene.commit(dry_run=True).reconciled
+    assert (found.rows, found.versions) == (2, (scene.plain.version,))
+    assert found.files is found.bytes_read is found.seconds is None
+    assert {path.name for path in scene.path.rglob("*")} == before
+    (conflict,) = scene.conflicts(max_reconciled_share=0.01, dry_run=True)
+    assert isinstance(conflict, TooManyDeletedRows)
+
+
+def test_limits_without_effect_or_sense_are_refused(scene: Scene) -> None:
+    for settings in (
+        {"max_reconciled_share": 0, "reconcile_limit": "1GiB"},
+        {"max_reconciled_share": 1.5},
+        {"max_reconciled_share": -1},
+        {"reconcile_limit": "many"},
+    ):
+        with pytest.raises(UsageError):
+            scene.commit(**settings)
+
+
+def test_another_vector_of_the_planned_rows_deletes_nothing_more(tmp_path: Path) -> None:
+    plain = made(tmp_path / "t", vectors=True)
+    path = min(plain.state())
+    plain.delete({path: [0, 4]})
+    before = plain.rows()
+    table = Table.open(str(plain.root))
+    plan = table.plan()
+    result = execute(plan)
+    files = set(plain.named())
+    plain.renew_vector(path)
+    vector = plain.state()[path].add["deletionVector"]
+    expected = table.commit_each(plan, result.groups, dry_run=True)
+    report = table.commit(plan, result)
+    assert report.versions == expected.versions
+    for reconciled in (report.reconciled, expected.reconciled):
+        assert (reconciled.rows, reconciled.versions) == (0, ())
+    removed = [
+        line["remove"]["deletionVector"]["pathOrInlineDv"]
+        for line in plain._actions(report.versions[0])
+        if line.get("remove", {}).get("path") == path
+    ]
+    assert removed == [vector["pathOrInlineDv"]]
+    assert plain.rows() == before
+    written = {one.path for group in result.groups for one in group.outputs}
+    (renewed,) = plain.named() - files - written
+    assert renewed.startswith("deletion_vector_"), "nothing but the other engine's vector"
+
+
+# Where finding rows takes more than this process may read, an executor's tasks read it.
+
+
+@pytest.fixture(params=[True, False], ids=["vectors", "copies"])
+def scene_reconciling_by_tasks(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "t", vectors=request.param, max_file_size="1KiB")
+
+
+def commit(scene_reconciling_by_tasks: Scene, tasks: PickledTasks | None, **settings: Any) -> Any:
+    groups = scene_reconciling_by_tasks.result.groups
+    return scene_reconciling_by_tasks.table.commit_each(
+        scene_reconciling_by_tasks.plan, groups, tasks=tasks, **settings
+    )
+
+
+def test_tasks_read_what_is_more_than_the_limit(scene_reconciling_by_tasks: Scene) -> None:
+    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+    tasks = PickledTasks()
+    report = commit(scene_reconciling_by_tasks, tasks, reconcile_limit=1)
+    assert len(report.versions) == 1
+    assert report.reconciled.rows == 2
+    assert report.reconciled.bytes_read > 1
+    assert len(tasks.sent) == 2, "one job looks for the rows, one proves them"
+    scene_reconciling_by_tasks.expect(without={0: 1, 3: 1})
+    scene_reconciling_by_tasks.require_tidy()
+
+
+def test_what_lost_attempts_read_does_not_stop_tasks(
+    scene_reconciling_by_tasks: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_budget, "_TASKS_READ", 1)  # files this small are footers above all
+    scene_reconciling_by_tasks.plain.delete(
+        {scene_reconciling_by_tasks.inputs[0]: [0]}, how="vector"
+    )
+    scene_reconciling_by_tasks.store.landing = [
+        partial(
+            scene_reconciling_by_tasks.plain.delete,
+            {scene_reconciling_by_tasks.inputs[0]: [row]},
+            how="vector",
+        )
+        for row in range(1, 8)
+    ]
+    report = commit(scene_reconciling_by_tasks, PickledTasks(), reconcile_limit=1)
+    assert len(report.versions) == 1
+    assert report.reconciled.rows == 8
+    scene_reconciling_by_tasks.expect(without=dict.fromkeys(range(8), 1))
+
+
+def test_tasks_are_not_asked_for_less(scene_reconciling_by_tasks: Scene) -> None:
+    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+    tasks = PickledTasks()
+    assert len(commit(scene_reconciling_by_tasks, tasks).versions) == 1
+    assert tasks.sent == []
+    scene_reconciling_by_tasks.expect(without={0: 1, 3: 1})
+
+
+def test_without_tasks_it_is_refused_with_the_figure(scene_reconciling_by_tasks: Scene) -> None:
+    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+    (conflict,) = commit(scene_reconciling_by_tasks, None, reconcile_limit=1).conflicts
+    assert isinstance(conflict.conflict, TooMuchToRead)
+    assert conflict.conflict.limit_bytes == 1 < conflict.conflict.needed_bytes
+
+
+def test_a_task_that_fails_refuses_the_group_and_deletes_nothing(
+    scene_reconciling_by_tasks: Scene,
+) -> None:
+    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+    before, version = (
+        scene_reconciling_by_tasks.plain.rows(),
+        scene_reconciling_by_tasks.plain.version,
+    )
+    for output in scene_reconciling_by_tasks.result.groups[0].outputs:
+        (scene_reconciling_by_tasks.path / output.path).write_bytes(
+            b"PAR1" + bytes(output.size_bytes - 8) + b"PAR1"
+        )
+    report = commit(scene_reconciling_by_tasks, PickledTasks(), reconcile_limit=1)
+    assert not report.versions
+    (failure,) = report.failures
+    assert str(scene_reconciling_by_tasks.path) in failure
+    assert (scene_reconciling_by_tasks.plain.rows(), scene_reconciling_by_tasks.plain.version) == (
+        before,
+        version,
+    )
+
+
+def test_optimize_has_the_tasks_of_its_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = made(tmp_path / "t", vectors=True)
+    tasks = PickledTasks()
+
+    class Executor:
+        """Rewrites groups while others delete a row; it can run other work."""
+
+        def __init__(self) -> None:
+            self.tasks = tasks
+
+        def __call__(
+            self, plan: ClusteringPlan, groups: Sequence[int], _: object
+        ) -> Iterator[RewrittenGroup]:
+            for group in execute_groups(plan, groups):
+                plain.delete({min(plain.state()): [1]})
+                yield group
+
+    @contextmanager
+    def start(*_: object) -> Iterator[Executor]:
+        yield Executor()
+
+    monkeypatch.setattr(executors, "find_executor", lambda _: start)
+    table = Table.open(str(plain.root))
+    for wrong in ({"max_reconciled_share": 2.0}, {"reconcile_limit": "much"}):
+        with pytest.raises(UsageError):
+            table.optimize(**wrong)
+    done = table.optimize(reconcile_limit=1)
+    assert done.report.reconciled.rows == 1
+    assert len(tasks.sent) == 2
+
+
+# A step of reconciling that does the wrong thing is found out: nothing of it is committed.
+
+
+FILES_SABOTAGED_RECONCILING, FILE_ROWS = 6, 20
+Positions = Any
+"""Increasing physical rows, uint64."""
+
+
+def another(rows: Positions) -> Positions:
+    """Return rows of which the first is its neighbour instead."""
+    taken = set(rows.tolist())
+    free = next(row for row in range(FILE_ROWS) if row not in taken)
+    return np.sort(np.append(rows[1:], np.uint64(free)))
+
+
+def one_left_out(rows: Positions) -> Positions:
+    return rows[:-1]
+
+
+def one_too_many(rows: Positions) -> Positions:
+    taken = set(rows.tolist())
+    free = next(row for row in range(FILE_ROWS) if row not in taken)
+    return np.sort(np.append(rows, np.uint64(free)))
+
+
+LIES: Final[dict[str, Callable[[Positions], Positions]]] = {
+    "another row": another,
+    "one left out": one_left_out,
+    "one too many": one_too_many,
+}
+
+
+def lying_finder(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
+    honest = vars(reconcile)["find_rows"]
+
+    def find(*arguments: Any, **named: Any) -> Any:
+        found = honest(*arguments, **named)
+        first = next(number for number, rows in enumerate(found.positions) if len(rows) > 1)
+        lied = [lie(rows) if n == first else rows for n, rows in enumerate(found.positions)]
+        return replace(found, positions=tuple(lied))
+
+    return find
+
+
+def lying_vector_writer(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
+    honest = vars(reconcile)["write_vector"]
+    return lambda run, positions, **named: honest(run, lie(positions), **named)
+
+
+def lying_copier(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
+    honest = vars(reconcile)["write_without"]
+
+    def write(run: Any, output: Any, deleted: Any, **named: Any) -> Any:
+        lied = replace(deleted, positions=lie(deleted.positions))
+        return honest(run, output, lied, **named)
+
+    return write
+
+
+SABOTEURS: Final = {
+    "finder": ("find_rows", lying_finder, (True, False)),
+    "vector writer": ("write_vector", lying_vector_writer, (True,)),
+    "copier": ("write_without", lying_copier, (False,)),
+}
+CASES: Final = [
+    (who, what, vectors)
+    for who, (_, _, tables) in SABOTEURS.items()
+    for what in LIES
+    for vectors in tables
+]
+
+
+def raced(path: Path, *, vectors: bool) -> tuple[PlainTable, ClusteringPlan, RewriteResult]:
+    """Return a table of which rows were deleted since a plan was run."""
+    plain = PlainTable.create(path / "t", vectors=vectors)
+    for number in range(FILES_SABOTAGED_RECONCILING):
+        first = number * FILE_ROWS
+        plain.append([(x, f"s{x}", None, None) for x in range(first, first + FILE_ROWS)])
+    plan = Table.open(str(plain.root)).plan()
+    result = execute(plan)
+    paths = sorted(plain.state())
+    plain.delete({path: [3, 4, 7] for path in paths[:2]}, how="vector" if vectors else "copy")
+    return plain, plan, result
+
+
+@pytest.mark.parametrize(("who", "what", "vectors"), CASES)
+def test_a_saboteur_commits_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    who: str,
+    what: str,
+    vectors: bool,  # noqa: FBT001
+) -> None:
+    name, make, _ = SABOTEURS[who]
+    # A copy-on-write delete of two files of six is more than is reconciled by default.
+    plain, plan, result = raced(tmp_path, vectors=vectors)
+    before, version = plain.rows(), plain.version
+    table = Table.open(str(plain.root))
+    monkeypatch.setattr(reconcile, name, make(LIES[what]))
+    report = table.commit_each(plan, result.groups, max_reconciled_share=0.5)
+    assert not report.versions
+    assert len(report.failures) == 1
+    assert plain.version == version
+    assert plain.rows() == before
+    monkeypatch.undo()
+    # What the saboteur wrote is nobody's: it can be cleaned up, and the rows are planned anew.
+    table.orphans(older_than="0s", finished=True, delete=True)
+    again = Table.open(str(plain.root))
+    replanned = again.plan()
+    assert again.commit(replanned, execute(replanned)).versions
+    assert plain.rows() == before
+    left = {path.name for path in plain.root.iterdir()} - {"_delta_log"}
+    assert left <= plain.named()
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_without_a_saboteur_it_is_committed(tmp_path: Path, *, vectors: bool) -> None:
+    plain, plan, result = raced(tmp_path, vectors=vectors)
+    before = plain.rows()
+    table = Table.open(str(plain.root))
+    report = table.commit_each(plan, result.groups, max_reconciled_share=0.5)
+    assert len(report.versions) == 1
+    assert report.reconciled.rows == (6 if vectors else 2 * FILE_ROWS)
+    assert plain.rows() == before
+
+
+# What delta-rs does that loaded a table before a compaction of ours: as README's Limits say.
+
+
+ROWS_STALE_WRITERS = list(range(20))
+FIVE = pa.table({"a": pa.array([5], pa.int64())})
+
+
+def compacted_since(path: Path) -> DeltaTable:
+    """Return a table as delta-rs loaded it before a compaction."""
+    table = Table.create(str(path), schema=pa.schema([("a", pa.int64())]))
+    for first in range(0, 20, 5):
+        table.append(pa.table({"a": ROWS_STALE_WRITERS[first : first + 5]}))
+    loaded = DeltaTable(path)
+    plan = table.plan()
+    table.commit(plan, execute(plan))
+    return loaded
+
+
+def values(path: Path) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table()["a"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        lambda table: table.delete("a = 5"),
+        lambda table: table.update(predicate="a = 5", updates={"a": "500"}),
+        lambda table: write_deltalake(table, FIVE, mode="overwrite", predicate="a = 5"),
+    ],
+    ids=["delete", "update", "replace where"],
+)
+def test_conditional_changes_fail(tmp_path: Path, stale: Callable[[DeltaTable], Any]) -> None:
+    loaded = compacted_since(tmp_path)
+    with pytest.raises(CommitFailedError):
+        stale(loaded)
+    assert values(tmp_path) == ROWS_STALE_WRITERS
+
+
+@pytest.mark.parametrize(
+    ("stale", "found"),
+    [
+        (
+            lambda table: write_deltalake(table, FIVE, mode="append"),
+            sorted([*ROWS_STALE_WRITERS, 5]),
+        ),
+        (
+            lambda table: write_deltalake(table, FIVE, mode="overwrite"),
+            sorted([*ROWS_STALE_WRITERS, 5]),
+        ),
+        (lambda table: table.delete(), ROWS_STALE_WRITERS),
+        (
+            lambda table: table.optimize.compact(),
+            sorted([*ROWS_STALE_WRITERS, *ROWS_STALE_WRITERS]),
+        ),
+    ],
+    ids=["append", "overwrite", "delete all", "compact"],
+)
+def test_others_land_and_do_not_see_what_the_compaction_moved(
+    tmp_path: Path, stale: Callable[[DeltaTable], Any], found: list[int]
+) -> None:
+    stale(compacted_since(tmp_path))
+    assert values(tmp_path) == found

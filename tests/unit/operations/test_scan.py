@@ -1,12 +1,29 @@
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
-from liquidlog.errors import UsageError
+from liquidlog.errors import LiquidlogError, SchemaChangeError, SchemaProblemKind, UsageError
+from liquidlog.log import second_opinion
+from liquidlog.log.local_store import LocalTableStore
+from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.predicates.workload_text import parse_workload
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.repository import ROOT
 
 NOON = 1_717_243_200_000_000
 """2024-06-01T12:00:00Z in microseconds."""
@@ -81,3 +98,245 @@ def test_a_plan_says_the_time_that_its_predicate_means(tmp_path: Path) -> None:
     assert "current" not in where.lower()
     assert "now" not in where.lower()
     assert "CAST('2" in where
+
+
+# What the commits of a run share: a commit of the log is read a few times, not once per group.
+
+
+GROUPS = 12
+READERS = 4
+"""What may read a commit: which groups have landed, the next version, delta-rs's agreement; and
+one of them twice where a race was lost."""
+
+
+@pytest.fixture
+def table_shared_reads(tmp_path: Path) -> Table:
+    schema = pa.schema([("x", pa.int64())])
+    properties = {"delta.checkpointInterval": "1000"}
+    table_shared_reads = Table.create(
+        tmp_path / "t", schema=schema, cluster_by=["x"], properties=properties
+    )
+    for first in range(2 * GROUPS):
+        table_shared_reads.append(pa.table({"x": [first, first + 100]}))
+    return table_shared_reads
+
+
+def test_commits_since_the_plan_are_not_read_for_every_group(
+    table_shared_reads: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: Counter[str] = Counter()
+    agreed: list[int] = []
+    read_logs, require_agreement = LocalTableStore.read_logs, second_opinion.require_agreement
+
+    def counted(store: LocalTableStore, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        read.update(names)
+        return read_logs(store, names)
+
+    def counted_agreement(snapshot: Snapshot, *rest: object) -> None:
+        agreed.append(snapshot.version)
+        require_agreement(snapshot, *rest)  # type: ignore[arg-type]
+
+    size = max(table_shared_reads.files()["size_bytes"].to_pylist())
+    plan = table_shared_reads.plan(min_cube_size=1, target_cube_size=2 * size)
+    assert len(plan.groups) == GROUPS
+    result = execute(plan)
+    for first in range(GROUPS):
+        table_shared_reads.append(pa.table({"x": [first]}))
+    monkeypatch.setattr(LocalTableStore, "read_logs", counted)
+    monkeypatch.setattr(second_opinion, "require_agreement", counted_agreement)
+    report = table_shared_reads.commit(plan, result, groups_per_commit=1)
+    assert len(report.versions) == GROUPS
+    since = [commit_name(v) for v in range(plan.read_version + 1, report.versions[-1] + 1)]
+    assert max(read[name] for name in since) <= READERS
+    assert len(agreed) == 1
+
+
+# What a rewrite would refuse for its calendar is said before it is begun.
+
+
+_LIST: Final = {"type": "array", "elementType": "date", "containsNull": True}
+
+
+def _struct(**kinds: object) -> dict[str, object]:
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in kinds.items()
+    ]
+    return {"type": "struct", "fields": fields}
+
+
+SCHEMA: Final = _struct(
+    id="long", d="date", t="timestamp", ds=_LIST, s=_struct(t="timestamp", i="long")
+)
+
+
+def table_of(tmp_path: Path, case: str, lows: Mapping[str, object]) -> Table:
+    """A table of two copies of a recorded file, with these lowest values in the log."""
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    actions: list[dict[str, object]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {
+            "metaData": {
+                "id": "00000000-0000-0000-0000-000000000001",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps(SCHEMA),
+                "partitionColumns": [],
+                "configuration": {},
+                "createdTime": 1,
+            }
+        },
+    ]
+    for name in ("a.parquet", "b.parquet"):
+        shutil.copy(ROOT / "fixtures" / "calendars" / case / "rows.parquet", tmp_path / name)
+        stats = {"numRecords": 9, "minValues": lows, "maxValues": lows, "nullCount": {}}
+        add: dict[str, object] = {
+            "path": name,
+            "partitionValues": {},
+            "size": (tmp_path / name).stat().st_size,
+            "modificationTime": 1,
+            "dataChange": True,
+            "stats": json.dumps(stats),
+        }
+        actions.append({"add": add})
+    text = "\n".join(map(json.dumps, actions))
+    (log / f"{0:020d}.json").write_text(text, encoding="utf-8")
+    return Table.open(tmp_path)
+
+
+OLD: Final[Mapping[str, object]] = {"d": "0001-01-01", "t": "0001-01-01T00:00:00.000Z"}
+
+
+@pytest.mark.parametrize(
+    ("case", "lows", "named"),
+    [
+        ("2.4.8-int96", OLD, "column t"),
+        ("2.4.8-int96", {"d": "0001-01-01", "t": "2024-01-01T00:00:00.000Z"}, None),
+        ("2.4.0-int96", {"d": "0001-01-01"}, "column d"),
+        ("3.0.3-int96-corrected", OLD, "column t"),
+        ("3.5.9-micros-paris", OLD, "Europe/Paris"),
+        ("3.5.9-micros-legacy", OLD, None),
+        ("3.5.9-micros-corrected", OLD, None),
+    ],
+)
+def test_plans_and_doctor_say_which_files_would_be_refused(
+    tmp_path: Path, case: str, lows: Mapping[str, object], named: str | None
+) -> None:
+    table = table_of(tmp_path, case, lows)
+    notes = table.plan().notes
+    found = [one for one in table.doctor() if one.name == "refused-dates"]
+    if named is None:
+        assert (notes, found) == ((), [])
+        return
+    assert len(notes) == 2
+    assert all("would refuse" in note and named in note for note in notes)
+    assert [(one.files, one.command) for one in found] == [(2, None)]
+    assert named in found[0].detail
+    assert str(tmp_path / "a.parquet") in notes[0]
+
+
+def test_what_a_rewrite_refuses_is_what_the_plan_said(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "3.5.9-micros-paris", OLD)
+    before = table.snapshot().version
+    with pytest.raises(LiquidlogError, match="Europe/Paris"):
+        table.optimize(executor="local")
+    assert table.snapshot().version == before
+
+
+def test_a_rewrite_that_would_be_refused_is_not_worth_it(tmp_path: Path) -> None:
+    often: dict[str, Any] = {"readings_a_day": 1e9, "payback_days": 3000.0}
+    (tmp_path / "read").mkdir()
+    assert table_of(tmp_path / "read", "3.5.9-micros-legacy", OLD).judge(**often).best is not None
+    (tmp_path / "refused").mkdir()
+    table = table_of(tmp_path / "refused", "3.5.9-micros-paris", OLD)
+    judged = table.judge(**often)
+    assert (judged.best, judged.unmeasured) == (None, None)
+    assert "a rewrite would refuse" in judged.reason
+    assert "Europe/Paris" in judged.reason
+    assert "and 1 more" in judged.reason
+    plan = table.plan()
+    criteria = criteria_of(table.opened, **often)
+    option = judge_plan(table.opened, plan, criteria)
+    assert option is not None
+    assert not option.is_worth_it
+    unread = judge_plan(table.opened, plan, replace(criteria, reads_rows=False))
+    assert unread is not None
+    assert unread.is_worth_it
+
+
+def test_files_that_are_not_there_are_left_to_whoever_reads_them(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "2.4.8-int96", OLD)
+    for name in ("a.parquet", "b.parquet"):
+        (tmp_path / name).unlink()
+    assert table.plan().notes == ()
+
+
+# Every codec that a table may ask for is written by appends and rewrites, and read by others.
+
+
+ROWS = pa.table({"a": range(3000), "b": [f"text {row % 40}" for row in range(3000)]})
+FOOTER_NAMES = {"none": "UNCOMPRESSED", "lz4_raw": "LZ4"}
+
+
+def codecs_of(table: Table) -> set[str]:
+    """Return the codecs in the footers of the live files, as Arrow calls them."""
+    found = set()
+    for path in table.snapshot().files["path"].to_pylist():
+        group = pq.read_metadata(f"{table.uri}/{path}").row_group(0)
+        found |= {group.column(number).compression for number in range(group.num_columns)}
+    return found
+
+
+def made(path: Path, **properties: str) -> Table:
+    return Table.create(str(path), schema=ROWS.schema, cluster_by=["a"], properties=properties)
+
+
+@pytest.mark.parametrize("spelling", [str.lower, str.upper])
+@pytest.mark.parametrize("name", CODEC_NAMES)
+def test_files_have_the_codec_that_the_table_asks_for(
+    tmp_path: Path, name: str, spelling: Any
+) -> None:
+    created = made(tmp_path / "created", **{CODEC_PROPERTY: spelling(name)})
+    changed = made(tmp_path / "changed")
+    changed.set_properties({CODEC_PROPERTY: spelling(name)})
+    for table in (created, changed):
+        assert table.snapshot().metadata.configuration[CODEC_PROPERTY] == spelling(name)
+        for start in (0, 1500):
+            table.append(ROWS.slice(start, 1500))
+        expected = {FOOTER_NAMES.get(name, name.upper())}
+        assert codecs_of(table) == expected
+        plan = table.plan(full=True)
+        assert plan.groups
+        table.commit(plan, execute(plan))
+        assert codecs_of(table) == expected
+        theirs = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
+        assert sorted(theirs.to_pylist(), key=lambda row: row["a"]) == ROWS.to_pylist()
+        files = [f"{table.uri}/{path}" for path in table.snapshot().files["path"].to_pylist()]
+        found = duckdb.execute("select * from read_parquet(?) order by a", [files]).fetchall()
+        assert found == [tuple(row.values()) for row in ROWS.to_pylist()]
+
+
+@pytest.mark.parametrize("name", ["brotli", "lzo", "rar", "", " zstd", "zstd:3"])
+def test_a_codec_that_is_not_written_is_refused_when_it_is_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(UsageError):
+        made(tmp_path / "t", **{CODEC_PROPERTY: name})
+    assert not (tmp_path / "t").exists()
+    table = made(tmp_path / "t")
+    with pytest.raises(SchemaChangeError) as caught:
+        table.set_properties({CODEC_PROPERTY: name})
+    (reason,) = caught.value.reasons
+    assert (reason.kind, reason.property) == (SchemaProblemKind.PROPERTY_VALUE, CODEC_PROPERTY)
+    assert table.snapshot().version == 0
+
+
+def test_a_table_that_asks_for_another_codec_is_not_written(tmp_path: Path) -> None:
+    table = made(tmp_path / "t", **{CODEC_PROPERTY: "gzip"})
+    log = tmp_path / "t" / "_delta_log" / f"{0:020d}.json"
+    log.write_text(log.read_text().replace('"gzip"', '"brotli"'))
+    table = Table.open(str(tmp_path / "t"))
+    with pytest.raises(UsageError) as caught:
+        table.append(ROWS)
+    assert caught.value.fields["compression"] == "brotli"
+    assert not list((tmp_path / "t").glob("*.parquet"))

@@ -1,14 +1,26 @@
 """Literals as engines and logs write them: time zones by name, quotes inside texts."""
 
 import datetime as dt
+import re
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from liquidlog.predicates.literals import ANY_SESSION, Moment, moment_text
-from liquidlog.predicates.matching import judged_each
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.errors import UsageError
+from liquidlog.predicates.conditions import at_time, parse_condition
+from liquidlog.predicates.literals import ANY_SESSION, Moment, Session, moment_text
+from liquidlog.predicates.matching import judged_each, may_match
+from liquidlog.spec.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
 from liquidlog.workload.catalyst import sql_literal
+from support.one_file import ONE, SCHEMA, matches
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 # What Spark 4.2 makes of these texts, in seconds since 1970: `unix_timestamp(timestamp'...')`.
@@ -95,3 +107,520 @@ def test_every_reading_of_many_quotes_is_kept() -> None:
 
 def test_a_called_concat_is_no_literal() -> None:
     assert _kept("string", "z", "x = concat('it', 's')")[0]
+
+
+# Comparisons that Spark makes in another type than the column's, with ANSI mode on or off.
+
+
+BIG = "1234567890123456789012345678.91"
+CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+
+
+def keeps(data_type: DataType | str, value: Any, predicate: str, zone: str | None = None) -> bool:
+    """Return whether a file is kept whose rows all have one value in the column x."""
+    chosen = PrimitiveType(data_type) if isinstance(data_type, str) else data_type
+    return keeps_field(StructField("x", chosen), value, predicate, zone)
+
+
+def keeps_field(field: StructField, value: Any, predicate: str, zone: str | None = None) -> bool:
+    file = FileSpec(path="1", bounds={"x": (value, value)}, nulls={"x": 0})
+    snapshot = snapshot_of([file], schema=StructType((field,)), cluster_by=None)
+    time_zone = None if zone is None else ZoneInfo(zone)
+    found = may_match(snapshot, predicate, bounds_of(snapshot), time_zone=time_zone)
+    return bool(found[0].as_py())
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "predicate"),
+    [
+        ("long", 9007199254740993, "x = 9007199254740992e0"),
+        ("long", 9007199254740993, "x <= 9.007199254740992e15"),
+        ("long", 9007199254740993, "NOT x > 9007199254740992D"),
+        ("long", 16777217, "x = 16777216F"),
+        ("integer", 16777217, "x IN (16777216F)"),
+        ("integer", 1, "x = '1.5'"),
+        ("integer", 1, "x = CAST(257 AS TINYINT)"),
+        ("integer", 1, "x < CAST(1e30 AS BIGINT)"),
+        ("integer", 1, "x < 1e999999999"),
+        ("integer", 1, "x < 1e999999999BD"),
+        ("integer", -(1 << 31), "x = -(-2147483648)"),
+        ("long", 9007199254740993, "x IN (1, 9007199254740992e0)"),
+        ("float", 16777216.0, "x = 16777217"),
+        ("float", 16777216.0, "x IN (16777217)"),
+        ("float", 1.1, "x = '1.1'"),
+        ("float", 1.1, "x = 1.1F"),
+        ("float", 1.1, "x > 1.1"),
+        ("float", "Infinity", "x = '1e39'"),
+        ("double", 1.5, "x = '1.5'"),
+        ("double", 1.100000023841858, "x = 1.1F"),
+        (DecimalType(38, 2), "-" + BIG, f"x = -{BIG}"),
+        (DecimalType(38, 2), "-" + BIG, f"x <= -{BIG}"),
+        (DecimalType(38, 2), "-" + BIG, "x = '-1234567890123456789012345678.9'"),
+        (DecimalType(38, 2), BIG, "x = 1.2345678901234568e27"),
+        (DecimalType(38, 2), "1.23", "x = 1.23456"),
+        (DecimalType(38, 30), "1.1", "x < 5000000000"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x = TIMESTAMP_NTZ '2024-06-01 12:00:00+02:00'"),
+        (
+            "timestamp",
+            "2024-06-01T12:00:00.000Z",
+            "x = CAST('2024-06-01 12:00:00+02:00' AS TIMESTAMP_NTZ)",
+        ),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x < TIMESTAMP '9999-12-31 23:00:00-05:00'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x = '2024-06-01 22:00:00'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x = '2024-05-31 18:00:00'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x > DATE '2024-06-02'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x > '2024-06-01 11:00:60'"),
+        ("timestamp_ntz", "2024-06-01T12:00:00.000", "x = TIMESTAMP '2024-06-01 20:00:00Z'"),
+        ("timestamp_ntz", "2024-03-10T02:30:00.000", "x = TIMESTAMP '2024-03-10 03:30:00'"),
+        (
+            "timestamp_ntz",
+            "2024-03-10T02:30:00.000",
+            "x IN ('2024-03-10 03:30:00', TIMESTAMP '2024-03-10 03:30:00')",
+        ),
+        ("date", "2024-06-01", "x < TIMESTAMP '2024-06-01 00:00:00'"),
+        ("string", "a", r"x = '\x61'"),
+        ("string", "a", "x = 'A' COLLATE UTF8_LCASE"),
+        ("string", "5", "x = 5"),
+        ("string", "its", "x = 'it''s'"),
+        ("string", "05", "x IN ('4', 5)"),
+    ],
+)
+def test_what_spark_may_find_equal_is_kept(
+    data_type: DataType | str, value: Any, predicate: str
+) -> None:
+    assert keeps(data_type, value, predicate)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "predicate"),
+    [
+        ("long", 9007199254740993, "x = 9007199254740992"),
+        ("long", 9007199254740993, "x < 9007199254740992e0"),
+        ("integer", 1, "x = 1.5"),
+        ("integer", 1, "x IN ('2', '3')"),
+        ("integer", 1, "x = CAST(5 AS TINYINT)"),
+        ("float", 16777216.0, "x = 16777219"),
+        ("float", 1.1, "x < 1.1"),
+        ("float", 1.5, "x <> 1.5F"),
+        ("double", 1.5, "x <> 1.5"),
+        ("double", 1.5, "x > CAST('1.5' AS DOUBLE)"),
+        (DecimalType(38, 2), BIG, "x < 1234567890123450000000000000.91"),
+        (DecimalType(38, 2), BIG, "x > 1234567890123460000000000000BD"),
+        (DecimalType(18, 2), "12345678901234.56", "x < 12345678901234.56"),
+        (DecimalType(38, 2), "1.23", "x > CAST(1.23 AS DECIMAL(10, 2))"),
+        (DecimalType(10, 2), "1.23", "x = '1.24'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x = '2024-06-01 12:00:00+02:00'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x > TIMESTAMP '2024-06-01 14:00:00.001+02:00'"),
+        ("timestamp", "2024-06-01T12:00:00.000Z", "x > '2024-06-02 12:00:00'"),
+        ("timestamp_ntz", "2024-06-01T12:00:00.000", "x > TIMESTAMP '2024-06-03 12:00:00'"),
+        ("timestamp_ntz", "2024-06-01T12:00:00.000", "x > DATE '2024-06-02'"),
+        ("date", "2024-06-01", "x IN ('2024-06-02', DATE '2024-06-03')"),
+        (
+            "timestamp",
+            "2024-06-01T12:00:00.000Z",
+            "x IN ('2024-06-03 12:00:00', DATE '2024-06-05')",
+        ),
+    ],
+)
+def test_what_no_session_finds_equal_is_skipped(
+    data_type: DataType | str, value: Any, predicate: str
+) -> None:
+    assert not keeps(data_type, value, predicate)
+
+
+def test_a_known_time_zone_decides_about_times_without_one() -> None:
+    noon = "2024-06-01T12:00:00.000Z"
+    assert keeps("timestamp", noon, "x = '2024-06-01 08:00:00'", "America/New_York")
+    assert not keeps("timestamp", noon, "x = '2024-06-01 12:00:00'", "America/New_York")
+    assert not keeps("timestamp", noon, "x < DATE '2024-06-01'", "UTC")
+    # At the end of summer time, clocks show an hour twice.
+    second = "2024-11-03T06:30:00.000Z"
+    assert keeps("timestamp", second, "x IN ('2024-11-03 01:30:00')", "America/New_York")
+
+
+def test_bounds_of_large_decimals_may_have_been_doubles() -> None:
+    money = DecimalType(38, 2)
+    # As delta-rs writes 12345678901234567.89 and 1234567890123456789012345678.91.
+    assert keeps(money, 1.2345678901234568e16, "x = 12345678901234567.89")
+    assert keeps(money, 1.2345678901234567e27, f"x = {BIG}")
+    assert not keeps(money, 1.2345678901234568e16, "x = 12345678901234500.00")
+    assert not keeps(money, 123456789012.34, "x = 123456789012.35")
+    assert keeps(DecimalType(38, 0), "9" * 38, "x = " + "9" * 38)
+
+
+@pytest.mark.parametrize("char", ["char(5)", "CHARACTER(5)"])
+def test_char_is_padded_at_every_level(char: str) -> None:
+    text = PrimitiveType("string")
+    top = StructField("x", text, metadata={CHAR: char})
+    assert keeps_field(top, "ab   ", "x = 'ab'")
+    inner = StructType((StructField("c", text),))
+    nested = StructField("x", inner, metadata={CHAR: f"struct<c:{char}>"})
+    file = FileSpec(path="1", bounds={"x": ({"c": "ab"}, {"c": "ab"})}, nulls={"x": {"c": 0}})  # type: ignore[dict-item]
+    snapshot = snapshot_of([file], schema=StructType((nested,)), cluster_by=None)
+    assert may_match(snapshot, "x.c = 'ab   '", bounds_of(snapshot)).to_pylist() == [True]
+
+
+def test_varchar_compares_as_it_is() -> None:
+    field = StructField("x", PrimitiveType("string"), metadata={CHAR: "varchar(5)"})
+    assert not keeps_field(field, "ab", "x = 'ab '")
+
+
+def test_a_column_of_nulls_equals_a_literal_that_may_be_null() -> None:
+    file = FileSpec(path="1", nulls={"x": 10})
+    schema = StructType((StructField("x", PrimitiveType("byte")),))
+    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    # With ANSI mode off, a text that is no byte is null.
+    for predicate in ("x <=> '300'", "x <=> CAST('a' AS INT)"):
+        assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("value", "predicate"),
+    [
+        (0.1, "x > 0.1"),
+        (0.1, "x = 0.10000000149011612"),
+        (0.1, "x > 0.1000000001"),
+        (-0.1, "x < -0.1"),
+        (0.3, "x > 0.30000001"),
+        (3.4028235e38, "x < 3.4028235E38"),
+    ],
+)
+def test_bounds_of_a_double_that_was_a_float_are_moved_apart(value: float, predicate: str) -> None:
+    changes = [{"fromType": "float", "toType": "double"}]
+    double = PrimitiveType("double")
+    widened = StructField("x", double, metadata={"delta.typeChanges": changes})
+    assert keeps_field(widened, value, predicate)
+    assert not keeps_field(StructField("x", double), value, predicate)
+    assert not keeps_field(widened, 0.5, "x > 0.5")
+
+
+def test_early_instants_may_be_off_by_the_seconds_of_an_offset() -> None:
+    # Amsterdam was 00:19:32 ahead of UTC, of which the log has 00:19.
+    assert keeps("timestamp", "1900-01-01T00:00:00.000+00:19", "x < '1899-12-31T23:40:59Z'")
+    assert not keeps("timestamp", "2000-01-01T00:00:00.000+01:00", "x < '1999-12-31T22:59:59Z'")
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    ["x[0].y = 1", "x.y = 1", "element_at(x, 1).y = 1", "(x[0]).y IN (1)", "size(x) = 1"],
+)
+def test_parts_of_arrays_are_never_decided(predicate: str) -> None:
+    inner = StructType((StructField("y", PrimitiveType("integer")),))
+    assert keeps_field(StructField("x", ArrayType(inner)), None, predicate)
+
+
+def test_long_conditions_are_judged_and_deep_ones_refused() -> None:
+    long = " OR ".join(f"x = {number}" for number in range(5_000))
+    field = StructField("x", PrimitiveType("integer"))
+    files = [
+        FileSpec(path=str(value), bounds={"x": (value, value)}, nulls={"x": 0})
+        for value in (4_999, 5_000)
+    ]
+    snapshot = snapshot_of(files, schema=StructType((field,)), cluster_by=None)
+    assert may_match(snapshot, long, bounds_of(snapshot)).to_pylist() == [True, False]
+    with pytest.raises(UsageError):
+        keeps("integer", 1, "(" * 3_000 + "x = 1" + ")" * 3_000)
+
+
+def test_numbers_that_no_type_can_hold_are_refused_or_unknown() -> None:
+    with pytest.raises(UsageError):
+        keeps("integer", 1, "x < 1e99999999999999999999BD")
+    assert keeps("integer", 1, "x < " + "9" * 10_000)
+    assert keeps("double", 1.0, "x < " + "9" * 10_000)
+
+
+# Constants that are calculated, periods of columns, patterns; and what is said of the rest.
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "i = 3 + 3",
+        "i > 2 * 3 - 1",
+        "i = -(-6)",
+        "i = 12 / 2",
+        "i = 13 DIV 2",
+        "i = 13 % 7",
+        "i = CAST('6' AS INT)",
+        "n = 1.5 * 2",
+        "1 = 2 AND flag",
+        "d > DATE '2024-01-31' + INTERVAL '1' MONTH - INTERVAL 29 DAYS",
+        "d > DATE '2024-02-29' - INTERVAL 1 MONTH + INTERVAL 2 DAYS",
+        "d > DATE '2022-12-31' + INTERVAL '1-1' YEAR TO MONTH",
+        "d < DATE '2025-03-01' - INTERVAL '1-2' YEAR TO MONTH",
+        "d < DATE '2025-03-01' + INTERVAL -'1-2' YEAR TO MONTH",
+        "d < DATE '2025-03-01' + INTERVAL ' -1-02 ' YEAR TO MONTH",
+        "d > DATE '2022-12-31' - INTERVAL -'-1-2' YEAR TO MONTH + INTERVAL '2-3' YEAR TO MONTH",
+        "t < TIMESTAMP '2025-01-01 00:00:00Z' - INTERVAL '+1-1' YEAR TO MONTH",
+        "d = to_date('2024-02-01')",
+        "d = to_date('2024-02-01', 'yyyy-MM-dd')",
+        "d = CAST('2024-02-01 10:00:00' AS DATE)",
+        "d > last_day(DATE '2024-01-03')",
+        "d >= add_months(DATE '2024-01-01', 1)",
+        "d < trunc(DATE '2024-01-31', 'MM')",
+        "d > date_add(DATE '2024-01-01', 30)",
+        "d < date_sub('2024-01-02', 1)",
+        "d = make_date(2024, 2, 1)",
+        "t > to_timestamp('2024-01-02 06:00:00.001')",
+        "t > TIMESTAMP '2024-01-01 14:00:01+02:00' + INTERVAL 10 SECONDS",
+        "z < date_trunc('DAY', TIMESTAMP_NTZ '2023-12-30 11:00:00')",
+        "year(d) = 2023",
+        "year(d) <> 2024",
+        "NOT year(d) = 2024",
+        "year(d) IN (2022, 2023)",
+        "year(d) NOT IN (2023, 2024)",
+        "year(d) > year(DATE '2024-05-05')",
+        "year(d) BETWEEN 2020 AND 2023",
+        "extract(year FROM d) < 2024",
+        "date_part('year', d) >= 2025",
+        "year(t) = 2022",
+        "year(z) = 2023",
+        "year(d) = 2024 AND month(d) = 2",
+        "month(d) > 1 AND 2024 = year(d)",
+        "year(d) = 2024 AND (month(d) IN (2, 3) OR i = 9)",
+        "year(d) = 2023 OR year(d) = 2024 AND month(d) = 2",
+        "year(z) = 2024 AND month(z) = 1 AND day(z) = 2",
+        "year(d) * 100 + month(d) = 202402",
+        "year(d) * 100 + month(d) > 202401",
+        "trunc(d, 'MM') = DATE '2024-02-01'",
+        "trunc(d, 'MM') = DATE '2024-01-02'",
+        "trunc(d, 'YEAR') < '2024-01-01'",
+        "date_trunc('month', d) = '2024-03-01'",
+        "date_trunc('month', t) = TIMESTAMP '2024-03-01 00:00:00'",
+        "date_trunc('day', t) IN ('2024-01-05', '2024-01-06')",
+        "date_trunc('week', z) > DATE '2024-01-08'",
+        "date(t) = '2024-01-03'",
+        "CAST(t AS DATE) > DATE '2024-01-02'",
+        "to_date(z) <> DATE '2024-01-01'",
+        "date(z) = '2024-01-02'",
+        "s LIKE 'g%'",
+        "s LIKE 'b!%%' ESCAPE '!'",
+        "s LIKE 'fooo_%'",
+        "s LIKE 'b\\%%'",
+        "s NOT LIKE '%' || 'a' OR i = 9 AND FALSE OR s LIKE 'a_b'",
+        "startswith(s, 'foo%')",
+    ],
+)
+def test_constants_and_periods_are_compared_like_literals(predicate: str) -> None:
+    if "||" in predicate:
+        assert matches(predicate) == [True]
+    else:
+        assert matches(predicate) == [False]
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "i = 1 + 1",
+        "i < 2147483647 + 1",
+        "i <> -(-2147483648)",
+        "i = 7 / 0",
+        "i > 9223372036854775807 * 2",
+        "d = DATE '2024-01-31' + INTERVAL 0 DAYS",
+        "d = DATE '9999-12-31' + INTERVAL 1 DAY",
+        "d > DATE '2024-01-31' + INTERVAL '1-12' YEAR TO MONTH",
+        "d > DATE '2024-01-31' + INTERVAL '14' YEAR TO MONTH",
+        "d > DATE '2024-01-31' + INTERVAL '999999999-0' YEAR TO MONTH",
+        "t > TIMESTAMP '2024-01-01 00:00:00Z' + INTERVAL '1 02' DAY TO HOUR",
+        "d = current_date",
+        "t > now() - INTERVAL 7 DAYS",
+        "year(d) = 2024",
+        "year(s) = 2023",
+        "year(i) = 2023",
+        "year(d) = 10000",
+        "year(d) = 2023.5",
+        "year(t) = 2023",
+        "month(d) = 2",
+        "month(d) = 2 OR year(d) = 2024",
+        "year(d) = 2024 AND month(t) = 3",
+        "year(d) = 2024 AND month(d) = 13",
+        "trunc(d, 'DAY') = '2023-01-01'",
+        "date_trunc('month', d) = '2024-01-01'",
+        "date_trunc('day', t) > TIMESTAMP '2024-01-01 00:00:00'",
+        "date(t) = '2024-01-02'",
+        "date(t) = TIMESTAMP '2030-01-01 00:00:00'",
+        "to_date(s, 'yyyy') = '2020-01-01'",
+        "to_date(t, 'yyyy') = '2020-01-01'",
+        "s LIKE 'f!%%' ESCAPE '!' OR s LIKE 'f%'",
+        "s LIKE 'z!a' ESCAPE '!'",
+        "s LIKE 'z' ESCAPE 'ab'",
+        r"s LIKE 'z\\%'",
+        "startswith(s, '')",
+        "i = (SELECT max(nope) FROM other)",
+        "EXISTS (SELECT 1 FROM other WHERE other.nope = 1)",
+    ],
+)
+def test_what_sessions_may_take_otherwise_stays(predicate: str) -> None:
+    assert matches(predicate) == [True]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "said"),
+    [
+        ("i = 'nine'", "i (integer) cannot be compared with 'nine': expected a number"),
+        ("i IN (1, 'x')", "i (integer) cannot be compared with 'x'"),
+        ("st.x > DATE '2024-01-01'", "st.x (long) cannot be compared with CAST('2024-01-01' AS"),
+        ("n = TIMESTAMP '2024-01-01'", "n (decimal(38,2)) cannot be compared with CAST("),
+        ("d > 5", "d (date) cannot be compared with 5: expected a date like DATE '2024-01-31'"),
+        ("d = '2024-02-30'", "d (date) cannot be compared with '2024-02-30'"),
+        ("d <=> 'soon'", "d (date) cannot be compared with 'soon'"),
+        ("t BETWEEN 1 AND 2", "t (timestamp) cannot be compared with 1: expected a time"),
+        ("z = 'noon'", "z (timestamp_ntz) cannot be compared with 'noon'"),
+        ("year(d) = 'x'", "this function of d (integer) cannot be compared with 'x'"),
+        ("date(t) = 2024", "this function of t (date) cannot be compared with 2024"),
+        ("d = DATE '2024-13-01'", "'2024-13-01' is not a date like DATE '2024-01-31'"),
+    ],
+)
+def test_a_constant_of_the_wrong_type_is_refused(predicate: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        matches(predicate)
+
+
+NOW_US = 1_704_585_600_000_000
+"""2024-01-07T00:00:00Z."""
+
+
+@pytest.mark.parametrize(
+    ("predicate", "zone", "stays"),
+    [
+        ("d >= current_date", None, True),
+        ("d >= current_date", "UTC", True),
+        ("d > current_date + INTERVAL 24 DAYS", "UTC", False),
+        ("d > current_date + INTERVAL 24 DAYS", "America/New_York", True),
+        ("d > current_date + INTERVAL 24 DAYS", None, True),
+        ("d > current_date() + 25", None, False),
+        ("d > add_months(current_date, 1)", None, False),
+        ("t >= current_timestamp - INTERVAL 7 DAYS", "UTC", True),
+        ("t >= now() - INTERVAL 4 DAYS", None, False),
+        ("t > now() - INTERVAL 131 HOURS", "UTC", False),
+        ("z < localtimestamp() - INTERVAL 7 DAYS", None, False),
+        ("t >= date_trunc('month', now())", "UTC", True),
+        ("t < date_trunc('month', now())", "UTC", False),
+        ("year(d) < year(current_date)", "UTC", False),
+        ("trunc(d, 'MM') = trunc(current_date, 'MM') - INTERVAL 1 MONTH", None, False),
+        ("date_trunc('month', d) = date_trunc('month', add_months(now(), 2))", None, False),
+    ],
+)
+def test_the_current_time_is_that_of_the_session(
+    predicate: str, zone: str | None, stays: object
+) -> None:
+    snapshot = snapshot_of(ONE, schema=SCHEMA)
+    session = Session(NOW_US, None if zone is None else ZoneInfo(zone))
+    (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), session)
+    assert found.may_match.to_pylist() == [stays]
+    assert found.asks_for_time
+    assert found.cannot_prune == ()
+    (unknown,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session())
+    assert unknown.may_match.to_pylist() == [True]
+    assert unknown.cannot_prune != ()
+
+
+def test_a_column_hides_the_current_time_of_its_name() -> None:
+    schema = StructType((*SCHEMA.fields, StructField("current_date", PrimitiveType("date"))))
+    snapshot = snapshot_of(ONE, schema=schema)
+    (found,) = judged_each(snapshot, ["d > current_date"], bounds_of(snapshot), Session(NOW_US * 2))
+    assert found.may_match.to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "cannot"),
+    [
+        ("i = 1", []),
+        ("1 = 1 AND i = 1", []),
+        ("LOWER(s) = 'x'", ["lower(s) = 'x'"]),
+        ("i = 9 AND lower(s) = 'x' AND month(d) = 3", ["lower(s) = 'x'", "month(d) = 3"]),
+        ("i = 9 OR flag", ["flag"]),
+        ("lower(s) = 'x' OR lower(s) = 'x'", ["lower(s) = 'x'"]),
+        ("NOT (i = 9 OR lower(s) = 'x')", ["lower(s) = 'x'"]),
+        ("i NOT IN (1, 2)", ["NOT i IN (1, 2)"]),
+        ("i IN (1, 2) AND year(d) NOT IN (2024)", []),
+        ("s LIKE '%x'", ["s LIKE '%x'"]),
+        ("s LIKE 'x%' AND s NOT LIKE 'y%'", []),
+        ("i BETWEEN 1 AND f", []),
+        ("i BETWEEN f AND f + 1", ["i BETWEEN f AND f + 1"]),
+        ("i IN (SELECT x FROM u)", ["i IN (SELECT x FROM u)"]),
+        ("d > TIMESTAMP '2030-01-01 00:00:00'", ["d > CAST('2030-01-01 00:00:00' AS TIMESTAMP)"]),
+    ],
+)
+def test_conditions_that_rule_out_no_file_are_named(predicate: str, cannot: list[str]) -> None:
+    snapshot = snapshot_of(ONE, schema=SCHEMA)
+    (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session(NOW_US))
+    assert list(found.cannot_prune) == cannot
+
+
+def test_files_whose_texts_all_begin_so_do_not_match_not_like() -> None:
+    same = FileSpec(path="1", bounds={"s": ("abc", "abd")})
+    assert matches("s NOT LIKE 'ab%'", same) == [False]
+    assert matches("NOT startswith(s, 'ab')", same) == [False]
+    assert matches("s NOT LIKE 'ab%c'", same) == [True]
+    assert matches("s NOT LIKE 'abc%'", same) == [True]
+
+
+# Trees of conditions: parsed once, and never changed by those who read them.
+
+
+PREDICATES = [
+    "i = 3 + 3 AND NOT n IN (1, 2)",
+    "year(d) = 2024 AND month(d) = 2 AND day(d) IN (3, 4)",
+    "d > current_date - INTERVAL 7 DAYS OR t < now()",
+    "s LIKE 'a%' OR s LIKE 'b!%' ESCAPE '!'",
+]
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_a_tree_is_kept_and_nobody_changes_it(predicate: str) -> None:
+    tree = parse_condition(predicate)
+    before = repr(tree)
+    at_time(predicate, 1_700_000_000_000_000)
+    snapshot = snapshot_of(ONE, schema=SCHEMA, cluster_by=None)
+    for _ in range(2):
+        judged_each(snapshot, [predicate], bounds_of(snapshot), Session(1_700_000_000_000_000))
+    assert parse_condition(predicate) is tree
+    assert repr(tree) == before
+    assert all(child.parent is not None for child in tree.iter_expressions())
+
+
+def test_a_long_condition_is_not_kept() -> None:
+    predicate = f"i IN ({', '.join(map(str, range(1000)))})"
+    assert parse_condition(predicate) is not parse_condition(predicate)
+    assert parse_condition(predicate) == parse_condition(predicate)
+
+
+def test_a_refusal_is_repeated() -> None:
+    for _ in range(2):
+        with pytest.raises(UsageError, match="not a SQL condition"):
+            parse_condition("i = ")
+
+
+# Predicates that are none: where it is said to be wrong, never in the parser's words.
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("day >", "something is missing after '>' (character 5)"),
+        ("day = = 3", "something is missing after '=' (character 7)"),
+        ("(day = 1", ") is missing after '1' (character 8)"),
+        ("a b c", "'c' is not expected there (character 5)"),
+        ("day > 3\nand", "something is missing after 'and' (line 2, character 3)"),
+        ("s = 'a", "a quote or a comment is not closed"),
+        ("", "it is empty"),
+        ("select * from t", "it is a statement; give only the condition behind its WHERE"),
+        ("a = 1; b = 2", "it is 2 statements; join conditions with AND or OR"),
+    ],
+)
+def test_it_is_said_where_and_what(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_condition(text)
+    assert caught.value.message == f"{text!r} is not a SQL condition: {said}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x in (1,", "x between 1", "not", "cast(x as nope) = 1", "x like", "select * from", "))"],
+)
+def test_no_word_of_the_parser_is_shown(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_condition(text)
+    for word in ("sqlglot", "<", "Token", "Required", "Line", "Col"):
+        assert word not in caught.value.message

@@ -1,11 +1,25 @@
+from typing import Any
+
+import msgspec
 import pyarrow as pa
 import pytest
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.exact import matching_partitions
 from liquidlog.predicates.literals import Session
-from liquidlog.predicates.matching import every_row_matches, may_match
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.predicates.matching import (
+    MAX_INTERVALS,
+    MAX_PREDICATES,
+    every_row_matches,
+    may_match,
+)
+from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
+from liquidlog.predicates.workload import WeightedPredicate, shares
+from liquidlog.predicates.workload_text import parse_workload
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
 from support.one_file import matches
+from support.plans import schema_json_of
 from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
 
 
@@ -248,3 +262,364 @@ def test_nothing_is_proved_by_a_condition_with_a_half_that_may_fail() -> None:
     ):
         found = every_row_matches(snapshot, where, bounds_of(snapshot), Session(for_rows=True))
         assert found.tolist() == [proved], where
+
+
+# Conditions on partition columns: each value is evaluated, as Spark evaluates constants.
+
+
+_TYPES = {
+    "p": "boolean",
+    "d": "date",
+    "s": "string",
+    "y": "string",
+    "n": "integer",
+    "m": "long",
+    "t": "timestamp",
+    "x": "long",
+}
+_ROWS = (
+    {"p": "true", "d": "2024-05-01", "s": "a%b", "y": "2024", "n": "3", "m": "3",
+     "t": "2024-05-01 10:00:00"},
+    {"p": "false", "d": "2024-05-02", "s": "Axb", "y": "2023", "n": "4", "m": "3",
+     "t": "2024-05-02T00:00:00.000000Z"},
+    {"p": None, "d": None, "s": None, "y": None, "n": None, "m": None, "t": None},
+)  # fmt: skip
+
+
+def _snapshot() -> Snapshot:
+    schema = StructType(
+        tuple(StructField(name, PrimitiveType(one)) for name, one in _TYPES.items())
+    )
+    found = snapshot_of(
+        [FileSpec(path=f"f{number}") for number in range(len(_ROWS))],
+        cluster_by=None,
+        schema=schema,
+        partition_columns=tuple(name for name in _TYPES if name != "x"),
+    )
+    texts = pa.array([msgspec.json.encode(row).decode() for row in _ROWS], pa.string())
+    place = found.files.schema.get_field_index("partition_values_json")
+    field = found.files.schema.field(place)
+    return with_files(found, found.files.set_column(place, field, texts.cast(field.type)))
+
+
+def _matching(where: str, time_zone: str = "UTC") -> list[int]:
+    snapshot = _snapshot()
+    found = matching_partitions(snapshot, where, bounds_of(snapshot), time_zone)
+    return [int(one) for one in found.nonzero()[0]]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("p = true", [0]),
+        ("p", [0]),
+        ("NOT p", [1]),
+        ("p IS NULL OR p", [0, 2]),
+        ("p <> 'TRUE'", [1]),
+        ("p IS TRUE", [0]),
+        ("p IN (false)", [1]),
+        ("p <=> NULL", [2]),
+        ("p > false", [0]),
+        ("d >= TIMESTAMP '2024-05-01 12:00:00+00:00' + INTERVAL '1' HOUR", [1]),
+        ("d > CAST('2024-05-03 00:00:00+00:00' AS TIMESTAMP) - INTERVAL '2' DAY", [1]),
+        ("d BETWEEN TIMESTAMP '2024-05-02 00:00:00Z' AND TIMESTAMP '2024-05-03 00:00:00Z'", [1]),
+        ("d + INTERVAL 1 DAY = DATE '2024-05-02'", [0]),
+        ("date_add(d, 1) = '2024-05-02'", [0]),
+        ("coalesce(d, DATE '2024-01-01') < DATE '2024-05-01'", [2]),
+        ("year(d) = 2024 AND month(d) = 5", [0, 1]),
+        ("s LIKE '%b'", [0, 1]),
+        ("s LIKE '_x_'", [1]),
+        ("s LIKE '%!%%' ESCAPE '!'", [0]),
+        ("s ILIKE 'a%'", [0, 1]),
+        ("lower(s) = 'axb'", [1]),
+        ("s LIKE '%'", [0, 1]),
+        ("y = 2024", [0]),
+        ("y > 2023 OR y IS NULL", [0, 2]),
+        ("CAST(y AS INT) = 2023", [1]),
+        ("n = m", [0]),
+        ("n > m OR n IS NULL", [1, 2]),
+        ("n + 1 = 5", [1]),
+        ("n IN (3, NULL)", [0]),
+        ("n NOT IN (3, NULL)", []),
+        ("t >= TIMESTAMP '2024-05-02 00:00:00'", [1]),
+        ("d = t", [1]),
+        ("CAST(t AS DATE) = d", [0, 1]),
+        ("1 = 1", [0, 1, 2]),
+    ],
+)
+def test_each_partition_is_decided(where: str, expected: list[int]) -> None:
+    assert _matching(where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("t = TIMESTAMP '2024-05-01 08:00:00Z'", [0]),
+        ("t = TIMESTAMP '2024-05-01 10:00:00Z'", []),
+        ("t = '2024-05-01 10:00:00'", [0]),
+        ("t = TIMESTAMP '2024-05-02 02:00:00'", [1]),
+        ("CAST(t AS DATE) = '2024-05-02'", [1]),
+    ],
+)
+def test_times_without_a_zone_are_of_the_zone_given(where: str, expected: list[int]) -> None:
+    assert _matching(where, "Europe/Berlin") == expected
+
+
+def test_a_time_that_clocks_showed_twice_decides_nothing() -> None:
+    assert _matching("t < '2024-10-27 02:30:00'", "Europe/Berlin") == [0, 1]
+    first = "TIMESTAMP '2024-10-27 02:30:00' = TIMESTAMP '2024-10-27 00:30:00Z'"
+    with pytest.raises(UsageError, match="do not decide"):
+        _matching(f"p AND {first}", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    "where", ["x = 1", "d = current_date()", "udf(s) = 1", "s RLIKE 'a'", "s = n"]
+)
+def test_what_partition_values_do_not_decide_is_refused(where: str) -> None:
+    with pytest.raises(UsageError):
+        _matching(where)
+
+
+# SQL predicates as boxes over clustering columns.
+
+
+TYPES = {
+    "d": "date",
+    "k": "long",
+    "s": "string",
+    "x": "double",
+    "m": "decimal(12,2)",
+    "t": "timestamp",
+    "o": "integer",
+}
+COLUMNS = [(name,) for name in "dksxmt"]
+
+
+def schema() -> StructType:
+    return parse_schema(schema_json_of(TYPES), where="the test")
+
+
+def boxes(where: str) -> Any:
+    found = fitted_workload((WeightedPredicate(where),), COLUMNS, schema())
+    (predicate,) = found.predicates
+    assert not found.left_out
+    return [
+        {"dksxmt"[term.column]: [_text(one) for one in term.intervals] for term in terms}
+        for terms in predicate.any_of
+    ]
+
+
+def _text(interval: Any) -> str:
+    found = msgspec.to_builtins(interval)
+    low, high = found.get("low", ""), found.get("high", "")
+    return f"{'(' if interval.open_low else '['}{low}, {high}{')' if interval.open_high else ']'}"
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("d = '1995-01-01'", [{"d": ["[1995-01-01, 1995-01-01]"]}]),
+        (
+            "d >= DATE '1995-01-01' AND d < DATE '1996-01-01' AND o = 3",
+            [{"d": ["[1995-01-01, 1995-12-31]"]}],
+        ),
+        ("k IN (9, 1, 5) AND s = 'b'", [{"k": ["[1, 1]", "[5, 5]", "[9, 9]"], "s": ["[b, b]"]}]),
+        ("s LIKE 'ab%'", [{"s": ["[ab, ab\U0010ffff]"]}]),
+        ("s >= 'b' AND s < 'd'", [{"s": ["[b, d)"]}]),
+        ("k = 1 OR s > 'x'", [{"k": ["[1, 1]"]}, {"s": ["(x, ]"]}]),
+        ("k = 3 OR k = 7", [{"k": ["[3, 3]", "[7, 7]"]}]),
+        ("NOT (k < 5 OR m > 3.145)", [{"k": ["[5, ]"], "m": ["[, 3.14]"]}]),
+        ("NOT k BETWEEN 5 AND 7", [{"k": ["[, 4]", "[8, ]"]}]),
+        ("x < 1.5 AND x >= 0.1", [{"x": ["[0.1, 1.5)"]}]),
+        ("k < 5.5", [{"k": ["[, 5]"]}]),
+        ("5 > CAST(k AS BIGINT)", [{"k": ["[, 4]"]}]),
+        (
+            "t >= '2024-01-01' AND t < '2024-01-02'",
+            [{"t": ["[1704067200000000, 1704153599999999]"]}],
+        ),
+        (
+            "k = 1 AND d = '2020-01-01' OR k = 2 AND s = 'b'",
+            [
+                {"d": ["[2020-01-01, 2020-01-01]"], "k": ["[1, 1]"]},
+                {"k": ["[2, 2]"], "s": ["[b, b]"]},
+            ],
+        ),
+        ("k = 1 AND s LIKE '%b'", [{"k": ["[1, 1]"]}]),
+    ],
+)
+def test_a_predicate_is_boxes(where: str, expected: Any) -> None:
+    assert boxes(where) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("o = 2", NO_COLUMN),
+        ("k = 1 OR o = 2", NO_COLUMN),
+        ("k <> 5", NO_COLUMN),
+        ("k NOT IN (1)", NO_COLUMN),
+        ("year(d) = 1995", NO_COLUMN),
+        ("CAST(m AS INT) = 3", NO_COLUMN),
+        ("TRUE", NO_COLUMN),
+        ("k BETWEEN 9 AND 3", NEVER),
+        ("m = 3.145", NEVER),
+        ("k = 1 AND k = 2", NEVER),
+    ],
+)
+def test_what_no_box_can_say_is_left_out(where: str, reason: str) -> None:
+    asked = (WeightedPredicate(where, 3), WeightedPredicate("k = 1", 1))
+    found = fitted_workload(asked, COLUMNS, schema())
+    assert [(one.reason, one.predicates, one.share) for one in found.left_out] == [
+        (reason, 1, 0.75)
+    ]
+    assert [one.weight for one in found.predicates] == [0.25]
+
+
+def test_equal_predicates_become_one() -> None:
+    asked = (WeightedPredicate("k = 1"), WeightedPredicate("1 = k", 2), WeightedPredicate("k = 2"))
+    found = fitted_workload(asked, COLUMNS, schema())
+    assert [one.weight for one in found.predicates] == [0.75, 0.25]
+
+
+def test_of_many_predicates_a_sample_keeps_the_weights_of_columns() -> None:
+    asked = tuple(
+        WeightedPredicate(f"{'d' if number % 5 else 'k'} = {_constant(number)}")
+        for number in range(2_000)
+    )
+    found = fitted_workload(asked, COLUMNS, schema())
+    assert len(found.predicates) <= MAX_PREDICATES + 1
+    by_column = {0: 0.0, 1: 0.0}
+    for predicate in found.predicates:
+        by_column[predicate.any_of[0][0].column] += predicate.weight
+    assert by_column == pytest.approx({0: 0.8, 1: 0.2})
+
+
+def _constant(number: int) -> str:
+    if number % 5 == 0:
+        return str(number)
+    return f"DATE '{1900 + number // 300}-{1 + number // 25 % 12:02d}-{1 + number % 25:02d}'"
+
+
+def test_long_lists_become_ranges_that_cover_them() -> None:
+    values = ", ".join(str(value * 10) for value in reversed(range(5_000)))
+    (predicate,) = fitted_workload(
+        (WeightedPredicate(f"k IN ({values})"),), COLUMNS, schema()
+    ).predicates
+    intervals = predicate.any_of[0][0].intervals
+    ends = [(int(one.low or 0), int(one.high or 0)) for one in intervals]
+    assert len(intervals) <= 64
+    assert all(any(low <= value * 10 <= high for low, high in ends) for value in range(5_000))
+    asked = tuple(
+        WeightedPredicate(f"k IN ({', '.join(str(n * 1000 + v) for v in range(60))})")
+        for n in range(100)
+    )
+    many = fitted_workload(asked, COLUMNS, schema()).predicates
+    assert sum(len(one.any_of[0][0].intervals) for one in many) <= MAX_INTERVALS
+
+
+def test_a_wrong_predicate_is_an_error() -> None:
+    for where in ("k >", "nope = 1"):
+        with pytest.raises(UsageError):
+            fitted_workload((WeightedPredicate(where),), COLUMNS, schema())
+
+
+def pairs(text: str, *, sql: bool) -> list[tuple[str, float]]:
+    return [(one.where, one.weight) for one in parse_workload(text, source="w", sql=sql)]
+
+
+def test_json_lines_have_a_condition_and_a_weight() -> None:
+    text = '{"where": "a = 1"}\n  \n{"weight": 2.5, "where": "b LIKE \'x%\'"}\n'
+    assert pairs(text, sql=False) == [("a = 1", 1.0), ("b LIKE 'x%'", 2.5)]
+
+
+def test_statements_give_their_where_and_the_weight_in_a_comment() -> None:
+    text = """
+        -- the dashboard; weight: 10
+        SELECT count(*) FROM db.sales AS s WHERE s.day = DATE '2024-01-31' AND S.part.no > 7;
+        /* weight=0.5 */ a IN (1, 2);
+        select * from sales where sales.a is null group by b order by c limit 3;
+        SELECT * FROM sales;
+        b = 1; -- weight: 3
+        b = 2;
+        -- weight: 4
+        b = 3;  -- no weight
+        b = 4 -- weight: 5
+        ;
+        b = 5; -- weight: 6
+    """
+    assert pairs(text, sql=True) == [
+        ("day = CAST('2024-01-31' AS DATE) AND part.no > 7", 10.0),
+        ("a IN (1, 2)", 0.5),
+        ("a IS NULL", 1.0),
+        ("TRUE", 1.0),
+        *(("b = 1", 3.0), ("b = 2", 1.0), ("b = 3", 4.0), ("b = 4", 5.0), ("b = 5", 6.0)),
+    ]
+
+
+def test_shares_add_up_to_one() -> None:
+    assert shares((WeightedPredicate("a", 3), WeightedPredicate("b"))) == (0.75, 0.25)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a = 1",
+        "[]",
+        '{"were": "a = 1"}',
+        '{"where": "a = 1", "wait": 3}',
+        '{"where": 1}',
+        '{"where": "a = 1", "weight": 0}',
+        '{"where": "a = 1", "weight": true}',
+        '{"where": "a = 1", "weight": "often"}',
+        "[" * 100_000,
+    ],
+)
+def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_workload(text, source="w.jsonl", sql=False)
+    assert str(refused.value.fields["where"]).startswith("w.jsonl")
+
+
+@pytest.mark.parametrize("text", ['{"where": "a ="}', '{"where": "SELECT 1"}', '{"where": ""}'])
+def test_lines_whose_predicate_is_no_condition_say_why(text: str) -> None:
+    good, bad = parse_workload('{"where": "a = 1"}\n' + text, source="w.jsonl", sql=False)
+    assert good.problem is None
+    assert str(bad.problem).startswith("w.jsonl line 2: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE FROM t WHERE a = 1",
+        "SELECT 1",
+        "SELECT * FROM t JOIN u ON t.a = u.a WHERE t.a = 1",
+        "SELECT * FROM t, u WHERE t.a = 1",
+        "WITH t AS (SELECT 1 AS a) SELECT * FROM t WHERE a = 1",
+        "SELECT a FROM t UNION SELECT a FROM u",
+        "SELECT * FROM (SELECT * FROM t) WHERE a = 1",
+    ],
+)
+def test_statements_that_ask_more_than_one_table_say_so(text: str) -> None:
+    good, bad = parse_workload(f"a = 1; {text} /* weight: 3 */", source="w.sql", sql=True)
+    assert good == WeightedPredicate("a = 1")
+    assert bad.problem == "w.sql statement 2 is neither a condition nor a SELECT from one table"
+    assert bad.weight == 3
+    assert bad.where.split() != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ";",
+        "'open",
+        "a = 1 -- weight: -1",
+        "a = 1 -- weight: 1e999",
+        "a = 1 -- weight: e",
+    ],
+)
+def test_text_that_is_no_workload_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_workload(text, source="w.sql", sql=True)
+    assert str(refused.value.fields["where"]).startswith("w.sql")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,12 @@ from msgspec import structs
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run, RunStage
-from liquidlog.errors import DataFileError
+from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import pieces
-from liquidlog.rewriting.layout import build_layout, choose_route
+from liquidlog.rewriting.groups import file_location
+from liquidlog.rewriting.layout import build_layout, choose_route, local_means, rows_by_weight
+from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.shuffle import OutputTasks
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
@@ -446,3 +449,118 @@ def test_writing_tasks_are_sent_no_inputs(tmp_path: Path) -> None:
         for work in (few, many)
     ]
     assert sizes[0] == sizes[1] < 8 << 10
+
+
+# How the work of a group is divided.
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"task_bytes": 0},
+        {"slice_bytes": 0},
+        {"sample_rows": 0},
+        {"single_task_bytes": -1},
+        {"sample_rows_per_output": 1.5},
+        {"task_bytes": "1MiB"},
+        {"read_back": 1},
+    ],
+)
+def test_wrong_options_are_usage_errors(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        ExecutorOptions(**wrong)
+
+
+def test_each_output_adds_to_the_sample_of_a_large_group() -> None:
+    options = ExecutorOptions(sample_rows=100, sample_rows_per_output=30)
+    assert [options.sample_rows_of(outputs) for outputs in (1, 4)] == [100, 120]
+
+
+LARGE = {"size_bytes": 1 << 30, "inputs": 8, "outputs": 1, "sorts": False}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, True),
+        ({"inputs": 257}, False),
+        ({"outputs": 2}, False),
+        ({"sorts": True}, False),
+        ({"sorts": True, "outputs": 2, "inputs": 257, "size_bytes": 16 << 20}, True),
+    ],
+)
+def test_small_groups_and_compactions_to_one_file_are_one_task(
+    changed: dict[str, Any], *, expected: bool
+) -> None:
+    group = LARGE | changed
+    assert ExecutorOptions().is_one_task(**group) is expected
+    assert not ExecutorOptions(single_task_bytes=0).is_one_task(**group)
+
+
+# The executor before it asks Spark for anything.
+
+
+@pytest.mark.parametrize(
+    ("uri", "path", "expected"),
+    [
+        ("/data/t", "a b.parquet", "/data/t/a b.parquet"),
+        ("/data/t", "", "/data/t"),
+        ("/data/t/", "p=1/a.parquet", "/data/t/p=1/a.parquet"),
+        ("file:///data/a%20b", "x%20y.parquet", "/data/a b/x%20y.parquet"),
+        ("/data/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
+        ("s3://bucket/t", "p=1/a b.parquet", "s3://bucket/t/p=1/a b.parquet"),
+        ("s3://bucket/t", "s3a://other/a.parquet", "s3a://other/a.parquet"),
+        ("/data/t", "/else%20where/a.parquet", "/else%20where/a.parquet"),
+    ],
+)
+def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> None:
+    assert file_location(uri, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("s3://bucket/t", "/elsewhere/a.parquet"),
+        ("/data/t", "file:///else%20where/a.parquet"),
+        ("/data/t", "file://host/a.parquet"),
+        ("s3://bucket/t", "gs://bucket/a.parquet"),
+        ("abfss://c@one.dfs.core.windows.net/t", "abfss://c@two.dfs.core.windows.net/a.parquet"),
+        ("/data/t", "gs://bucket/a.parquet"),
+    ],
+)
+def test_location_refuses_a_file_in_another_storage(uri: str, path: str) -> None:
+    with pytest.raises(ExecutorError):
+        file_location(uri, path)
+
+
+def test_rows_are_taken_as_often_as_they_weigh() -> None:
+    weights = np.array([1.0, 1.0, 4.0, 0.0, 2.0, 0.0])
+    rows = rows_by_weight(weights * 0.75)
+    assert len(rows) == len(weights)
+    assert rows.tolist() == sorted(rows.tolist())
+    assert np.bincount(rows, minlength=6).tolist() == pytest.approx(weights * 6 / 8, abs=1)
+    assert rows_by_weight(np.ones(9)).tolist() == list(range(9))
+
+
+def test_rows_weigh_what_their_neighbours_on_the_curve_take() -> None:
+    order = np.random.default_rng(1).permutation(10_000)
+    along = np.where(np.arange(10_000) < 1000, 4000.0, 20.0)
+    measured = np.empty(10_000)
+    measured[order] = along
+    measured[::7] = np.nan
+    weights = local_means(measured, order)[order]
+    mean = 0.1 * 4000 + 0.9 * 20
+    assert weights[:900] == pytest.approx(4000 / mean, rel=0.05)
+    assert weights[1100:] == pytest.approx(20 / mean, rel=0.05)
+
+
+def test_rows_that_are_wide_by_chance_weigh_as_others_do() -> None:
+    random = np.random.default_rng(2)
+    measured = np.where(random.random(50_000) < 0.05, 4000.0, 20.0)
+    weights = local_means(measured, random.permutation(50_000))
+    assert (weights == 1).mean() > 0.8
+    assert np.abs(np.add.reduceat(weights, range(0, 50_000, 5000)) / 5000 - 1).max() < 0.1
+
+
+def test_one_measured_row_is_enough() -> None:
+    assert local_means(np.array([np.nan, 5.0, np.nan]), np.array([2, 0, 1])).tolist() == [1, 1, 1]

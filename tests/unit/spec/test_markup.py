@@ -1,13 +1,18 @@
 """What consoles and notebooks show of Table, plan, result, report, health and snapshot."""
 
+import json
 import re
+import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from liquidlog import Table
-from liquidlog.spec.text import Summary
+from liquidlog.spec.json_texts import json_objects, json_texts, map_values
+from liquidlog.spec.text import Summary, masked, visible, visible_json, visible_lines
 from support.arrow_executor import execute
 
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>\n'\""
@@ -74,3 +79,161 @@ def test_long_lists_are_cut() -> None:
     assert "<td>19</td>" in html
     assert "<td>20</td>" not in html
     assert "and 5 more" in html
+
+
+# Credentials in text are masked wherever their form gives them away; all else stays.
+
+
+SECRET = "Zm9v/YmFy+1234=="  # noqa: S105  nobody's
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://account.blob/c/t?sv=2024-01-01&sig={SECRET}&se=x",
+        f"X-Amz-Signature={SECRET}",
+        f"X-Amz-Security-Token={SECRET}",
+        f"AccountName=a;AccountKey={SECRET};EndpointSuffix=x",
+        f'{{"access_token": "{SECRET}", "expires_in": 5}}',
+        f"Authorization: Bearer {SECRET}",
+        f"aws_secret_access_key={SECRET}",
+        f"client_secret: '{SECRET}'",
+        f"postgresql://user:{SECRET.replace('/', '')}@host/db",
+        "s3://AKIA0123456789:Zm9vYmFy@bucket/table",
+        "https://Zm9vYmFy@host/api",
+        "abfss://user:Zm9vYmFy@account.dfs/table",
+    ],
+)
+def test_credentials_are_masked(text: str) -> None:
+    shown = masked(text)
+    assert "***" in shown
+    assert not [part for part in ("Zm9v", "YmFy", "1234") if part in shown]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "s3://bucket/sales/day=2026-01-31/part-0.parquet",
+        "abfss://container@account.dfs.core.windows.net/table",
+        "the design = 7 columns by a, b",
+        "user@example.org wrote to gs://bucket/a@b",
+    ],
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+# No character that hides or acts gets through, and nothing else changes.
+
+
+SIGNS = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
+"""Of category Cf, but seen."""
+
+
+def hides(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category in {"Cc", "Cs", "Zl", "Zp"} or (
+        category == "Cf" and ord(character) not in SIGNS
+    )
+
+
+def test_all_that_hides_is_made_visible_and_nothing_else() -> None:
+    wrong = [
+        hex(code)
+        for code in range(0x110000)
+        if (visible(chr(code)) != chr(code)) != hides(chr(code))
+        and unicodedata.category(chr(code)) != "Cn"
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("\u202eabc\u2066", r"\u202eabc\u2066"),
+        ("one\ntwo\r\t\0", r"one\ntwo\r\t\x00"),
+        ("\x9b0m\x7f", r"\x9b0m\x7f"),
+        ("\udc80 \U000e0041", r"\udc80 \U000e0041"),
+        ("[red]é日本🎈[/red]", "[red]é日本🎈[/red]"),
+    ],
+)
+def test_hidden_characters_are_shown_as_python_writes_them(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_lines_stay_and_what_follows_the_first_is_indented() -> None:
+    assert visible_lines("one\nerror: \x1btwo") == "one\n  error: \\x1btwo"
+
+
+@given(st.text(st.characters(exclude_categories=[])), st.booleans())
+def test_a_visible_document_says_the_same(text: str, ascii_only: bool) -> None:  # noqa: FBT001
+    document = json.dumps({"a": text}, indent=2, ensure_ascii=False)
+    shown = visible_json(document, ascii_only=ascii_only)
+    assert json.loads(shown) == json.loads(document) == {"a": text}
+    assert not any(hides(character) for character in shown.replace("\n", ""))
+    assert shown.isascii() or not ascii_only
+
+
+# Columns as text and maps by key, against the obvious way one value at a time.
+
+
+MAP = pa.map_(pa.string(), pa.string())
+TEXTS = st.sampled_from(["", "a", "b", 'quo"te', "back\\slash", "é🎈", "tab\t", "\0", "null"])
+MAPS = st.lists(
+    st.none() | st.dictionaries(TEXTS, st.none() | TEXTS, max_size=4).map(lambda d: [*d.items()]),
+    max_size=12,
+)
+
+
+@given(MAPS, st.integers(0, 3))
+def test_texts_and_values_are_those_of_each_map(
+    maps: list[list[tuple[str, str | None]] | None], skipped: int
+) -> None:
+    column = pa.array(maps, MAP).slice(skipped)
+    expected = [None if entries is None else dict(entries) for entries in maps[skipped:]]
+    texts = json_objects(column).to_pylist()
+    assert [None if text is None else json.loads(text) for text in texts] == expected
+    for key in ("a", 'quo"te'):
+        assert map_values(column, key).to_pylist() == [(one or {}).get(key) for one in expected]
+
+
+def test_the_first_of_two_equal_keys_counts() -> None:
+    twice = pa.array([[("a", "1"), ("a", "2")], None, []], MAP)
+    assert map_values(twice, "a").to_pylist() == ["1", None, None]
+
+
+ROWS = st.lists(
+    st.none()
+    | st.fixed_dictionaries(
+        {
+            "number": st.none() | st.integers(-(2**63), 2**63 - 1),
+            "text": st.none() | TEXTS,
+            "kind": st.none() | TEXTS,
+            "below": st.none() | st.fixed_dictionaries({"n": st.none() | st.integers(0, 9)}),
+            "pairs": MAPS.map(lambda maps: maps[0] if maps else None),
+        }
+    ),
+    max_size=9,
+)
+STRUCT = pa.struct(
+    [
+        ("number", pa.int64()),
+        ("text", pa.string()),
+        ("kind", pa.dictionary(pa.int8(), pa.string())),
+        ("below", pa.struct([("n", pa.int64())])),
+        ("pairs", MAP),
+    ]
+)
+
+
+@given(ROWS, st.integers(0, 3))
+def test_structs_become_the_json_of_each_row(
+    rows: list[dict[str, object] | None], skipped: int
+) -> None:
+    column = pa.array(rows, STRUCT).slice(skipped)
+    texts = json_texts(column)
+    assert texts.null_count == 0
+    expected = column.to_pylist(maps_as_pydicts="strict")
+    assert [json.loads(text) for text in texts.to_pylist()] == expected

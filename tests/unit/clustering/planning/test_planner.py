@@ -1,12 +1,25 @@
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from liquidlog.clustering.columns import unresolved_problem
+from liquidlog.clustering.planning.choice import pack, pack_evenly
 from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
+from liquidlog.operations.past_commits import written_bytes
 from liquidlog.plan import (
+    GIB,
     ClusteringPlan,
     ClusteringPolicy,
     PlannedColumn,
@@ -16,7 +29,9 @@ from liquidlog.plan import (
     encode_plan,
 )
 from liquidlog.snapshot import Snapshot
-from support.snapshots import FileSpec, snapshot_of
+from liquidlog.table import Table
+from support.arrow_executor import execute
+from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 MINE: dict[str, Any] = {"zorder_by": ("x",), "provider": "liquid"}
 
@@ -201,3 +216,389 @@ def test_a_broken_domain_is_refused_with_the_repair() -> None:
     with pytest.raises(ClusteringColumnError) as caught:
         planned(snapshot_of(cluster_by=[["gone"], ["x"]]))
     assert caught.value.problems == (unresolved_problem(("gone",)),)
+
+
+# The strategy `overlap` on tables whose right answer a person can see.
+
+
+MIB = 1 << 20
+POLICY = ClusteringPolicy(max_file_bytes=100 * MIB)
+LENIENT = ClusteringPolicy(max_file_bytes=100 * MIB, tolerance=2.0)
+
+
+def file(path: str, low: float, high: float, **details: Any) -> FileSpec:
+    return FileSpec(path=path, size=100 * MIB, bounds={"x": (low, high)}, **details)
+
+
+def in_cube(cube: str, **details: Any) -> dict[str, Any]:
+    return {"cube": cube, "zorder_by": ["x"], "provider": PROVIDER, **details}
+
+
+def tiled(files: int, cube: str = "old", **details: Any) -> list[FileSpec]:
+    """Return a cube whose files follow each other without overlapping."""
+    return [
+        file(f"{cube}{number:02d}", 10 * number, 10 * number + 9, **in_cube(cube, **details))
+        for number in range(files)
+    ]
+
+
+def planned_overlap(files: Sequence[FileSpec], policy: ClusteringPolicy = POLICY) -> ClusteringPlan:
+    snapshot, numbers = snapshot_of(files), count()
+    return plan(
+        snapshot,
+        policy,
+        new_id=lambda: f"new-{next(numbers)}",
+        strategy="overlap",
+        bounds_of=bounds_of(snapshot),
+    )
+
+
+def taken_overlap(made: ClusteringPlan) -> set[str]:
+    return {file.path for group in made.groups for file in group.inputs}
+
+
+def reasons(made: ClusteringPlan) -> dict[str, SkipReason]:
+    return {file.path: file.reason for file in made.skipped}
+
+
+def test_few_files_of_a_large_table_are_joined_if_asked_for() -> None:
+    asked = [FileSpec(path=name, size=MIB, bounds={"x": (5_000, 5_100)}) for name in "abc"]
+    files = [*tiled(40), *asked]
+    assert taken_overlap(planned_overlap(files)) == set()
+    policy = ClusteringPolicy(max_file_bytes=100 * MIB, where="x >= 5000")
+    assert taken_overlap(planned_overlap(files, policy)) == set("abc")
+
+
+def test_a_table_that_was_rewritten_as_a_whole_is_left_alone() -> None:
+    made = planned_overlap(tiled(20))
+    assert not made.groups
+    assert set(reasons(made).values()) == {SkipReason.WELL_CLUSTERED}
+
+
+def test_new_files_over_the_whole_range_are_clustered_without_the_large_cube() -> None:
+    fresh = [file(f"new{number}", number, 199 - number) for number in range(6)]
+    made = planned_overlap([*tiled(20), *fresh], LENIENT)
+    assert taken_overlap(made) == {spec.path for spec in fresh}
+    assert made.groups[0].zcube_id == "new-1"
+    # As narrow as those of the old cube, as far as files may be smaller than the maximum.
+    assert 6 < made.groups[0].expected_outputs <= 24
+
+
+def test_files_that_continue_the_range_are_not_rewritten() -> None:
+    fresh = [file(f"new{number}", 200 + 10 * number, 209 + 10 * number) for number in range(5)]
+    assert not planned_overlap([*tiled(20), *fresh]).groups
+
+
+def test_everything_that_overlaps_is_taken_where_nothing_less_helps() -> None:
+    files = [file(f"f{number}", number, 100 - number) for number in range(8)]
+    made = planned_overlap(files)
+    assert taken_overlap(made) == {spec.path for spec in files}
+    assert len(made.groups) == 1
+
+
+def test_stable_cubes_are_never_touched() -> None:
+    wide = [file(f"w{number}", 0, 200, **in_cube("wide")) for number in range(10)]
+    policy = ClusteringPolicy(max_file_bytes=100 * MIB, min_cube_bytes=900 * MIB)
+    made = planned_overlap([*wide, *(file(f"new{number}", 0, 200) for number in range(9))], policy)
+    assert {path[0] for path in taken_overlap(made)} == {"n"}
+    assert reasons(made)["w0"] is SkipReason.STABLE_CUBE
+
+
+def test_one_cube_alone_is_not_rewritten_however_wide_its_files() -> None:
+    assert not planned_overlap(
+        [file(f"w{number}", 0, 200, **in_cube("wide")) for number in range(9)]
+    ).groups
+
+
+def test_files_of_others_stay_unless_a_full_rewrite_is_asked_for() -> None:
+    others = [file(f"o{number}", 0, 200, cube="o", zorder_by=["y"]) for number in range(6)]
+    foreign = [file(f"p{number}", 0, 200, provider="other") for number in range(6)]
+    made = planned_overlap([*tiled(20), *others, *foreign])
+    assert not made.groups
+    assert reasons(made)["o0"] is SkipReason.OTHER_COLUMNS
+    assert reasons(made)["p0"] is SkipReason.OTHER_PROVIDER
+    full = ClusteringPolicy(max_file_bytes=100 * MIB, full=True)
+    assert taken_overlap(planned_overlap([*tiled(20), *others, *foreign], full)) >= {"o0", "p0"}
+
+
+def test_a_file_with_many_deleted_rows_is_rewritten_in_any_case() -> None:
+    files = tiled(20)
+    files[3] = file("old03", 30, 39, deleted=6, **in_cube("old"))
+    files[4] = file("old04", 40, 49, deleted=2, **in_cube("old"))
+    assert taken_overlap(planned_overlap(files)) == {"old03"}
+
+
+def test_files_without_statistics_cost_every_reader_and_are_taken() -> None:
+    blind = [FileSpec(path=f"b{number}", size=100 * MIB, rows=None) for number in range(5)]
+    assert taken_overlap(planned_overlap([*tiled(20), *blind], LENIENT)) == {
+        spec.path for spec in blind
+    }
+
+
+def test_a_predicate_limits_what_counts() -> None:
+    fresh = [file(f"new{number}", 0, 49) for number in range(5)]
+    late = [file(f"late{number}", 150, 199) for number in range(5)]
+    policy = ClusteringPolicy(max_file_bytes=100 * MIB, where="x < 50")
+    made = planned_overlap([*tiled(20), *fresh, *late], policy)
+    assert taken_overlap(made) >= {spec.path for spec in fresh}
+    assert not {path for path in taken_overlap(made) if path.startswith("late")}
+    assert reasons(made)["late0"] is SkipReason.NOT_ASKED_FOR
+
+
+@pytest.mark.parametrize("budget", [150, 350, 10_000])
+def test_a_budget_is_kept(budget: int) -> None:
+    files = [file(f"f{number}", number, 100 - number) for number in range(8)]
+    policy = ClusteringPolicy(max_file_bytes=100 * MIB, budget_bytes=budget * MIB)
+    made = planned_overlap(files, policy)
+    assert sum(group.size_bytes for group in made.groups) <= budget * MIB
+    left = {path for path, reason in reasons(made).items() if reason is SkipReason.OVER_BUDGET}
+    assert bool(left) == (budget < 800)
+
+
+def test_groups_are_no_larger_than_cubes_may_be() -> None:
+    files = [file(f"f{number:02d}", number, 100 + number) for number in range(30)]
+    policy = ClusteringPolicy(max_file_bytes=100 * MIB, min_cube_bytes=GIB, target_cube_bytes=GIB)
+    made = planned_overlap(files, policy)
+    assert len(made.groups) > 1
+    assert all(group.size_bytes <= GIB for group in made.groups)
+    assert len({group.zcube_id for group in made.groups}) == len(made.groups)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ClusteringPolicy(tolerance=0.9),
+        ClusteringPolicy(tolerance=float("nan")),
+        ClusteringPolicy(min_overlap=2.0),
+        ClusteringPolicy(budget_bytes=0),
+        ClusteringPolicy(where="nope = 1"),
+    ],
+)
+def test_a_policy_that_means_nothing_is_refused(policy: ClusteringPolicy) -> None:
+    with pytest.raises(UsageError):
+        planned_overlap(tiled(3), policy)
+
+
+# Rounds of appends with the strategy `overlap`, executed: fewer bytes moved, no row lost.
+
+
+ROUNDS = 10
+ROWS = 3_000
+MAX_FILE = 20_000
+
+
+def batch(number: int) -> pa.Table:
+    random = np.random.default_rng(number)
+    return pa.table(
+        {
+            "id": np.arange(ROWS) + number * ROWS,
+            "x": random.integers(0, 10**9, ROWS),
+            "y": random.integers(0, 10**9, ROWS),
+        }
+    )
+
+
+def play(path: Path, strategy: str) -> tuple[Table, float]:
+    """Return the table after all rounds and how many bytes were rewritten for each appended."""
+    table = Table.create(str(path), schema=batch(0).schema, cluster_by=["x", "y"])
+    for number in range(ROUNDS):
+        table.append(batch(number))
+        plan = table.plan(strategy=strategy, max_file_size=MAX_FILE)
+        table.commit(plan, execute(plan))
+    amplification = written_bytes(table.opened.store)[-1].write_amplification
+    assert amplification is not None
+    return table, amplification
+
+
+def rows_and_sums(table: Table) -> tuple[int, dict[str, int]]:
+    paths = [str(Path(table.uri) / path) for path in table.files()["path"].to_pylist()]
+    found = pa.concat_tables(pq.read_table(path) for path in paths)
+    sums = {name: pc.sum(found[name]).as_py() for name in found.column_names}
+    return len(found), sums
+
+
+def bytes_read(table: Table) -> float:
+    """Return the mean bytes that a query for one value of one column reads."""
+    values = [10**9 * part // 23 for part in range(1, 23)]
+    scans = [table.scan(f"{column} = {value}") for column in "xy" for value in values]
+    return sum(scan.bytes_read for scan in scans) / len(scans)
+
+
+def test_overlap_moves_fewer_bytes_and_reads_about_as_few(tmp_path: Path) -> None:
+    cube, cube_amplification = play(tmp_path / "cube", "cube")
+    ours, amplification = play(tmp_path / "overlap", "overlap")
+    everything = pa.concat_tables(batch(number) for number in range(ROUNDS))
+    expected = len(everything), {name: pc.sum(everything[name]).as_py() for name in "xy"}
+    for table in (cube, ours):
+        count, sums = rows_and_sums(table)
+        assert (count, {name: sums[name] for name in "xy"}) == expected
+        assert sums["id"] == pc.sum(everything["id"]).as_py()
+    assert cube_amplification > 4
+    assert amplification < cube_amplification / 1.5
+    assert bytes_read(ours) < 1.4 * bytes_read(cube)
+
+
+# What may be kept: only files of which the log alone says where all their rows are.
+
+
+SIZE: Final = 256 << 20
+NO_NULLS: Final = {"x": 0, "y": 0}
+TILES: Final = [
+    FileSpec(
+        path=f"t{x}{y}",
+        size=SIZE,
+        bounds={"x": (10 * x, 10 * x + 9), "y": (10 * y, 10 * y + 9)},
+        nulls=NO_NULLS,
+    )
+    for x in range(4)
+    for y in range(4)
+]
+WIDE: Final = FileSpec(
+    path="wide", size=SIZE, bounds={"x": (0, 9), "y": (0, 9)}, nulls=NO_NULLS, deleted=5
+)
+
+
+def planned_kept(files: list[FileSpec], **options: Any) -> ClusteringPlan:
+    numbers = count()
+    snapshot = snapshot_of(files, cluster_by=[["x"], ["y"]])
+    return plan(
+        snapshot,
+        ClusteringPolicy(max_file_bytes=SIZE, skip_clustered=True, **options),
+        new_id=lambda: f"new-{next(numbers)}",
+        bounds_of=bounds_of(snapshot),
+    )
+
+
+def kept_of(made: ClusteringPlan) -> set[str]:
+    return {path for group in made.groups for path in group.kept.paths()}
+
+
+def test_tiles_are_kept_beside_a_file_that_is_not() -> None:
+    (group,) = planned_kept([*TILES, WIDE]).groups
+    assert {file.path for file in group.inputs} <= {"wide", "t00"}
+    assert {tile.path for tile in TILES} - {"t00"} <= kept_of(planned_kept([*TILES, WIDE]))
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"nulls": {"x": 1, "y": 0}},
+        {"nulls": {"x": 0, "y": 1}},
+        {"bounds": None},
+        {"bounds": {"x": (30, 39)}},
+        {"rows": None},
+        {"deleted": 1},
+        {"size": SIZE // 10},
+        {"size": 2 * SIZE},
+        {"bounds": {"x": (0, 39), "y": (0, 39)}},
+        {"cube": "b", "zorder_by": ("y",)},
+        {"provider": "other"},
+    ],
+)
+def test_a_file_with_a_flaw_is_not_kept(flaw: dict[str, Any]) -> None:
+    files = [replace(tile, **flaw) if tile.path == "t33" else tile for tile in TILES]
+    made = planned_kept([*files, WIDE], full=True)
+    assert "t33" in {file.path for group in made.groups for file in group.inputs}
+
+
+# ZORDER BY of tables that are larger than a group.
+
+
+FILES = 100
+
+
+def planned_zorder(snapshot: Snapshot, *columns: str, **policy: Any) -> ClusteringPlan:
+    numbers = count()
+    return plan(
+        snapshot,
+        ClusteringPolicy(zorder_by=tuple((name,) for name in columns), **policy),
+        new_id=lambda: f"id-{next(numbers)}",
+        bounds_of=bounds_of(snapshot),
+    )
+
+
+def table(*, written: list[int] | None = None, **places: list[int]) -> Snapshot:
+    """Return a table of FILES files of 10 bytes, each with one value of each column."""
+    files = [
+        FileSpec(
+            path=f"{number:03d}",
+            size=10,
+            bounds={name: (values[number], values[number]) for name, values in places.items()},
+        )
+        for number in range(FILES)
+    ]
+    snapshot = snapshot_of(files, cluster_by=None)
+    if written is None:
+        return snapshot
+    position = snapshot.files.schema.get_field_index("modification_time")
+    times = pa.array(written, pa.int64())
+    files_with_times = snapshot.files.set_column(position, "modification_time", times)
+    return replace(snapshot, files=files_with_times)
+
+
+def taken_zorder(made: ClusteringPlan) -> list[list[int]]:
+    return [[int(file.path) for file in group.inputs] for group in made.groups]
+
+
+def shuffled(seed: int) -> list[int]:
+    found: list[int] = np.random.default_rng(seed).permutation(FILES).tolist()
+    return found
+
+
+def test_a_table_up_to_the_target_is_one_group_in_the_order_of_its_files() -> None:
+    made = planned_zorder(table(x=shuffled(1)), "x", target_cube_bytes=10 * FILES)
+    assert taken_zorder(made) == [list(range(FILES))]
+
+
+def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
+    values = shuffled(2)
+    made = planned_zorder(table(x=values), "x", target_cube_bytes=350, max_file_bytes=128)
+    ranges = [sorted(values[number] for number in group) for group in taken_zorder(made)]
+    assert ranges == [[*range(34)], [*range(34, 68)], [*range(68, 100)]]
+    assert [group.expected_outputs for group in made.groups] == [2, 2, 2]
+    assert made.groups[0].zcube_id is None
+
+
+def test_groups_of_two_columns_are_narrow_in_both() -> None:
+    x, y = ([number % 10 for number in range(FILES)], [number // 10 for number in range(FILES)])
+    made = planned_zorder(table(x=x, y=y), "x", "y", target_cube_bytes=250)
+    assert len(made.groups) == 4
+    for group in taken_zorder(made):
+        for values in (x, y):
+            spanned = {values[number] for number in group}
+            assert max(spanned) - min(spanned) < 9
+
+
+def test_files_at_one_place_keep_the_order_in_which_they_were_written() -> None:
+    times = shuffled(3)
+    made = planned_zorder(table(written=times, x=[5] * FILES), "x", target_cube_bytes=500)
+    assert [[times[number] for number in group] for group in taken_zorder(made)] == [
+        [*range(50)],
+        [*range(50, 100)],
+    ]
+
+
+def test_files_without_statistics_are_taken_too() -> None:
+    files = [FileSpec(path=f"{number}", size=10, rows=None) for number in range(9)]
+    made = planned_zorder(snapshot_of(files, cluster_by=None), "x", target_cube_bytes=40)
+    assert sorted(number for group in taken_zorder(made) for number in group) == [*range(9)]
+    assert [len(group) for group in taken_zorder(made)] == [3, 3, 3]
+
+
+def test_the_size_of_groups_has_an_effect_and_that_of_stable_cubes_none() -> None:
+    with pytest.raises(UsageError) as caught:
+        planned_zorder(table(x=shuffled(1)), "x", min_cube_bytes=5)
+    assert caught.value.fields == {"option": "min_cube_size"}
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 120))
+def test_even_packing_takes_as_many_slices_and_none_is_larger(sizes: list[int], limit: int) -> None:
+    values = np.array(sizes, np.int64)
+    greedy, even = pack(values, limit), pack_evenly(values, limit)
+    assert len(even) <= len(greedy)
+    assert [index for part in even for index in range(part.start, part.stop)] == [
+        *range(len(sizes))
+    ]
+    most = [max((int(values[part].sum()) for part in parts), default=0) for parts in (even, greedy)]
+    assert most[0] <= most[1]
+    assert all(values[part].sum() <= limit or part.stop - part.start == 1 for part in even)
