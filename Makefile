@@ -78,8 +78,9 @@ check: install ## format, lint, import contracts, types
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 
-bench: install ## the kernels; the rewrite too if LIQUID_REFERENCE_JARS names Delta Spark's jars
+bench: install ## the kernels, a quarter of upkeep in short; the rewrite too if LIQUID_REFERENCE_JARS names Delta Spark's jars
 	$(BIN)/python benchmarks/bench_curve.py
+	$(BIN)/python -m pytest benchmarks/test_quarter.py
 	@test -z "$$LIQUID_REFERENCE_JARS" || { home=$$($(BIN)/python tools/java_home.py) && \
 		JAVA_HOME="$$home" $(BIN)/python benchmarks/bench_rewrite.py; }
 

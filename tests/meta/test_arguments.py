@@ -1,20 +1,28 @@
 """Every argument of the Python API: a text is one item, and a wrong value is a UsageError."""
 
+import ast
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast, get_args, get_type_hints
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+import liquidlog
+import liquidspark
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
-from liquidspark import execute, execute_groups
+from liquidspark import execute, execute_groups, tables
 from support.arrow_executor import execute as rewritten
+from support.repository import ROOT, committed_files
 
 NOT_TEXT = (5, 1.5, b"x", ["x"], {"x": "y"}, object())
 NOT_TEXTS = (5, b"x", [None], [b"x"], ["x", None], {"x": 1}, {"x"}, [["x"]], object())
@@ -22,9 +30,7 @@ NOT_WHOLE = ("1", 1.5, True, -1, b"1", [1], object())
 NOT_SIZE: tuple[object, ...] = ("big", b"1KiB", "-1", 0, "", [1], {}, object())
 NOT_MAPPING = (5, "a=b", ["a"], [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, object())
 NOT_OBJECT = (5, "plan.json", b"x", [1], object())
-
 _SOURCES = "Source | PathLike[str] | Sequence[Source | PathLike[str]]"
-
 WRONG: Mapping[str, tuple[object, ...]] = {
     "str": NOT_TEXT,
     "str | None": NOT_TEXT,
@@ -60,19 +66,15 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "ExecutorOptions": (*NOT_OBJECT, None, {"task_bytes": 1}),
 }
 """Values that a parameter of this type must refuse."""
-
 TRUSTED = (
     *("bool", "object", "Callable", "Iterable"),
     *("CommitReport", "Snapshot", "Prediction", "GroupWatch"),
 )
 """Beginnings of types whose values are not looked at: flags, callbacks, sessions, what the API
 returned."""
-
 MIGRATING = ("migrate", "plan_migration")
 """Methods for tables that are partitioned."""
-
 MAKING = ("open", "create")
-
 ONE_BY_ONE = {
     (name, parameter)
     for name in ("migrate", "optimize")
@@ -290,3 +292,142 @@ def test_a_path_is_one_source(table: Table, home: Path) -> None:
     for data in (path, str(path), [path], [str(path)]):
         assert table.append(data, dry_run=True).rows == 1
     assert Table.open(home / "t").detail() == Table.open(str(home / "t")).detail()
+
+
+# Every public function takes a path as text or as a Path, and one column without a list.
+
+
+PATHS = frozenset({"uri", "table", "path", "location", "checkpoint", "identifier", "data"})
+"""Names of parameters that are places."""
+COLUMNS = frozenset({"columns", "cluster_by", "zorder_by", "bloom_filter", "prefix", "unset"})
+"""Names of parameters that are columns, or properties, of which one is enough."""
+NAMES = frozenset({("DeltaTableBuilder.tableName", "identifier")})
+"""Names in a catalog."""
+
+
+def public() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield every public function, method and class by its name."""
+    for module in (liquidlog, liquidspark, tables):
+        for name in module.__all__:
+            yield from members(name, getattr(module, name))
+
+
+def members(name: str, found: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    if isinstance(found, ModuleType) or not callable(found):
+        return
+    if not inspect.isclass(found):
+        yield name, found
+        return
+    if not issubclass(found, msgspec.Struct):  # documents, which are made by what is tested here
+        yield name, found
+    for method, value in inspect.getmembers(found, callable):
+        if not method.startswith("_"):
+            yield f"{name}.{method}", value
+
+
+def parameters_paths_and_columns() -> Iterator[tuple[str, str, str]]:
+    for name, function in public():
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # a class that is written in C
+            continue
+        for parameter in signature.parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                continue
+            if parameter.kind is parameter.VAR_KEYWORD and get_args(parameter.annotation):
+                (settings,) = get_args(parameter.annotation)
+                for setting, kind in get_type_hints(settings).items():
+                    yield name, setting, inspect.formatannotation(kind)
+                continue
+            annotation = parameter.annotation
+            text = (
+                annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+            )
+            yield name, parameter.name, text
+
+
+PLACES = [
+    one
+    for one in parameters_paths_and_columns()
+    if one[1] in PATHS and one[:2] not in NAMES and not one[2].endswith((".Table", "Table | None"))
+]
+LISTS = [one for one in parameters_paths_and_columns() if one[1] in COLUMNS]
+
+
+@pytest.mark.parametrize(("function", "parameter", "kind"), PLACES, ids=lambda one: one[:30])
+def test_a_place_is_text_or_a_path(function: str, parameter: str, kind: str) -> None:
+    assert "PathLike[str]" in kind, (function, parameter)
+
+
+@pytest.mark.parametrize(("function", "parameter", "kind"), LISTS, ids=lambda one: one[:30])
+def test_one_column_needs_no_list(function: str, parameter: str, kind: str) -> None:
+    assert "str |" in kind, (function, parameter)
+
+
+def test_the_names_are_those_that_functions_have() -> None:
+    found = {parameter for _, parameter, _ in parameters_paths_and_columns()}
+    assert PATHS - found == set()
+    assert COLUMNS - found == set()
+
+
+# What a user imports is listed in `__all__`, is there, and is what documents import.
+
+
+PUBLIC = (
+    *("liquidlog", "liquidlog.errors", "liquidlog.plan", "liquidlog.table"),
+    *("liquidspark", "liquidspark.tables"),
+)
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCUMENTS = [
+    path
+    for path in committed_files()
+    if path.suffix == ".md" and "adr" not in path.parts and "fixtures" not in path.parts
+]
+
+
+def _imports(document: Path) -> set[tuple[str, str]]:
+    """Return (module, name) of every import of ours in the Python blocks of a document."""
+    trees = [ast.parse(block) for block in BLOCK.findall(document.read_text(encoding="utf-8"))]
+    return {
+        (node.module, name.name)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("liquid")
+        for name in node.names
+    }
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_modules_list_what_is_there(name: str) -> None:
+    module = import_module(name)
+    assert module.__all__
+    assert sorted(set(module.__all__)) == sorted(module.__all__)
+    assert [each for each in module.__all__ if not hasattr(module, each)] == []
+
+
+def test_documents_import_public_names_only() -> None:
+    found = set[tuple[str, str]]().union(*map(_imports, DOCUMENTS))
+    assert ("liquidlog", "Table") in found
+    hidden = [
+        (module, name)
+        for module, name in found
+        if module not in PUBLIC or name not in import_module(module).__all__
+    ]
+    assert hidden == []
+
+
+@pytest.mark.parametrize("name", ["liquidlog", "liquidspark"])
+def test_packages_show_their_public_names(name: str) -> None:
+    module = import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    assert "__version__" in dir(module)
+
+
+def test_modules_say_which_modules_are_public() -> None:
+    said = re.findall(r"`(liquid[\w.]+)`", liquidlog.__doc__ or "")
+    assert sorted({*said, "liquidlog"}) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("package", ["liquidlog", "liquidspark"])
+def test_packages_say_that_they_are_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()

@@ -1,18 +1,15 @@
 """What the documents say of commands, exit statuses and table features is what the code does."""
 
-import json
 import re
-from pathlib import Path
 
 import click
-import pytest
 
 from liquidlog import errors
 from liquidlog.cli.main import cli
 from liquidlog.clustering.settings import SETTINGS, WEIGHTS
 from liquidlog.spec import features
 from liquidlog.spec.actions import Protocol
-from support.repository import ROOT, load_script, text
+from support.repository import ROOT, text
 
 VERBS = text("docs/reference/cli.md")
 STATUSES = text("docs/reference/errors.md")
@@ -62,19 +59,22 @@ def test_every_verb_that_writes_can_run_dry() -> None:
     assert dry == writing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_options_that_a_page_names_exist(page: Path) -> None:
+def test_options_that_a_page_names_exist() -> None:
     known = {
         option
         for command in _commands().values()
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
-    session = re.findall(
-        r"^\$ liquidlog.*|`liquidlog [^`]*`|`--[^`]*`", page.read_text("utf-8"), re.MULTILINE
-    )
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(session)))
-    assert named - known - {"--help"} == set()
+    session = re.compile(r"^\$ liquidlog.*|`liquidlog [^`]*`|`--[^`]*`", re.MULTILINE)
+    unknown = {
+        (str(page.relative_to(ROOT)), option)
+        for page in PAGES
+        for words in session.findall(page.read_text("utf-8"))
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", words)
+        if option not in {*known, "--help"}
+    }
+    assert unknown == set()
 
 
 def test_exit_statuses_are_all_explained() -> None:
@@ -115,30 +115,27 @@ def _protocol(feature: str) -> Protocol:
     )
 
 
-@pytest.mark.parametrize("feature", _features("supported"))
-def test_supported_feature_can_be_written(feature: str) -> None:
-    assert features.unsupported_for_writing(_protocol(feature), {}) == ()
+def test_features_are_what_the_table_of_features_says() -> None:
+    said = {
+        "inspected, written": _features("supported"),
+        "inspected": [*_features("read only"), "unknownWriterFeature"],
+        "": _features("refused"),
+    }
+    assert all(said.values())
+    for uses, names in said.items():
+        assert {name: _uses(name) for name in names} == dict.fromkeys(names, uses)
 
 
-@pytest.mark.parametrize("feature", [*_features("read only"), "unknownWriterFeature"])
-def test_read_only_feature_can_be_inspected_only(feature: str) -> None:
-    assert features.unsupported_for_inspection(_protocol(feature)) == ()
-    assert features.unsupported_for_writing(_protocol(feature), {}) != ()
-
-
-@pytest.mark.parametrize("feature", _features("refused"))
-def test_refused_feature_cannot_be_inspected(feature: str) -> None:
-    assert features.unsupported_for_inspection(_protocol(feature)) != ()
+def _uses(feature: str) -> str:
+    """Return what may be done with a table of this feature."""
+    protocol = _protocol(feature)
+    if features.unsupported_for_inspection(protocol):
+        return ""
+    is_written = features.unsupported_for_writing(protocol, {}) == ()
+    return "inspected, written" if is_written else "inspected"
 
 
 def test_every_supported_feature_is_named() -> None:
     named = {*_features("supported"), *_features("read only")}
     known = features._WRITE_FEATURES | features._INSPECT_READER_FEATURES
     assert {name for name in known - named if not name.startswith(("typeW", "variant"))} == set()
-
-
-def test_picture_is_drawn_from_the_recording_beside_it() -> None:
-    recorded = json.loads((IMAGES / "lineitem.json").read_text(encoding="utf-8"))
-    assert load_script("docs/images/draw.py").picture(recorded) == (
-        IMAGES / "lineitem.svg"
-    ).read_text(encoding="utf-8")

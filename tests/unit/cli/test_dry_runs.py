@@ -4,26 +4,22 @@ Every verb that writes is run dry in JSON and in text, then for good, on a table
 something to do; and where the real run fails, the dry one fails alike.
 """
 
-import io
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from liquidlog.cli import rewriting
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
 from liquidlog.operations.append import MAX_FILE_ROWS
-from liquidlog.operations.optimize import depth_after_round
 from liquidlog.plan import ClusteringPlan, RewrittenGroup, encode_plan, encode_rewritten_group
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
@@ -31,7 +27,6 @@ from support.arrow_executor import execute
 from support.commands import Call, said
 from support.copies import copy_table
 from support.partitioned import partitioned_table
-from support.table_rows import live_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 DELTA_SCHEMA = StructType(
@@ -42,6 +37,7 @@ DELTA_SCHEMA = StructType(
     )
 )
 MAPPED = {"delta.columnMapping.mode": "name"}
+
 Words = list[str]
 
 
@@ -205,6 +201,7 @@ CASES: Mapping[str, Callable[[Path], Words]] = {
     "commit again": commit_again,
     "sql": sql,
 }
+
 NOTHING_TO_DO = {
     "append nothing",
     "cluster-by the same",
@@ -215,6 +212,7 @@ NOTHING_TO_DO = {
     "vacuum of nothing",
     "optimize --final without gain",
 }
+
 CLAIM = re.compile(
     r"(?<!would be )(?<!nothing was )(?<!no file was )"
     r"\b(created|appended|committed|deleted|written|rewritten|repaired|verified)\b"
@@ -420,126 +418,3 @@ def test_a_dry_optimize_says_of_its_worth_what_a_plan_says(tmp_path: Path) -> No
         worth = [line for line in planned.splitlines() if "worth it:" in line]
         assert len(worth) == 1
         assert worth[0] in dry.splitlines()
-
-
-# What locks other writers out is said before it is done, and asked for.
-
-
-@pytest.fixture
-def plain(tmp_path: Path) -> str:
-    """A table of delta-rs, without clustering."""
-    write_deltalake(tmp_path, pa.table({"a": [1]}))
-    return str(tmp_path)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_nobody_is_asked_where_nobody_can_answer(plain: str) -> None:
-    status, out, err = said("cluster-by", plain, "a")
-    assert (status, out) == (2, "")
-    assert "delta-rs" in err
-    assert "--yes" in err
-    assert Table.open(plain).snapshot().version == 0
-    status, _, err = said("cluster-by", plain, "a", "--yes")
-    assert status == 0
-    assert "delta-rs" in err
-    assert said("cluster-by", plain, "--none")[0] == 0
-    assert said("cluster-by", plain, "a")[0] == 0, "nothing becomes of the protocol now"
-
-
-def test_what_cannot_be_done_is_not_asked_for(plain: str) -> None:
-    assert said("cluster-by", plain, "nope")[0] == 2
-    assert said("cluster-by", plain, "--none")[0] == 0
-
-
-@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 2), ("\n", 2)])
-def test_a_person_is_asked(
-    plain: str, answer: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    assert run(cli, ["cluster-by", plain, "a"]) == status
-    assert Table.open(plain).snapshot().version == (1 if status == 0 else 0)
-
-
-def test_a_rehearsal_says_it_and_asks_nothing(plain: str) -> None:
-    status, out, _ = said("cluster-by", plain, "a", "--dry-run")
-    assert status == 0
-    assert "would ask first" in out
-    assert Table.open(plain).snapshot().version == 0
-
-
-def test_a_statement_says_it(plain: str) -> None:
-    status, _, err = said("sql", f"ALTER TABLE '{plain}' CLUSTER BY (a)")
-    assert status == 0
-    assert "delta-rs" in err
-
-
-# `optimize --final`: rounds while they lower the average depth, with an executor without Spark.
-
-
-SCHEMA_FINAL = pa.schema([("id", pa.int64()), ("x", pa.int64())])
-POLICY = ["--strategy", "overlap", "--max-file-size", "8KiB", "--set", "min_cube_size=1MiB"]
-BUDGET = ["--budget", "20KiB"]
-
-
-@pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
-    def rewrite(
-        plan: ClusteringPlan, pending: Sequence[int], _: object
-    ) -> Iterator[RewrittenGroup]:
-        return (group for group in execute(plan).groups if group.group_id in set(pending))
-
-    def opened(*_: object, **__: object) -> nullcontext[object]:
-        return nullcontext(rewrite)
-
-    monkeypatch.setattr(rewriting, "open_executor", opened)
-    # Two heaps of files that overlap each other; the budget is for one of them.
-    made = Table.create(str(tmp_path / "t"), schema=SCHEMA_FINAL, cluster_by=["x"])
-    for number in range(12):
-        ids = np.arange(number, 12_000, 12)
-        x = ids % 997 + 1_000 * (number % 2)
-        made.append(pa.table([ids, x], schema=SCHEMA_FINAL))
-    return made
-
-
-def test_rounds_go_on_while_the_depth_falls(table: Table, call: Call) -> None:
-    before, rows = table.health().average_depth, ids(table)
-    status, found, _ = call("optimize", table.uri, *POLICY, *BUDGET, "--set", "final=true")
-    assert status == 0
-    depths = [one["average_depth"] for one in found["rounds"]]
-    assert len(depths) > 1
-    falls = [old - new for old, new in zip([before, *depths], depths, strict=False)]
-    assert min(falls[:-1]) >= 0.1
-    assert found["average_depth"] == depths[-1] < before
-    assert found["versions"] == [version for one in found["rounds"] for version in one["versions"]]
-    assert ids(table) == rows
-    plan = table.plan(
-        strategy="overlap", max_file_size="8KiB", min_cube_size="1MiB", budget="20KiB"
-    )
-    assert min(falls) < 0.1 or depth_after_round(table.opened, plan, depths[-1]) is None
-    assert table.health().average_depth == depths[-1]
-
-
-def test_no_round_is_made_that_would_gain_too_little(table: Table, call: Call) -> None:
-    status, found, _ = call(
-        "optimize", table.uri, *POLICY, "--set", "final=true", "--set", "min_gain=100"
-    )
-    assert (status, found["rounds"], found["versions"]) == (0, [], [])
-    assert table.snapshot().version == 12
-
-
-@pytest.mark.parametrize(
-    "words", [["--set", "final=true"], ["--strategy", "overlap", "--set", "min_gain=1"]]
-)
-def test_final_is_for_overlap_and_gains_for_final(
-    table: Table, call: Call, words: list[str]
-) -> None:
-    assert call("optimize", table.uri, *words)[0] == 2
-
-
-def ids(table: Table) -> list[int]:
-    rows = live_rows(table.opened.store, table.snapshot())
-    return sorted(rows["id"].to_pylist())
