@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from liquidlog.data.runs import RunStage, runs_in
+from liquidlog.data.runs import RunStage, running_in, runs_in
 from liquidlog.errors import ExecutorError
 from liquidlog.local.executor import LocalExecutor
 from liquidlog.operations.rewrite import require_rewritable
