@@ -31,6 +31,8 @@ Codes, exit statuses and fields are stable; scripts depend on them. Every error 
 pickled with all its fields, so that it can be raised across processes.
 """
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -92,6 +94,13 @@ Argument = str | int | float | Sequence[str] | None
 """The value that a caller gave for an argument, as an error repeats it."""
 
 
+_NO_SPACE: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+_FREE_SPACE: Final = (
+    "free some space there and run this again: what was committed stays committed, nothing that was"
+    " cut off belongs to a table, and `liquidlog orphans` lists files that are left"
+)
+
+
 class LiquidlogError(Exception):
     """Base of all errors raised on purpose.
 
@@ -107,6 +116,8 @@ class LiquidlogError(Exception):
     field_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str) -> None:
+        if any(text in message for text in _NO_SPACE) and _FREE_SPACE not in message:
+            message = f"{message}; {_FREE_SPACE}"
         super().__init__(message)
         self.message = message
 

@@ -1,6 +1,5 @@
 """Failures: turns every error into one sentence or one JSON document, and an exit status."""
 
-import errno
 import os
 import re
 import sys
@@ -23,12 +22,6 @@ from liquidlog.spec.text import near_names
 
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
 """Environment variable; if it is set, an unexpected error is shown with its traceback."""
-
-_NO_SPACE: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
-_FREE_SPACE: Final = (
-    "free some space there and run this again: what was committed stays committed, nothing that was"
-    " cut off belongs to a table, and `liquidlog orphans` lists files that are left"
-)
 
 _NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
 
@@ -71,8 +64,6 @@ def _is_of_output(error: BaseException) -> bool:
 def _failure(error: BaseException) -> LiquidlogError:
     """Return the error, or a LiquidlogError that stands for it."""
     if isinstance(error, LiquidlogError):
-        if any(text in error.message for text in _NO_SPACE):
-            error.message = f"{error.message}; {_FREE_SPACE}"
         return error
     if isinstance(error, OSError) and _is_of_output(error):
         detail = f"cannot be written: {error.strerror}; what was committed stays committed"

@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_replaced_keeps_its_content(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError, match="No space left on device; free some space there"):
         replace_file(link, "newer")
     assert path.read_text() == "new"
     assert sorted(name.name for name in tmp_path.iterdir()) == ["link.html", "page.html"]
