@@ -208,7 +208,6 @@ def _optimize(uri: str, recorder: Recorder) -> None:
         try:
             table = Table.open(uri)
             plan = table.plan()
-            table.require_writable(plan)
             table.commit(plan, liquidspark.execute(spark, plan))
         finally:
             recorder.stop()
