@@ -894,7 +894,7 @@ class Table(Summary):
             SchemaMismatchError: If the schema does not fit the table's; has every problem.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
         """
-        from liquidlog.operations.planned_writes import WriteRequest, plan_write
+        from liquidlog.operations.writes import WriteRequest, plan_write
 
         request = WriteRequest(
             data=one(schema, StructType, argument="schema", expected="a Delta StructType"),

@@ -6,9 +6,9 @@ The names below are loaded on first use: without pyspark the package can still b
 - `executor` plan to result, group by group
 - `pipeline` the tasks of a group, or of several, as Spark jobs; any function as tasks
 - `sending` what each task is sent, functions over batches; `jobs` named, counted and stopped
-- `arriving` rows of a DataFrame instead of inputs, `arrivals` writing them as they come,
-  `parting` to files of partitions, `aligning` them with the table, `frames` the jobs, `writing`
-  append and overwrite, `streaming` batch by batch
+- `arriving` rows of a DataFrame instead of inputs: tasks that sample, place and write them;
+  `writing` append and overwrite, rows aligned with the table, and the jobs; `streaming` batch by
+  batch
 - `reading` rows of a table as a DataFrame
 - `session` Spark, started quietly, with our settings; `versions` what differs between those of
   PySpark; `probing` whether workers can do it, asked first

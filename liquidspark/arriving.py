@@ -1,7 +1,11 @@
-"""Rows that come from a DataFrame instead of from inputs: made rows of the table, checked, placed.
+"""Rows that come from a DataFrame instead of from inputs: made rows of the table, placed, written.
 
 A task gets the batches of a partition: the table's columns in its order under its names, then one
-boolean per check, true or false. What becomes of the rows is what becomes of those of a rewrite.
+boolean per check, true or false. What becomes of the rows is what becomes of those of a rewrite:
+they are laid out by one task, or by a shuffle; or each task writes what it gets as it comes.
+
+The partitions of a partitioned table are asked for before the first file is written, in a pass over
+their columns alone: a run must have noted the directories of its files.
 
 A partition's rows are not counted before the last one is there. So the sampling pass keeps those
 with the least hash of (partition, row): of all partitions together, the rows with the least hashes
@@ -9,8 +13,9 @@ are an even sample, whatever the sizes of partitions, and the same one each time
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -24,17 +29,35 @@ from liquidlog.data.encodings import concat, decoded
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.file_encoding import with_light_dictionaries
 from liquidlog.data.writer import encoded_bytes
-from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
+from liquidlog.errors import ExecutorError, LiquidlogError
+from liquidlog.plan import WrittenFile
+from liquidlog.rewriting.arriving import ArrivingFiles, Parting
 from liquidlog.rewriting.pieces import Piece
 from liquidlog.rewriting.shuffle import MapSide
-from liquidlog.rewriting.sink import encode_facts, failed
-from liquidlog.rewriting.source import ArrivingWork, Survey, encode_survey, flat_array
-from liquidlog.spec.arrow import arrow_type, without_void
-from liquidlog.spec.schema import leaves
+from liquidlog.rewriting.sink import TaskFacts, TaskProofs, encode_facts, failed, require_running
+from liquidlog.rewriting.source import (
+    ArrivingWork,
+    Survey,
+    encode_survey,
+    flat_array,
+    sample_positions,
+)
+from liquidlog.rewriting.whole import facts_batch, sorted_outputs
+from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
+from liquidlog.spec.schema import StructType, leaves, schema_json
 
 _HELD_SHARE: Final = 2
 """Rows are gathered until they take half of what a slice may take in memory: then they are divided
 by slice, and both are held for a moment."""
+
+MOST_OPEN: Final = 4
+"""Files of partitions that a task writes at a time, each of which gathers a row group. With more
+partitions, Spark sorts the rows of a task by them."""
+
+DIRECTORY_SCHEMA: Final = "directory string, failure binary"
+
+_ROWS: Final = "\x00rows"
+"""A name that no Delta column can have."""
 
 _SHOWN: Final = 200
 _PARTITION_BITS: Final = np.uint64(40)
@@ -84,12 +107,7 @@ class Arriving:
                 yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], schema=kinds)
 
         reader = pa.RecordBatchReader.from_batches(kinds, columns())
-        try:
-            yield from conform(reader, schema, where="the DataFrame", missing_is_null=True)
-        except SchemaMismatchError as error:
-            raise ExecutorError(
-                f"the rows are none of the table: {'; '.join(error.problems)}"
-            ) from error
+        yield from conform(reader, schema, where="the DataFrame", missing_is_null=True)
 
     def _check(self, batch: pa.RecordBatch, columns: int) -> None:
         for number, what in enumerate(self.checks):
@@ -296,3 +314,121 @@ class ArrivingTasks(MapSide):
             yield table, ordinal
             del table
             ordinal = following
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeArrival:
+    """One task that lays out and writes all rows; for as few as fit into its memory."""
+
+    arriving: Arriving
+    sample_rows: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts."""
+        yield facts_batch(_facts_of(self.arriving.work, lambda: self._written(batches)))
+        deque(batches, maxlen=0)
+
+    def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
+        work, proofs = self.arriving.work, TaskProofs()
+        with proofs.whole.running():
+            held = list(proofs.reading.each(self.arriving.tables(batches)))
+            outputs: tuple[WrittenFile, ...] = ()
+            if held:
+                surveys = [_survey_of(work, concat(held), self.sample_rows)]
+                outputs = sorted_outputs(work, surveys, held, proofs)
+        return proofs.facts(outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainArrival:
+    """Each task writes the rows that it gets as they come, to files of their partitions.
+
+    `directories` are those that the run has noted.
+    """
+
+    arriving: Arriving
+    parting: Parting
+    directories: frozenset[str]
+    max_file_bytes: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row of facts."""
+        yield facts_batch(_facts_of(self.arriving.work, lambda: self._written(batches)))
+        deque(batches, maxlen=0)
+
+    def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
+        with ArrivingFiles(
+            self.arriving.work,
+            self.parting,
+            numbers=repeat(partition_number()),
+            admit=self._admit,
+            most_open=MOST_OPEN,
+            max_bytes=self.max_file_bytes,
+        ) as files:
+            files.arrived(self.arriving.tables(batches))
+        return files.facts()
+
+    def _admit(self, directories: list[str]) -> None:
+        unknown = set(directories) - self.directories
+        if unknown:
+            raise ExecutorError(
+                f"the DataFrame has rows for {min(unknown)}, and had none when it was asked for its"
+                " partitions: write one that gives the same rows twice"
+            )
+
+
+def _facts_of(work: ArrivingWork, write: Callable[[], TaskFacts]) -> TaskFacts:
+    """Return what a task did, or why it failed."""
+    try:
+        require_running(work)
+        return write()
+    except LiquidlogError as error:
+        return failed(error, work)
+
+
+def _survey_of(work: ArrivingWork, table: pa.Table, sample_rows: int) -> Survey:
+    rows = sample_positions(len(table), sample_rows)
+    taken = decoded(
+        pa.table(
+            [leaf_column(table, path) for path in work.columns],
+            [str(number) for number in range(len(work.columns))],
+        ).take(pa.array(rows))
+    )
+    return Survey(
+        file=0,
+        row_group_rows=(len(table),),
+        memory_bytes=table.nbytes,
+        rows=rows,
+        columns=tuple(flat_array(column) for column in taken.columns),
+        row_bytes=np.full(len(rows), np.nan),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryTasks:
+    """The pass over the partition columns: batches have these only."""
+
+    arriving: Arriving
+    parting: Parting
+
+    @classmethod
+    def of(cls, work: ArrivingWork, parting: Parting) -> "DirectoryTasks":
+        """Return the tasks for a work with the whole table's schema."""
+        only = StructType(parting.fields)
+        arriving = Arriving(replace(work, schema_string=schema_json(only)))
+        return cls(arriving=arriving, parting=parting)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield (directory, null) for each partition, or (null, a failure)."""
+        found: set[str | None] = set()
+        failures: list[bytes | None] = []
+        try:
+            for table in self.arriving.tables(batches):
+                counted = table.append_column(_ROWS, pa.nulls(len(table)))
+                found.update(directory for directory, _, _ in self.parting.parts(counted))
+            failures = [None] * len(found)
+        except LiquidlogError as error:
+            found, failures = {None}, [encode_facts(failed(error, self.arriving.work))]
+            deque(batches, maxlen=0)
+        arrays = [pa.array(list(found), pa.string()), pa.array(failures, pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, ["directory", "failure"])

@@ -2,30 +2,124 @@
 
 Nothing here needs Delta's jars: the files are written by this package's tasks, in the layout of the
 table's clustering columns, and the log layer commits them.
+
+The DataFrame is evaluated for the sampling pass, which needs the clustering columns only, and for
+the main pass: what that reads is what is proved to be in the files, whatever the sample was.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4  # noqa: TID251  names the files of a run
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.errors import UsageError
-from liquidlog.plan import WritePlan, Written
+from liquidlog.data.encodings import decoded
+from liquidlog.data.reader import with_names_of
+from liquidlog.data.runs import Run
+from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.plan import GroupCosts, WritePlan, WriteResult, Written
+from liquidlog.rewriting.arriving import Parting, arriving_work, write_in_run
+from liquidlog.rewriting.groups import vector_location
+from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.passes import with_fresh_options
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA
+from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
+from liquidlog.rewriting.source import (
+    ArrivingWork,
+    Assignment,
+    GroupWork,
+    Split,
+    Survey,
+    open_logical_file,
+    read_split,
+)
 from liquidlog.spec.arguments import address, one, transaction
+from liquidlog.spec.arrow import arrow_schema, without_void
+from liquidlog.spec.partitions import PartitionTexts, typed_value
 from liquidlog.spec.paths import commit_name
+from liquidlog.spec.schema import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    PrimitiveType,
+    StructType,
+    parse_schema,
+)
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
-from liquidspark import frames
-from liquidspark.aligning import frame_schema
+from liquidspark.arriving import (
+    DIRECTORY_SCHEMA,
+    MOST_OPEN,
+    Arriving,
+    ArrivingTasks,
+    DirectoryTasks,
+    PlainArrival,
+    SampleTasks,
+    WholeArrival,
+    WidthTasks,
+    even_sample,
+)
+from liquidspark.pipeline import shuffled, surveys_of, task_attempts
 from liquidspark.probing import require_ready
-from liquidspark.versions import reads_nothing_below, require_frame
+from liquidspark.sending import assigned, collected, failure_in, map_batches, partition_values
+from liquidspark.session import (
+    BYTES_PER_BATCH,
+    FEW_ROWS,
+    ROWS_PER_BATCH,
+    bounded_batches,
+    failure_reason,
+)
+from liquidspark.versions import (
+    add_tag,
+    cancel_tagged,
+    context_of,
+    has_setting,
+    reads_nothing_below,
+    remove_tag,
+    require_frame,
+)
 
 if TYPE_CHECKING:
     from os import PathLike
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
+
+_PROBED_ROWS: Final = 20_000
+"""Rows whose stored width is measured where the table has too few to tell."""
+
+_BOUNDED_BY_BYTES: Final = {BYTES_PER_BATCH: "64m", ROWS_PER_BATCH: "65536"}
+_BOUNDED_BY_ROWS: Final = {ROWS_PER_BATCH: FEW_ROWS}
+"""One number for rows of data and for pieces, of which each may have 16 MiB."""
+
+_WIDTH_SCHEMA: Final = "width double, failure binary"
+_KEPT_PER_EVEN_SHARE: Final = 4
+_LEAST_KEPT: Final = 4_096
+"""A partition returns that many times its even share of the sample, or so many rows."""
+
+_CHECK_COLUMN: Final = "\x00check "
+"""Names that no Delta column can have."""
+
+_KEPT_SLICE_BYTES: Final = 8 << 20
+
+_NO_RUN: Final = "0" * 12
+
+_NESTED: Final = (StructType, ArrayType, MapType)
+
+_NAMES: Final[Mapping[str, str]] = {
+    "long": "BIGINT",
+    "integer": "INT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +290,402 @@ def _write(
         storage=table.opened.store.storage,
     )
     is_blind = reads_nothing_below(df, directory) if blind is None else blind
-    result = frames.write_frame(df, plan, storage=table.opened.store.storage, options=options)
+    result = write_frame(df, plan, storage=table.opened.store.storage, options=options)
     return table.commit_write(plan, result, txn=txn, blind=is_blind)
+
+
+# A DataFrame's rows as those of a table, in Spark's SQL, with the rows that stay of its files
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark's SQL takes any name."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def sql_type(data_type: DataType) -> str:
+    """Return a type as Spark's SQL writes it."""
+    match data_type:
+        case DecimalType(precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case ArrayType(element):
+            return f"ARRAY<{sql_type(element)}>"
+        case MapType(key, value):
+            return f"MAP<{sql_type(key)},{sql_type(value)}>"
+        case StructType(fields):
+            inside = ",".join(f"{quoted(one.name)}:{sql_type(one.data_type)}" for one in fields)
+            return f"STRUCT<{inside}>"
+        case PrimitiveType(name):
+            return _NAMES.get(name, name.upper())
+
+
+def frame_schema(frame: DataFrame) -> StructType:
+    """Return the schema of a DataFrame; Spark's JSON of it is the protocol's."""
+    return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
+
+
+def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
+    """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check."""
+    found = {one.name: one.data_type for one in frame_schema(frame).fields}
+    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    wanted = {one.name: one.data_type for one in schema.fields}
+    given, computed = [], []
+    for source in plan.sources:
+        name, kind = quoted(source.name), wanted[source.name]
+        computed.append(
+            name if source.expression is None
+            else f"CAST(({source.expression}) AS {sql_type(kind)}) AS {name}"
+        )  # fmt: skip
+        if source.column is None:
+            if source.expression is None:
+                given.append(f"CAST(NULL AS {sql_type(kind)}) AS {name}")
+        elif found[source.column] == kind or isinstance(kind, _NESTED):
+            given.append(f"{quoted(source.column)} AS {name}")
+        else:
+            given.append(f"CAST({quoted(source.column)} AS {sql_type(kind)}) AS {name}")
+    checks = [
+        f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
+        for number, check in enumerate(plan.checks)
+    ]
+    try:
+        rows = frame.selectExpr(*given).selectExpr(*computed)
+        checked = rows.selectExpr(*map(quoted, wanted), *checks)
+        _ = checked.schema  # which Spark Connect finds out only now
+    except PySparkException as error:
+        raise UsageError(
+            f"Spark cannot evaluate what the table asks of its rows: {failure_reason(error)}"
+        ) from error
+    return checked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTasks:
+    """Reads the live rows of files to rewrite, as rows of a DataFrame; each task is sent values.
+
+    These are the partition values of its file; None in a table without partition columns.
+    """
+
+    work: GroupWork
+
+    def __call__(
+        self, _: int, assignment: Assignment[PartitionTexts | None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the task's files, under the table's names."""
+        work = assignment.work(self.work)
+        whole = replace(work, partition_columns=())
+        known = _values(whole.table_schema, assignment.own or {})
+        for file in range(len(work.paths)):
+            with open_logical_file(work, file) as opened:
+                groups = tuple(range(opened.num_row_groups))
+                rows = sum(map(opened.row_group_rows, groups))
+            for table, _ in read_split(work, Split(file, groups, 0, rows)):
+                columns = [
+                    pa.repeat(known[name], len(table)) if name in known else table.column(name)
+                    for name in physical_names(whole.table_schema)
+                ]
+                yield from _logical(columns, whole.table_schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConformTasks:
+    """Makes rows of the table of a DataFrame's, where their structs differ."""
+
+    arriving: Arriving
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows under the table's names."""
+        for table in self.arriving.tables(batches):
+            yield from _logical(table.columns, self.arriving.work.table_schema)
+
+
+def physical_names(schema: StructType) -> list[str]:
+    """Return the physical names of the columns that rows have, in the table's order."""
+    return [one.physical_name for one in without_void(schema).fields]
+
+
+def _values(schema: StructType, texts: PartitionTexts) -> dict[str, pa.Scalar]:
+    fields = [one for one in schema.fields if one.physical_name in texts]
+    return {one.physical_name: typed_value(texts[one.physical_name], one) for one in fields}
+
+
+def _logical(
+    given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
+) -> list[pa.RecordBatch]:
+    """Return the columns of rows as batches with the table's names."""
+    logical = arrow_schema(without_void(schema))
+    table = pa.table(list(given), names=physical_names(schema))
+    columns = map(with_names_of, decoded(table).columns, logical.types)
+    batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
+    return batches
+
+
+def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
+    """Return rows as `aligned` returns them, with those that stay of files to rewrite."""
+    inputs = tuple(plan.rewritten)
+    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    common = _common(plan, storage)
+    work = GroupWork(
+        **common,
+        inputs=inputs,
+        paths=tuple(file_address(plan.table_uri, one.path) for one in inputs),
+        vector_paths=tuple(vector_location(plan.table_uri, one) for one in inputs),
+        partition_columns=plan.partition_columns,
+    )
+    kinds = ",".join(f"{quoted(one.name)} {sql_type(one.data_type)}" for one in schema.fields)
+    names = [quoted(one.name) for one in schema.fields]
+    passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
+    if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
+        checks = tuple(check.what for check in plan.checks)
+        conform = ConformTasks(arriving=Arriving(ArrivingWork(**common), checks))
+        rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
+    values = plan.rewritten_partitions or (None,) * len(inputs)
+    each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
+    files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
+    stay = map_batches(files, function, kinds).where(f"NOT coalesce(({plan.where}), false)")
+    return rows.union(stay.selectExpr(*names, *passed))
+
+
+def _common(plan: WritePlan, storage: StorageOptions) -> dict[str, Any]:
+    """Return what works have in common that read rows and write none."""
+    return {
+        "directory": file_address(plan.table_uri, "").rstrip("/"),
+        "outputs": 1,
+        "schema_string": plan.schema_string,
+        "mapping_mode": plan.mapping_mode,
+        "columns": (),
+        "curve": None,
+        "writer_options": plan.writer_options,
+        "token": _NO_RUN,
+        "storage": storage.fresh(),
+        "slice_bytes": _KEPT_SLICE_BYTES,
+    }
+
+
+# The jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameRun:
+    """One attempt to write a DataFrame for a plan, with its own run in the table.
+
+    `frame` has the rows as `aligned` returns them; `directories` are those of their partitions, if
+    the table has such (`parted`).
+    """
+
+    spark: SparkSession
+    frame: DataFrame
+    plan: WritePlan
+    storage: StorageOptions
+    options: ExecutorOptions
+    token: str = field(default_factory=lambda: uuid4().hex[:12])
+    directories: tuple[str, ...] = ()
+
+    @property
+    def directory(self) -> str:
+        """The table's directory: a local path or a URI."""
+        return file_address(self.plan.table_uri, "").rstrip("/")
+
+    @property
+    def run(self) -> Run:
+        """The run in the table."""
+        return Run(self.directory, self.token, self.storage, self.directories)
+
+    def execute(self) -> WriteResult:
+        """Write all rows; the run ends finished, or discarded with all its files."""
+        with self._reasons():
+            return write_in_run(self.plan, self.run, self._written)
+
+    @property
+    def _tag(self) -> str:
+        return f"liquidspark-{self.token}"
+
+    @contextmanager
+    def _reasons(self) -> Iterator[None]:
+        """Context manager: what Spark raises becomes one sentence."""
+        try:
+            yield
+        except LiquidlogError:
+            raise
+        except Exception as error:
+            raise ExecutorError(
+                f"the rows were not written: {failure_reason(error)}; nothing was committed"
+            ) from error
+
+    @contextmanager
+    def _jobs(self) -> Iterator[None]:
+        """Context manager: jobs that an interrupt cancels, with batches of bounded bytes."""
+        with _tagged(self.spark, self._tag), batch_settings(self.spark):
+            yield
+
+    def _work(self) -> ArrivingWork:
+        attempts = task_attempts(self.spark)
+        return arriving_work(self.plan, self.token, self.storage, self.options, attempts=attempts)
+
+    def _written(self) -> TaskFacts:
+        with self._jobs():
+            if self.plan.curve is None:
+                return with_fresh_options(self._work(), self._plainly, facts_of=lambda facts: facts)
+            return self._along_the_curve()
+
+    def _along_the_curve(self) -> TaskFacts:
+        work, sampling = self._work(), Timer()
+        with sampling.running():
+            surveys, failure = with_fresh_options(work, self._sampled, facts_of=itemgetter(1))
+        if failure is not None:
+            return failure
+        rows = sum(survey.num_rows for survey in surveys)
+        row_bytes = self.plan.row_bytes
+        if row_bytes is None:
+            row_bytes, failure = with_fresh_options(work, self._measured, facts_of=itemgetter(1))
+            if failure is not None:
+                return failure
+        expected_bytes = int(rows * row_bytes)
+        work = replace(
+            work,
+            expected_bytes=expected_bytes,
+            outputs=max(1, -(-expected_bytes // self.plan.max_file_bytes)),
+        )
+
+        def main_pass(sent: ArrivingWork) -> TaskFacts:
+            if expected_bytes <= self.options.single_task_bytes:
+                return self._whole(sent)
+            return self._shuffled(sent, surveys)
+
+        facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
+        sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
+        return merge_facts([facts, sampled])
+
+    def parted(self) -> "FrameRun":
+        """Return the run with the directories of the partitions that the rows are of."""
+        parting = Parting.of(self.plan, self.token)
+        names = [quoted(one.name) for one in parting.fields]
+        # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
+        keys = self.frame.selectExpr(*names)
+
+        def listed(work: ArrivingWork) -> tuple[list[str], TaskFacts | None]:
+            tasks = DirectoryTasks.of(work, parting)
+            rows = map_batches(keys, tasks, DIRECTORY_SCHEMA).distinct().collect()
+            return [one.directory for one in rows], failure_in(rows)
+
+        with self._reasons(), self._jobs():
+            found, failure = with_fresh_options(self._work(), listed, facts_of=itemgetter(1))
+        if failure is not None:
+            raise ExecutorError(f"{failure.failure}; nothing was committed")
+        return replace(self, directories=tuple(sorted(found)))
+
+    def _plainly(self, work: ArrivingWork) -> TaskFacts:
+        parting = Parting.of(self.plan, self.token)
+        frame = self.frame
+        if len(self.directories) > MOST_OPEN or parting.shares_directories:
+            frame = frame.sortWithinPartitions(*(quoted(one.name) for one in parting.fields))
+        tasks = PlainArrival(
+            arriving=self._arriving(work),
+            parting=parting,
+            directories=frozenset(self.directories),
+            max_file_bytes=self.plan.max_file_bytes,
+        )
+        return collected(map_batches(frame, tasks, FACTS_SCHEMA))
+
+    def _whole(self, work: ArrivingWork) -> TaskFacts:
+        rows = self.options.sample_rows_of(work.outputs)
+        tasks = WholeArrival(arriving=self._arriving(work), sample_rows=rows)
+        return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
+
+    def _sampled(self, work: ArrivingWork) -> tuple[list[Survey], TaskFacts | None]:
+        paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
+        columns = [f"{path} AS c{number}" for number, path in enumerate(paths)]
+        wanted = self.options.sample_rows
+        share = wanted // max(1, _partitions(self.spark))
+        most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
+        tasks = SampleTasks(work=work, most=most)
+        surveys, failure = surveys_of(self.frame.selectExpr(*columns), tasks)
+        if failure is not None:
+            return [], failure
+        found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
+        return even_sample(found, wanted), None
+
+    def _shuffled(self, work: ArrivingWork, surveys: Sequence[Survey]) -> TaskFacts:
+        layout = build_layout(work, surveys)
+        work = replace(work, outputs=layout.outputs)
+        route = choose_route(work, slices_per_output=layout.slices_per_output)
+        tasks = ArrivingTasks(
+            work=work,
+            layout=layout,
+            route=route,
+            targets=partition_values(route.tasks),
+            arriving=self._arriving(work),
+            firsts=_firsts(surveys),
+        )
+        return shuffled(self.frame, tasks, work, route)
+
+    def _arriving(self, work: ArrivingWork) -> Arriving:
+        return Arriving(work, tuple(check.what for check in self.plan.checks))
+
+    def _measured(self, work: ArrivingWork) -> tuple[float, TaskFacts | None]:
+        """Return about how many bytes a row takes as stored, or why that cannot be said."""
+        tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
+        # Spark looks at one partition, and at more of them only while it finds no row.
+        found = map_batches(self.frame, tasks, _WIDTH_SCHEMA).limit(1).collect()
+        failure = failure_in(found)
+        if failure is not None or not found:
+            return 0.0, failure
+        return float(found[0].width), None
+
+
+def write_frame(
+    frame: DataFrame,
+    plan: WritePlan,
+    *,
+    storage: StorageOptions,
+    options: ExecutorOptions,
+) -> WriteResult:
+    """Write the rows of a DataFrame for a plan, with the rows that stay of files to rewrite."""
+    spark = frame.sparkSession
+    rows = aligned(frame, plan)
+    if len(plan.rewritten):
+        rows = with_kept(rows, plan, storage)
+    run = FrameRun(spark=spark, frame=rows, plan=plan, storage=storage, options=options)
+    return (run.parted() if plan.partition_columns else run).execute()
+
+
+@contextmanager
+def batch_settings(spark: SparkSession) -> Iterator[None]:
+    """Context manager: batches of many rows, which are bounded by their bytes.
+
+    Versions of Spark that cannot bound bytes get small batches: the same number bounds rows of data
+    and pieces, which are large.
+    """
+    bounded = has_setting(spark, BYTES_PER_BATCH)
+    settings = _BOUNDED_BY_BYTES if bounded else _BOUNDED_BY_ROWS
+    with bounded_batches(spark, settings):
+        yield
+
+
+@contextmanager
+def _tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Context manager: jobs that this thread starts have a tag; an interrupt cancels them.
+
+    A job group would take the place of the caller's, by which a stopped query cancels its jobs.
+    """
+    add_tag(spark, tag)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            cancel_tagged(spark, tag)
+        raise
+    finally:
+        remove_tag(spark, tag)
+
+
+def _partitions(spark: SparkSession) -> int:
+    """Return about how many partitions hold most rows: as many as the session makes of its own."""
+    context = context_of(spark)
+    return 1 if context is None else int(context.defaultParallelism)
+
+
+def _firsts(surveys: Sequence[Survey]) -> tuple[int, ...]:
+    """Return the ordinal of the first row of each partition, by its number."""
+    firsts = [0] * (max(survey.file for survey in surveys) + 1)
+    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
+        firsts[survey.file] = first
+    return tuple(firsts)

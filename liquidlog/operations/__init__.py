@@ -1,9 +1,8 @@
 """Operations on a table, one module each; an operation combines the store, rules and commits.
 
 - `define` CREATE, CLUSTER BY, DROP FEATURE, columns and properties: changes without a rewrite
-- `landing` what rows from outside must meet, and the commit of their files: `append` of Arrow
-  data, to files of partitions (`partition_files`), `planned_writes` for what a cluster is to
-  write, `writes` of what it wrote
+- `writes` what a table asks of rows from outside, and the commit of their files; `append` of Arrow
+  data
 - `detail`, `inspect`, `explain`, `scan`, `reads`, `past_commits` what only looks
 - `planned` a plan from arguments, properties and defaults, `predicted` what it brings
 - `judge` whether a rewrite is worth it

@@ -1,49 +1,40 @@
 """Append Arrow data as new files in one commit."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.row_tracking import assign_row_ids
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal
+from liquidlog.commit.transaction import Clock
 from liquidlog.curve.curves import sort_rows
 from liquidlog.data.append import Source as OpenSource
 from liquidlog.data.append import open_source
 from liquidlog.data.runs import APPEND, Origin, Run, run_token
-from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import (
-    UsageError,
-)
+from liquidlog.errors import UsageError
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
-from liquidlog.operations.landing import (
-    added,
-    committable,
-    land_files,
+from liquidlog.operations.outputs import run_of
+from liquidlog.operations.writes import (
+    commit_write,
+    plan_append,
     remembered_curve,
-    remembered_writer_options,
     require_appendable,
-    written_metrics,
 )
-from liquidlog.operations.outputs import OutputClaim, run_of, settle
-from liquidlog.operations.partition_files import (
-    PartitionFiles,
-    Routes,
-    parted,
-    partition_values_of,
+from liquidlog.plan import WritePlan
+from liquidlog.rewriting.arriving import (
+    ArrivingFiles,
+    Parting,
+    arriving_work,
+    write_in_run,
 )
-from liquidlog.plan import WriterOptions, WrittenFile, files_digest
+from liquidlog.rewriting.sink import OutputFile, TaskFacts
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import Change
 from liquidlog.spec.arrow import leaf_column
-from liquidlog.spec.partitions import PartitionTexts
-from liquidlog.spec.schema import Path
 from liquidlog.spec.text import render_size
 from liquidlog.storage.files import are_apart
 
@@ -51,6 +42,9 @@ _log: Final = Log(__name__)
 
 MAX_FILE_ROWS: Final = 16_000_000
 """Rows after which an append starts a new file, so that no file grows without bound."""
+
+MOST_OPEN: Final = 64
+"""Files of partitions that are written at a time."""
 
 _CLUSTERED_BATCH_ROWS: Final = 4_000_000
 """Rows that a clustered append sorts together; bounds its memory."""
@@ -99,114 +93,109 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
     """
     began = time.perf_counter()
     store.require_writable()
-    require_appendable(snapshot, parts=True)
+    require_appendable(snapshot)
     if request.cluster and not clustering_state(snapshot).columns:
         raise UsageError(
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
         )
+    # A wrong property is refused before a source is read.
+    plan = plan_append(snapshot, clock)
     if request.cluster:
-        remembered_curve(snapshot)  # refuses a wrong property before a source is read
-    options = remembered_writer_options(snapshot)
+        remembered_curve(snapshot)
     sources = [open_source(source, snapshot.schema, store.storage) for source in request.sources]
-    if request.dry_run:
-        return _counted(sources, snapshot, request)
     run = run_of(store, run_token(clock.new_id()))
-    run.begin(Origin.here(APPEND, now_ms=clock.now_ms()))
-    claim, values = _written(store, run, sources, snapshot, request, options)
-    written = claim.outputs
-    version = snapshot.version
-    if written:
-        is_blind = request.is_blind(store.uri)
-        version = _commit(store, claim, values, snapshot, clock, is_blind=is_blind)
-    settle([claim])
-    rows = sum(file.num_records for file in written)
+    arrival = _Arrival(plan, run, sources, snapshot, request.cluster)
+    if request.dry_run:
+        return arrival.counted()
+    origin = Origin.here(APPEND, now_ms=clock.now_ms())
+    result = write_in_run(plan, run, arrival.written, origin=origin)
+    done = commit_write(store, snapshot, plan, result, clock, is_blind=request.is_blind(store.uri))
     text = "appended %d rows in %d files (%s) to %s in %d ms"
-    size = render_size(sum(file.size_bytes for file in written))
-    _log.info(text, rows, len(written), size, store.uri, ms_since(began))
-    return Appended(version=version, files=len(written), rows=rows)
+    size = render_size(result.costs.written_bytes)
+    _log.info(text, done.rows, done.files, size, store.uri, ms_since(began))
+    return Appended(version=done.version, files=done.files, rows=done.rows)
 
 
-def _written(
-    store: TableStore,
-    run: Run,
-    sources: Sequence[OpenSource],
-    snapshot: Snapshot,
-    request: AppendRequest,
-    options: WriterOptions,
-) -> tuple[OutputClaim, Mapping[str, PartitionTexts]]:
-    """Return the claim to the files that the sources became, and their partition values by path.
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """Sources on their way into files of a run; each is sorted batch by batch if `cluster`."""
 
-    If anything fails, no file is left.
-    """
-    parted_files = None
-    if snapshot.metadata.partition_columns:
-        parted_files = PartitionFiles(store, run, snapshot, options, MAX_FILE_ROWS)
-    values: Mapping[str, PartitionTexts] = {}
-    try:
-        if parted_files is None:
-            written = tuple(_write_all(store, run, sources, snapshot, request, options))
-        else:
-            values, written = _write_parted(parted_files, sources)
-            run = parted_files.run
-        for source in sources:
-            source.require_unchanged()
-        digest = files_digest(written)
-        run.finish(digest, keep={file.path for file in written})
-    except BaseException:
-        (run if parted_files is None else parted_files.run).discard()
-        raise
-    return OutputClaim(run, digest, written), values
+    plan: WritePlan
+    run: Run
+    sources: Sequence[OpenSource]
+    snapshot: Snapshot
+    cluster: bool
 
+    def written(self) -> TaskFacts:
+        """Write all rows, and return what that did."""
+        run = self.run
 
-def _counted(
-    sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot, request: AppendRequest
-) -> Appended:
-    """Return what an append would do with the batches that it would write."""
-    if snapshot.metadata.partition_columns:
-        return _counted_parted(sources, snapshot)
-    files = rows = 0
-    for source in sources:
-        for batches in _file_batches(_batches(source, request)):
-            files += 1
-            rows += sum(batch.num_rows for batch in batches)
-    return _would_append(snapshot, files, rows)
+        def admit(directories: list[str]) -> None:
+            nonlocal run
+            known, run = run, run.within(directories)
+            if run != known:
+                run.note_directories()
 
+        with self._files(admit, OutputFile) as files:
+            for rows in self._rows():
+                files.arrived(rows)
+            for source in self.sources:
+                source.require_unchanged()
+        return files.facts()
 
-def _counted_parted(sources: Iterable[Iterable[pa.Table]], snapshot: Snapshot) -> Appended:
-    routes, rows = Routes(MAX_FILE_ROWS), 0
-    for batch in chain.from_iterable(sources):
-        for values, part in parted(batch, snapshot):
-            routes.route(tuple(values.values()), len(part))
-        rows += len(batch)
-    return _would_append(snapshot, routes.files, rows)
+    def counted(self) -> Appended:
+        """Return what `written` and its commit would do."""
+        files, rows = self._files(lambda _: None, _CountedFile), 0
+        for tables in self._rows():
+            for table in tables:
+                files.write(table)
+                rows += len(table)
+            files.finish()
+        if not rows:
+            return Appended(version=self.snapshot.version, files=0, rows=0)
+        assign_row_ids(self.snapshot, (), ())  # refuses what the commit would refuse
+        return Appended(version=self.snapshot.version + 1, files=files.begun, rows=rows)
 
+    def _files(
+        self, admit: Callable[[list[str]], None], file_type: type[OutputFile]
+    ) -> ArrivingFiles:
+        return ArrivingFiles(
+            arriving_work(self.plan, self.run.token, self.run.storage),
+            Parting.of(self.plan, self.run.token),
+            numbers=count(),
+            admit=admit,
+            most_open=MOST_OPEN,
+            max_bytes=self.plan.max_file_bytes,
+            max_rows=MAX_FILE_ROWS,
+            file_type=file_type,
+        )
 
-def _would_append(snapshot: Snapshot, files: int, rows: int) -> Appended:
-    if not files:
-        return Appended(version=snapshot.version, files=0, rows=0)
-    assign_row_ids(snapshot, (), ())  # refuses what the commit would refuse
-    return Appended(version=snapshot.version + 1, files=files, rows=rows)
+    def _rows(self) -> Iterable[Iterable[pa.Table]]:
+        """Return the rows of each source, which have files of their own, or those of partitions."""
+        if self.plan.partition_columns:
+            return [chain.from_iterable(self.sources)]
+        return map(self._sorted, self.sources) if self.cluster else self.sources
 
-
-def _write_parted(
-    files: PartitionFiles, sources: Iterable[Iterable[pa.Table]]
-) -> tuple[Mapping[str, PartitionTexts], tuple[WrittenFile, ...]]:
-    """Write rows into files of their partitions; return the partition values of each, and them."""
-    with files:
-        for batch in chain.from_iterable(sources):
-            files.write(batch)
-        written = files.finish()
-    return partition_values_of(written), tuple(one.file for one in written)
+    def _sorted(self, source: OpenSource) -> Iterator[pa.Table]:
+        """Yield the rows of a source, some at a time, each time sorted along the table's curve."""
+        columns = [column.physical for column in clustering_state(self.snapshot).columns]
+        curve = remembered_curve(self.snapshot)
+        for batch in _rebatched(source, _CLUSTERED_BATCH_ROWS):
+            order, _ = sort_rows([leaf_column(batch, column) for column in columns], curve)
+            yield batch.take(order)
 
 
-def _batches(source: Iterable[pa.Table], request: AppendRequest) -> Iterator[pa.Table]:
-    """Yield the rows of a source in batches, each to be sorted as a whole."""
-    return _rebatched(source, _CLUSTERED_BATCH_ROWS) if request.cluster else iter(source)
+class _CountedFile(OutputFile):
+    """Counts the rows of a file instead of writing them; mutable."""
 
+    num_rows = 0
 
-def _sorted(batch: pa.Table, columns: Sequence[Path], curve: str) -> pa.Table:
-    order, _ = sort_rows([leaf_column(batch, column) for column in columns], curve)
-    return batch.take(order)
+    def write(self, table: pa.Table) -> None:
+        """Count rows."""
+        self.num_rows += len(table)
+
+    def finish(self) -> None:
+        """Return nothing: there is no file."""
 
 
 def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
@@ -220,75 +209,3 @@ def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]
             held, rows = [], 0
     if held:
         yield pa.concat_tables(held)
-
-
-def _file_batches(batches: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
-    """Yield the batches of each file; take one file's batches before asking for the next."""
-    pending = (batch for batch in batches if batch.num_rows)
-    for first in pending:
-        yield _one_file(first, pending)
-
-
-def _one_file(first: pa.Table, pending: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    rows = first.num_rows
-    while rows < MAX_FILE_ROWS and (batch := next(pending, None)) is not None:
-        yield batch
-        rows += batch.num_rows
-
-
-def _write_all(
-    store: TableStore,
-    run: Run,
-    sources: Iterable[Iterable[pa.Table]],
-    snapshot: Snapshot,
-    request: AppendRequest,
-    options: WriterOptions,
-) -> Iterator[WrittenFile]:
-    columns = [column.physical for column in clustering_state(snapshot).columns]
-    curve = remembered_curve(snapshot) if request.cluster else ""
-    files = (batches for source in sources for batches in _file_batches(_batches(source, request)))
-    for number, batches in enumerate(files):
-        name = run.file_name(number, "0", options.compression)
-        with DataFileWriter(
-            store.data_path(name),
-            schema=snapshot.schema,
-            options=options,
-            storage=store.storage,
-        ) as writer:
-            for batch in batches:
-                writer.write(_sorted(batch, columns, curve) if request.cluster else batch)
-            yield writer.finish(name)
-
-
-def _commit(
-    store: TableStore,
-    claim: OutputClaim,
-    values: Mapping[str, PartitionTexts],
-    snapshot: Snapshot,
-    clock: Clock,
-    *,
-    is_blind: bool,
-) -> int:
-    proposal = Proposal(
-        read_set=ReadSet(version=snapshot.version),
-        base=snapshot,
-        derive=lambda newest: replace(
-            _change(newest, claim.outputs, values), is_blind_append=is_blind
-        ),
-        before_put=committable(store, claim, clock),
-    )
-    return land_files(store, claim, proposal, clock)
-
-
-def _change(
-    snapshot: Snapshot, written: Sequence[WrittenFile], values: Mapping[str, PartitionTexts]
-) -> Change:
-    """Return the append as a change on top of `snapshot`; `values` are partition values by path."""
-    actions = added(snapshot, written, partitions=values)
-    return Change(
-        operation="WRITE",
-        parameters={"mode": "Append", "partitionBy": "[]"},
-        actions=actions,
-        metrics=written_metrics(written),
-    )

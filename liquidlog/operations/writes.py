@@ -1,10 +1,15 @@
-"""Rows that a cluster wrote, committed with the proof that they are all there.
+"""Rows that come from outside: what a table asks of them, which they replace, and their commit.
 
-An append adds files; an overwrite also removes those that have rows of which a condition is true.
+Arrow data (`append`) and what a cluster writes come in alike: a plan says what the files are to be,
+the result proves that all rows are in them, and one commit adds them. An overwrite also removes the
+files that have rows of which a condition is true. Those of which it is true for some rows only are
+rewritten: their other rows are among the rows that are written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,54 +17,362 @@ import pyarrow.compute as pc
 from msgspec import structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    ClusteringColumn,
+    clustering_state,
+)
 from liquidlog.clustering.outcome.change import column_names, removes_of
+from liquidlog.clustering.planning.choice import (
+    check_clustered,
+    check_table,
+    input_files,
+    planned_writer_options,
+)
+from liquidlog.clustering.planning.partitions import partitions_of
+from liquidlog.clustering.row_tracking import assign_row_ids
+from liquidlog.clustering.settings import (
+    PREFIX_PROPERTY,
+    deciding_property,
+    prefix_among,
+    remembered,
+    remembered_among,
+)
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal
+from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.errors import (
     CommitConflictError,
+    CommitStateUnknownError,
+    LiquidlogError,
     Outdated,
     ResultMismatchError,
+    SchemaMismatchError,
+    UnsupportedFeatureError,
+    UsageError,
 )
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.landing import (
-    added,
-    committable,
-    land_files,
-    written_metrics,
+from liquidlog.operations.outputs import (
+    OutputClaim,
+    clear_run,
+    require_committable,
+    require_own_names,
+    run_of,
+    settle,
 )
-from liquidlog.operations.outputs import OutputClaim, require_own_names, run_of, settle
 from liquidlog.plan import (
+    ClusteringPolicy,
+    InputFiles,
+    PlannedColumn,
+    RowCheck,
     WritePlan,
     WriteResult,
+    WriterOptions,
     Written,
     files_digest,
 )
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.matching import judged_each
+from liquidlog.plan.documents import prefix_numbers
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
+    AddFile,
     AnyAction,
     Change,
+    DomainMetadata,
     FileKey,
     Metadata,
     SetTransaction,
     file_key,
 )
-from liquidlog.spec.arrow import one_array
+from liquidlog.spec.arrow import column_limits, one_array
+from liquidlog.spec.bounds import remembering
+from liquidlog.spec.evolution import file_problems
+from liquidlog.spec.features import ROW_TRACKING_ENABLED, is_true
+from liquidlog.spec.partitions import (
+    PartitionTexts,
+    directory_settings,
+    partition_fields,
+    physical_partition_columns,
+    unwritable_partitions,
+)
+from liquidlog.spec.paths import encoded_path
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_COLUMN_ID,
     MappingMode,
+    StructType,
     fields_with_paths,
     mapping_mode,
     parse_schema,
+    quote_path,
+    render_schema,
+    schema_json,
 )
+from liquidlog.version import ENGINE_INFO
+
+if TYPE_CHECKING:
+    from liquidlog.definition.alignment import Alignment
+
+_COMPUTED_COLUMNS: Final = {
+    "delta.generationExpression": "the generated column",
+    "delta.identity.start": "the identity column",
+    "delta.invariants": "the invariant on column",
+}
+
+DEFAULT_FILE_BYTES: Final = 128 << 20
+"""Files of an append are smaller than those of a rewrite: they are merged later, and many tasks
+write them at once."""
+
+_UNBOUNDED_BYTES: Final = 2**63 - 1
+
+_KNOWN_ROWS: Final = 10_000
+"""From so many live rows on, new ones are taken to be as wide."""
+
+
+def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
+    """Refuse a table whose rows ask for more than whoever writes them can do.
+
+    `evaluates` says that the writer evaluates SQL: constraints, invariants, generated columns.
+    """
+    require_writable(snapshot)
+    problems: list[str] = []
+    if not evaluates:
+        problems.extend(
+            f"the CHECK constraint {key.removeprefix('delta.constraints.')}"
+            for key in snapshot.metadata.configuration
+            if key.startswith("delta.constraints.")
+        )
+        problems.extend(
+            f"{what} {quote_path(path)}"
+            for path, field in fields_with_paths(snapshot.schema)
+            for key, what in _COMPUTED_COLUMNS.items()
+            if key in field.metadata
+        )
+    problems.extend(_unknown_lengths(snapshot.schema))
+    partitions = snapshot.metadata.partition_columns
+    problems.extend(file_problems(partitions, snapshot.metadata.configuration))
+    fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
+    problems.extend(unwritable_partitions(fields))
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "appended to", tuple(problems))
+
+
+def _unknown_lengths(struct: StructType) -> Iterator[str]:
+    for field in struct.fields:
+        try:
+            column_limits(field)
+        except ValueError as error:
+            yield f"char or varchar in column {quote_path((field.name,))} ({error})"
+
+
+def remembered_curve(snapshot: Snapshot) -> str:
+    """Return the curve along which appended rows are sorted; its property has no effect on one."""
+    if len(clustering_state(snapshot).columns) == 1:
+        return "linear"
+    curve: str = remembered(snapshot, "curve")
+    return curve
+
+
+def remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
+    """Return how files are written, with what the table remembers of that."""
+    policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
+    return planned_writer_options(snapshot, clustering_state(snapshot).columns, policy)
+
+
+# What is to be written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """What to write: rows of the schema `data`, in place of those of which `where` is true.
+
+    Without `where` they are appended. `max_file_bytes` is None for what the table remembers. With
+    `merge_schema`, columns that the table lacks are added to it.
+    """
+
+    data: StructType
+    cluster: bool
+    max_file_bytes: int | None = None
+    merge_schema: bool = False
+    where: str | None = None
+
+
+def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
+    """Return what files of appended rows are to be, which have the table's schema already.
+
+    They are bounded by rows, not by bytes.
+    """
+    return WritePlan(
+        write_id=clock.new_id(),
+        table_uri=snapshot.uri,
+        table_id=snapshot.metadata.id,
+        read_version=snapshot.version,
+        schema_string=snapshot.metadata.schema_string,
+        mapping_mode=mapping_mode(snapshot.metadata.configuration),
+        writer_options=remembered_writer_options(snapshot),
+        max_file_bytes=_UNBOUNDED_BYTES,
+        sources=(),
+        partition_columns=physical_partition_columns(snapshot.metadata),
+        directory_settings=directory_settings(snapshot.metadata.configuration)
+        if snapshot.metadata.partition_columns
+        else {},
+    )
+
+
+def plan_write(
+    store: TableStore, snapshot: Snapshot, request: WriteRequest, clock: Clock
+) -> WritePlan:
+    """Return what the table asks of the rows, and which files the commit will replace."""
+    store.require_writable()
+    require_appendable(snapshot, evaluates=True)
+    if request.cluster and snapshot.metadata.partition_columns:
+        listed = ", ".join(snapshot.metadata.partition_columns)
+        raise UsageError(f"the table is partitioned by {listed}, not clustered: say cluster=False")
+    aligned = _aligned(snapshot, request, clock)
+    schema_string = snapshot.metadata.schema_string
+    if aligned.schema != snapshot.schema:
+        schema_string = schema_json(aligned.schema)
+    after = structs.replace(
+        snapshot.metadata, schema_string=schema_string, configuration=aligned.configuration
+    )
+    columns = check_clustered(check_table(snapshot)) if request.cluster else ()
+    checks, where = aligned.checks, request.where
+    removed, rewritten = np.array([], np.int64), np.array([], np.int64)
+    if where is not None:
+        where = _at_this_time(where, clock)
+        removed, rewritten = _replaced(store, snapshot, where)
+        what = f"the condition of what is replaced ({where})"
+        checks = (*checks, RowCheck(what=what, expression=where))
+    return structs.replace(
+        plan_append(replace(snapshot, metadata=after, schema=aligned.schema), clock),
+        columns=tuple(
+            PlannedColumn(logical=column.logical, physical=column.physical) for column in columns
+        ),
+        curve=remembered_curve(snapshot) if columns else None,
+        prefix=_prefix(snapshot, columns),
+        zcube_id=clock.new_id() if columns else None,
+        max_file_bytes=_max_file_bytes(snapshot, request),
+        row_bytes=_row_bytes(snapshot) if aligned.schema == snapshot.schema else None,
+        sources=aligned.sources,
+        checks=checks,
+        where=where,
+        removed=tuple(_paths(snapshot, np.concatenate([removed, rewritten]))),
+        rewritten_partitions=_partitions(snapshot, rewritten),
+        rewritten=(input_files(snapshot.files, [rewritten]) or [InputFiles.of()])[0],
+    )
+
+
+def _at_this_time(where: str, clock: Clock) -> str:
+    """Return a condition with the time of now in place of its names, such as CURRENT_DATE."""
+    from liquidlog.predicates.conditions import at_time, require_repeatable
+
+    require_repeatable(where)
+    return at_time(where, 1000 * clock.now_ms(), in_session=True)
+
+
+def _paths(snapshot: Snapshot, rows: NDArray[np.int64]) -> list[str]:
+    paths: list[str] = snapshot.files["path"].take(pa.array(rows)).to_pylist()
+    return paths
+
+
+def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionTexts, ...]:
+    """Return the partition values of some files, one each; none without partition columns."""
+    if not snapshot.metadata.partition_columns or not len(rows):
+        return ()
+    some = replace(snapshot, files=snapshot.files.take(pa.array(rows)), plain_files=None)
+    found = partitions_of(some)
+    return tuple(found.values[number] for number in found.number.tolist())
+
+
+def _aligned(snapshot: Snapshot, request: WriteRequest, clock: Clock) -> "Alignment":
+    """Return how the data becomes rows of the table."""
+    from liquidlog.definition.alignment import align
+
+    aligned = align(
+        snapshot.schema,
+        snapshot.metadata.configuration,
+        snapshot.protocol,
+        request.data,
+        merge=request.merge_schema,
+        new_id=clock.new_id,
+    )
+    if aligned.problems:
+        raise SchemaMismatchError(
+            "the DataFrame",
+            render_schema(snapshot.schema),
+            render_schema(request.data),
+            aligned.problems,
+        )
+    return aligned
+
+
+def _prefix(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> tuple[int, ...]:
+    if not columns or PREFIX_PROPERTY not in snapshot.metadata.configuration:
+        return ()
+    paths = prefix_among(remembered(snapshot, "prefix"), columns, option=PREFIX_PROPERTY)
+    return prefix_numbers(paths, [column.logical for column in columns])
+
+
+def _max_file_bytes(snapshot: Snapshot, request: WriteRequest) -> int:
+    if request.max_file_bytes is not None:
+        if request.max_file_bytes <= 0:
+            raise UsageError(f"max_file_size must be positive, not {request.max_file_bytes}")
+        return request.max_file_bytes
+    if deciding_property(snapshot.metadata.configuration, "max_file_bytes") is None:
+        return DEFAULT_FILE_BYTES
+    found: int = remembered(snapshot, "max_file_bytes")
+    return found
+
+
+def _row_bytes(snapshot: Snapshot) -> float | None:
+    """Return the stored bytes of a live row on average, None if too few are known."""
+    known = snapshot.files.filter(pc.is_valid(snapshot.files["num_records"]))
+    rows = int(pc.sum(known["num_records"]).as_py() or 0)
+    size_bytes = int(pc.sum(known["size"]).as_py() or 0)
+    return size_bytes / rows if rows >= _KNOWN_ROWS else None
+
+
+def _replaced(
+    store: TableStore, snapshot: Snapshot, where: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows in Snapshot.files of files with only, and with some, rows to replace."""
+    # The SQL parser takes a third of a command's start; an append has no condition.
+    from liquidlog.predicates.literals import Session
+    from liquidlog.predicates.matching import every_row_matches, judged_each
+
+    configuration = snapshot.metadata.configuration
+    if is_true(configuration, "delta.appendOnly"):
+        raise UnsupportedFeatureError(snapshot.uri, "overwritten", ("delta.appendOnly",))
+    bounds_of = remembering(partial(load_bounds, store, snapshot))
+    session = Session(for_rows=True)
+    (some,) = judged_each(snapshot, [where], bounds_of, session)
+    if some.asks_for_time:
+        raise UsageError(f"a column of the table has the name of the time in {where}", where=where)
+    touched = np.asarray(some.may_match, np.bool_)
+    whole = every_row_matches(snapshot, where, bounds_of, session)
+    rewritten = np.flatnonzero(touched & ~whole)
+    if len(rewritten):
+        _require_rewritable(snapshot, where, rewritten)
+    return np.flatnonzero(touched & whole), rewritten
+
+
+def _require_rewritable(snapshot: Snapshot, where: str, rewritten: NDArray[np.int64]) -> None:
+    """Refuse to rewrite files of a table that tracks rows or records changes."""
+    switches = (ROW_TRACKING_ENABLED, "delta.enableChangeDataFeed")
+    on = [name for name in switches if is_true(snapshot.metadata.configuration, name)]
+    if on:
+        raise UsageError(
+            f"where may be true for some rows only of {len(rewritten)} file(s), whose other rows"
+            f" cannot be moved because the table has {' and '.join(on)}; delete the rows with an"
+            " engine that records this, and append, or choose a condition on which files end",
+            where=where,
+        )
+
+
+# The commit of what was written
 
 
 def commit_write(
@@ -100,12 +413,15 @@ def commit_write(
         writing = _Writing(plan, result, before, txn, is_blind and plan.where is None)
         proposal = Proposal(
             read_set=writing.read_set(),
+            base=snapshot,
             derive=lambda newest: writing.change(newest, clock.now_ms()),
             problems=lambda newest: writing.problems(store, newest),
-            before_put=committable(store, claim, clock),
+            before_put=lambda newest: require_committable(
+                store, [claim], newest, now_ms=clock.now_ms()
+            ),
         )
         try:
-            version = land_files(store, claim, proposal, clock)
+            version = _landed(store, claim, proposal, clock)
         except CommitConflictError:
             # The same transaction may have landed from elsewhere, or in an earlier life.
             newest = load_snapshot(store)
@@ -121,6 +437,18 @@ def commit_write(
         rows=result.rows_written,
         replaced_files=len(plan.removed),
     )
+
+
+def _landed(store: TableStore, claim: OutputClaim, proposal: Proposal, clock: Clock) -> int:
+    """Return the version of the commit; if nothing landed for certain, the files are deleted."""
+    try:
+        return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+    except CommitStateUnknownError:
+        raise
+    except LiquidlogError:
+        # Only these errors prove that nothing landed; after an interrupt the commit may exist.
+        clear_run(store, claim)
+        raise
 
 
 def has_transaction(snapshot: Snapshot, txn: tuple[str, int]) -> bool:
@@ -178,6 +506,9 @@ class _Writing:
             return (f"transaction {version} of {app_id} is committed already",)
         if self.plan.where is None or newest.version == self.before.version:
             return ()
+        from liquidlog.predicates.literals import Session
+        from liquidlog.predicates.matching import judged_each
+
         came = ~np.asarray(
             pc.is_in(newest.files["path"], value_set=one_array(self.before.files["path"]))
         )
@@ -192,35 +523,52 @@ class _Writing:
     def change(self, newest: Snapshot, now_ms: int) -> Change:
         """Return the write as a change on top of `newest`."""
         plan, written = self.plan, self.result.outputs
-        tags = None
-        if plan.zcube_id is not None:
-            tags = {ZCUBE_ID: plan.zcube_id, ZCUBE_ZORDER_BY: column_names(plan)}
         actions: list[AnyAction] = []
         if plan.schema_string != self.before.metadata.schema_string:
             actions.append(_grown(newest, plan))
         if self.txn is not None:
             app_id, version = self.txn
             actions.append(SetTransaction(app_id=app_id, version=version, last_updated=now_ms))
-        adds = added(
-            newest,
-            written,
-            tags=tags,
-            provider=None if tags is None else PROVIDER,
-            partitions=self.result.partitions or None,
-        )
         removes = removes_of(newest, self._replaced(newest), now_ms, data_change=True)
-        metrics = dict(written_metrics(written))
         parameters: Mapping[str, str] = {"mode": "Append", "partitionBy": "[]"}
+        metrics = {
+            "numFiles": str(len(written)),
+            "numOutputRows": str(sum(file.num_records for file in written)),
+            "numOutputBytes": str(sum(file.size_bytes for file in written)),
+        }
         if plan.where is not None:
             parameters = {**parameters, "mode": "Overwrite", "predicate": plan.where}
             metrics["numRemovedFiles"] = str(len(plan.removed))
         return Change(
             operation="WRITE",
             parameters=parameters,
-            actions=(*actions, *adds, *removes),
+            actions=(*actions, *self._added(newest), *removes),
             metrics=metrics,
             is_blind_append=self.is_blind,
         )
+
+    def _added(self, newest: Snapshot) -> Iterator[AddFile | DomainMetadata]:
+        """Yield the actions that add the files on top of `newest`."""
+        tags: Mapping[str, str | None] | None = None
+        if self.plan.zcube_id is not None:
+            tags = {ZCUBE_ID: self.plan.zcube_id, ZCUBE_ZORDER_BY: column_names(self.plan)}
+        adds = [
+            AddFile(
+                path=encoded_path(file.path),
+                partition_values=self.result.partitions.get(file.path, {}),
+                size=file.size_bytes,
+                modification_time=file.modification_time_ms,
+                data_change=True,
+                stats=file.stats,
+                tags=tags,
+                clustering_provider=None if tags is None else PROVIDER,
+            )
+            for file in self.result.outputs
+        ]
+        rows = [file.num_records for file in self.result.outputs]
+        numbered, domains = assign_row_ids(newest, adds, rows)
+        yield from numbered
+        yield from domains
 
     def _replaced(self, snapshot: Snapshot) -> NDArray[np.int64]:
         """Return the rows of a snapshot's files that are replaced."""

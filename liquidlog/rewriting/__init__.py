@@ -12,4 +12,5 @@
 - `pieces` what a shuffle moves
 - `shuffle`, `sink` move, write, prove
 - `whole` small groups without a shuffle
+- `arriving` rows from outside, to files of their partitions
 """

@@ -1,7 +1,7 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
@@ -14,7 +14,7 @@ import pyarrow as pa
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.errors import ExecutorError, LiquidlogError
+from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import Document, GroupCosts, WrittenFile
 from liquidlog.rewriting.source import Survey, WritingWork
 from liquidlog.spec.partitions import PartitionTexts
@@ -113,6 +113,37 @@ class Proof:
         return RowsProof(rows=self._rows, checksum=format_checksum(self._checksum))
 
 
+class TaskProofs:
+    """What a task proves of the rows that it reads and writes, and the time that takes; mutable.
+
+    `whole` runs while the task does, `reading` while it waits for its rows.
+    """
+
+    def __init__(self) -> None:
+        self.read, self.written = Proof(), Proof()
+        self.whole, self.reading = Timer(), Timer()
+
+    def facts(
+        self,
+        outputs: Iterable[WrittenFile | None],
+        partitions: Mapping[str, PartitionTexts] | None = None,
+    ) -> TaskFacts:
+        """Return the facts of the task, which wrote these outputs; None is one without rows."""
+        verify_seconds = self.read.timer.seconds + self.written.timer.seconds
+        costs = GroupCosts(
+            map_seconds=self.reading.seconds,
+            write_seconds=self.whole.seconds - self.reading.seconds - verify_seconds,
+            verify_seconds=verify_seconds,
+        )
+        return TaskFacts(
+            read=self.read.total(),
+            written=self.written.total(),
+            outputs=tuple(output for output in outputs if output is not None),
+            partitions=partitions or {},
+            costs=costs,
+        )
+
+
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
@@ -151,6 +182,21 @@ class OutputFile:
     def written_bytes(self) -> int:
         """Bytes that the file has so far; rows that wait for their row group are not counted."""
         return 0 if self._writer is None else self._writer.written_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in memory of the rows that wait for their row group."""
+        return 0 if self._writer is None else self._writer.pending_bytes
+
+    @property
+    def num_rows(self) -> int:
+        """Rows written so far."""
+        return 0 if self._writer is None else self._writer.num_rows
+
+    def end_row_group(self) -> None:
+        """Write the rows that wait, few as they may be."""
+        if self._writer is not None:
+            self._writer.end_row_group()
 
     def finish(self) -> WrittenFile | None:
         """Close the file and return the facts about it; None if there were no rows."""
@@ -243,6 +289,8 @@ def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
     reason = "; ".join(str(error).splitlines())
+    if isinstance(error, SchemaMismatchError):
+        reason = f"the rows are none of the table: {'; '.join(error.problems)}"
     if work.storage.expiring and is_denied(error):
         return TaskFacts(failure=reason, denied=True)
     with suppress(LiquidlogError, AmbiguousPutError):

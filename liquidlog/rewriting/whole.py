@@ -17,8 +17,8 @@ from liquidlog.rewriting.layout import build_layout, first_ordinals, table_keys
 from liquidlog.rewriting.shuffle import slice_table, sorted_slice
 from liquidlog.rewriting.sink import (
     OutputFile,
-    Proof,
     TaskFacts,
+    TaskProofs,
     Timer,
     check_rows,
     encode_facts,
@@ -134,27 +134,13 @@ def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
 
 
 def _compact(work: GroupWork, share: Share) -> TaskFacts:
-    read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-    with whole.running(), OutputFile(work, share.number, proof=written) as output:
-        for table in reading.each(_share_rows(work, share)):
-            read.add(table)
+    proofs = TaskProofs()
+    with proofs.whole.running(), OutputFile(work, share.number, proof=proofs.written) as output:
+        for table in proofs.reading.each(_share_rows(work, share)):
+            proofs.read.add(table)
             output.write(table)
         file = output.finish()
-    return TaskFacts(
-        read=read.total(),
-        written=written.total(),
-        outputs=() if file is None else (file,),
-        costs=_costs(whole, reading, read, written),
-    )
-
-
-def _costs(whole: Timer, reading: Timer, read: Proof, written: Proof) -> GroupCosts:
-    verify_seconds = read.timer.seconds + written.timer.seconds
-    return GroupCosts(
-        map_seconds=reading.seconds,
-        write_seconds=whole.seconds - reading.seconds - verify_seconds,
-        verify_seconds=verify_seconds,
-    )
+    return proofs.facts([file])
 
 
 def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
@@ -176,12 +162,11 @@ def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
 
 
 def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
-    read, written, whole, reading = Proof(), Proof(), Timer(), Timer()
-    with whole.running():
-        tables = list(reading.each(_all_rows(work, surveys)))
-        outputs = sorted_outputs(work, surveys, tables, read, written) if tables else ()
-    costs = _costs(whole, reading, read, written)
-    return TaskFacts(read=read.total(), written=written.total(), outputs=outputs, costs=costs)
+    proofs = TaskProofs()
+    with proofs.whole.running():
+        tables = list(proofs.reading.each(_all_rows(work, surveys)))
+        outputs = sorted_outputs(work, surveys, tables, proofs) if tables else ()
+    return proofs.facts(outputs)
 
 
 def _all_rows(work: GroupWork, surveys: Sequence[Survey]) -> Iterator[pa.Table]:
@@ -197,8 +182,7 @@ def sorted_outputs(
     work: WritingWork,
     surveys: Sequence[Survey],
     tables: Sequence[pa.Table],
-    read: Proof,
-    written: Proof,
+    proofs: TaskProofs,
 ) -> tuple[WrittenFile, ...]:
     """Write rows as a layout of their surveys has them; return the files.
 
@@ -206,17 +190,16 @@ def sorted_outputs(
         work: The group.
         surveys: As for `build_layout`.
         tables: All rows, in order; at least one table.
-        read: The proof of these rows.
-        written: The proof of the rows in files.
+        proofs: Get these rows, and those in files.
     """
     table = concat(tables)
-    read.add(table)
+    proofs.read.add(table)
     layout = build_layout(work, surveys)
     keys = table_keys(work, layout, table)
     files = []
     slices = slice_table(layout, table, keys)
     for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
-        with OutputFile(work, number, proof=written) as output:
+        with OutputFile(work, number, proof=proofs.written) as output:
             for member in members:
                 for rows in sorted_slice(work, [member.rows]):
                     output.write(rows)

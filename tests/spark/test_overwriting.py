@@ -13,7 +13,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidspark import append, frames, overwrite
+from liquidspark import append, overwrite, writing
 from support.written import (
     NOWHERE,
     expected,
@@ -102,16 +102,16 @@ def test_rows_that_come_while_others_are_replaced_are_a_conflict(
 ) -> None:
     table = table_of(tmp_path)
     append(numbers(spark, 10), table)
-    write_frame = frames.write_frame
+    write_frame = writing.write_frame
 
     def slow(*given: Any, **named: Any) -> Any:
         result = write_frame(*given, **named)
-        monkeypatch.setattr(frames, "write_frame", write_frame)
+        monkeypatch.setattr(writing, "write_frame", write_frame)
         append(numbers(spark, 10, start=first), table.uri)
-        monkeypatch.setattr(frames, "write_frame", slow)
+        monkeypatch.setattr(writing, "write_frame", slow)
         return result
 
-    monkeypatch.setattr(frames, "write_frame", slow)
+    monkeypatch.setattr(writing, "write_frame", slow)
     first = 5
     with pytest.raises(CommitConflictError, match="came that may have rows"):
         overwrite(numbers(spark, 5), table, where="id < 10")

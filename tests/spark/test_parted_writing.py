@@ -14,7 +14,7 @@ from liquidlog.data.runs import runs_in
 from liquidlog.data.table_rows import TableRows
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.spec.partitions import PartitionTexts
-from liquidspark import append, frames, overwrite, parting, stream
+from liquidspark import append, arriving, overwrite, stream, writing
 from liquidspark.reading import _parts
 from support.partitioned import partitioned_table
 
@@ -96,8 +96,8 @@ def test_an_overwrite_replaces_partitions_and_parts_of_them(
 def test_few_files_are_open_where_there_are_many_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parting, "MOST_OPEN", 2)
-    monkeypatch.setattr(frames, "MOST_OPEN", 2)
+    monkeypatch.setattr(arriving, "MOST_OPEN", 2)
+    monkeypatch.setattr(writing, "MOST_OPEN", 2)
     table = partitioned_table(tmp_path / "t", files={"a": 1})
     frame = spark.range(0, 3000, 1, 2).selectExpr(
         "id", "concat('p', id % 40) AS p", "cast(1 as int) AS n"

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
 from liquidlog.errors import SchemaMismatchError, UsageError
-from liquidspark import InlineClustering, frames, stream
+from liquidspark import InlineClustering, stream, writing
 from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
@@ -71,7 +71,7 @@ class DiedError(Exception):
 @pytest.mark.parametrize(
     ("place", "name", "afterwards", "batch"),
     [
-        (frames, "write_frame", False, 0),
+        (writing, "write_frame", False, 0),
         (Table, "commit_write", False, 1),
         pytest.param(Table, "commit_write", True, 1, marks=pytest.mark.sparks),
     ],

@@ -18,7 +18,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.spec.schema import StructType, parse_schema
-from liquidspark import append, frames, overwrite
+from liquidspark import append, overwrite, writing
 from support.written import (
     SHUFFLED,
     TYPED,
@@ -342,15 +342,15 @@ def test_a_transaction_that_lands_meanwhile_is_not_committed_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(tmp_path)
-    write_frame = frames.write_frame
+    write_frame = writing.write_frame
 
     def slow(*given: Any, **named: Any) -> Any:
         result = write_frame(*given, **named)
-        monkeypatch.setattr(frames, "write_frame", write_frame)
+        monkeypatch.setattr(writing, "write_frame", write_frame)
         append(numbers(spark, 10), table.uri, txn=("job", 1))
         return result
 
-    monkeypatch.setattr(frames, "write_frame", slow)
+    monkeypatch.setattr(writing, "write_frame", slow)
     done = append(numbers(spark, 10), table, txn=("job", 1))
     assert (done.version, done.skipped) == (1, True)
     assert len(rows_of(table)) == 10
@@ -361,14 +361,14 @@ def test_a_change_of_the_table_is_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(tmp_path)
-    write_frame = frames.write_frame
+    write_frame = writing.write_frame
 
     def slow(*given: Any, **named: Any) -> Any:
         result = write_frame(*given, **named)
         Table.open(table.uri).cluster_by(["k"])
         return result
 
-    monkeypatch.setattr(frames, "write_frame", slow)
+    monkeypatch.setattr(writing, "write_frame", slow)
     with pytest.raises(CommitConflictError):
         append(numbers(spark, 10), table)
     require_untouched(table, 1)

@@ -70,12 +70,14 @@ def test_a_file_that_changes_while_it_is_read_is_not_appended(
     source = tmp_path / "x.parquet"
     _write(source, 0, row_group_size=30 // groups)
 
+    ids: list[str] = []
+
     def new_id() -> str:
-        # A file is named when the first of its row groups has been read.
-        if not source.with_suffix(".changed").exists():
-            source.with_suffix(".changed").touch()
+        # The write has the first id, its run the second one, when sources are open.
+        ids.append(f"id{len(ids)}")
+        if len(ids) == len(("write", "run")):
             CHANGES[change](source)
-        return "id"
+        return ids[-1]
 
     clock = Clock(now_ms=lambda: 0, new_id=new_id)
     with pytest.raises(DataFileError):

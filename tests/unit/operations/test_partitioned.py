@@ -26,10 +26,10 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.operations import partition_files
+from liquidlog.operations import append
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.operations.partition_files import MOST_OPEN, Routes
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan
+from liquidlog.rewriting import arriving, sink
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.memory_objects import memory_playground
@@ -397,7 +397,7 @@ def _breaking(rows: pa.Table) -> Any:
 def test_rows_of_many_partitions_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_files, "_MOST_GATHERED_BYTES", 4_000)
+    monkeypatch.setattr(arriving, "_MOST_GATHERED_BYTES", 4_000)
     held: list[int] = []
     seen: set[DataFileWriter] = set()
 
@@ -407,7 +407,7 @@ def test_rows_of_many_partitions_take_bounded_memory(
             held.append(sum(one.pending_bytes for one in seen))
             super().write(table)
 
-    monkeypatch.setattr(partition_files, "DataFileWriter", Watched)
+    monkeypatch.setattr(sink, "DataFileWriter", Watched)
     path = tmp_path / "t"
     write_deltalake(str(path), pa.table({"p": ["0"], "x": [0]}), partition_by=["p"])
     rows = pa.table({"p": [str(n % 4) for n in range(4_000)], "x": range(4_000)})
@@ -418,21 +418,37 @@ def test_rows_of_many_partitions_take_bounded_memory(
     assert sorted(found) == [0, *range(4_000)]
 
 
-def test_begins_another_file_when_too_many_are_open() -> None:
-    routes = Routes(max_rows=100)
-    numbers = [routes.route((str(key),), 1)[0] for key in range(MOST_OPEN)]
-    assert numbers == list(range(MOST_OPEN))
-    assert routes.route(("0",), 1) == (0, ())  # the first one is now the newest
-    assert routes.route(("new",), 1) == (MOST_OPEN, (1,))
-    assert routes.route(("1",), 1) == (MOST_OPEN + 1, (2,))
-    assert routes.files == MOST_OPEN + 2
+def test_begins_another_file_when_too_many_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "MOST_OPEN", 2)
+    # c ends the file of b, to which rows came before those of a; b ends that of a.
+    assert _files_of(tmp_path / "t", ["a", "b", "a", "c", "b", "c", "b"]) == {
+        "a": 1,
+        "b": 2,
+        "c": 1,
+    }
 
 
-def test_begins_another_file_when_one_is_full() -> None:
-    routes = Routes(max_rows=10)
-    assert routes.route(("a",), 10) == (0, ())
-    assert routes.route(("a",), 1) == (1, (0,))
-    assert routes.files == 2
+def test_begins_another_file_when_one_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "MAX_FILE_ROWS", 20)
+    assert _files_of(tmp_path / "t", ["a", "a", "b", "a"]) == {"a": 2, "b": 1}
+
+
+def _files_of(path: Path, partitions: list[str]) -> Counter[str]:
+    """Return how many files of each partition an append of ten rows of each makes."""
+    write_deltalake(str(path), pa.table({"p": ["0"], "x": [0]}), partition_by=["p"])
+    batches = [pa.record_batch({"p": [name] * 10, "x": range(10)}) for name in partitions]
+    rows = pa.Table.from_batches(batches)
+    table = Table.open(path)
+    would = table.append(rows, dry_run=True)
+    assert table.append(rows) == would
+    assert would.rows == len(rows)
+    found = Counter(add["partitionValues"]["p"] for add in live_adds(path).values())
+    assert found.total() == would.files + 1
+    return found - Counter("0")
 
 
 def test_partitions_in_object_stores_need_no_directories(tmp_path: Path) -> None:
