@@ -21,8 +21,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
 )
 from liquidlog.errors import UnsupportedFeatureError
-from liquidlog.predicates.file_bounds import distinct_values, partition_values
-from liquidlog.snapshot import FILES_SCHEMA, Snapshot
+from liquidlog.snapshot import FILES_SCHEMA, Snapshot, distinct_values, partition_values
 from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds
 from liquidlog.spec.evolution import file_problems

@@ -28,8 +28,7 @@ from liquidlog.foresee.sample import Floats, Numbers, Sample, spread
 from liquidlog.foresee.stores import StoreProfile
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import NotUsable, Workload, shares
+from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
 from liquidlog.spec.bounds import (
     Bounds,

@@ -12,7 +12,7 @@ from liquidlog.curve.grid import range_ids
 from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.sample import Floats, SampledColumn
 from liquidlog.foresee.stores import LOCAL_DISK, StoreProfile
-from liquidlog.predicates.literals import Session
+from liquidlog.predicates.workload import Session
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot
 from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
 from liquidlog.spec.schema import Leaf

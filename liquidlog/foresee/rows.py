@@ -24,8 +24,7 @@ from liquidlog.foresee.sample import Floats, Numbers, Sample, sampled, spread
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile
-from liquidlog.predicates.file_bounds import partition_values
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import Leaf, mapping_mode
 

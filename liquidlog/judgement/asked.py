@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import NotUsable, Workload, shares
+from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, has_bounds
 from liquidlog.spec.schema import Leaf, Path

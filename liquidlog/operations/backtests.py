@@ -13,8 +13,7 @@ from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.predicates.workload import Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 
 _MOST_VERSIONS: Final = 4

@@ -16,8 +16,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
 from liquidlog.operations.scan import matching
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.predicates.workload import Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import Path

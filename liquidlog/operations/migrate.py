@@ -34,9 +34,8 @@ from liquidlog.operations.define import commit_in_place
 from liquidlog.operations.planned import planned
 from liquidlog.operations.rewrite import CommitReport
 from liquidlog.plan import MIGRATING_FORMAT_VERSION, OPTION, ClusteringPlan, InputFiles
-from liquidlog.predicates.file_bounds import distinct_values
 from liquidlog.predicates.workload import Workload
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import Snapshot, distinct_values
 from liquidlog.spec.actions import Change
 from liquidlog.spec.evolution import table_terms
 from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, zoneless_columns

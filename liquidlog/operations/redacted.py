@@ -26,9 +26,8 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.predicates.conditions import column_path
-from liquidlog.predicates.file_bounds import partition_values
 from liquidlog.predicates.workload import WeightedPredicate
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.schema import Leaf, Path, find_column, leaves, quote_path, resolve_path
 
 _PLACEHOLDER: Final = re.compile(r":(q[0-9]{1,4}|redacted)\b")

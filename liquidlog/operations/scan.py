@@ -19,8 +19,14 @@ from liquidlog.log.loader import open_store
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import read_file
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import NotUsable, Recorded, WeightedPredicate, Workload, shares
+from liquidlog.predicates.workload import (
+    NotUsable,
+    Recorded,
+    Session,
+    WeightedPredicate,
+    Workload,
+    shares,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions

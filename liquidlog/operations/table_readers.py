@@ -21,8 +21,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
 from liquidlog.plan import FittedWorkload
-from liquidlog.predicates.literals import Session
-from liquidlog.predicates.workload import Workload
+from liquidlog.predicates.workload import Session, Workload
 from liquidlog.predicates.workload_text import Answers, answers
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask

@@ -340,8 +340,8 @@ def _replaced(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows in Snapshot.files of files with only, and with some, rows to replace."""
     # The SQL parser takes a third of a command's start; an append has no condition.
-    from liquidlog.predicates.literals import Session
     from liquidlog.predicates.matching import every_row_matches, judged_each
+    from liquidlog.predicates.workload import Session
 
     configuration = snapshot.metadata.configuration
     if is_true(configuration, "delta.appendOnly"):
@@ -506,8 +506,8 @@ class _Writing:
             return (f"transaction {version} of {app_id} is committed already",)
         if self.plan.where is None or newest.version == self.before.version:
             return ()
-        from liquidlog.predicates.literals import Session
         from liquidlog.predicates.matching import judged_each
+        from liquidlog.predicates.workload import Session
 
         came = ~np.asarray(
             pc.is_in(newest.files["path"], value_set=one_array(self.before.files["path"]))

@@ -1,12 +1,13 @@
 """Which files may hold rows that satisfy a SQL condition. Rules without I/O.
 
 - `conditions` text to tree, its faults, the columns in it: begin here
-- `literals` constants compared as Spark compares them in a session, and those that it refuses
+- `literals` constants compared as Spark compares them, and those that it refuses
 - `folding` constant expressions, arithmetic among them
 - `times` durations; years, months and days of a column as ranges of it
 - `file_bounds` what the log says of each file, as three-valued answers
 - `matching` which files a whole workload may need, LIKE among it; `exact` for partitions: decided
   or refused
-- `workload` predicates with weights, `workload_text` as people write them, and which are usable
+- `workload` predicates with weights and readers' sessions, `workload_text` as people write them,
+  and which are usable
 - `reduction` predicates to boxes that layouts are fitted to
 """

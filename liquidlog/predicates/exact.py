@@ -15,19 +15,19 @@ from sqlglot import exp
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import column_path, condition_on
-from liquidlog.predicates.file_bounds import compared, converted, distinct_values, has_plain_order
+from liquidlog.predicates.file_bounds import compared, converted, has_plain_order
 from liquidlog.predicates.folding import constant_value
 from liquidlog.predicates.literals import (
     MOST_DIGITS,
     Exact,
     Floating,
     Moment,
-    Session,
     SqlValue,
     comparables,
 )
 from liquidlog.predicates.matching import judged_each, like_expression
-from liquidlog.snapshot import Snapshot
+from liquidlog.predicates.workload import Session
+from liquidlog.snapshot import Snapshot, distinct_values
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields
 from liquidlog.spec.schema import (

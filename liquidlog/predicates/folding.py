@@ -13,14 +13,12 @@ from typing import Any, Final
 from sqlglot import exp
 
 from liquidlog.predicates.literals import (
-    ANY_SHIFT_US,
     DAY_US,
     DIGITS_OF_BITS,
     MOST_DIGITS,
     Exact,
     Floating,
     Moment,
-    Session,
     SqlValue,
     ValueSpan,
     cast_value,
@@ -40,6 +38,7 @@ from liquidlog.predicates.times import (
     spanning,
     unit_of_dates,
 )
+from liquidlog.predicates.workload import ANY_SHIFT_US, Session
 
 _EXACTLY: Final = Context(prec=4 * MOST_DIGITS)
 

@@ -1,6 +1,8 @@
-"""Sessions of readers: the time at which they ask, and their time zone.
+"""SQL literals as values, with the types that Spark gives them.
 
-All times are microseconds since 1970: an instant in UTC, a local time as clocks show it.
+A literal has no value here if its value or type depends on a setting, or if Spark parses it by
+rules of its own; the caller must then treat it as unknown. No arithmetic rounds, and its time does
+not grow with an exponent.
 """
 
 import datetime as dt
@@ -16,80 +18,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.workload import ANY_OFFSET_US, ANY_SHIFT_US, Session
 from liquidlog.spec.schema import DataType, DecimalType, Leaf, PrimitiveType, quote_path
 from liquidlog.spec.text import floats_around
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND: Final = dt.timedelta(microseconds=1)
-_HOUR_US: Final = 3_600_000_000
-
-ANY_OFFSET_US: Final = 18 * _HOUR_US
-"""The largest offset from UTC that a session's time zone can have."""
-
-ANY_SHIFT_US: Final = 25 * _HOUR_US
-"""More than the largest difference there ever was between two offsets of one time zone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """When a reader asks (microseconds since 1970), and the time zone; None if it can be any.
-
-    `for_rows` says that rows are read or replaced by the answer: none may be missed, not even a
-    NaN that a writer left out of its bounds. Readers of Delta miss it, and so do answers about
-    what they open.
-    """
-
-    now_us: int | None = None
-    time_zone: dt.tzinfo | None = None
-    for_rows: bool = False
-
-    @classmethod
-    def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":
-        """Return the session of a reader who asks at a time (milliseconds since 1970)."""
-        return cls(None if now_ms is None else 1000 * now_ms, time_zone)
-
-    @property
-    def has_fixed_offset(self) -> bool:
-        """Return whether the time zone is known and never changes its offset."""
-        return self.time_zone is not None and self.time_zone.utcoffset(None) is not None
-
-    def local_us(self, instant_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest time that clocks may show at an instant."""
-        if self.time_zone is None:
-            return instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US
-        shown = (_EPOCH + dt.timedelta(microseconds=instant_us)).astimezone(self.time_zone)
-        local = instant_us + (shown.utcoffset() or dt.timedelta()) // _MICROSECOND
-        return local, local
-
-    def instants_us(self, written_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest instant that a time without an offset may mean."""
-        if self.time_zone is None:
-            return written_us - ANY_OFFSET_US, written_us + ANY_OFFSET_US
-        # A time that clocks showed twice means the first one, but as text it equals both.
-        offsets = self._offsets_us(written_us, self.time_zone)
-        return written_us - max(offsets), written_us - min(offsets)
-
-    def shows_once(self, written_us: int) -> bool:
-        """Return whether clocks of the known time zone show a time exactly once."""
-        zone = self.time_zone
-        return zone is not None and len(set(self._offsets_us(written_us, zone))) == 1
-
-    @staticmethod
-    def _offsets_us(written_us: int, time_zone: dt.tzinfo) -> tuple[int, ...]:
-        written = (_EPOCH + dt.timedelta(microseconds=written_us)).replace(tzinfo=time_zone)
-        found = (written.replace(fold=fold).utcoffset() for fold in (0, 1))
-        return tuple((offset or dt.timedelta()) // _MICROSECOND for offset in found)
-
-
-ANY_SESSION: Final = Session()
-"""A session of which nothing is known."""
-
-
-# SQL literals as values, with the types that Spark gives them
-#
-# A literal has no value here if its value or type depends on a setting, or if Spark parses it
-# by rules of its own; the caller must then treat it as unknown. No arithmetic rounds, and its
-# time does not grow with an exponent.
 
 MOST_DIGITS: Final = 38
 """The precision of Spark's widest decimal."""
@@ -121,7 +52,7 @@ _ALIKE_YEARS: Final = range(1970, 2037)
 """The years in which all editions of the time zone database that readers use agree."""
 _MOST_GAPS: Final = 4
 EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
-_EPOCH_OF_LITERALS: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
+_EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
 _LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
@@ -251,7 +182,7 @@ def _offset_us(found: re.Match[str]) -> int | None:
 
 def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None:
     """Return the moment that clocks of a region showed, the first of two; None if not known."""
-    written = _EPOCH_OF_LITERALS + dt.timedelta(microseconds=written_us)
+    written = _EPOCH + dt.timedelta(microseconds=written_us)
     try:
         # Of a time that clocks left out, both Spark and this take the offset before.
         offset = written.replace(tzinfo=ZoneInfo(region)).utcoffset()

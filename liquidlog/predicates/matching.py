@@ -37,7 +37,6 @@ from liquidlog.predicates.literals import (
     Comparable,
     Exact,
     Moment,
-    Session,
     SqlValue,
     ValueSpan,
     comparables,
@@ -46,6 +45,7 @@ from liquidlog.predicates.literals import (
     shown_sql,
 )
 from liquidlog.predicates.times import Edges, Period, edges, period_of, with_dates
+from liquidlog.predicates.workload import Session
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import Leaf, PrimitiveType

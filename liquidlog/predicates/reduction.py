@@ -26,9 +26,9 @@ from liquidlog.predicates.conditions import (
 )
 from liquidlog.predicates.file_bounds import has_plain_order
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.literals import INTEGER_BITS, Comparable, Session, SqlValue, comparables
+from liquidlog.predicates.literals import INTEGER_BITS, Comparable, SqlValue, comparables
 from liquidlog.predicates.matching import MAX_INTERVALS_OF_TERM, AnyOf, bounded
-from liquidlog.predicates.workload import Workload, shares
+from liquidlog.predicates.workload import Session, Workload, shares
 from liquidlog.spec.schema import (
     DecimalType,
     Leaf,

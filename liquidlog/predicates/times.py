@@ -14,14 +14,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from liquidlog.predicates.literals import (
-    ANY_SHIFT_US,
     DAY_US,
     EPOCH_ORDINAL,
     SECOND_US,
     Comparable,
     Exact,
     Moment,
-    Session,
     SqlValue,
     ValueSpan,
     comparables,
@@ -29,6 +27,7 @@ from liquidlog.predicates.literals import (
     midnight_us,
     moment_text,
 )
+from liquidlog.predicates.workload import ANY_SHIFT_US, Session
 from liquidlog.spec.schema import DataType, Leaf, PrimitiveType
 
 UNITS: Final[Mapping[str, str]] = {

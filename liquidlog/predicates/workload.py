@@ -1,7 +1,9 @@
-"""Workloads: the predicates of a table's readers, and how often each is used."""
+"""Workloads: predicates of a table's readers, how often each is used, and readers' sessions."""
 
+import datetime as dt
 import math
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +53,73 @@ def shares(workload: Workload) -> tuple[float, ...]:
     """Return the share of the workload per predicate; the shares add up to 1."""
     total = math.fsum(predicate.weight for predicate in workload)
     return tuple(predicate.weight / total for predicate in workload)
+
+
+# Sessions of readers: the time at which they ask, and their time zone
+#
+# All times are microseconds since 1970: an instant in UTC, a local time as clocks show it.
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_HOUR_US: Final = 3_600_000_000
+
+ANY_OFFSET_US: Final = 18 * _HOUR_US
+"""The largest offset from UTC that a session's time zone can have."""
+
+ANY_SHIFT_US: Final = 25 * _HOUR_US
+"""More than the largest difference there ever was between two offsets of one time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """When a reader asks (microseconds since 1970), and the time zone; None if it can be any.
+
+    `for_rows` says that rows are read or replaced by the answer: none may be missed, not even a
+    NaN that a writer left out of its bounds. Readers of Delta miss it, and so do answers about
+    what they open.
+    """
+
+    now_us: int | None = None
+    time_zone: dt.tzinfo | None = None
+    for_rows: bool = False
+
+    @classmethod
+    def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":
+        """Return the session of a reader who asks at a time (milliseconds since 1970)."""
+        return cls(None if now_ms is None else 1000 * now_ms, time_zone)
+
+    @property
+    def has_fixed_offset(self) -> bool:
+        """Return whether the time zone is known and never changes its offset."""
+        return self.time_zone is not None and self.time_zone.utcoffset(None) is not None
+
+    def local_us(self, instant_us: int) -> tuple[int, int]:
+        """Return the earliest and the latest time that clocks may show at an instant."""
+        if self.time_zone is None:
+            return instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US
+        shown = (_EPOCH + dt.timedelta(microseconds=instant_us)).astimezone(self.time_zone)
+        local = instant_us + (shown.utcoffset() or dt.timedelta()) // _MICROSECOND
+        return local, local
+
+    def instants_us(self, written_us: int) -> tuple[int, int]:
+        """Return the earliest and the latest instant that a time without an offset may mean."""
+        if self.time_zone is None:
+            return written_us - ANY_OFFSET_US, written_us + ANY_OFFSET_US
+        # A time that clocks showed twice means the first one, but as text it equals both.
+        offsets = self._offsets_us(written_us, self.time_zone)
+        return written_us - max(offsets), written_us - min(offsets)
+
+    def shows_once(self, written_us: int) -> bool:
+        """Return whether clocks of the known time zone show a time exactly once."""
+        zone = self.time_zone
+        return zone is not None and len(set(self._offsets_us(written_us, zone))) == 1
+
+    @staticmethod
+    def _offsets_us(written_us: int, time_zone: dt.tzinfo) -> tuple[int, ...]:
+        written = (_EPOCH + dt.timedelta(microseconds=written_us)).replace(tzinfo=time_zone)
+        found = (written.replace(fold=fold).utcoffset() for fold in (0, 1))
+        return tuple((offset or dt.timedelta()) // _MICROSECOND for offset in found)
+
+
+ANY_SESSION: Final = Session()
+"""A session of which nothing is known."""

@@ -13,9 +13,8 @@ from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import parse_condition, sql_problem
-from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import Judged, judged_or_refused
-from liquidlog.predicates.workload import NotUsable, WeightedPredicate, Workload
+from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.text import iso_time

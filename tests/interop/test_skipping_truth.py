@@ -23,8 +23,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import every_row_matches, judged_or_refused
+from liquidlog.predicates.workload import Session
 from liquidlog.table import Table
 from support.effort import effort
 from support.random_predicates import random_predicate, sql

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import judged_each
+from liquidlog.predicates.workload import Session
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.effort import effort
 from support.snapshots import FileSpec, bounds_of, snapshot_of

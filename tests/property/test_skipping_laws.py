@@ -29,8 +29,8 @@ from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.data.wanted_rows import SoughtRows
 from liquidlog.errors import UsageError
-from liquidlog.predicates.literals import Session as Asking
 from liquidlog.predicates.matching import every_row_matches, judged_or_refused
+from liquidlog.predicates.workload import Session as Asking
 from liquidlog.spec.bounds import has_bounds, parse_bounds
 from liquidlog.spec.schema import MappingMode, leaves
 from liquidlog.table import Table

@@ -25,8 +25,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
 )
-from liquidlog.predicates.file_bounds import distinct_values
-from liquidlog.snapshot import Snapshot, deletion_vector
+from liquidlog.snapshot import Snapshot, deletion_vector, distinct_values
 from liquidlog.spec.actions import Course, DeletionVector, Fate, FileKey
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.evolution import (

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.settings import partition_time_zone
 from liquidlog.errors import CorruptLogError
-from liquidlog.predicates.file_bounds import distinct_values
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import Snapshot, distinct_values
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.partitions import PartitionTexts, output_directory, partition_fields, same_value
 from liquidlog.spec.schema import StructField

@@ -326,9 +326,10 @@ def test_listing_the_verbs_imports_none_of_them() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_looking_at_a_table_imports_neither_sql_nor_delta_rs() -> None:
+@pytest.mark.parametrize("modules", ["cli.looking", "cli.changing, liquidlog.operations.append"])
+def test_looking_and_appending_import_neither_sql_nor_delta_rs(modules: str) -> None:
     program = (
-        "import sys, liquidlog.cli.looking\n"
+        f"import sys, liquidlog.{modules}\n"
         "heavy = {'sqlglot', 'deltalake', 'rich', 'fsspec', 'pandas', 'pyspark'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )

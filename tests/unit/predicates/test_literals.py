@@ -9,8 +9,9 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import at_time, parse_condition
-from liquidlog.predicates.literals import ANY_SESSION, Moment, Session, moment_text
+from liquidlog.predicates.literals import Moment, moment_text
 from liquidlog.predicates.matching import judged_each, may_match
+from liquidlog.predicates.workload import ANY_SESSION, Session
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,

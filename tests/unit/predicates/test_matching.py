@@ -6,7 +6,6 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.exact import matching_partitions
-from liquidlog.predicates.literals import Session
 from liquidlog.predicates.matching import (
     MAX_INTERVALS,
     MAX_PREDICATES,
@@ -14,7 +13,7 @@ from liquidlog.predicates.matching import (
     may_match,
 )
 from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
-from liquidlog.predicates.workload import WeightedPredicate, shares
+from liquidlog.predicates.workload import Session, WeightedPredicate, shares
 from liquidlog.predicates.workload_text import parse_workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
