@@ -187,7 +187,7 @@ def spec(number: int, column: str, rows: list[dt.datetime]) -> FileSpec:
     return FileSpec(path=str(number), bounds={column: (low, high)})
 
 
-@settings(max_examples=effort(100, 20_000))
+@settings(max_examples=effort(300, 20_000))
 @given(
     condition=conditions(),
     files=st.lists(st.lists(MOMENTS, min_size=1, max_size=2), min_size=1, max_size=4),

@@ -172,7 +172,7 @@ def test_without_weights_files_are_judged_as_before(files: list[FileSpec]) -> No
 
 
 @given(_files, _asked | _weighted)
-@settings(deadline=None, max_examples=effort(6, 1_000))
+@settings(deadline=None, max_examples=effort(15, 1_000))
 def test_what_is_kept_costs_its_readers_no_more_than_the_tolerance(
     files: list[FileSpec], readers: FittedWorkload
 ) -> None:

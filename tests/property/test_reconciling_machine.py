@@ -403,7 +403,7 @@ class ReconcilingMachine(RuleBasedStateMachine):
         assert Counter(rows_of(theirs)) == self.model[-1]
 
 
-PARTS, EXAMPLES, STEPS = effort((1, 12, 10), (4, 500, 15))
+PARTS, EXAMPLES, STEPS = effort((1, 25, 10), (4, 500, 15))
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -92,7 +92,7 @@ def with_nan(random: Random, rows: Sequence[Row]) -> list[Row]:
     return [{**row, **{name: math.nan for name in chosen if random.random() < 0.3}} for row in rows]
 
 
-@settings(max_examples=effort(8, 1_000))
+@settings(max_examples=effort(20, 1_000))
 @given(st.integers(0, 2**32))
 def test_rows_are_replaced_by_their_truth_whoever_wrote_the_statistics(seed: int) -> None:
     random = Random(seed)
@@ -143,10 +143,10 @@ def test_an_overwrite_leaves_the_rows_of_which_its_condition_is_not_true(
         for number, rows in enumerate(files):
             write_rows(origin, flat_table(number, rows))
         columns = [name for name in SPARK_TYPES if "." not in name and name != "c"]
-        for _ in range(effort(8, 100)):
+        for _ in range(effort(12, 100)):
             predicate = random_predicate(random, columns, raw=False, nulls=0.1)
             judged += overwritten_rightly(origin, tmp_path / "copy", predicate, files)
-        if judged >= effort(10, 1_500):
+        if judged >= effort(20, 1_500):
             return
 
 
