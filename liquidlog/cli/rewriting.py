@@ -389,9 +389,9 @@ def run(
     storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
     warn_of_what_is_not_read_back(how, as_json=as_json)
+    finished = result_so_far(output, made)
     chosen = _chosen(executor, made, spark_conf, how, as_json=as_json)
     if dry_run:
-        finished = result_so_far(output, made)
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
         _require_rewritable_by(chosen, made, how, missing)

@@ -16,7 +16,7 @@ fate is finished, with the digest of exactly the documents that it commits; the 
 the commit has landed. To delete files of a run, first retire or withdraw the run, then read the
 log, then delete the files that the log does not name. A withdrawn run may have a commit under way
 that read the fate earlier: putting a version in between makes that commit read the fate again (see
-`operations.orphans`).
+`operations.vacuum`).
 """
 
 import hashlib

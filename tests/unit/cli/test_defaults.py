@@ -26,7 +26,16 @@ ROWS = pa.table({"x": range(10), "y": range(10)})
 
 COMMAND_LINE: Final = {
     # What is about one table, or one run.
-    *("--where", "--columns", "--zorder-by", "--cluster-by", "--why", "--cubes", "--set"),
+    *(
+        "--where",
+        "--columns",
+        "--zorder-by",
+        "--cluster-by",
+        "--partition-by",
+        "--why",
+        "--cubes",
+        "--set",
+    ),
     *("--version", "--timestamp", "--since", "--table", "--property", "--schema"),
     *("--schema-from", "--like", "--column-mapping"),
     *("--workload", "--advice", "--policy", "--cluster", "--json"),

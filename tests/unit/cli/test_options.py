@@ -34,7 +34,7 @@ ALWAYS: Final = {
     "cluster-by": {"--dry-run", "--yes"},
     "drop-feature": {"--dry-run"},
     "commit": {"--dry-run"},
-    "create": {"--dry-run", "--cluster-by", "--property"},
+    "create": {"--dry-run", "--cluster-by", "--partition-by", "--property"},
     "detail": {"--version"},
     "doctor": {"--fix", "--workload", "--payback-days", "--readings-per-day"},
     "files": {"--version", "--limit"},

@@ -253,7 +253,7 @@ def test_a_domain_that_comes_meanwhile_keeps_the_feature(
             (tmp_path / "_delta_log" / name).write_bytes(encode_actions([late]))
         return derive(snapshot, **arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(define, "drop_change", race)
+    monkeypatch.setattr(define, "feature_drop", race)
     with pytest.raises(UsageError, match="late"):
         table.drop_feature("domainMetadata")
     assert "domainMetadata" in features(table.snapshot().protocol)
