@@ -233,16 +233,19 @@ def choose_executor(
 def _asks_for_spark(configuration: Mapping[str, str], session: object) -> str | None:
     """Return by what a caller or the environment has chosen Spark, None if by nothing."""
     if session is not None:
-        return "a session was given"
+        return "there is a Spark session"
     if configuration:
         return "Spark settings were given"
     found = next((variable for variable in _MASTERS if os.environ.get(variable)), None)
     if found is not None:
         return f"{found} is set"
-    sql = sys.modules.get("pyspark.sql")
-    if sql is not None and sql.SparkSession.getActiveSession() is not None:
-        return "a Spark session is active"
     return None
+
+
+def active_session() -> object:
+    """Return the Spark session of this program, None without one; PySpark is not imported."""
+    sql = sys.modules.get("pyspark.sql")
+    return None if sql is None else sql.SparkSession.getActiveSession()
 
 
 def require_settings(name: str, configuration: Mapping[str, str], limit_bytes: int | None) -> None:

@@ -26,6 +26,7 @@ from liquidlog.operations.executors import (
     LOCAL,
     Executor,
     ExecutorWhenNeeded,
+    active_session,
     choose_executor,
     open_executor,
     require_settings,
@@ -119,8 +120,8 @@ def optimize(
     require_settings(executor, {}, limit_bytes)
 
     def choose(plan: ClusteringPlan) -> str:
-        found = choose_executor(executor, plan, {}, session=session, limit_bytes=limit_bytes)
-        return found.name
+        there = active_session() if session is None else session
+        return choose_executor(executor, plan, {}, session=there, limit_bytes=limit_bytes).name
 
     opening = partial(open_executor_at, session=session, storage=opened.store.storage, **run)
     with ExecutorWhenNeeded(choose, opening) as started:

@@ -1,6 +1,5 @@
 """What executors are asked to do, and what they can be asked to leave out."""
 
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -87,7 +86,6 @@ def test_auto_is_local_for_small_plans_unless_spark_is_asked_for(
 ) -> None:
     for name in executors._MASTERS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.modules", {**sys.modules, "pyspark.sql": None})
     small, large = plan_of_bytes(4 << 30), plan_of_bytes((4 << 30) + 1)
 
     def chosen(plan: ClusteringPlan = small, name: str = AUTO, **how: Any) -> str:
