@@ -1,7 +1,7 @@
 """Imagined files: nobody wrote them, but planners and measures see them as live in a snapshot."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -65,16 +65,6 @@ def imagined_table(columns: Sequence[str], files: ImaginedFiles) -> Snapshot:
         },
         transactions={},
     )
-
-
-def with_imagined(
-    snapshot: Snapshot, kept: pa.BooleanArray, files: Sequence[ImaginedFiles]
-) -> Snapshot:
-    """Return the snapshot with the `kept` live files (a mask), followed by `files`."""
-    if any(some.zcube_id is not None for some in files):
-        raise ValueError("files added to a snapshot are in no cube")
-    parts = [snapshot.files.filter(kept), *(_live_files(some, None) for some in files)]
-    return replace(snapshot, files=pa.concat_tables(parts))
 
 
 def _live_files(files: ImaginedFiles, zorder_by: str | None) -> pa.Table:

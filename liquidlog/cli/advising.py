@@ -17,12 +17,12 @@ from liquidlog.cli.options import (
     json_option,
     mapping,
     output_option,
-    split_names,
     table_argument,
     verb,
     workload_at,
 )
 from liquidlog.cli.output import emit, replace_file
+from liquidlog.clustering.settings import split_names
 from liquidlog.errors import UsageError
 from liquidlog.report import changes
 from liquidlog.report.advice import advice as report

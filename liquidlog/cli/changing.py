@@ -13,11 +13,11 @@ from liquidlog.cli.options import (
     files,
     json_option,
     mapping,
-    split_names,
     table_argument,
     verb,
 )
 from liquidlog.cli.output import emit, require_consent
+from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
 from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import (

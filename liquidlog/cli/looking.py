@@ -16,7 +16,6 @@ from liquidlog.cli.options import (
     limit_option,
     mapping,
     output_option,
-    split_names,
     table_argument,
     verb,
     version_options,
@@ -24,6 +23,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import append_line, emit, first_of, replace_file, require_lines, say_rest
+from liquidlog.clustering.settings import split_names
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line

@@ -15,10 +15,9 @@ from click.shell_completion import CompletionItem
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
 from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
 from liquidlog.cli.verbosity import VERBOSE
-from liquidlog.clustering.settings import SETTINGS, WEIGHTS, Stage, parse_setting
+from liquidlog.clustering.settings import SETTINGS, WEIGHTS, Stage, parse_setting, split_names
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
-from liquidlog.spec.schema import quote_path, split_paths
 from liquidlog.spec.text import parse_size
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
@@ -57,13 +56,6 @@ def curves() -> Iterable[str]:
     from liquidlog.curve.curves import Curve
 
     return [curve.value for curve in Curve]
-
-
-def codecs() -> Iterable[str]:
-    """Return the names of the codecs that files are written with."""
-    from liquidlog.spec.arguments import Codec
-
-    return [codec.value for codec in Codec]
 
 
 def executors() -> Iterable[str]:
@@ -444,14 +436,6 @@ def gathered(
     for option in reversed([*options.values()]):
         decorated = option(decorated)
     return decorated
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """Return the column names of a comma-separated list, in the user's spelling."""
-    names = tuple(quote_path(path) for path in split_paths(text))
-    if not names:
-        raise UsageError("a list of columns is needed, as a,b")
-    return names
 
 
 def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:

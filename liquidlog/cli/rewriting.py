@@ -24,7 +24,6 @@ from liquidlog.cli.options import (
     one_of,
     output_option,
     settings_options,
-    split_names,
     storage_option,
     table_argument,
     verb,
@@ -34,7 +33,13 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, replace_file, require_consent
 from liquidlog.cli.verbosity import executors_heard
 from liquidlog.clustering.planning.readers import fitted_to
-from liquidlog.clustering.settings import WITH_OPTION, MigrationSettings, Stage, settings_of
+from liquidlog.clustering.settings import (
+    WITH_OPTION,
+    MigrationSettings,
+    Stage,
+    settings_of,
+    split_names,
+)
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
 from liquidlog.operations.at_work import at_work
@@ -452,11 +457,6 @@ def commit(
 
 
 # The command that makes a partitioned table a clustered one
-
-_OF_MIGRATIONS: Final = {
-    *("read_back", "local_limit", "max_reconciled_share", "reconcile_limit", "sample"),
-}
-"""The settings that a migration takes besides those of its plan."""
 
 _OF_NEW_PLANS: Final = ("output", "workload")
 _ONLY_TO_REWRITE: Final = ("yes", "dry_run", "executor", "spark_conf")

@@ -266,7 +266,7 @@ def _flag_text(text: str) -> bool:
     return text.lower() == "true"
 
 
-def column_names(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """Return the column names of a comma-separated list, quoted where they need it."""
     names = tuple(quote_path(path) for path in split_paths(text))
     if not names:
@@ -363,7 +363,7 @@ SETTINGS: Final = (
         name="zorder_by",
         help="order rows by these columns, a,b, in a table without clustering columns",
         read=_columns,
-        from_text=column_names,
+        from_text=split_names,
         properties=(ZORDER_PROPERTY,),
     ),
     Setting(
@@ -412,7 +412,7 @@ SETTINGS: Final = (
         help="clustering columns of few values, a,b: each file holds one value of them, as"
         " far as files keep a quarter of max_file_size",
         read=_columns,
-        from_text=column_names,
+        from_text=split_names,
         properties=(PREFIX_PROPERTY,),
     ),
     Setting(
@@ -424,7 +424,7 @@ SETTINGS: Final = (
         name="bloom_filter",
         help="write Bloom filters for these columns, a,b",
         read=_columns,
-        from_text=column_names,
+        from_text=split_names,
         properties=(BLOOM_FILTER_PROPERTY,),
     ),
     Setting(

@@ -22,7 +22,7 @@ from liquidlog.errors import DataFileError, StorageError
 from liquidlog.spec.arrow import TIMESTAMP, is_list
 from liquidlog.spec.calendars import SPARK_VERSION, Calendars, Stored, UnmovableError
 from liquidlog.storage.addresses import is_local, local_path
-from liquidlog.storage.files import OtherSizeError, Source, StoredFile
+from liquidlog.storage.files import OtherSizeError, StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _BUFFERS_BYTES: Final = 64 << 20
@@ -81,10 +81,6 @@ class ParquetFile:
         """Return the file opened again, these columns left encoded; this one is closed."""
         self.close()
         return type(self)(self.path, dictionaries=names, stored=self._stored)
-
-    def open_bytes(self) -> Source:
-        """Return the file's bytes, opened once more; the caller closes them."""
-        return self._stored.open()
 
     @property
     def metadata(self) -> pq.FileMetaData:

@@ -15,7 +15,6 @@ from liquidlog.judgement.reached import with_ratios
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
-from liquidlog.operations.scan import matching
 from liquidlog.predicates.workload import Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.bounds import Bounds
@@ -165,14 +164,6 @@ def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None)
         cannot_prune=found.cannot_prune,
         asked_at=found.asked_at(now_ms),
     )
-
-
-def matching_files(
-    store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None = None
-) -> pa.Table:
-    """Return path (decoded) and size_bytes of the files with rows that the predicate may match."""
-    live = pa.table({"path": snapshot.paths(), "size_bytes": snapshot.files["size"]})
-    return live.filter(pa.array(*matching(store, snapshot, [where], now_ms=now_ms)))
 
 
 def _by_column(

@@ -15,9 +15,9 @@ from msgspec import structs
 
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError
+from liquidlog.foresee.sample import spread
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.sampling import spread
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import arrow_type

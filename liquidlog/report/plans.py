@@ -7,7 +7,6 @@ from typing import Any, Final
 from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.judgement.verdicts import Option
 from liquidlog.operations.explain import Explained
-from liquidlog.operations.past_commits import OptimizeComparison
 from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
@@ -200,15 +199,3 @@ def explained_files(rows: Sequence[Mapping[str, Any]]) -> Report:
     """Show the planner's decision per file."""
     names = ("path", "decision", "reason", "detail")
     return tuple(listing(names, ([row[name] for name in names] for row in rows)))
-
-
-def replayed(found: OptimizeComparison) -> Report:
-    """Show how a plan compares with what an OPTIMIZE took."""
-    head = Line(
-        f"version {found.version} took {found.taken_files} files; a plan for version"
-        f" {found.version - 1} takes {found.planned_files}: "
-        + ("the same whole groups" if found.agrees else "they differ")
-    )
-    paths = [("only taken", path) for path in found.only_taken]
-    paths += [("only planned", path) for path in found.only_planned]
-    return (head, *listing(("", "path"), paths))

@@ -20,11 +20,12 @@ from liquidlog.log.checkpointing import state_differences
 from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.log.second_opinion import require_agreement
 from liquidlog.operations.detail import detail
-from liquidlog.operations.past_commits import compare_optimize, written_bytes
+from liquidlog.operations.past_commits import written_bytes
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table
 from support.copies import copy_logs
 from support.recordings import digests, snapshot_facts
+from support.replays import compare_optimize
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))

@@ -227,18 +227,6 @@ def test_unknown_names_of_other_engines_are_noted_and_can_be_removed(
     assert [one for one in table.doctor() if one.name == "unknown-property"] == []
 
 
-WRONG = {
-    "liquidlog.strategy": "fast",
-    "liquidlog.curve": "kdd",
-    "liquidlog.minCubeSize": "big",
-    "liquidlog.targetCubeSize": "-1",
-    "liquidlog.maxFileSize": "12",
-    "delta.targetFileSize": "0",
-    "liquidlog.tolerance": "0.5",
-    "liquidlog.zorderBy": "z",
-}
-
-
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_value_is_refused_only_where_it_is_needed(
     name: str, tmp_path: Path, call: Call
