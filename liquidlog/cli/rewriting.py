@@ -394,9 +394,9 @@ def run(
     storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
     warn_of_what_is_not_read_back(how, as_json=as_json)
-    finished = result_so_far(output, made)
-    chosen = _chosen(executor, made, spark_conf, how, as_json=as_json)
     if dry_run:
+        finished = result_so_far(output, made)
+        chosen = _chosen(executor, made, spark_conf, how, as_json=as_json)
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
         _require_rewritable_by(chosen, made, how, missing)
@@ -404,17 +404,18 @@ def run(
         words = partial(changes.would_rewrite, finished=done)
         emit(shown, words, as_json=as_json, dry_run=True)
         return
-    started = open_executor(
-        chosen.name,
-        mapping(spark_conf),
-        mapping(storage_options),
-        read_back=how.read_back,
-        verb="run",
-        limit_bytes=how.local_limit if chosen.name == LOCAL else None,
-    )
     watch = watch_of(made, mapping(storage_options))
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
+        chosen = _chosen(executor, made, spark_conf, how, as_json=as_json)
+        started = open_executor(
+            chosen.name,
+            mapping(spark_conf),
+            mapping(storage_options),
+            read_back=how.read_back,
+            verb="run",
+            limit_bytes=how.local_limit if chosen.name == LOCAL else None,
+        )
         with started as run_groups, rewrite_progress(made) as progress:
             for outcome in rewrite_groups(run_groups, made, groups, progress.on_share, watch):
                 progress.on_group(outcome.group_id)
