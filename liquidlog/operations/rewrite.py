@@ -622,6 +622,7 @@ def complete_result(
 
 def result_so_far(path: str, plan: ClusteringPlan) -> RewriteResult:
     """Return the result with which `complete_result` would begin; the file is not touched."""
+    _require_regular(path)
     there = Path(path).exists()
     target = Path(path) if there else Path(path).absolute().parent
     if not target.exists():
@@ -641,13 +642,18 @@ def read_file(path: str) -> bytes:
         raise StorageError(path, f"cannot be read: {error.strerror}") from error
 
 
+def _require_regular(path: str) -> None:
+    """Refuse a pipe, a device or a directory, before anything waits for what is in it."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise DocumentError(path, "is not a regular file, so it cannot keep a result; name another")
+
+
 def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
     """Return the content of a result file without a cut-off line; create the file if it is missing.
 
     A file that cannot be written is thus detected before the work starts.
     """
-    if Path(path).exists() and not Path(path).is_file():
-        raise DocumentError(path, "is not a regular file, so it cannot keep a result; name another")
+    _require_regular(path)
     try:
         with Path(path).open("ab+") as file:
             file.seek(0)

@@ -43,7 +43,7 @@ from liquidlog.operations.optimize import (
     optimize_in_rounds,
     require_rounds,
 )
-from liquidlog.operations.rewrite import CommitReport, complete_result, read_result
+from liquidlog.operations.rewrite import CommitReport, complete_result, read_result, result_so_far
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
@@ -479,8 +479,11 @@ def test_what_no_file_can_be_is_refused_before_the_rewrite(
     for name in ("pipe", "t"):
         with pytest.raises(DocumentError):
             complete_result(str(tmp_path / name), plan, never)
-    with pytest.raises(StorageError):
-        complete_result(str(tmp_path / "no" / "such" / "directory"), plan, never)
+        with pytest.raises(DocumentError):
+            result_so_far(str(tmp_path / name), plan)  # a pipe would be waited for
+    for nowhere in (partial(complete_result, rewrite=never), result_so_far):
+        with pytest.raises(StorageError):
+            nowhere(str(tmp_path / "no" / "such" / "directory"), plan)
 
 
 def test_failures_keep_what_is_finished(plan: ClusteringPlan, tmp_path: Path) -> None:
