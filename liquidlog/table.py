@@ -618,18 +618,14 @@ class Table(Summary):
         Raises:
             UsageError: If no predicate is a condition on the table.
         """
-        from liquidlog.operations.predicted import predicted
+        from liquidlog.judgement.verdicts import Criteria
+        from liquidlog.operations.judge import foresight_of
 
         snapshot = self.opened.of_plan(_plan(plan))
-        return predicted(
-            self.opened.store,
-            snapshot,
-            plan,
-            _workload(workload),
-            self.opened.bounds_of(snapshot),
-            now_ms=self.opened.clock.now_ms(),
-            sample=sample,
-        )
+        now_ms = self.opened.clock.now_ms()
+        criteria = Criteria(workload=_workload(workload), now_ms=now_ms, reads_rows=sample)
+        bounds_of = self.opened.bounds_of(snapshot)
+        return foresight_of(self.opened.store, snapshot, criteria, bounds_of, [plan]).prediction(0)
 
     def explain(
         self, plan: ClusteringPlan | None = None, *, path: str | PathLike[str] | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,18 @@ class Grouping:
     size_bytes: Floats
     num_records: Floats
     rows_of_file: Floats | None = None
+
+    @classmethod
+    def of(cls, group_of_file: Numbers, sizes: Floats, rows: Floats, *, groups: int) -> Self:
+        """Return the grouping of files of these sizes and live rows, each (files,), in `groups`."""
+        taken = group_of_file >= 0
+        owners = group_of_file[taken]
+        return cls(
+            group_of_file=group_of_file,
+            size_bytes=np.bincount(owners, sizes[taken], groups).astype(np.float64),
+            num_records=np.bincount(owners, rows[taken], groups).astype(np.float64),
+            rows_of_file=rows,
+        )
 
     @property
     def leaves_some(self) -> bool:

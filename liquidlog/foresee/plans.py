@@ -191,8 +191,8 @@ class Foresight:
         self.leaves = tuple(dict.fromkeys([*readers.leaves, *keys]))
         self._bounds = bounds_with_values(snapshot, bounds_of)(self.leaves)
         self._sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
-        self._live = _live_rows(snapshot)
-        self._owners = [_owners(snapshot, plan) for plan in plans]
+        self._live = live_rows(snapshot)
+        self._owners = [owners_of(snapshot, plan) for plan in plans]
 
     @cached_property
     def rows(self) -> Rows:
@@ -286,17 +286,11 @@ class Foresight:
         plan, owners = self._plans[number], self._owners[number]
         outputs = [group.expected_outputs for group in plan.groups]
         is_joined = np.array([_is_joined(plan, count) for count in outputs], np.bool_)
-        joined = _joined(plan, owners, self._live_sizes, self._bounds, is_joined, outputs)
+        joined = _joined(owners, self._live_sizes, self._bounds, is_joined, outputs)
         if is_joined.all():
             return joined
         cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
-        taken, count = cut >= 0, len(plan.groups)
-        grouping = Grouping(
-            group_of_file=cut,
-            size_bytes=np.bincount(cut[taken], self._live_sizes[taken], count).astype(np.float64),
-            num_records=np.bincount(cut[taken], self._live[taken], count).astype(np.float64),
-            rows_of_file=self._live,
-        )
+        grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
         laid = layouts.laid(self._layout(plan), grouping, outputs)
         return Laid(
             size_bytes=np.concatenate([joined.size_bytes, laid.size_bytes]),
@@ -442,7 +436,7 @@ def _only_joins(plan: ClusteringPlan) -> bool:
     return all(_is_joined(plan, group.expected_outputs) for group in plan.groups)
 
 
-def _owners(snapshot: Snapshot, plan: ClusteringPlan) -> Numbers:
+def owners_of(snapshot: Snapshot, plan: ClusteringPlan) -> Numbers:
     """Return the group that takes each live file (int64), -1 for none."""
     owners = np.full(snapshot.files.num_rows, -1, np.int64)
     for number, rows in enumerate(input_rows(snapshot, plan.groups)):
@@ -450,7 +444,7 @@ def _owners(snapshot: Snapshot, plan: ClusteringPlan) -> Numbers:
     return owners
 
 
-def _live_rows(snapshot: Snapshot) -> Floats:
+def live_rows(snapshot: Snapshot) -> Floats:
     """Return the live rows of each file, by its size where they are not counted."""
     sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
     counted = pc.fill_null(pc.cast(num_records(snapshot.files), pa.float64()), float("nan"))
@@ -460,7 +454,6 @@ def _live_rows(snapshot: Snapshot) -> Floats:
 
 
 def _joined(
-    plan: ClusteringPlan,
     owners: Numbers,
     sizes: Floats,
     bounds: Bounds,
@@ -468,7 +461,6 @@ def _joined(
     outputs: Sequence[int],
 ) -> Laid:
     """Return the files of groups whose files are only joined, neighbours in the plan's order."""
-    del plan
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
     group = owners[files]
     order = np.argsort(group, kind="stable")

@@ -260,7 +260,10 @@ def made_up(
     counts = np.maximum(1, np.round(weights * (rows / total))).astype(np.int64)
     owner = np.repeat(np.arange(len(weights)), counts)
     random = np.random.default_rng(_SEED)
-    shared = random.random(len(owner)) if rises_together else None
+    begins = np.repeat(np.cumsum(counts) - counts, counts)
+    # Evenly, so that no chance and no order of the files decides.
+    evenly = (np.arange(len(owner)) - begins + 0.5) / counts[owner]
+    shared = evenly if rises_together else None
     columns = [
         _spread(
             bounds.low(number),

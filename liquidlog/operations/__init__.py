@@ -4,7 +4,7 @@
 - `writes` what a table asks of rows from outside, and the commit of their files; `append` of Arrow
   data
 - `detail`, `inspect`, `explain`, `scan`, `reads`, `past_commits` what only looks
-- `planned` a plan from arguments, properties and defaults, `predicted` what it brings
+- `planned` a plan from arguments, properties and defaults
 - `judge` whether a rewrite is worth it
 - `doctor`, `backfill` finding and mending
 - `overview` what a report shows
@@ -19,10 +19,8 @@
 - `executors` and strategies found by entry point
 - `workloads` what readers ask
 - `outputs` what only the storage tells of them, and how much of others' deletions is followed
-- `sampled_rows` of any columns
-- `advise` layouts, `table_readers` what is read now, `layout_search` what would be,
-  `full_rewrites` what a rewrite would take, `backtests` what was observed
-- `sampling` rows of a plan's inputs
+- `advise` layouts, `table_readers` what is read now, `layout_search` what would be, `backtests`
+  what was observed
 - `old_dates` which files are refused for dates
 - `vacuum` files that no version needs any more, and what dead and forgotten runs left
 """

@@ -38,19 +38,25 @@ from liquidlog.clustering.columns import (
     clustering_state,
     resolve_columns,
 )
-from liquidlog.clustering.migration import unpartitioned
+from liquidlog.clustering.migration import clustered_by, unpartitioned
 from liquidlog.clustering.planning.choice import output_count, writer_options
-from liquidlog.clustering.settings import remembered
+from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.foresee.layouts import Grouping, Layouts
+from liquidlog.foresee.plans import live_rows, owners_of
 from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, Sample
 from liquidlog.judgement.verdicts import Bar
-from liquidlog.operations.full_rewrites import full_plan, grouping
 from liquidlog.operations.table_readers import TableReaders, fitted_readers
-from liquidlog.plan import FittedWorkload
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
+
+_CUBE_SIZES: Final = ("min_cube_bytes", "target_cube_bytes")
+_ANY_SIZE: Final = 1 << 40
+"""A maximum file size: which files are taken together does not depend on it."""
 
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
@@ -113,11 +119,11 @@ class LayoutSearch:
         self._plain = unpartitioned(snapshot)
         # A set of columns that is not the table's own: any other gives the same groups.
         other = columns if columns != self._own_columns else columns[::-1]
-        made = full_plan(snapshot, other, new_id)
-        self._foreign = grouping(snapshot, made)
+        made = _full_plan(snapshot, other, new_id)
+        self._foreign = _grouping(snapshot, made)
         self._own: Grouping = self._foreign
         if self._own_columns:
-            self._own = grouping(snapshot, full_plan(snapshot, self._own_columns, new_id))
+            self._own = _grouping(snapshot, _full_plan(snapshot, self._own_columns, new_id))
         self._left = opened_by_masks(
             np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
             [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
@@ -454,3 +460,19 @@ class LayoutSearch:
             readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )
+
+
+def _full_plan(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
+) -> ClusteringPlan:
+    """Return the plan of OPTIMIZE FULL if the table were clustered by these columns."""
+    sizes = remembered_among(snapshot, _CUBE_SIZES)
+    policy = ClusteringPolicy(full=True, max_file_bytes=_ANY_SIZE, **sizes)
+    return plan(clustered_by(snapshot, columns), policy, new_id=new_id)
+
+
+def _grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
+    """Return which live files a plan takes together."""
+    sizes = snapshot.files["size"].to_numpy().astype(np.float64)
+    owners, rows = owners_of(snapshot, made), live_rows(snapshot)
+    return Grouping.of(owners, sizes, rows, groups=len(made.groups))
