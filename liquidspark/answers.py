@@ -105,7 +105,6 @@ def frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]], schema: str)
 
 
 def _cast(value: Any, wanted: Any) -> Any:  # noqa: ANN401  any value of a row
-    """Return a value as the type needs it: structs as tuples in the type's order."""
     from pyspark.sql.types import DoubleType, StructType
 
     if value is None:

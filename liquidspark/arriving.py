@@ -202,7 +202,6 @@ class _LeastHashed:
         self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in the rows of a batch."""
         numbers = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.uint64)
         self.rows += batch.num_rows
         wanted = row_hashes(self._partition, numbers) <= self._limit
@@ -214,7 +213,6 @@ class _LeastHashed:
             self._thin()
 
     def sample(self) -> tuple[npt.NDArray[np.uint64], Sequence[pa.ChunkedArray]]:
-        """Return the numbers of the rows that are kept, increasing, and their columns."""
         if not self._count:
             return np.array([], np.uint64), ()
         if self._count > self._most:
@@ -378,7 +376,6 @@ class PlainArrival:
 
 
 def _facts_of(work: ArrivingWork, write: Callable[[], TaskFacts]) -> TaskFacts:
-    """Return what a task did, or why it failed."""
     try:
         require_running(work)
         return write()

@@ -25,12 +25,7 @@ class CatalogTable:
 
 
 def find_table(spark: "SparkSession", parts: Sequence[str]) -> CatalogTable:
-    """Return the Delta table of a name.
-
-    Raises:
-        TableNotFoundError: If the catalog has no table of that name.
-        UsageError: If it is not a Delta table.
-    """
+    """Return the Delta table of a name."""
     name = quoted(parts)
     if not has_table(spark, parts):
         raise TableNotFoundError(name, "the session's catalog has no table of this name")
@@ -56,11 +51,7 @@ def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
 
 
 def require_names(spark: "SparkSession", parts: Sequence[str]) -> None:
-    """Refuse a new name if the session's catalog cannot hold Delta tables.
-
-    Raises:
-        UsageError: If it cannot.
-    """
+    """Refuse a new name if the session's catalog cannot hold Delta tables."""
     catalog = setting_of(spark, _SESSION_CATALOG) or ""
     if not catalog.endswith("DeltaCatalog"):
         raise UsageError(
@@ -82,7 +73,6 @@ def quoted(parts: Sequence[str]) -> str:
 
 
 def _facts(rows: "Sequence[Row]") -> dict[str, str]:
-    """Return what DESCRIBE EXTENDED says behind the columns, by name."""
     names = [row[0] for row in rows]
     begin = names.index(_FACTS) + 1 if _FACTS in names else len(names)
     return {row[0]: row[1] for row in rows[begin:] if row[0]}

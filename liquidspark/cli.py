@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OnSession:
-    """The executor on a session, and what runs other work there."""
-
     execute: Executor
     tasks: Tasks
 
@@ -51,16 +49,7 @@ def open_executor(
     verb: str = "run",
     session: "SparkSession | None" = None,
 ) -> Iterator[Executor]:
-    """Context manager: an executor on the given or active Spark session, or on a new local one.
-
-    Args:
-        conf: Spark settings by name.
-        storage_options: With which workers open the files of tables, or a callable that gives
-            them, asked before each job.
-        read_back: Whether every output is read back and proved to hold what was read.
-        verb: For what it is started, as the markers of its runs say.
-        session: The session to use; the active one if None.
-    """
+    """Context manager: an executor on the given or active Spark session, or on a new local one."""
     if session is not None and not hasattr(session, "createDataFrame"):
         refuse("session", "a SparkSession", session)
     with nullcontext(session) if session is not None else open_session(conf) as spark:
@@ -147,7 +136,6 @@ def _rewritten(
     watch: Cancelled,
     groups: tuple[int, ...],
 ) -> Iterator[Outcome]:
-    """Yield the outcomes of groups, and say on stderr which of them are finished."""
     with executor as execute:
         for outcome in rewrite_groups(execute, plan, groups, lambda *_: None, watch):
             if isinstance(outcome, RewrittenGroup):

@@ -140,16 +140,7 @@ def execute_groups(
 
 
 def _require_ready(spark: SparkSession, run: GroupRun, *, tasks: int) -> None:
-    """Refuse to begin if no group at all could be rewritten.
-
-    Args:
-        spark: The session.
-        run: One of the groups.
-        tasks: How many tasks are to follow.
-
-    Raises:
-        ExecutorError: If the driver or a worker lacks what a rewrite needs.
-    """
+    """Refuse to begin if no group at all could be rewritten; `run` is that of one of them."""
     file = run.first_input
     if file is not None:
         require_ready(spark, directory=run.directory, file=file, storage=run.storage, tasks=tasks)

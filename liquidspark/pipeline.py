@@ -82,11 +82,9 @@ class SharedJobs:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts:
-        """Return what the task did.
+        """Return what the task did, for which cancelling `jobs` ends the wait.
 
-        Args:
-            task: All that is done for a group.
-            jobs: Of the group; cancelling them ends the wait, and the job if nobody waits for it.
+        The job ends if nobody else waits for it.
         """
         facts = self._with_others(task, jobs) if self._most > 1 else None
         if facts is not None:
@@ -94,7 +92,6 @@ class SharedJobs:
         return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
 
     def _with_others(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts | None:
-        """Return what the task did in a job with others; None if there was none, or it failed."""
         member = _Member(task)
         with jobs.joined(member):
             self._waiting.append(member)
@@ -102,7 +99,6 @@ class SharedJobs:
             return member.facts.result()
 
     def _run_some(self) -> None:
-        """Run a job for groups that wait, if several do; tell each what its task did, if known."""
         members: Sequence[_Member] = ()
         facts: Mapping[int, TaskFacts] = {}
         try:
@@ -123,8 +119,6 @@ class SharedJobs:
 
 
 class _Member:
-    """A group's place in a job that it shares, as soon as there is one; a `Place`."""
-
     def __init__(self, task: GroupTask) -> None:
         self.task = task
         self.facts: Future[TaskFacts | None] = Future()
@@ -158,7 +152,6 @@ class _Job:
         self._frame = map_batches(*assigned(spark, _SharedTasks(common), sent), _SCHEMA)
 
     def facts(self) -> dict[int, TaskFacts]:
-        """Run the job, and return what the tasks did by number; nothing if nobody waits for it."""
         if self._is_left():
             return {}
         with self._jobs.started_here():
@@ -166,14 +159,12 @@ class _Job:
         return {row.number: decode_facts(bytes(row.facts)) for row in rows}
 
     def share_done(self) -> float:
-        """Return which share of the tasks is done, as it was a moment ago."""
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self._looked = time.monotonic()
             self._share = self._jobs.tasks_done() / len(self._members)
         return self._share
 
     def stop_if_left(self) -> None:
-        """Stop the job if no member waits for it any more."""
         if self._is_left():
             self._jobs.stop()
 
@@ -195,8 +186,6 @@ def _assignment(task: GroupTask, common: GroupWork) -> Assignment[_Own]:
 
 @dataclass(frozen=True, slots=True)
 class _SharedTasks:
-    """A task per group; `common` is the work of one of them, without inputs."""
-
     common: GroupWork
 
     def __call__(self, number: int, assignment: Assignment[_Own]) -> Iterator[pa.RecordBatch]:
@@ -279,13 +268,8 @@ def shuffled(
 ) -> TaskFacts:
     """Move the pieces that a function makes of a frame to the tasks that write them.
 
-    One job with a shuffle; with two if rows go in two steps.
-
-    Args:
-        frame: Its partitions are the reading tasks.
-        reading: Yields pieces, with `partition_values` of the route's tasks as targets.
-        work: The group.
-        route: Of its rows.
+    The frame's partitions are the reading tasks. One job with a shuffle; with two if rows go in two
+    steps.
     """
     pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
     moved = pieces.repartition(route.tasks, "target")
@@ -299,8 +283,6 @@ def shuffled(
 
 @dataclass(frozen=True, slots=True)
 class _SendingTasks:
-    """Reading tasks whose pieces go through the shuffle."""
-
     reading: PieceFunction
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -342,12 +324,8 @@ def run_tasks(
 ) -> Sequence[Any]:
     """Return what a function returns for each request, in their order; each is a task.
 
-    The job is cancelled if this is interrupted.
-
-    Args:
-        spark: A classic or Connect session whose workers can import this package.
-        function: Called on a worker, again if it raises an error that may pass.
-        requests: What it is called with, one at a time.
+    It is called again if it raises an error that may pass. The job is cancelled if this is
+    interrupted.
     """
     if not requests:
         return ()
@@ -383,8 +361,6 @@ def _collected(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RequestTasks:
-    """What a worker does with a request."""
-
     function: Callable[[Any], Any]
     task_attempts: int
 

@@ -80,13 +80,7 @@ def require_ready(
 ) -> None:
     """Refuse a rewrite that cannot work, after one probe here and one on a worker.
 
-    Args:
-        spark: The session whose workers are asked.
-        directory: The table.
-        file: One of the inputs.
-        storage: The storage options for both.
-        tasks: How many are to follow at a time; as many workers of a session of ours on this
-            machine begin together.
+    As many workers of a session of ours on this machine begin together as `tasks` are to follow.
     """
     problem = memory_problem(partial(setting_of, spark))
     if problem is not None:
@@ -113,9 +107,7 @@ def require_ready(
 def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None:
     """Return why a worker with this answer cannot rewrite, None if it can.
 
-    Args:
-        answer: The worker's description of itself.
-        least: The least version per package; for this package, the only version allowed.
+    `least` has the least version per package; for this package, the only version allowed.
     """
     where = f"the worker's Python ({answer.executable} on {answer.host})"
     if answer.missing is not None:
@@ -139,11 +131,9 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
 def memory_problem(setting: Callable[[str], str | None]) -> str | None:
     """Return why no Python worker can live in its executor, None if it can or that is not known.
 
-    Args:
-        setting: Returns a setting of the session, None for what is not set or not told.
+    What is not known counts as if it were enough: other masters than YARN and Kubernetes limit no
+    executor, and how many cores an executor has is often not said.
 
-    What is not known counts as if it were enough: other masters than YARN and Kubernetes limit
-    no executor, and how many cores an executor has is often not said.
     Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
     """
     master = setting("spark.master") or "local"
@@ -174,7 +164,6 @@ def memory_problem(setting: Callable[[str], str | None]) -> str | None:
 
 
 def _executor_mib(setting: Callable[[str], str | None], master: str) -> int | None:
-    """Return what the cluster lets an executor take; at least, and None if it sets no limit."""
     if master != "yarn" and not master.startswith("k8s://"):
         return None
     heap = _mib(setting("spark.executor.memory")) or _DEFAULT_HEAP_MIB
@@ -234,7 +223,6 @@ def least_versions() -> dict[str, str]:
 
 
 def _own_workers(spark: SparkSession) -> int:
-    """Return how many workers a session that was started here has on this machine, at least 1."""
     context = context_of(spark)
     own = setting_of(spark, f"spark.executorEnv.{OWN_WORKERS}") is not None
     if context is None or not own or not (context.master or "").startswith("local"):
@@ -269,9 +257,7 @@ def probe_task(
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return a function for mapInArrow that yields one answer, a JSON object, to the number 0.
 
-    Args:
-        packages: Whose versions are asked for.
-        storage: Arguments of `access.storage_problem`.
+    `storage` are arguments of `access.storage_problem`.
     """
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
@@ -315,7 +301,6 @@ def _version(package: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version, without trailing zeros."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(part) for part in found[0].split(".")] if found else []
     while numbers and not numbers[-1]:

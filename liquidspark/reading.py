@@ -129,7 +129,6 @@ def _read_by_tasks(
 
 
 def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:
-    """Return the columns to read, of those that the table has."""
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     if columns is None:
         return schema
@@ -146,7 +145,6 @@ def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:
 
 
 def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
-    """Return columns as Spark has them, all of which can be null to it."""
     try:
         return SparkStruct.fromJson(json.loads(schema_json(plain_nullable(schema))))
     except ValueError as error:  # variants before 4.0
@@ -156,7 +154,6 @@ def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
 
 
 def _parts(plan: ReadPlan) -> Iterator[FilePart]:
-    """Yield the files of a plan, large ones in parts."""
     for file, number in zip(plan.files, plan.partition_numbers, strict=True):
         whole = FilePart(
             file=file,
@@ -169,7 +166,6 @@ def _parts(plan: ReadPlan) -> Iterator[FilePart]:
 
 
 def _of_tasks(parts: Iterable[FilePart]) -> Iterator[tuple[FilePart, ...]]:
-    """Yield as many parts at a time as a task reads."""
     held: list[FilePart] = []
     held_bytes = 0
     for part in parts:

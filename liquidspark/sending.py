@@ -35,8 +35,6 @@ class BatchFunction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A task's function, and before it what a worker does once, and for each attempt."""
-
     function: BatchFunction
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,7 +66,6 @@ def prepare_worker() -> None:
 
 
 def _sum(contents: Sequence[bytes | bytearray]) -> TaskFacts:
-    """Return the sum of facts as tasks send them."""
     return merge_facts([decode_facts(bytes(content)) for content in contents])
 
 

@@ -323,10 +323,6 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
     """Context manager: yields the active session with `conf` applied, else a new local one.
 
     On exit, a session started here is stopped; any other session gets its own settings back.
-
-    Raises:
-        ExecutorError: If pyspark or Java is missing, if a named master or server does not answer,
-            or if Spark does not start.
     """
     if find_spec("pyspark") is None:
         raise ExecutorError(f"{PYSPARK_MISSING}; {WITHOUT_SPARK}")
@@ -467,11 +463,9 @@ def _name_pythons(conf: Mapping[str, str]) -> None:
 
 
 def _start_failure(said: str, error: BaseException) -> str:
-    """Return why Spark did not start: the errors in its log, else the error that was raised.
+    """Return why Spark did not start: the errors in the JVM's output, else the error raised.
 
-    Args:
-        said: The output of the starting JVM, most of it irrelevant.
-        error: The error that was raised, often only a consequence.
+    That is often only a consequence of them.
     """
     logged = _LOGGED_ERROR.findall(said)
     if logged:
@@ -549,13 +543,6 @@ def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> N
     """Refuse a standalone master or a Spark Connect server that accepts no connection.
 
     Other masters, and addresses that are not understood, are left to Spark.
-
-    Args:
-        conf: Spark settings.
-        environment: Variables that name what the settings do not.
-
-    Raises:
-        ExecutorError: If none of its addresses answers.
     """
     remote = conf.get("spark.remote") or environment.get("SPARK_REMOTE", "")
     if remote:
@@ -586,7 +573,6 @@ def _require(what: str, setting: str, named: str, addresses: Iterable[Address]) 
 
 
 def _problem(address: Address) -> str | None:
-    """Return why no connection can be made, None if one can."""
     try:
         with socket.create_connection(address, timeout=ANSWER_TIMEOUT_SECONDS):
             return None
@@ -609,7 +595,6 @@ def _connect_addresses(remote: str) -> tuple[Address, ...]:
 
 
 def _addresses(texts: Iterable[str], *, port: int | None) -> tuple[Address, ...]:
-    """Return host and port of every address; nothing if any of them is not understood."""
     found = []
     for text in texts:
         match = _HOST_AND_PORT.fullmatch(text.strip())

@@ -72,12 +72,7 @@ def sql(
 def open_table(
     spark: "SparkSession", name: ask.TableName, storage_options: OptionsSource | None = None
 ) -> DeltaTable:
-    """Return the table of a statement.
-
-    Raises:
-        TableNotFoundError: If there is no table.
-        UsageError: If a name is not that of a Delta table.
-    """
+    """Return the table of a statement."""
     if isinstance(name, ask.TableAt):
         return DeltaTable.forPath(spark, name.uri, storage_options=storage_options)
     return DeltaTable.forName(spark, catalog.quoted(name.parts), storage_options)
@@ -143,11 +138,7 @@ def _create(
 def _workload(
     table: Table, sources: tuple[str, ...], storage_options: OptionsSource | None
 ) -> Workload:
-    """Return what readers ask; without sources, what the table's own log records of them.
-
-    Raises:
-        UsageError: If a source is not a workload, or nothing is recorded.
-    """
+    """Return what readers ask; without sources, what the table's own log records of them."""
     options = StorageOptions.of(storage_options)
     named = sources or (table.uri,)
     try:

@@ -150,7 +150,6 @@ class _Batches:
     query_id: str | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Append a batch, unless it was before; then cluster what came, if it is time."""
         spark = batch.sparkSession
         if self.query_id is None:
             self.query_id = query_id_of(spark, self.checkpoint)
@@ -168,9 +167,6 @@ def query_id_of(spark: SparkSession, checkpoint: str) -> str:
     """Return the id that Spark gave to the query of a checkpoint when it first began.
 
     Source: Spark, StreamMetadata.
-
-    Raises:
-        ExecutorError: If the checkpoint does not say it.
     """
     place = f"{checkpoint}/metadata"
     try:
@@ -194,7 +190,6 @@ class _Clustering:
     _running: Future[None] | None = None
 
     def after(self, spark: SparkSession, number: int) -> None:
-        """Begin a rewrite after a batch, if one is due and none is running."""
         due = (number + 1) % self.policy.every == 0
         if not due or (self._running is not None and not self._running.done()):
             return
@@ -202,7 +197,6 @@ class _Clustering:
         self._running = self._pool.submit(self._rewrite, spark.newSession())
 
     def _rewrite(self, spark: SparkSession) -> None:
-        """Plan, rewrite and commit; a failure is logged, as the stream can do without."""
         table = Table.open(self.table.uri, storage_options=_source(self.table.opened.store.storage))
         try:
             plan = table.plan(**self.policy.arguments())

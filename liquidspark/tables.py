@@ -169,11 +169,7 @@ class DeltaTable:
         return empty_frame(self._spark)
 
     def vacuumed(self, hours: float | None, *, dry_run: bool) -> "DataFrame":
-        """Answer as VACUUM does: the table's path, or with `dry_run` those of unneeded files.
-
-        Raises:
-            LiquidlogError: As `vacuum` does.
-        """
+        """Answer as VACUUM does: the table's path, or with `dry_run` those of unneeded files."""
         checked = setting_of(self._spark, _RETENTION_CHECK)
         done = self._table.vacuum(
             retain=None if hours is None else _retention(hours),
@@ -403,10 +399,6 @@ def create_table(
     """Create a table at a place, or of a name, or both; `definition` is for `define_table`.
 
     Without a place, it goes into the directory of the name's database.
-
-    Raises:
-        TableExistsError: If there is a table already, unless `if_not_exists`.
-        UsageError: If there is neither name nor place, or the catalog cannot hold the name.
     """
     if name is None and location is None:
         raise UsageError("a new table needs a name or a location")
@@ -437,11 +429,7 @@ def create_table(
 
 
 def _retention(hours: float) -> str:
-    """Return a number of hours as a duration that `Table.vacuum` takes.
-
-    Raises:
-        UsageError: If it is not a number from 0.
-    """
+    """Return a number of hours as a duration that `Table.vacuum` takes."""
     found = number(hours, argument="retentionHours")
     return f"{round(found * _HOUR_S)}s"
 
@@ -459,7 +447,6 @@ _HADOOP_S3: Final[Mapping[str, str]] = {
 def _storage_options(
     hadoop_conf: Mapping[str, str], given: OptionsSource | None
 ) -> OptionsSource | None:
-    """Return what says how to reach the files, from one of two ways to say it."""
     conf = _checked(lambda: text_mapping(hadoop_conf, argument="hadoopConf"))
     if not conf:
         return given
@@ -475,7 +462,6 @@ def _storage_options(
 
 
 def _typed(value: Any, kind: type[T] | tuple[type[T], ...], *, argument: str, expected: str) -> T:  # noqa: ANN401  as a caller gives it
-    """Return an argument that is of its type, as `delta.tables` does."""
     return _checked(lambda: one(value, kind, argument=argument, expected=expected))
 
 
@@ -488,7 +474,6 @@ def _whole(value: Any, *, argument: str) -> int:  # noqa: ANN401  as a caller gi
 
 
 def _checked(check: Callable[[], T]) -> T:
-    """Return what a check of an argument's type returns; its error becomes a TypeError."""
     try:
         return check()
     except UsageError as error:
@@ -507,7 +492,6 @@ def _session(given: "SparkSession | None") -> "SparkSession":
 
 
 def _names(given: tuple[str | Sequence[str], ...], *, argument: str) -> tuple[str, ...]:
-    """Return names that are given one by one, or as one list."""
     listed = given[0] if len(given) == 1 else given
     return _checked(lambda: texts(listed, argument=argument, of="column names"))
 
@@ -524,7 +508,6 @@ def _field(name: str, data_type: Any) -> StructField:  # noqa: ANN401  a type, o
 
 
 def _parsed(fields: Sequence[Any]) -> StructType:
-    """Return Spark's fields as those of the protocol, which writes them as Spark does."""
     from pyspark.sql.types import StructType as SparkStruct
 
     return parse_schema(SparkStruct(list(fields)).json(), where="the columns given")

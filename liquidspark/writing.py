@@ -124,8 +124,6 @@ _NAMES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Arguments of `Table.plan_write`."""
-
     cluster: bool
     max_file_size: Size | None
     merge_schema: bool
@@ -243,21 +241,12 @@ def overwrite(
 def require_fitting(
     df: DataFrame, table: Table, *, cluster: bool, max_file_size: Size | None, merge_schema: bool
 ) -> None:
-    """Refuse rows that `append` with the same arguments would refuse for their schema.
-
-    Raises:
-        LiquidlogError: As `append`.
-    """
+    """Refuse rows that `append` with the same arguments would refuse for their schema."""
     _Request(cluster, max_file_size, merge_schema).plan(table, df)
 
 
 def opened_table(table: object, storage_options: OptionsSource | None) -> Table:
-    """Return a table, or the one at an address.
-
-    Raises:
-        UsageError: If it is neither, or there are options for a table that has its own.
-        LiquidlogError: If it cannot be opened.
-    """
+    """Return a table, or the one at an address."""
     if isinstance(table, Table):
         if storage_options is not None:
             raise UsageError("storage_options are for an address; the table has its own")
@@ -274,7 +263,6 @@ def _write(
     options: ExecutorOptions,
     blind: bool | None,
 ) -> Written:
-    """Write and commit; if the commit cannot land, the files that were written are deleted."""
     require_frame(df, argument="df")
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
     txn = transaction(txn, argument="txn")
@@ -410,7 +398,6 @@ def _values(schema: StructType, texts: PartitionTexts) -> dict[str, pa.Scalar]:
 def _logical(
     given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
 ) -> list[pa.RecordBatch]:
-    """Return the columns of rows as batches with the table's names."""
     logical = arrow_schema(without_void(schema))
     table = pa.table(list(given), names=physical_names(schema))
     columns = map(with_names_of, decoded(table).columns, logical.types)
@@ -445,7 +432,6 @@ def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Data
 
 
 def _common(plan: WritePlan, storage: StorageOptions) -> dict[str, Any]:
-    """Return what works have in common that read rows and write none."""
     return {
         "directory": file_address(plan.table_uri, "").rstrip("/"),
         "outputs": 1,
@@ -500,7 +486,6 @@ class FrameRun:
 
     @contextmanager
     def _reasons(self) -> Iterator[None]:
-        """Context manager: what Spark raises becomes one sentence."""
         try:
             yield
         except LiquidlogError:
@@ -512,7 +497,6 @@ class FrameRun:
 
     @contextmanager
     def _jobs(self) -> Iterator[None]:
-        """Context manager: jobs that an interrupt cancels, with batches of bounded bytes."""
         with _tagged(self.spark, self._tag), batch_settings(self.spark):
             yield
 
@@ -684,7 +668,6 @@ def _partitions(spark: SparkSession) -> int:
 
 
 def _firsts(surveys: Sequence[Survey]) -> tuple[int, ...]:
-    """Return the ordinal of the first row of each partition, by its number."""
     firsts = [0] * (max(survey.file for survey in surveys) + 1)
     for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
         firsts[survey.file] = first

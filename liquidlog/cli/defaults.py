@@ -60,7 +60,6 @@ class StorageDefaults:
         )
 
     def _prefix(self, address: str) -> str | None:
-        """Return the longest prefix of an address, None if there is none."""
         whole = f"{_canonical(address)}/"
         fitting = (one for one in self.by_prefix if whole.startswith(_closed(one)))
         return max(fitting, key=len, default=None)
@@ -325,7 +324,6 @@ OPTIONS: Final = (
 
 
 def _chosen(named: str | None) -> Defaults | None:
-    """Return what the file says that counts, None if there is none."""
     path = named if named is not None else os.environ.get(VARIABLE)
     if path:
         return Defaults(path=path, is_named=True, sections=_sections(path))
@@ -361,7 +359,6 @@ def _sections(path: str) -> Mapping[str, Any]:
 
 
 def _require_sections(context: click.Context, defaults: Defaults) -> None:
-    """Refuse sections of no verb, and storages of a file that was only found."""
     group = context.find_root().command
     verbs = group.list_commands(context) if isinstance(group, click.Group) else [context.info_name]
     known = [*(verb for verb in verbs if verb), STORAGES]
@@ -379,7 +376,6 @@ def _require_sections(context: click.Context, defaults: Defaults) -> None:
 def _settings(
     context: click.Context, defaults: Defaults
 ) -> Iterator[tuple[click.Option | Setting, str, Any]]:
-    """Yield the verb's options and settings in the file, as (option, its key, its value)."""
     options = {
         name.removeprefix("--"): one
         for one in context.command.params
@@ -433,7 +429,6 @@ def _only_named(defaults: Defaults, key: str) -> str:
 
 
 def _option_value(option: click.Option, found: object, where: str) -> object:
-    """Return a value of TOML as click takes it: text, True or False, or a list of texts."""
     if option.is_flag:
         if isinstance(found, bool):
             return found

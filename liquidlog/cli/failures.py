@@ -55,14 +55,12 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
 
 
 def _is_of_output(error: BaseException) -> bool:
-    """Return whether an error was raised while something was printed on standard output."""
     writers = {click.echo.__code__, show.__code__, show_json.__code__}
     frames = (frame for frame, _ in walk_tb(error.__traceback__))
     return isinstance(error, OSError) and any(frame.f_code in writers for frame in frames)
 
 
 def _failure(error: BaseException) -> LiquidlogError:
-    """Return the error, or a LiquidlogError that stands for it."""
     if isinstance(error, LiquidlogError):
         return error
     if isinstance(error, OSError) and _is_of_output(error):

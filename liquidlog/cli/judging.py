@@ -29,17 +29,8 @@ def predicted_and_judged(
     """Return what a plan brings readers, and the plan as judged; None each where that is unknown.
 
     Readers are those of `asked`, else those of the plan's `where`, unless that only says which
-    partitions are rewritten. Without either, nothing is
-    predicted; a large plan is judged only if a criterion is given.
-
-    Args:
-        opened: The table.
-        made: The plan.
-        policy: The arguments that it was made with.
-        asked: What readers ask.
-        workload_source: Where a command finds that.
-        bar: Criteria that were given.
-        sample: Whether to predict from rows.
+    partitions are rewritten. Without either, nothing is predicted; a large plan is judged only if a
+    criterion is given.
     """
     if not asked and made.policy.where is not None and not made.partitioned_by:
         asked = (WeightedPredicate(made.policy.where),)

@@ -186,7 +186,6 @@ def health(
 
 
 def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
-    """Say which bars a table does not keep, and return the exit status of that."""
     from liquidlog.clustering.health.bars import is_crossed, is_measured, require_measured
 
     unmeasured = [bar for bar in bars if not is_measured(bar, measured)]
@@ -205,7 +204,6 @@ _WITH_CUBES: Final = ("columns", "workload", "where", "bars", "openmetrics", "tr
 
 
 def _refuse_with_cubes() -> None:
-    """Refuse options that say how to measure where cubes are listed."""
     context = click.get_current_context()
     given = [name for name in _WITH_CUBES if context.params.get(name)]
     if given:
@@ -214,7 +212,6 @@ def _refuse_with_cubes() -> None:
 
 
 def _cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> int:
-    """List the ZCubes."""
     from liquidlog.report import tables
 
     rows = Table.open(table, storage_options=mapping(storage_options)).cubes()

@@ -306,7 +306,6 @@ def settings_options(
 def _settings(
     own: Mapping[str, Any], texts: Sequence[str], stages: Sequence[Stage]
 ) -> dict[str, Any]:
-    """Return the settings of a command by name: of a file, then of the command line."""
     # A flag that is not given is False; any other option is None.
     found = {name: value for name, value in own.items() if value is not None and value is not False}
     given = dict.fromkeys(found, True)

@@ -65,14 +65,9 @@ def emit(
     root: str | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Print a command's result on stdout.
+    """Print a command's result on stdout, as `render` shows it or as a JSON object.
 
-    Args:
-        value: The result of the command.
-        render: Returns the result as a report for people.
-        as_json: Whether to print a JSON object instead.
-        root: The field of that object that holds the result; None if the result is the object.
-        dry_run: Whether the result is that of a dry run; the object then says so.
+    `root` is the field of that object that holds the result; without it the result is the object.
     """
     if not as_json:
         show(render(value))

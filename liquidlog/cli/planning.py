@@ -127,7 +127,6 @@ def _require_sense(
     why: str | None,
     limit: int | None,
 ) -> None:
-    """Refuse what has no effect on the plan that is shown."""
     if limit is not None and why is None:
         raise UsageError("--limit says how many files --why lists; give that too", option="limit")
     if why is not None and judging:
@@ -137,7 +136,6 @@ def _require_sense(
 def _explain(
     opened: Table, made: ClusteringPlan, path: str | None, limit: int | None, *, as_json: bool
 ) -> None:
-    """Say why files would be rewritten or not: one, or all of them, counted by reason."""
     if path is None and limit is None and not as_json:
         emit(explain_together(made, examples=3), plans.explanation, as_json=False)
         return

@@ -203,7 +203,6 @@ def optimize(
 def _chosen(
     executor: str, made: ClusteringPlan, spark_conf: Pairs, run: RunSettings, *, as_json: bool
 ) -> ChosenExecutor:
-    """Return the executor of a plan; if it was not named, say on stderr which it is, and why."""
     chosen = choose_executor(executor, made, mapping(spark_conf), limit_bytes=run.local_limit)
     if executor == AUTO and made.groups and not as_json:
         say(f"executor {chosen.name}: {chosen.reason}")
@@ -211,7 +210,6 @@ def _chosen(
 
 
 def _by(chosen: ChosenExecutor) -> Mapping[str, str]:
-    """Return what documents say of the executor."""
     return {"executor": chosen.name, "executor_reason": chosen.reason}
 
 
@@ -221,7 +219,6 @@ def _require_rewritable_by(
     run: RunSettings,
     groups: Collection[int] | None = None,
 ) -> None:
-    """Refuse groups, all if None, that the executor would refuse, without starting it."""
     if made.groups:
         limit_bytes = run.local_limit if chosen.name == LOCAL else None
         require_doable(chosen.name, made, groups, limit_bytes)
@@ -270,14 +267,12 @@ def _would_optimize(
     min_gain: float | None,
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return what an OPTIMIZE would do: in rounds of at least `min_gain` each, if there is one."""
     if min_gain is None:
         return would_do_round(opened, made, seconds, commits)
     return would_do_rounds(opened, made, seconds, min_gain, commits)
 
 
 def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -> None:
-    """Say on stderr which other rewrites may be at work on a table, and what follows from it."""
     if as_json or not made.groups:
         return
     try:
@@ -301,7 +296,6 @@ def warn_of_what_is_not_read_back(run: RunSettings, *, as_json: bool) -> None:
 def _for_readers(
     policy: Mapping[str, Any], workload: str | None, opened: Table, storage_options: Pairs
 ) -> Mapping[str, Any]:
-    """Return the arguments of a plan, with what a workload asks of the table if one is named."""
     if workload is None:
         return policy
     return {**policy, "workload": workload_at(workload, opened, storage_options)}
@@ -565,7 +559,6 @@ def migrate(
 def _save_or_check(
     made: ClusteringPlan, output: Path | None, chosen: ChosenExecutor, run: RunSettings
 ) -> None:
-    """Save a plan, or refuse one that the executor would refuse."""
     if output is None:
         _require_rewritable_by(chosen, made, run)
     else:
@@ -573,7 +566,6 @@ def _save_or_check(
 
 
 def _extend(table: str, path: Path, options: Mapping[str, str], *, as_json: bool) -> None:
-    """Replace a saved plan by one that has the files that were added since, and show it."""
     opened = Table.open(table, storage_options=options)
     started = time.monotonic()
     made = opened.plan_migration(add_to=read_plan(str(path)))
@@ -591,7 +583,6 @@ def _show(
     *,
     as_json: bool,
 ) -> None:
-    """Show what a plan would do; nothing of it is done."""
     shown = partial(changes.would_migrate, made, predicted, notice)
     document = migration_document(made, would, notice, predicted)
     emit(document, shown, as_json=as_json, dry_run=True)
@@ -603,7 +594,6 @@ def _require_sense(
     output: Path | None,
     settings: Mapping[Stage, Mapping[str, Any]],
 ) -> None:
-    """Refuse options and settings that do not go together, or that no migration takes."""
     foreign = [*(settings[Stage.PLAN].keys() - MigrationSettings.__annotations__.keys())]
     others = {**settings[Stage.COMMIT], **settings[Stage.JUDGE]}
     foreign += [
@@ -624,7 +614,6 @@ def _require_sense(
 
 
 def _refuse_what_has_no_effect(names: Sequence[str], settings: Sequence[str], why: str) -> None:
-    """Refuse parameters and settings without effect on a plan that is saved."""
     context = click.get_current_context()
     on_the_line = click.core.ParameterSource.COMMANDLINE
     given = [

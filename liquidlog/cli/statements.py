@@ -92,8 +92,6 @@ def _require_effect(asked: ask.Statement, *, asks_of_an_executor: bool, dry_run:
 
 
 class _Caller:
-    """Calls verbs with what statements ask for, and with the options that all verbs have."""
-
     def __init__(
         self, context: click.Context, storage_options: Pairs, *, dry_run: bool, as_json: bool
     ) -> None:
@@ -104,7 +102,6 @@ class _Caller:
         self._as_json = as_json
 
     def look(self, asked: ask.Question) -> Any:  # noqa: ANN401
-        """Call the verb of a statement that writes nothing."""
         table = address(asked.table)
         match asked.verb:
             case "history":
@@ -116,7 +113,6 @@ class _Caller:
                 return self._call(verb_name, table=table)
 
     def _own(self, table: str) -> tuple[str, ...]:
-        """Return a table as the source of what readers ask: its DELETEs, UPDATEs and MERGEs."""
         try:
             opened = Table.open(table, storage_options=self._options)
             workload_at(table, opened, self._storage_options)
@@ -128,7 +124,6 @@ class _Caller:
         return (table,)
 
     def rewrite(self, asked: ask.RewriteStatement, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """Call `optimize` for a statement that rewrites files."""
         table, where = address(asked.table), asked.where
         if asked.if_exists and self._found(table) is None:
             return self._say({"versions": [], "groups": []}, f"nothing to do: no table {table}")
@@ -148,7 +143,6 @@ class _Caller:
         return self._write("optimize", table=table, where=where, **policy, **running)
 
     def alter(self, asked: ask.Alteration) -> Any:  # noqa: ANN401
-        """Call the method of a statement, or its verb if it has one, which says more."""
         table, given = address(asked.table), asked.arguments
         if asked.method == "cluster_by":
             none = given["columns"] is None
@@ -165,13 +159,11 @@ class _Caller:
         )
 
     def vacuum(self, asked: ask.Vacuum) -> Any:  # noqa: ANN401
-        """Call `vacuum`."""
         self._dry_run = self._dry_run or asked.dry_run
         retain = None if asked.retain_hours is None else f"{asked.retain_hours}h"
         return self._write("vacuum", table=address(asked.table), retain=retain)
 
     def create(self, asked: ask.Creation) -> None:
-        """Create a table, unless it may be there and is."""
         from liquidlog.cli.changing import emit_created, options_of
 
         if asked.location is not None:
@@ -214,7 +206,6 @@ class _Caller:
         return Table.open(table, storage_options=self._options).snapshot()
 
     def _found(self, table: str) -> Table | None:
-        """Return a table, None if there is none."""
         try:
             return Table.open(table, storage_options=self._options)
         except TableNotFoundError:

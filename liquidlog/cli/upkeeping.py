@@ -180,7 +180,6 @@ def fleet(
 
 
 def _defaults(addresses: tuple[str, ...]) -> Pairs:
-    """Return the storage options that a file has: for addresses, or for listings if all are."""
     others = [address for address in addresses if not is_listing(address)]
     return storage_defaults(*(others or addresses))
 
@@ -188,7 +187,6 @@ def _defaults(addresses: tuple[str, ...]) -> Pairs:
 def _check(
     plans: str | None, executor: str | None, spark_conf: Pairs, *, plan_only: bool, dry_run: bool
 ) -> None:
-    """Refuse options that have no effect together."""
     if plan_only and plans is None:
         raise UsageError("--plan-only needs -o, the directory for the plans", option="output")
     if plans is not None and not plan_only:

@@ -57,8 +57,6 @@ def logged(level: int) -> Iterator[None]:
 
 
 class _Line(logging.Handler):
-    """Prints a record as one line: when, how important, which module, and what."""
-
     def emit(self, record: logging.LogRecord) -> None:
         try:
             when = iso_time(round(record.created * 1000))
@@ -87,7 +85,5 @@ def executors_heard(*, as_json: bool) -> Iterator[None]:
 
 
 class _Said(logging.Handler):
-    """Prints messages on stderr as it is then: above a progress bar, while one is shown."""
-
     def emit(self, record: logging.LogRecord) -> None:
         say(self.format(record))

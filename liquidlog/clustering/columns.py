@@ -204,8 +204,6 @@ class ClusteringState:
 
 
 class _Domain(msgspec.Struct):
-    """The domain's document; in the flat form of PROTOCOL.md's example, each path is a string."""
-
     clustering_columns: list[list[str] | str] = msgspec.field(name="clusteringColumns")
 
 
@@ -319,7 +317,6 @@ def _problems(schema: StructType, requested: Sequence[Path]) -> Iterator[str]:
 
 
 def _filter_problem(schema: StructType, path: Path) -> str | None:
-    """Return why a column cannot have filters; None if it can, or does not exist."""
     name = quote_path(path)
     for length in range(1, len(path)):
         around = find_column(schema, path[:length])
@@ -346,7 +343,6 @@ def _filter_problem(schema: StructType, path: Path) -> str | None:
 
 
 def _is_collated(schema: StructType, path: Path) -> bool:
-    """Return whether a column or a struct around it names a collation."""
     around = (find_column(schema, path[:length]) for length in range(1, len(path) + 1))
     return any(found is not None and _COLLATIONS in found.metadata for found in around)
 

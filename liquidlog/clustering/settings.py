@@ -600,11 +600,7 @@ def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
 
 
 def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the policy that settings of a plan other than None decide.
-
-    Args:
-        given: Settings by name, with the values that callers give.
-    """
+    """Return the fields of the policy that settings of a plan other than None decide."""
     found = {name: value for name, value in given.items() if value is not None}
     known = [name for name in BY_NAME if name in PLAN_SETTINGS]
     for name in found:
@@ -617,11 +613,7 @@ def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(given: Mapping[str, Any]) -> Mapping[Stage, dict[str, Any]]:
-    """Return settings that are not None by what they are about; those of runs and rounds parsed.
-
-    Args:
-        given: Settings by name, with the values that callers give.
-    """
+    """Return settings that are not None by what they are about; those of runs and rounds parsed."""
     found: dict[Stage, dict[str, Any]] = {stage: {} for stage in Stage}
     for name, value in given.items():
         if name not in BY_NAME or name == WEIGHTS:
@@ -635,12 +627,7 @@ def settings_of(given: Mapping[str, Any]) -> Mapping[Stage, dict[str, Any]]:
 
 
 def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
-    """Return the setting that a text like tolerance=1.5 names, and its value for callers.
-
-    Args:
-        text: The name and the value.
-        stages: What the settings of the command are about.
-    """
+    """Return the setting that a text like tolerance=1.5 names, and its value for callers."""
     name, equals, value = text.partition("=")
     name = name.strip().replace("-", "_")
     known = [one.name for one in SETTINGS if one.stage in stages and one.name != WEIGHTS]
@@ -673,14 +660,9 @@ def parse_property(
     configuration: Mapping[str, str],
     strategies: StrategyNames = built_in,
 ) -> Any:  # noqa: ANN401  any setting's value
-    """Return the value of the field that a property of a table decides.
+    """Return the value of the field that one of BY_PROPERTY decides.
 
-    Args:
-        name: One of BY_PROPERTY.
-        text: Its value in the table.
-        schema: The table's schema.
-        configuration: The table's properties; they say which columns have statistics.
-        strategies: The strategies that the property may name.
+    The table's properties, `configuration`, say which columns have statistics.
     """
     setting = BY_PROPERTY[name]
     value = setting.of_text(text)
@@ -749,7 +731,6 @@ def wrong_values(snapshot: Snapshot, strategies: StrategyNames = built_in) -> Ma
 
 @contextmanager
 def _blaming(snapshot: Snapshot, name: str) -> Iterator[None]:
-    """Context manager: an error inside becomes one that names the property."""
     try:
         yield
     except UsageError as error:
@@ -871,13 +852,7 @@ class Settled:
 def settle(
     snapshot: Snapshot, given: Mapping[str, Any], strategies: StrategyNames = built_in
 ) -> Settled:
-    """Return the settings of a plan of the table: the caller's, then properties, then defaults.
-
-    Args:
-        snapshot: The table.
-        given: What the caller gave: fields of the policy, and perhaps STRATEGY.
-        strategies: The strategies that a property may name.
-    """
+    """Return the settings of a plan of the table: the caller's, then properties, then defaults."""
     configuration = snapshot.metadata.configuration
     columns = clustering_state(snapshot).columns
     found, decided_by = dict(given), dict.fromkeys(given, OPTION)
@@ -930,16 +905,8 @@ def require_effect(
 ) -> None:
     """Refuse settings that have no effect on a plan of a table with these clustering columns.
 
-    A setting counts as given if the caller named it, even with its default, or if it differs from
-    its default.
-
-    Args:
-        policy: All settings, with defaults for those that are not given.
-        columns: The table's clustering columns.
-        named: The names of the settings that the caller gave.
-        strategy: The name of the strategy.
-        decided_by: The names of properties of the table that decided fields, by field.
-        is_partitioned: Whether the table has partition columns.
+    A setting counts as given if the caller `named` it, even with its default, or if it differs from
+    its default. `decided_by` names the table's properties that decided fields.
     """
     given = {*named, *_changed(policy)}
     inside = {"where"} if is_partitioned else set()

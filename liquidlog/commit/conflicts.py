@@ -237,7 +237,6 @@ class Winners:
 
 
 def _by_version(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield each version with its paths, both sorted."""
     paths: dict[int, set[str]] = {}
     for version, path in found:
         paths.setdefault(version, set()).add(path)

@@ -392,7 +392,6 @@ def _put_once(
 
 
 def _read_back(store: TableStore, version: int, txn_id: str, *, detail: str) -> PutOutcome | None:
-    """Return the outcome of a put according to the log, None if the version is not there."""
     try:
         winner = read_commit(store, version)
     except VersionNotFoundError:

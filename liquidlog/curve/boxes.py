@@ -88,11 +88,7 @@ def part_by_prefix(
     """Return the nodes, each before its children, which stand side by side, and the boxes.
 
     The boxes' parts add up to `parts`, or to more if more values have enough rows for a file.
-
-    Args:
-        coords: (s, d) unsigned, the coordinates of the sample.
-        parts: Files.
-        prefix: The columns to part by, the first one first; none for a tree of one box.
+    `prefix` are the columns to part by, the first one first; none for a tree of one box.
     """
     tree = _PrefixTree(coords, len(coords) / parts)
     tree.divide(0, np.arange(len(coords)), parts, tuple(prefix), frozenset())
@@ -279,18 +275,10 @@ def fit_boxes(
 ) -> tuple[Boxes, CurveSample, Cuts]:
     """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
 
-    Args:
-        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
-        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files.
-        bits: Bits of a coordinate, as `kd_bits` gives.
-        reach: What readers ask, if planes are to be put where they open little.
-        prefix: Columns by whose single values rows are parted first; see `liquidlog.curve.boxes`.
-
-    Returns:
-        The boxes; the sample; parts - 1 cuts, or more if more values of a prefix get files. Where a
-        box cannot be divided although it is several files, because its rows have the same
-        coordinates, cuts are put along its keys.
+    `coords` are (s, d) unsigned below 2**bits, `ordinals` (s,) uint64, increasing. `reach` is what
+    readers ask, if planes are to be put where they open little. There are parts - 1 cuts, or more
+    if more values of a prefix get files. Where a box cannot be divided although it is several
+    files, because its rows have the same coordinates, cuts are put along its keys.
     """
     ends = coordinate_ends(coords, bits)
     chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
@@ -651,18 +639,10 @@ def fit_curve(
     bits: int,
     grid: CurveGrid | None = None,
 ) -> tuple[CurveGrid, CurveSample, Cuts]:
-    """Return the grid on which narrow predicates open the fewest rows.
+    """Return the grid on which narrow predicates open the fewest rows, the sample and the cuts.
 
-    Args:
-        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
-        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files.
-        curve: Any but `kd`.
-        bits: Bits of a coordinate, at most 16.
-        grid: The one to take, as found for other rows of the same kind; no other is tried.
-
-    Returns:
-        The grid; the sample in the order of its keys; parts - 1 cuts.
+    Arguments are as for `fit_boxes`, with 16 bits at most and any curve but `kd`. `grid` is the one
+    to take, as found for other rows of the same kind; no other is tried.
     """
     rows = CurveRows.of(coords, ordinals, bits)
     best = grid or CurveGrid(curve, bits, (1,) * coords.shape[1])

@@ -46,12 +46,7 @@ class GridPredicates:
     weights: Shares
 
     def opened(self, lows: Shares, highs: Shares) -> Shares:
-        """Return which share of the readers opens each of m boxes, (m,).
-
-        Args:
-            lows: (m, d), where the boxes begin on each column.
-            highs: (m, d), where they end.
-        """
+        """Return which share of the readers opens each of m boxes, (m,), from (m, d) ends."""
         shares = np.empty(len(lows))
         step = max(1, _BLOCK_CELLS // len(self.axes))
         for start in range(0, len(lows), step):
@@ -74,9 +69,8 @@ class GridPredicates:
     def expected(self, of_intervals: Shares) -> Shares:
         """Return the share of the rows that the mean reader opens in each of m layouts, (m,).
 
-        Args:
-            of_intervals: (m, k), the share that each interval alone opens; columns are taken to be
-                independent.
+        `of_intervals` (m, k) is what each interval alone opens; columns are taken to be
+        independent.
         """
         shares = np.minimum(np.add.reduceat(of_intervals, self.terms, axis=1), 1.0)
         shares = np.multiply.reduceat(shares, self.alternatives, axis=1)
@@ -178,13 +172,7 @@ class ValuePredicates:
         ]
 
     def on(self, axes: Sequence[Axis], samples: Sequence[pa.Array], bits: int) -> GridPredicates:
-        """Return the predicates on the grid.
-
-        Args:
-            axes: The axes of the grid.
-            samples: Sampled values of each column, s each.
-            bits: Bits of a coordinate.
-        """
+        """Return the predicates on the grid of these axes, s sampled values each."""
         lows, ends = np.zeros(len(self.axes)), np.ones(len(self.axes))
         for number, (axis, sample) in enumerate(zip(axes, samples, strict=True)):
             own = self.axes == number

@@ -46,15 +46,7 @@ _MAX_STATES: Final = 1 << 12
 
 
 def hilbert_index(coords: Coords, bits: int) -> Keys:
-    """Return the position on the curve of each point.
-
-    Args:
-        coords: (n, d) unsigned, each in [0, 2**bits).
-        bits: Bits of a coordinate, d * bits <= 64.
-
-    Returns:
-        (n,) uint64, each in [0, 2**(d * bits)).
-    """
+    """Return the position on the curve, (n,) uint64, of each point."""
     n, d = check_grid(coords, bits)
     if d == 1:
         return coords[:, 0].astype(np.uint64)
@@ -67,16 +59,7 @@ def hilbert_index(coords: Coords, bits: int) -> Keys:
 
 
 def hilbert_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.uint32]:
-    """Return the point at each position on the curve; inverse of hilbert_index.
-
-    Args:
-        keys: (n,) uint64, each in [0, 2**(dimensions * bits)).
-        dimensions: d, the number of coordinates.
-        bits: Bits of a coordinate, d * bits <= 64 and bits <= 32.
-
-    Returns:
-        (n, d) uint32.
-    """
+    """Return the point, (n, d) uint32, at each position; inverse of hilbert_index, bits <= 32."""
     check_grid(np.empty((0, dimensions), np.uint32), bits)
     one = np.uint64(1)
     x = [np.zeros(len(keys), np.uint64) for _ in range(dimensions)]
@@ -230,15 +213,7 @@ _BYTE_BITS: Final = 8
 
 
 def zorder_index(coords: Coords, bits: int) -> Keys:
-    """Return the position on the curve of each point.
-
-    Args:
-        coords: (n, d) unsigned, each in [0, 2**bits).
-        bits: Bits of a coordinate, d * bits <= 64.
-
-    Returns:
-        (n,) uint64, each in [0, 2**(d * bits)).
-    """
+    """Return the position on the curve, (n,) uint64, of each point."""
     n, d = check_grid(coords, bits)
     keys = np.zeros(n, np.uint64)
     spread = _spread_byte(d)
@@ -253,16 +228,7 @@ def zorder_index(coords: Coords, bits: int) -> Keys:
 
 
 def zorder_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.uint32]:
-    """Return the point at each position on the curve; inverse of zorder_index.
-
-    Args:
-        keys: (n,) uint64, each in [0, 2**(dimensions * bits)).
-        dimensions: d, the number of coordinates.
-        bits: Bits of a coordinate, d * bits <= 64 and bits <= 32.
-
-    Returns:
-        (n, d) uint32.
-    """
+    """Return the point, (n, d) uint32, at each position; inverse of zorder_index, bits <= 32."""
     check_grid(np.empty((0, dimensions), np.uint32), bits)
     point = np.zeros((len(keys), dimensions), np.uint32)
     for plane in range(bits):
@@ -287,15 +253,7 @@ def _spread_byte(d: int) -> npt.NDArray[np.uint64]:
 
 
 def linear_index(coords: Coords, bits: int) -> Keys:
-    """Return the position of each point in lexicographic order.
-
-    Args:
-        coords: (n, d) unsigned, each in [0, 2**bits).
-        bits: Bits of a coordinate, d * bits <= 64.
-
-    Returns:
-        (n,) uint64, each in [0, 2**(d * bits)).
-    """
+    """Return the position, (n,) uint64, of each point in lexicographic order."""
     _, d = check_grid(coords, bits)
     keys = coords[:, 0].astype(np.uint64)
     for j in range(1, d):
@@ -304,16 +262,7 @@ def linear_index(coords: Coords, bits: int) -> Keys:
 
 
 def linear_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.uint32]:
-    """Return the point at each position; inverse of linear_index.
-
-    Args:
-        keys: (n,) uint64, each in [0, 2**(dimensions * bits)).
-        dimensions: d, the number of coordinates.
-        bits: Bits of a coordinate, d * bits <= 64 and bits <= 32.
-
-    Returns:
-        (n, d) uint32.
-    """
+    """Return the point, (n, d) uint32, at each position; inverse of linear_index, bits <= 32."""
     check_grid(np.empty((0, dimensions), np.uint32), bits)
     mask = np.uint64((1 << bits) - 1)
     shifts = [np.uint64((dimensions - 1 - j) * bits) for j in range(dimensions)]
@@ -353,16 +302,7 @@ def parse_curve(name: str) -> Curve:
 
 
 def curve_index(coords: Coords, bits: int, curve: Curve) -> Keys:
-    """Return the key of each point on the curve.
-
-    Args:
-        coords: (n, d) unsigned, each in [0, 2**bits).
-        bits: Bits of a coordinate, d * bits <= 64.
-        curve: Which curve.
-
-    Returns:
-        (n,) uint64, each in [0, 2**(d * bits)).
-    """
+    """Return the key, (n,) uint64, of each point on the curve."""
     return _INDEX[curve](coords, bits)
 
 
@@ -390,18 +330,11 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
 
 
 def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
-    """Return the row order that sorts a whole batch along a curve, and the keys in that order.
+    """Return the row order, (n,) int64, that sorts a batch along a curve, and its keys.
 
     Ranks come from the batch itself: exact for one column and for the linear curve, else equally
-    frequent ranges. One column is always sorted by value. Nulls first, NaN last.
-
-    Args:
-        columns: The d >= 1 columns to sort by, n rows each, most significant first.
-        curve: Name of a curve.
-
-    Returns:
-        (n,) int64 row indices; (n,) uint64 keys that never decrease. On the linear curve these are
-        about the first column alone.
+    frequent ranges. One column is always sorted by value. Nulls first, NaN last. The keys, (n,)
+    uint64, never decrease; on the linear curve they are about the first column alone.
     """
     chosen = parse_curve(curve)
     if chosen is Curve.LINEAR or len(columns) == 1:
@@ -418,17 +351,11 @@ def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
 
 
 def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
-    """Return the row order that sorts by unsigned key, equal keys in row order.
+    """Return the row order, (n,) int64, that sorts by unsigned key, equal keys in row order.
 
     numpy sorts numbers of 16 bits by radix: keys that span 32 bits take two such sorts, in half the
     time of one sort of words. Where longer keys and row numbers fit in one word they are sorted as
     one, which is several times faster than a stable sort of indices.
-
-    Args:
-        keys: (n,) of any unsigned dtype.
-
-    Returns:
-        (n,) int64 row indices.
     """
     n = len(keys)
     if n == 0:

@@ -83,12 +83,7 @@ class Cuts:
     ordinals: Ordinals
 
     def parts_of(self, keys: Keys, ordinals: Ordinals) -> npt.NDArray[np.int64]:
-        """Return the part of each of n rows, (n,) int64 in [0, parts).
-
-        Args:
-            keys: (n,) uint64, the rows' curve keys.
-            ordinals: (n,) uint64, the rows' ordinals.
-        """
+        """Return the part of each of n rows, (n,) int64 in [0, parts)."""
         parts = positions_in(self.keys, keys, "right")
         if len(self.keys) == 0:
             return parts
@@ -118,14 +113,7 @@ class CurveSample:
 
     @classmethod
     def sort(cls, keys: Keys, ordinals: Ordinals, *, lows: Shares, highs: Shares) -> "CurveSample":
-        """Return the sample of s rows in any order of keys.
-
-        Args:
-            keys: (s,) uint64, the rows' curve keys.
-            ordinals: (s,) uint64, increasing.
-            lows: (s, d) float64, where a row's range begins on each column.
-            highs: (s, d) float64, where it ends.
-        """
+        """Return the sample of s rows in any order of keys; ordinals increase."""
         order = stable_order(keys)
         # Rows taken whole are copied many times faster than by an index.
         ends = (np.take(side, order, axis=0) for side in (lows, highs))
@@ -273,11 +261,7 @@ def _even_positions(levels: Positions, count: int, *, reach: int) -> Positions:
 
 
 def _best_units(costs: Shares) -> Positions:
-    """Return the unit edges where the parts end, the last one included, (samples, parts).
-
-    Args:
-        costs: Those of windows, (len(_WIDTHS), samples, units) as `_window_costs` has them.
-    """
+    """Return the unit edges where the parts end, the last one included, (samples, parts)."""
     count, units = costs.shape[1], costs.shape[2] - 1
     parts, drifts = units // _UNITS_PER_PART, 2 * _MAX_DRIFT_UNITS + 1
     # Entry i is about parts that end at unit i - _MAX_DRIFT_UNITS, counted from the even end.

@@ -33,13 +33,7 @@ def coordinate_ends(coords: Coords, bits: int) -> Coords:
     """Return where each row's range ends: the next coordinate that a sampled row has.
 
     A box with one of seven values is a seventh wide, although its coordinates are all equal.
-
-    Args:
-        coords: (s, d) unsigned, each in [0, 2**bits).
-        bits: Bits of a coordinate.
-
-    Returns:
-        (s, d) of the same dtype, each in (0, 2**bits].
+    `coords` are (s, d) unsigned in [0, 2**bits), the result in (0, 2**bits].
     """
     ends = np.empty_like(coords)
     for axis in range(coords.shape[1]):
@@ -67,27 +61,17 @@ _KEEP: Final = np.array([(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in rang
 
 
 def bytes_below(values: pa.Array, boundaries: pa.Array) -> Counts:
-    """Return for each text the number of boundaries below it.
+    """Return for each of n texts the number of boundaries below it, (n,) uint32.
 
-    Args:
-        values: n texts, string or large_string; under nulls the result may be anything.
-        boundaries: Texts of the same type, sorted by their UTF-8 bytes, distinct, without nulls.
-
-    Returns:
-        (n,) uint32, each in [0, len(boundaries)].
+    Boundaries are sorted by their UTF-8 bytes, distinct, without nulls.
     """
     return _count_below(_Texts(values), _Texts(boundaries))
 
 
 def decimals_below(values: pa.Array, boundaries: pa.Array) -> Counts:
-    """Return for each decimal the number of boundaries below it.
+    """Return for each of n decimals the number of boundaries below it, (n,) uint32.
 
-    Args:
-        values: n values of decimal128; under nulls the result may be anything.
-        boundaries: Values of the same scale, sorted, distinct, without nulls.
-
-    Returns:
-        (n,) uint32, each in [0, len(boundaries)].
+    Boundaries have the same scale and are sorted, distinct, without nulls.
     """
     keys, boundary_keys = _Decimals(values), _Decimals(boundaries)
     if keys.fit_one_word() and boundary_keys.fit_one_word():
@@ -234,13 +218,8 @@ _MAX_COMPARISONS: Final = 4
 def positions_in(boundaries: Integers, values: Integers, side: Side = "left") -> Positions:
     """Return how many boundaries are below each value, or with side "right" not above it.
 
-    Args:
-        boundaries: (b,) integers of any dtype, sorted; duplicates are allowed.
-        values: (n,) of the same dtype.
-        side: As for numpy's `searchsorted`, whose result this is.
-
-    Returns:
-        (n,) int64, each in [0, b].
+    Both are integers of one dtype, boundaries sorted; the result, (n,) int64, is that of numpy's
+    `searchsorted`.
     """
     positions = _by_table(boundaries, values, side) if len(values) >= _LEAST_VALUES else None
     if positions is None:
@@ -301,16 +280,10 @@ _CODE_BITS: Final = 32
 
 
 def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
-    """Return the values that divide a sample into equally frequent ranges.
+    """Return the values that divide a sample into at most `max_ranges` equally frequent ranges.
 
-    Args:
-        sample: Values of an eligible type, or dictionary-encoded values of it. Nulls are ignored:
-            they have range id 0.
-        max_ranges: Ranges at most.
-
-    Returns:
-        At most `max_ranges - 1` values of the sample's type: sorted, distinct, without nulls. All
-        distinct values but the largest where they are few.
+    They are sorted, distinct, without nulls, which have range id 0; all distinct values but the
+    largest where they are few.
     """
     values = _flat(sample)
     check_orderable(values.type)
@@ -328,12 +301,7 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
 def range_ids(column: Column, boundaries: pa.Array) -> Ids:
     """Return the range id of each value: 0 for null, else 1 + the number of boundaries below it.
 
-    Args:
-        column: n values of the type of `boundaries`, or dictionary-encoded values of it.
-        boundaries: Sorted, distinct, without nulls, as `range_boundaries` returns them.
-
-    Returns:
-        (n,) uint32, each in [0, len(boundaries) + 1].
+    These are (n,) uint32; `boundaries` are as `range_boundaries` returns them.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     ids = [_chunk_ids(chunk, boundaries) for chunk in chunks]
@@ -345,15 +313,8 @@ def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
 
     Range ids of a column with few or frequent values bunch at one end of the curve's grid, because
     its boundaries are distinct; the curve would ignore the column until its last bits. So a
-    coordinate is the share of sampled rows before its range.
-
-    Args:
-        sample_ids: (s,) uint32, range ids of a sample.
-        max_id: The largest id there can be.
-        bits: Bits of a coordinate.
-
-    Returns:
-        (max_id + 1,) uint32, not decreasing, each in [0, 2**bits).
+    coordinate is the share of sampled rows before its range: (max_id + 1,) uint32, not decreasing,
+    each in [0, 2**bits).
     """
     # Adding one to every count keeps ranges apart that the sample missed.
     weights = np.bincount(sample_ids, minlength=max_id + 1).astype(np.float64) + 1.0
@@ -375,16 +336,7 @@ class Axis:
 
     @classmethod
     def fit(cls, sample: Column, *, max_ranges: int, bits: int) -> tuple["Axis", Coordinates]:
-        """Return the axis on which a sample spreads evenly, and the coordinates of the sample.
-
-        Args:
-            sample: n values of an eligible type.
-            max_ranges: Ranges at most.
-            bits: Bits of a coordinate.
-
-        Returns:
-            The axis; (n,) uint32, each in [0, 2**bits).
-        """
+        """Return the axis on which n values spread evenly, and their coordinates, (n,) uint32."""
         return cls.fit_between(sample, range_boundaries(sample, max_ranges), bits=bits)
 
     @classmethod

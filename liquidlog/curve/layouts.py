@@ -83,14 +83,8 @@ def fit_grid(
 ) -> Placement:
     """Return the grid over `axes` on which readers open the fewest of some rows.
 
-    Args:
-        rows: The rows, at least one.
-        parts: Files.
-        reach: What readers ask.
-        axes: The columns of the grid.
-        curve: Any but `kd`.
-        bits: Bits of a coordinate, at most 16.
-        share_of_effort: Of the usual number of grids, how many are tried.
+    The curve is any but `kd`, with 16 bits at most; `share_of_effort` is how many of the usual
+    number of grids are tried.
     """
     kind = Curve.LINEAR if len(axes) == 1 else curve
     search = _Search(rows, parts, reach, tuple(axes), kind, bits)
@@ -296,13 +290,8 @@ def fit_prefixed(
 ) -> tuple[Prefixed, CurveSample, Cuts]:
     """Return the parts and grids on which readers open the fewest rows.
 
-    Args:
-        rows: All rows of the sample, at least one.
-        parts: Files; there are more if more values of the prefix have enough rows for one.
-        reach: What readers ask.
-        prefix: Columns by whose single values rows are parted; see `liquidlog.curve.boxes`.
-        curve: Any but `kd`.
-        bits: Bits of a coordinate, as `kd_bits` gives.
+    There are more than `parts` files if more values of the prefix have enough rows for one; see
+    `liquidlog.curve.boxes`. The curve is any but `kd`.
     """
     nodes, boxes = part_by_prefix(rows.coords, parts, prefix)
     placed: list[Placement] = []
@@ -383,14 +372,8 @@ def fit_layout(
 ) -> Placed:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    Args:
-        coords: (s, d) unsigned, the coordinates of the sample, s at least 1, each below 2**bits.
-        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files; there may be more with a prefix, and up to `MOST_MORE` more if readers ask.
-        curve: Any curve.
-        bits: Bits of a coordinate, as `kd_bits` gives.
-        asked: What readers ask; None if that is not known.
-        prefix: Columns by whose single values rows are parted first.
+    `coords` are (s, d) unsigned below 2**bits, s at least 1; `ordinals` (s,) uint64, increasing.
+    There may be more than `parts` files with a prefix, and up to `MOST_MORE` more if readers ask.
     """
     rows = CurveRows.of(coords, ordinals, bits)
     even = _Candidates(rows, parts, curve, bits).even(prefix)
@@ -488,10 +471,7 @@ MAX_RANGES_ALONE: Final = 1 << 16
 def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
     """Return how many bits each of d coordinates gets.
 
-    Args:
-        dimensions: d.
-        curve: Any curve.
-        parted: Whether keys may begin with the number of a part; see `liquidlog.curve.layouts`.
+    `parted` says that keys may begin with the number of a part; see `liquidlog.curve.layouts`.
     """
     bits = coordinate_bits(dimensions)
     return kd_bits(dimensions, bits) if parted or curve is Curve.KD else bits
@@ -510,15 +490,8 @@ def place_rows(
 ) -> Placed:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    Args:
-        coords: (s, d) unsigned, the coordinates of the sample, each below 2**bits.
-        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files; a prefix or readers may make it more, see `fit_layout`.
-        curve: Any curve.
-        bits: Bits of a coordinate, as `key_order_bits` returns for the curve.
-        asked: What readers ask, if the layout is to be fitted to it.
-        prefix: Columns by whose single values rows are parted first.
-        grid: As `fit_curve` takes it, where nothing is asked and nothing parted.
+    Arguments are as for `fit_layout`, with `bits` as `key_order_bits` returns them. `grid` is as
+    `fit_curve` takes it, where nothing is asked and nothing parted.
     """
     if len(coords) and (asked is not None or prefix):
         return fit_layout(
@@ -548,16 +521,7 @@ def place_columns(
     conditions: ValuePredicates | None = None,
     prefix: Sequence[int] = (),
 ) -> RowPlacement:
-    """Return where rows with these values go, as `place_rows` does for coordinates.
-
-    Args:
-        columns: The sampled values of d columns, s each.
-        ordinals: (s,) uint64, the ordinals of the sampled rows, increasing.
-        parts: Files; there may be more, as for `place_rows`.
-        curve: Any curve.
-        conditions: What readers ask, if the layout is to be fitted to it.
-        prefix: Columns by whose single values rows are parted first.
-    """
+    """Return where rows with these values go, as `place_rows` does for coordinates."""
     d = len(columns)
     bits = key_order_bits(d, curve, parted=bool(prefix) or conditions is not None)
     max_ranges = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)

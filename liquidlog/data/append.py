@@ -177,7 +177,6 @@ def _rendered(found: pa.Schema) -> str:
 
 
 def _value_problems(array: pa.Array, field: StructField, path: Path) -> Iterator[str]:
-    """Yield what makes values of the right type impossible in this field."""
     if array.null_count and not field.nullable:
         yield f"column {quote_path(path)} must not be null, {array.null_count} rows are"
     yield from _nested_problems(array, field.data_type, path)
@@ -221,7 +220,6 @@ def too_long(array: pa.Array, limits: Limits | None, path: Path) -> Iterator[str
 
 
 def _map_entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """Return the keys and the values of the maps that are not null, one after the other."""
     there = array.drop_null()
     if not len(there):
         return array.keys.slice(0, 0), array.items.slice(0, 0)

@@ -20,14 +20,10 @@ def buffer_bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
 
 
 def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the values of a fixed-width array over the same memory.
+    """Return the n values of a fixed-width array over the same memory.
 
-    Args:
-        array: n values; entries under nulls may be anything.
-        dtype: Of the result. It has the width of the values, or half of it.
-
-    Returns:
-        (n,) of `dtype`; with half the width (2 * n,), two entries per value (decimals).
+    `dtype` has the width of the values, or half of it: then there are two entries per value, as for
+    decimals. Entries under nulls may be anything.
     """
     width = array.type.bit_width // 8
     data = buffer_bytes(array.buffers()[1])
@@ -78,7 +74,6 @@ def decimals_of(array: pa.Int64Array, kind: pa.Decimal128Type) -> pa.Decimal128A
 
 
 def _validity(array: pa.Array) -> pa.Buffer | None:
-    """Return a bitmap of which entries are valid, from the first one on; None if all are."""
     if not array.null_count:
         return None
     return pa.py_buffer(np.packbits(~null_mask(array), bitorder="little"))
@@ -113,7 +108,6 @@ def _bytes_of(array: pa.Array) -> Bytes:
 
 
 def _sums(array: pa.Array, children: Bytes) -> Bytes:
-    """Return the sum over the children of each list; null lists have none."""
     ends = np.concatenate([[0.0], np.cumsum(children)])[list_offsets(array)]
     sums: Bytes = np.diff(ends)
     return sums

@@ -136,14 +136,11 @@ def _joined(first: int, second: int) -> int:
 
 
 class _LaneHasher:
-    """Hashes arrays of one table; remembers the dictionaries it has seen while they live."""
-
     def __init__(self) -> None:
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, Lanes]] = {}
         self._field_keys: list[Keys] = []
 
     def rows(self, columns: Iterable[pa.Array], num_rows: int) -> Lanes:
-        """Return the hashes of rows: of their values in this order."""
         # Never zero to begin with: a row of zeros must count too.
         rows = np.full(num_rows, _ROWS[0]), np.full(num_rows, _ROWS[1])
         for ordinal, column in enumerate(columns):
@@ -152,7 +149,6 @@ class _LaneHasher:
         return _finish(rows[0]), _finish(rows[1])
 
     def values(self, array: pa.Array) -> Lanes:
-        """Return the hashes of the values, one per entry and lane; to be read only."""
         lanes = self._valid_values(array)
         if not array.null_count:
             return lanes
@@ -163,7 +159,6 @@ class _LaneHasher:
         return first, second
 
     def _terms(self, array: pa.Array, keys: Keys) -> Iterator[Lane]:
-        """Yield what the values add to their rows, lane by lane."""
         if isinstance(array.type, pa.DictionaryType) and not array.null_count:
             hashes, positions = self._dictionary(array)
             return ((lane * key)[positions] for lane, key in zip(hashes, keys, strict=True))
@@ -209,7 +204,6 @@ class _LaneHasher:
 
 
 def _finish(lane: Lane) -> Lane:
-    """Scramble in place: the finaliser above, for arrays."""
     lane ^= lane >> np.uint64(30)
     lane *= np.uint64(0xBF58476D1CE4E5B9)
     lane ^= lane >> np.uint64(27)
@@ -335,7 +329,6 @@ def _absorbed(
 
 
 def _sequences(offsets: npt.NDArray[np.int64], elements: Lanes) -> Lanes:
-    """Return the hashes of lists of elements, which depend on their order and number."""
     offsets = offsets - offsets[0]
     counts = np.diff(offsets)
     positions = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
@@ -350,7 +343,6 @@ def _sequences(offsets: npt.NDArray[np.int64], elements: Lanes) -> Lanes:
 
 
 def _within(array: pa.Array, children: pa.Array) -> pa.Array:
-    """Return the children that belong to a possibly sliced list array."""
     offsets = list_offsets(array)
     return children.slice(offsets[0], offsets[-1] - offsets[0])
 

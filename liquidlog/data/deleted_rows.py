@@ -94,16 +94,9 @@ def find_rows(
 
     The same arguments give the same rows: the first of equal ones, in the order of the outputs.
     However many rows were deleted, less than a GiB is in memory at a time: deleted rows are looked
-    for in slices, and files are read in parts, a few files beside each other.
-
-    Args:
-        deleted: Rows of the inputs.
-        outputs: All that was written of these inputs.
-        layout: Of all these files.
-        limit_bytes: Bytes of column chunks that may be read here.
-        tasks: Read outputs that might take more, up to three times the size of all files; None to
-            refuse that.
-        storage: Opens the files.
+    for in slices, and files are read in parts, a few files beside each other. At most `limit_bytes`
+    of column chunks are read here; `tasks` read outputs that might take more, up to three times the
+    size of all files, and without them that is refused.
     """
     size_bytes = stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
     search = _Search(outputs, layout, storage, ReadBudget.of(size_bytes, limit_bytes, tasks))
@@ -142,7 +135,6 @@ class _Search:
         self._deleted = [output.deleted for output in outputs]
 
     def found(self, number: int) -> Positions:
-        """Return the rows of an output that were found."""
         return np.setdiff1d(self._deleted[number], self._outputs[number].deleted, True)  # noqa: FBT003
 
     def slices(self, deleted: Sequence[DeletedRows]) -> Iterator[WantedRows]:
@@ -180,7 +172,6 @@ class _Search:
             yield from file.read_rows(positions, max_bytes=PART_BYTES)
 
     def take(self, wanted: WantedRows) -> None:
-        """Take wanted rows from the outputs, as far as they are there."""
         admitted = list(self._admitted(wanted))
         most_bytes = stored_bytes([self._outputs[number] for number, _ in admitted])
         tasks = self.budget.tasks_for(most_bytes)
@@ -191,7 +182,6 @@ class _Search:
                 self._take(number, wanted, rows, answer)
 
     def _admitted(self, wanted: WantedRows) -> Iterator[tuple[int, Rows]]:
-        """Yield the outputs that may hold wanted rows, with the numbers of these rows."""
         if not self._leaves:
             everything = np.arange(len(wanted.rows))
             yield from ((number, everything) for number in range(len(self._outputs)))
@@ -249,7 +239,6 @@ class _Search:
 
 
 def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
-    """Return rows to look for."""
     try:
         return WantedRows(pa.concat_tables(parts), ())
     except UnequalRowsError:

@@ -61,13 +61,7 @@ def require_found(
 ) -> tuple[ProvedRows, ...]:
     """Read the rows at the positions found and return them, one entry per output.
 
-    Args:
-        outputs: The files in which they were found.
-        found: The positions, and the checksum that the rows there must have together.
-        layout: Of the outputs.
-        limit_bytes: Bytes of column chunks that may be read here.
-        tasks: Read what might take more, as in `find_rows`; None to refuse that.
-        storage: Opens the files.
+    Their checksum must be that of `found`; `limit_bytes` and `tasks` are as for `find_rows`.
     """
     pairs = list(zip(outputs, found.positions, strict=True))
     budget = ReadBudget.of(stored_bytes(outputs), limit_bytes, tasks)
@@ -99,11 +93,9 @@ def _count(proved: Sequence[ProvedRows]) -> int:
 
 
 def rows_at(request: RowsToProve, spend: Callable[[int], None]) -> ProvedRows:
-    """Return rows of an output; only the row groups that hold them are read.
+    """Return rows of an output, at least one; only the row groups that hold them are read.
 
-    Args:
-        request: The output and the rows, at least one.
-        spend: Called with the bytes of column chunks before they are read; may raise.
+    `spend` is called with the bytes of column chunks before they are read; it may raise.
     """
     output, positions = request.output, request.positions
     checksum = bytes_read = start = 0
@@ -122,7 +114,6 @@ def rows_at(request: RowsToProve, spend: Callable[[int], None]) -> ProvedRows:
 
 
 def _checksum(file: DataFile, group: int, positions: Positions) -> int:
-    """Return the checksum of rows of one row group, numbered from its first row."""
     checksum = start = 0
     for part in file.read_bounded(None, group, max_bytes=PART_BYTES):
         rows = _within(positions, start, start + len(part))
@@ -134,7 +125,6 @@ def _checksum(file: DataFile, group: int, positions: Positions) -> int:
 
 
 def _within(positions: Positions, start: int, stop: int) -> Positions:
-    """Return those of increasing positions that lie in a span, counted from its start."""
     edges = np.array([start, stop], np.uint64)
     first, last = np.searchsorted(positions, edges).tolist()
     return positions[first:last] - np.uint64(start)
@@ -151,16 +141,9 @@ def write_without(
 ) -> WrittenFile:
     """Write a copy of an output without some rows, in the same order; return what it holds.
 
-    What is written is read back: its checksum must be that of all rows of the output without that
-    of the rows left out.
-
-    Args:
-        run: Whose file the copy is; it must have begun.
-        output: The file; its `deleted` rows are left out too.
-        deleted: Rows to leave out.
-        layout: Of both files.
-        unique_id: Text that names no other file of the run, such as a new id.
-        storage: Opens and creates the files.
+    Rows that earlier attempts deleted are left out too. What is written is read back: its checksum
+    must be that of all rows of the output without that of the rows left out. `run` must have begun,
+    and `unique_id` names no other file of it.
     """
     gone = np.union1d(output.deleted, deleted.positions)
     if len(gone) >= output.file.num_records:
@@ -208,7 +191,6 @@ def _copy(
 
 
 def _mask(positions: Positions, start: int, rows: int) -> npt.NDArray[np.bool_]:
-    """Return which of some rows, numbered from `start`, are among increasing positions."""
     mask = np.zeros(rows, np.bool_)
     first, last = np.searchsorted(positions, np.array([start, start + rows], np.uint64)).tolist()
     mask[positions[first:last] - np.uint64(start)] = True
@@ -218,7 +200,6 @@ def _mask(positions: Positions, start: int, rows: int) -> npt.NDArray[np.bool_]:
 def _require(
     written: WrittenFile, address: str, checksum: int, layout: FileLayout, storage: StorageOptions
 ) -> None:
-    """Read a file back and refuse it if its rows do not have a checksum."""
     found = 0
     copy = Output(address=address, file=written, deleted=np.empty(0, np.uint64))
     with copy.opened(layout, storage, dictionary=True) as file:

@@ -138,7 +138,6 @@ def _by_first_use(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _compacted(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the chunk with a dictionary of the values that its rows use, in their order."""
     indices = chunk.indices
     is_null = null_mask(indices)
     valid = fixed_width(indices.cast(pa.int64()), np.int64)[~is_null]

@@ -35,14 +35,7 @@ def footer_problems(
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[str, ...]:
-    """Return every way in which a file's footer contradicts a result, as sentences.
-
-    Args:
-        address: Address of the file.
-        written: What the result says about the file; its statistics are valid JSON.
-        schema: The schema of the table's data files.
-        storage: The options with which to open the file.
-    """
+    """Return every way in which a file's footer contradicts a result, as sentences."""
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file.metadata, written, schema))
 
@@ -56,11 +49,7 @@ def columns_held(
 ) -> tuple[Path, ...]:
     """Return those of some columns that a file may have: by name, whatever its case, or by id.
 
-    Args:
-        address: Address of the file.
-        columns: Physical path and column ids of each column; those of a struct include its fields'.
-        size_bytes: The size that the log says.
-        storage: The options with which to open the file.
+    A column is its physical path and its ids; those of a struct include its fields'.
     """
     with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
         schema = file.metadata.schema
@@ -70,7 +59,6 @@ def columns_held(
 
 
 def _is_among(path: Path, leaf_paths: Sequence[str]) -> bool:
-    """Return whether a leaf is a column or in it; names with dots may be taken for other paths."""
     name = ".".join(path).lower()
     return any(leaf == name or leaf.startswith(f"{name}.") for leaf in leaf_paths)
 
@@ -105,14 +93,12 @@ def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType)
 
 
 def _column_numbers(footer: pq.FileMetaData) -> Mapping[str, int]:
-    """Return column numbers by dotted path; paths that are not unique are left out."""
     paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
     counts = Counter(paths)
     return {path: number for number, path in enumerate(paths) if counts[path] == 1}
 
 
 def _lie(claimed: Bounds, position: int, leaf: Leaf, statistics: pq.Statistics) -> str | None:
-    """Return the name of a bound that is narrower than the footer's, None if neither is."""
     if not has_bounds(leaf.data_type) or not statistics.has_min_max:
         return None
     ends = {"min": claimed.low(position), "max": claimed.high(position)}
@@ -127,7 +113,6 @@ def _lie(claimed: Bounds, position: int, leaf: Leaf, statistics: pq.Statistics) 
 
 
 def _value(statistics: pq.Statistics, side: str, kind: pa.DataType) -> pa.Scalar | None:
-    """Return a footer's value as the bound's type, None if it cannot be converted."""
     try:
         return pa.scalar(getattr(statistics, side), kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):

@@ -120,21 +120,14 @@ class FileEncoding:
 
     @classmethod
     def measure(cls, table: pa.Table, *, compression: str) -> "FileEncoding":
-        """Return the encoding for the file of some rows.
-
-        Args:
-            table: Rows in their order, as many as are known; perhaps none.
-            compression: Name of the codec.
-        """
+        """Return the encoding for the file of some rows: in their order, as many as are known."""
         dictionaries = tuple(worth_dictionaries(table))
         return cls(compression, dictionaries, _tried(table, dictionaries, compression))
 
     def arguments(self, first: pa.Table, *, bloom_filters: Sequence[Path] = ()) -> dict[str, Any]:
         """Return what Arrow's Parquet writer is told of pages, dictionaries, codecs and filters.
 
-        Args:
-            first: The rows of a row group, by which filters are sized.
-            bloom_filters: The leaves that may have filters, the most wanted first.
+        The `first` row group sizes the filters, which are wanted most for the first leaves.
         """
         return {
             **_PAGES,
@@ -153,7 +146,6 @@ class FileEncoding:
         return min(max(page_rows, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
 
     def _filters(self, first: pa.Table, paths: Sequence[Path]) -> dict[str, Any]:
-        """Return the argument for filters that together are worth their bytes; none without."""
         if not paths or not first.num_rows:
             return {}
         stored = sum(column.compressed for column in self.trial.columns)
@@ -313,7 +305,6 @@ def _is_repetitive(values: pa.ChunkedArray) -> bool:
 
 
 def _sampled(table: pa.Table) -> pa.Table:
-    """Return rows at equal distances."""
     if table.num_rows <= _SAMPLE_ROWS:
         return table
     rows = np.linspace(0, table.num_rows - 1, _SAMPLE_ROWS, dtype=np.int64)
@@ -323,7 +314,6 @@ def _sampled(table: pa.Table) -> pa.Table:
 def _leaf_values(
     column: pa.ChunkedArray, path: Path
 ) -> Iterator[tuple[Path, pa.ChunkedArray | None]]:
-    """Yield the leaves of a column; those inside lists and maps without their values."""
     kind = column.type
     if isinstance(kind, pa.StructType):
         for child in kind:

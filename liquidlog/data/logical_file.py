@@ -72,19 +72,12 @@ class LogicalFile:
     ) -> Self:
         """Open a local path or a URI and check it against what the log says of it.
 
-        Args:
-            path: Of the data file.
-            source: What the log says of the file.
-            schema: The table's columns that data files hold.
-            mapping: The table's column mapping.
-            vector_location: Path or URI of its deletion vector; None for one in the log, or none.
-            row_tracking: The table's hidden columns; preserved ones come last when reading.
-            partition_columns: Physical names of columns whose values the log has: not read where a
-                file holds them too, as those of the reference engine do.
-            former_partition_columns: The same of columns of `schema`: every row has the value that
-                `source` says, whatever the file holds.
-            dictionary: As `DataFile.open`; such a column of texts is one dictionary of one value.
-            storage: Opens both files.
+        `schema` has the columns that data files hold. Preserved hidden columns of `row_tracking`
+        come last when reading. The log has the values of `partition_columns`: they are not read
+        where a file holds them too, as those of the reference engine do. Of
+        `former_partition_columns`, which are columns of `schema`, every row has the value that
+        `source` says, whatever the file holds; with `dictionary`, that of texts is one dictionary
+        of one value.
         """
         constants = _constants(
             path, source, schema, former_partition_columns, dictionary=dictionary
@@ -180,14 +173,10 @@ class LogicalFile:
             start = span[1]
 
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
-        """Yield some physical rows in file order, as `read` returns them with all columns.
+        """Yield some live rows in file order, as `read` returns them with all columns.
 
-        Only the row groups that hold them are read, so many rows at a time that they and their
-        neighbours take about `max_bytes` in memory.
-
-        Args:
-            positions: The rows, increasing; live ones.
-            max_bytes: Bytes in memory of rows that are read together.
+        `positions` are physical and increase. Only the row groups that hold them are read, so many
+        rows at a time that they and their neighbours take about `max_bytes` in memory.
         """
         if np.isin(positions, self._deleted, assume_unique=True).any():
             raise ValueError(f"{self._file.path}: rows that are deleted are asked for")
@@ -221,7 +210,6 @@ class LogicalFile:
         return self._with_row_ids(table, self._row_tracking, spans)
 
     def _with_constants(self, table: pa.Table, columns: Sequence[Path] | None) -> pa.Table:
-        """Return rows that were read of these columns, all if None, with the values of the file."""
         for number in range(table.num_columns) if self._constants else ():
             name = table.column_names[number] if columns is None else columns[number][0]
             value = self._constants.get(name)
@@ -233,7 +221,6 @@ class LogicalFile:
     def _logical(
         self, table: pa.Table, spans: Sequence[Span], columns: Sequence[Path] | None
     ) -> pa.Table:
-        """Return the live ones of the physical rows of these spans, with all that the log has."""
         table = self._with_constants(table, columns)
         if columns is None:
             table = self._with_hidden(table, spans)
@@ -247,7 +234,6 @@ class LogicalFile:
         return _within(self._deleted, span)
 
     def _with_row_ids(self, table: pa.Table, names: RowTracking, spans: Sequence[Span]) -> pa.Table:
-        """Return the table with row ids and versions where the file itself keeps none."""
         rows = [np.arange(start, stop) for start, stop in spans]
         first = self._source.base_row_id or 0
         ids = pa.array(np.concatenate([np.empty(0, np.int64), *rows]) + first, pa.int64())
@@ -288,7 +274,6 @@ def _constants(
     *,
     dictionary: bool,
 ) -> dict[str, pa.Scalar]:
-    """Return the values that all rows of a file have in these columns, by physical name."""
     values = source.partition_values or {}
     if set(values) != set(names):
         found = ", ".join(sorted(values)) or "no column"
@@ -319,7 +304,6 @@ def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
 
 
 def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) -> None:
-    """Check an open file against the log."""
     if source.num_records is not None and source.num_records != file.num_rows:
         raise DataFileError(
             file.path, f"has {file.num_rows} rows where the log says {source.num_records}"

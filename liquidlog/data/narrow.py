@@ -34,12 +34,7 @@ def narrow_columns(table: pa.Table) -> Iterator[pa.ChunkedArray]:
 
 
 def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
-    """Return tables from `narrowed` with columns in whose types they differ as wide as in any.
-
-    Args:
-        tables: At least one; the columns have the same names in all.
-        kinds: As for `widened`.
-    """
+    """Return tables from `narrowed` with columns in whose types they differ as wide as in any."""
     first = tables[0].schema.types
     if all(table.schema.types == first for table in tables):
         return list(tables)
@@ -56,12 +51,7 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Return the table with the types that its columns had before `narrowed`.
-
-    Args:
-        table: From `narrowed`; some columns may have their own types already.
-        kinds: The columns' own types by name, without dictionaries; other columns stay as they are.
-    """
+    """Return the table with the types that its columns had before `narrowed`; others stay."""
     return _widened(table, kinds, set(kinds.names))
 
 

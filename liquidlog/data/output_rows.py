@@ -134,9 +134,7 @@ class OutputRows:
 def search_output(search: OutputSearch, spend: Callable[[int], None]) -> OutputRows:
     """Return the rows of an output that equal the rows looked for; each is found at most once.
 
-    Args:
-        search: What to look for, and where.
-        spend: Called with the bytes of column chunks before they are read; may raise.
+    `spend` is called with the bytes of column chunks before they are read; it may raise.
     """
     try:
         return _OpenSearch(search, spend).found()
@@ -184,7 +182,6 @@ class _OpenSearch:
         self._bytes_read += size_bytes
 
     def _taken(self, group: "_RowGroup") -> Iterator[Taken]:
-        """Yield what is taken of one row group; rows are numbered from its first one."""
         wanted, may_be = self._wanted, group.is_live()
         costs = [group.file.stored_bytes(group.number, part) for part in (self._columns, None)]
         if self._columns and costs[0] * _WORTH_A_LOOK <= costs[1]:
@@ -203,15 +200,12 @@ class _OpenSearch:
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
-    """A row group of an open output; `span` are its physical rows, `deleted` those of the file."""
-
     file: DataFile
     number: int
     span: tuple[int, int]
     deleted: Positions
 
     def is_live(self) -> npt.NDArray[np.bool_]:
-        """Return which of its rows are not deleted."""
         start, stop = self.span
         live = np.ones(stop - start, np.bool_)
         first, last = np.searchsorted(self.deleted, np.array(self.span, np.uint64)).tolist()
@@ -219,7 +213,6 @@ class _RowGroup:
         return live
 
     def read(self, columns: Sequence[Path] | None) -> Iterator[pa.Table]:
-        """Yield its rows, deleted ones too, so many at a time as take `PART_BYTES` in memory."""
         yield from self.file.read_bounded(columns, self.number, max_bytes=PART_BYTES)
 
 

@@ -141,7 +141,6 @@ class ParquetFile:
 
     @cached_property
     def _leaves_of_columns(self) -> dict[str, range]:
-        """The numbers of the leaves of each top-level column, in file order."""
         counts = [len(list(_leaf_types(child.type))) for child in self.schema]
         edges = pairwise(accumulate(counts, initial=0))
         return {child.name: range(*edge) for child, edge in zip(self.schema, edges, strict=True)}
@@ -192,7 +191,6 @@ class ParquetFile:
             raise DataFileError(self.path, f"has {rows} rows where its footer says {expected}")
 
     def _in_todays_calendar(self, table: pa.Table) -> pa.Table:
-        """Return rows as read, dates and timestamps in today's calendar."""
         if self.calendars.are_todays:
             return table
         columns = []
@@ -207,7 +205,6 @@ class ParquetFile:
 
     @contextmanager
     def _streamed(self, int96_unit: str, buffer_bytes: int) -> Iterator[pq.ParquetFile]:
-        """Context manager: the file once more, opened to be read page by page."""
         parquet = _open(
             self._stored,
             int96_unit=int96_unit,
@@ -235,7 +232,6 @@ class ParquetFile:
             raise DataFileError(self.path, self._problem(error)) from error
 
     def _problem(self, error: Exception) -> str:
-        """Return what is there instead of a Parquet file, else what Arrow says."""
         local = Path(local_path(self.path)) if is_local(self.path) else None
         if local is not None and local.is_dir():
             return "is a directory, and a Parquet file is needed; name the files in it"
@@ -302,7 +298,6 @@ def _found_schema(parquet: pq.ParquetFile) -> pa.Schema:
 
 
 def _has_int96(parquet: pq.ParquetFile) -> bool:
-    """Return whether a column is stored as INT96."""
     return "INT96" in _physical_types(parquet)
 
 

@@ -23,12 +23,7 @@ _YEARS: Final = re.compile(r"(?!0000)\d{4}-")
 def split_by_partition(
     table: pa.Table, fields: Sequence[StructField]
 ) -> Iterator[tuple[PartitionTexts, pa.Table]]:
-    """Yield the rows of each partition, without the partition columns, in their order.
-
-    Args:
-        table: Rows of the table, with physical names.
-        fields: The partition columns, in the table's order.
-    """
+    """Yield the rows of each partition, without the partition columns, in their order."""
     if not len(table):
         return
     number = np.zeros(len(table), np.int64)

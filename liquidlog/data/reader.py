@@ -43,14 +43,11 @@ _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass(frozen=True, slots=True)
 class _FileColumns:
-    """A file's schema as the file has it, and with the table's physical names; same positions."""
-
     stored: pa.Schema
     named: pa.Schema
     by_id: bool = False
 
     def without(self, names: frozenset[str]) -> "_FileColumns":
-        """Return the columns but for those with these names."""
         kept = [n for n, child in enumerate(self.named) if child.name not in names]
         stored, named = ([schema.field(n) for n in kept] for schema in (self.stored, self.named))
         return _FileColumns(pa.schema(stored), pa.schema(named), self.by_id)
@@ -69,7 +66,6 @@ class _FileColumns:
                 yield f"column {name} has the field id {field_id}, as another column has"
 
     def stored_path(self, path: Path) -> Path | None:
-        """Return the file's own names of the column at a path of structs, None if it has none."""
         found: list[str] = []
         stored: pa.Schema | pa.DataType = self.stored
         named: pa.Schema | pa.DataType = self.named
@@ -106,19 +102,12 @@ class DataFile:
     ) -> Self:
         """Open a local path or a URI and check that it can be read exactly.
 
-        Columns whose type the table has widened are read as the table's type, unsigned integers as
-        the signed type or the decimal that holds them all.
-
-        Args:
-            path: Of the file.
-            schema: The table's; columns have the types of `arrow_schema(schema, physical=True)`.
-            mapping: The table's column mapping. With one, columns that the table does not have, or
-                no longer has, are left out.
-            dictionary: Whether top-level string columns that the file keeps in small dictionaries
-                are read as dictionary<int32, string>.
-            ignored: Columns that may be in the file and are not read; those of the table are null.
-            storage: Opens the file.
-            size_bytes: The size that the log says; None if it says none.
+        Columns have the types of `arrow_schema(schema, physical=True)`. Those whose type the table
+        has widened are read as the table's type, unsigned integers as the signed type or the
+        decimal that holds them all. With a column mapping, columns that the table does not have are
+        left out. `ignored` columns may be in the file and are not read; those of the table are
+        null. With `dictionary`, top-level strings that the file keeps in small dictionaries are
+        read so.
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
@@ -206,14 +195,10 @@ class DataFile:
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
-        """Return rows in file order.
+        """Return rows in file order, of some row groups; columns that the file lacks are null.
 
-        Columns that the file lacks are null.
-
-        Args:
-            columns: Paths of the columns to return, flat, in this order and named by `quote_path`;
-                a null struct makes its fields null. All columns in table order if None.
-            row_groups: Numbers of the row groups to read, all if None.
+        `columns` are paths: what is returned is flat, in this order and named by `quote_path`, and
+        a null struct makes its fields null. None stands for all columns in table order.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         rows = sum(self.row_group_rows(group) for group in groups)
@@ -316,7 +301,6 @@ def _dictionary_candidates(
 
 
 def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:
-    """Return the type at a path of struct fields, None if there is none."""
     found: pa.Schema | pa.DataType = schema
     for part in path:
         position = _position_of(found, part)
@@ -327,7 +311,6 @@ def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:
 
 
 def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
-    """Return where a schema or struct has a field of that name, None if it has not."""
     is_struct = isinstance(parent, pa.Schema | pa.StructType)
     position = int(parent.get_field_index(name)) if is_struct else -1
     return position if position >= 0 else None
@@ -356,7 +339,6 @@ def with_names_of(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArr
 def _fields(
     stored: pa.DataType, wanted: pa.DataType, path: Path
 ) -> Iterator[tuple[Path, str | None]]:
-    """Yield (path, field id) of every field of a struct that the table has too."""
     if wanted == VARIANT:
         return
     if isinstance(stored, pa.StructType) and isinstance(wanted, pa.StructType):
@@ -392,7 +374,6 @@ def _named(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def _wanted_fields(wanted: pa.StructType) -> tuple[dict[str, pa.Field], frozenset[str]]:
-    """Return the fields with ids by their ids, and the names of those without."""
     by_id = {found: child for child in wanted if (found := _field_id_of(child)) is not None}
     return by_id, frozenset(child.name for child in wanted if _field_id_of(child) is None)
 
@@ -410,6 +391,5 @@ def _named_field(
 
 
 def _field_id_of(field: pa.Field) -> str | None:
-    """Return the Parquet field id that an Arrow field carries, None without one."""
     found = (field.metadata or {}).get(PARQUET_FIELD_ID)
     return None if found is None else found.decode()

@@ -42,11 +42,7 @@ def read_row_group_bounds(
 ) -> Bounds:
     """Return the bounds of the row groups of an open file, a column for each leaf.
 
-    Args:
-        file: Of the table.
-        schema: The table's.
-        mapping: The table's column mapping.
-        wanted: Leaves of the schema; one that the file does not have is not known there.
+    A leaf that the file does not have is not known there.
     """
     footer = file.metadata
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -66,8 +62,6 @@ def read_row_group_bounds(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A leaf in a file: the number of its column, and its Arrow type there."""
-
     number: int
     stored: pa.DataType
 
@@ -86,7 +80,6 @@ def _places(
 
 
 def _leaves(schema: pa.Schema) -> dict[Path, _Place]:
-    """Return the leaves outside lists and maps, by their path in the file."""
     found: dict[Path, _Place] = {}
     for number, (path, kind) in enumerate(_walk(pa.struct(list(schema)), ())):
         if path is not None:
@@ -128,7 +121,6 @@ def _column(
 
 
 def _is_plain(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Return whether values of a stored type are those of the table's type, as they stand."""
     if pa.types.is_integer(stored) and pa.types.is_integer(kind):
         return bool(pa.types.is_signed_integer(stored) and stored.bit_width <= kind.bit_width)
     if pa.types.is_large_string(stored) or pa.types.is_string_view(stored):
@@ -142,7 +134,6 @@ def _values(
     stored: pa.DataType,
     kind: pa.DataType,
 ) -> pa.Array:
-    """Return ends as the table's type, null where they are not known."""
     if pa.types.is_decimal(kind):
         return pa.array([_decimal(one, kind.scale) for one in raw], kind)
     if pa.types.is_string(kind):

@@ -222,9 +222,7 @@ class Run:
     def finish(self, digest: str, *, keep: Collection[str] = ()) -> None:
         """Declare the run's outputs complete; delete its other files, those of lost task attempts.
 
-        Args:
-            digest: The digest of the documents with which the outputs may be committed.
-            keep: The names of the run's outputs.
+        `digest` is that of the documents with which the outputs, named by `keep`, may be committed.
         """
         settled = self._settle_fate(f"{RunStage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
@@ -399,8 +397,6 @@ def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Ru
 
 @dataclass(frozen=True, slots=True)
 class _Traces:
-    """The tokens of the runs that have a marker, a fate, and a note of directories."""
-
     begun: frozenset[str]
     ended: frozenset[str]
     noted: frozenset[str]
@@ -408,7 +404,6 @@ class _Traces:
     def runs(
         self, directory: str, tokens: Collection[str], storage: StorageOptions
     ) -> tuple[Run, ...]:
-        """Return the runs with these tokens, by token."""
         runs = (Run(directory, token, storage) for token in sorted(tokens))
         return tuple(run.noted() if run.token in self.noted else run for run in runs)
 

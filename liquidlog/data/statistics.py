@@ -135,7 +135,6 @@ class _Float:
 
 
 def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
-    """Return the bounds of a column that has values."""
     if isinstance(column.type, pa.DictionaryType):
         used = [chunk.dictionary.take(chunk.indices.unique()) for chunk in column.chunks]
         column = pa.chunked_array(used, column.type.value_type)
@@ -183,7 +182,6 @@ def _float_bounds(column: pa.ChunkedArray) -> Ends:
 
 
 def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON
-    """Return a bound as the log writes it, None if it cannot."""
     match bound:
         case _Float():
             return _float_value(bound)
@@ -223,7 +221,6 @@ def _integer_value(bound: int, data_type: DataType) -> int | str | None:
 
 
 def _iso(moment: np.datetime64) -> str | None:
-    """Return ISO 8601 text, None outside the years that every reader understands."""
     day = moment.astype("datetime64[D]")
     if not np.datetime64(_MIN_DATE) <= day <= np.datetime64(_MAX_DATE):
         return None
@@ -233,10 +230,8 @@ def _iso(moment: np.datetime64) -> str | None:
 def truncate_min(text: str, prefix_chars: int) -> str | None:
     """Return a lower bound of `text`: the text if it is short, else how it begins.
 
-    Args:
-        text: Any text.
-        prefix_chars: UTF-16 code units, in which the reference engine counts, to keep at least;
-            code points stay whole. None is returned for 0.
+    At least `prefix_chars` UTF-16 code units are kept, in which the reference engine counts; code
+    points stay whole. None is returned for 0.
     """
     return text[: _code_points(text, prefix_chars)] if prefix_chars > 0 else None
 
@@ -244,13 +239,9 @@ def truncate_min(text: str, prefix_chars: int) -> str | None:
 def truncate_max(text: str, prefix_chars: int) -> str | None:
     """Return an upper bound of every text that begins as `text` does; None if there is none.
 
-    The character after the prefix is replaced by a larger one: by U+007F if it is below that,
-    else by the largest code point. A prefix that the largest code point follows is extended, up
-    to twice its length.
-
-    Args:
-        text: Any text.
-        prefix_chars: As for `truncate_min`.
+    The character after the prefix is replaced by a larger one: by U+007F if it is below that, else
+    by the largest code point. A prefix that the largest code point follows is extended, up to twice
+    its length.
     """
     if prefix_chars <= 0:
         return None
@@ -265,7 +256,6 @@ def truncate_max(text: str, prefix_chars: int) -> str | None:
 
 
 def _code_points(text: str, units: int) -> int:
-    """Return how many code points cover the first `units` code units."""
     end = 0
     while units > 0 and end < len(text):
         units -= _units(text[end])
@@ -289,14 +279,8 @@ def rescan(
 ) -> FileStatistics:
     """Return statistics of all physical rows of a file, one row group in memory at a time.
 
-    Args:
-        path: Of the file.
-        schema: The table's.
-        options: Name the leaves to collect statistics of; only their columns are read.
-        mapping: The table's column mapping.
-        num_records: Rows of the file by the log, None where it does not say.
-        ignored: Hidden columns of the table.
-        storage: Opens the file.
+    Only the columns of the leaves that `options` name are read. `num_records` are the rows that the
+    log says, `ignored` the table's hidden columns.
     """
     wanted = _with_leaves(schema, options.indexed)
     collector = StatisticsCollector(wanted, options)
@@ -313,6 +297,5 @@ def rescan(
 
 
 def _with_leaves(schema: StructType, paths: tuple[Path, ...]) -> StructType:
-    """Return the schema's top-level columns that hold one of the leaves, by physical paths."""
     tops = {path[0] for path in paths if find_column(schema, path, physical=True) is not None}
     return StructType(tuple(f for f in schema.fields if f.physical_name in tops))

@@ -107,7 +107,6 @@ class TableRows:
     def _read(
         self, file: LogicalFile, group: int, stored: Sequence[StructField]
     ) -> Iterator[pa.Table]:
-        """Yield the live rows of a row group, in parts if all of it takes too much memory."""
         paths = [(one.physical_name,) for one in stored]
         rows = file.row_group_physical_rows(group)
         memory_bytes = file.row_group_memory_bytes(group)

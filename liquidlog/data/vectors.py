@@ -30,25 +30,14 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 def vector_location(table_uri: str, file: InputFile) -> str | None:
-    """Return where a file's deletion vector is, None if it has none or the log holds it.
-
-    Args:
-        table_uri: A plain path or a URI.
-        file: What the log says of the file.
-    """
+    """Return where a file's deletion vector is, None if it has none or the log holds it."""
     planned = file.deletion_vector
     vector = None if planned is None else planned.descriptor
     return located_vector(table_uri, vector, data_file=file.path)
 
 
 def located_vector(table_uri: str, vector: DeletionVector | None, *, data_file: str) -> str | None:
-    """Return the local path or URI of the file that holds a vector, None for one in the log.
-
-    Args:
-        table_uri: A plain path or a URI.
-        vector: As the log describes it; None if no row is deleted.
-        data_file: The data file, which errors name.
-    """
+    """Return the local path or URI of the file that holds a vector, None for one in the log."""
     if vector is None:
         return None
     try:
@@ -69,15 +58,7 @@ def read_deletion_vector(
     num_rows: int,
     storage: StorageOptions = NO_OPTIONS,
 ) -> Positions:
-    """Return the physical rows of a data file that are deleted, (n,) uint64, increasing.
-
-    Args:
-        vector: As the log describes it; None if no row is deleted.
-        location: Local path or URI of the file that holds it; None for one in the log.
-        data_file: The data file, which errors name.
-        num_rows: Its physical rows.
-        storage: Opens the location.
-    """
+    """Return the physical rows of a data file that are deleted, (n,) uint64, increasing."""
     if vector is None:
         return np.empty(0, np.uint64)
     try:
@@ -94,7 +75,6 @@ def read_deletion_vector(
 
 
 def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> bytes:
-    """Return the bitmap in a file of vectors, reading no more of it than the vector."""
     offset, length = framed_bytes(vector)
     with open_input(location, storage) as file:
         version = file.read(1)
@@ -107,12 +87,8 @@ def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> b
 def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionVector:
     """Write a file with one deletion vector into the table's directory and return its descriptor.
 
-    The file is read back before this returns.
-
-    Args:
-        run: Whose file it is; it must have begun.
-        positions: Physical rows of one data file to delete, increasing; at least one.
-        unique_id: Text that names no other file of the run, such as a new id.
+    The file is read back before this returns. `run` must have begun, and `unique_id` names no other
+    file of it.
     """
     payload = encoded_payload(positions)
     uuid = run.uuid(unique_id)
@@ -132,7 +108,6 @@ def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionV
 def _require_written(
     vector: DeletionVector, address: str, positions: Positions, storage: StorageOptions
 ) -> None:
-    """Refuse a file that does not delete these rows."""
     most = int(positions[-1]) + 1
     try:
         found = read_deletion_vector(

@@ -45,11 +45,9 @@ class WantedRows:
     """Rows to find; `missing` counts those of `rows` that were not found yet. Mutable."""
 
     def __init__(self, rows: pa.Table, columns: Sequence[Path]) -> None:
-        """Look for rows.
+        """Look for rows; equal ones are wanted as often as they occur.
 
-        Args:
-            rows: The rows, with physical names; equal ones are wanted as often as they occur.
-            columns: Physical paths of columns that can be asked for first; none if not.
+        `columns` can be asked for first.
         """
         self.rows = rows
         first, second = lanes = row_lanes(rows)
@@ -70,19 +68,11 @@ class WantedRows:
         self._keys = _Members(_first_lane([leaf_column(rows, path) for path in columns]))
 
     def may_be(self, columns: pa.Table) -> Mask:
-        """Return which of n rows have the values of a wanted row in the columns asked for first.
-
-        Args:
-            columns: These columns of the rows, flat, in the order given.
-        """
+        """Return which of n rows have the values of a wanted row in the columns asked for first."""
         return self._keys.among(_first_lane(columns.columns))
 
     def take(self, rows: pa.Table) -> Taken:
-        """Take the rows that are wanted, the first of equal ones, from what is missing.
-
-        Args:
-            rows: All columns, with physical names.
-        """
+        """Take the rows that are wanted, the first of equal ones, from what is missing."""
         lanes = row_lanes(rows)
         kinds = self._kinds(lanes)
         known = np.flatnonzero(kinds >= 0)
@@ -102,11 +92,7 @@ class WantedRows:
         return self._used[kinds] < self._counts[kinds]
 
     def take_equal(self, wanted: Rows) -> Mask:
-        """Take rows, the first of equal ones, from what is missing; return which were taken.
-
-        Args:
-            wanted: The number of a wanted row that each of the rows equals, as `take` returns it.
-        """
+        """Take rows, the first of equal ones, from what is missing; return which were taken."""
         kinds = self._kind_of[wanted]
         found: Mask = self._used[kinds] + _occurrences(kinds) < self._counts[kinds]
         self._use(kinds[found])
@@ -124,7 +110,6 @@ class WantedRows:
             raise UnequalRowsError
 
     def _kinds(self, lanes: Lanes) -> Rows:
-        """Return which of the distinct wanted rows has the hashes of each row, -1 where none."""
         first, second = lanes
         kinds = np.full(len(first), -1, np.int64)
         places = np.searchsorted(self._first, first)
@@ -163,7 +148,6 @@ class _Members:
 
 
 def _occurrences(kinds: Rows | Lane) -> Rows:
-    """Return how many equal entries stand before each entry."""
     order = np.argsort(kinds, kind="stable")
     ordered = kinds[order]
     begins = np.ones(len(kinds), np.bool_)
@@ -198,19 +182,14 @@ class SoughtRows:
     def admitted(self, bounds: Bounds) -> Mask:
         """Return which of n files or row groups may hold one of the rows, (n,) bool.
 
-        Args:
-            bounds: One column per leaf. An end that is not known admits every value.
+        An end that is not known admits every value.
         """
         if not self._columns:
             return np.ones(len(bounds), np.bool_)
         return np.array([len(rows) > 0 for rows in self.rows_within(bounds)], np.bool_)
 
     def rows_within(self, bounds: Bounds) -> Iterator[Rows]:
-        """Yield for each file or row group the numbers of the rows that it may hold; not sorted.
-
-        Args:
-            bounds: As `admitted` takes them; at least one column.
-        """
+        """Yield for each file or row group the numbers of the rows that it may hold; not sorted."""
         axes = [_Axis(*pair) for pair in zip(self._columns, bounds.columns, strict=True)]
         by_first = np.argsort(axes[0].ids, kind="stable")
         ordered = axes[0].ids[by_first].astype(np.int64)
@@ -240,11 +219,9 @@ class _Axis:
         self.may_be_null: Mask = ~np.asarray(none_null, np.bool_)
 
     def span(self, number: int) -> tuple[int, int]:
-        """Return the least and the greatest id of a value that a box admits."""
         return int(self._low[number]), int(self._high[number])
 
     def admits(self, rows: Rows, number: int) -> Mask:
-        """Return which of some rows have a value that a box admits, or null if it may hold one."""
         ids = self.ids[rows]
         low, high = self.span(number)
         inside = (ids >= low) & (ids <= high)

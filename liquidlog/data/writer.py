@@ -57,14 +57,7 @@ class DataFileWriter:
         options: WriterOptions,
         storage: StorageOptions = NO_OPTIONS,
     ) -> None:
-        """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
-
-        Args:
-            path: Of the file.
-            schema: The table's.
-            options: How it is written.
-            storage: Creates the file.
-        """
+        """Create the file at a local path that must not exist yet, or at a URI nobody else uses."""
         self._path = path
         self._schema = arrow_schema(schema, physical=True)
         self._options = options
@@ -139,7 +132,6 @@ class DataFileWriter:
         self._file.discard()
 
     def _write_row_group(self, table: pa.Table) -> None:
-        """Write rows as one row group."""
         self._statistics.add(table)
         try:
             if self._writer is None:
@@ -155,8 +147,6 @@ class DataFileWriter:
 
 
 class _Kept:
-    """An output as a file for Arrow, which stays open when Arrow closes it."""
-
     closed = False
 
     def __init__(self, output: NewFile) -> None:
@@ -173,7 +163,6 @@ class _RowGroups:
     """Gathers rows into row groups, one in memory at a time; mutable."""
 
     def __init__(self, schema: pa.Schema, *, max_rows: int) -> None:
-        """Gather rows of the columns of `schema`."""
         self._schema = schema
         self._max_rows = max_rows
         self._pending: list[pa.Table] = []
@@ -181,7 +170,6 @@ class _RowGroups:
         self.pending_rows = 0
 
     def add(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Yield the row groups that fill up as rows come in."""
         _check_columns(table.schema, self._schema)
         row_bytes = max(1, table.nbytes // max(1, table.num_rows))
         start = 0
@@ -195,7 +183,6 @@ class _RowGroups:
                 yield self.take()
 
     def take(self) -> pa.Table:
-        """Return all rows that wait, of which there are some, as one table."""
         tables = _uniform(self._pending, self._schema)
         self._pending, self.pending_bytes, self.pending_rows = [], 0, 0
         return by_first_use(concat(tables))
@@ -218,7 +205,6 @@ def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
 
 
 def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
-    """Return the tables in one schema; a column stays in dictionaries if it is so in all."""
     fields = []
     for position, child in enumerate(wanted):
         common = common_type(table.schema.field(position).type for table in tables)
@@ -229,7 +215,6 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
 
 
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Return the table in a schema of the same columns, with dictionaries where that has them."""
     columns = [
         _encoded(column, child.type)
         if isinstance(child.type, pa.DictionaryType)
@@ -255,7 +240,6 @@ def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
 def _parquet_writer(
     sink: pa.NativeFile, first: pa.Table, options: WriterOptions
 ) -> pq.ParquetWriter:
-    """Return the writer of a file that begins with these rows, by which it is judged."""
     encoding = FileEncoding.measure(first, compression=options.compression)
     writer = pq.ParquetWriter(
         sink, first.schema, **encoding.arguments(first, bloom_filters=options.bloom_filters)

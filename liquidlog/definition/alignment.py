@@ -73,13 +73,8 @@ def align(
 ) -> Alignment:
     """Return how data becomes rows of a table with this schema, these properties and protocol.
 
-    Args:
-        schema: The table's.
-        configuration: The table's properties.
-        protocol: The table's; what new columns need must be among its features.
-        data: The schema of the data.
-        merge: Whether columns that the table lacks are added to it.
-        new_id: Returns a new unique id, for the physical names of new columns.
+    With `merge`, columns that the table lacks are added to it; what they need must be among the
+    features of `protocol`.
     """
     problems = list(_repeated(data))
     matched = {field.name: _match(data, field.name) for field in schema.fields}
@@ -215,7 +210,6 @@ def _invariant(path: Path, field: StructField, problems: list[str]) -> Iterator[
 
 
 def _generated(field: StructField) -> RowCheck:
-    """Return the check that given values are those that would be generated."""
     name, text = quote_path((field.name,)), field.metadata[_GENERATED]
     return RowCheck(
         what=f"the generating expression {text} of {name}", expression=f"{name} <=> ({text})"

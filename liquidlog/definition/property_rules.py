@@ -274,11 +274,8 @@ def layout_problems(
 ) -> Iterator[SchemaProblem]:
     """Yield the reasons why properties about the layout cannot have their values.
 
-    Args:
-        names: The properties that are set; those that are not about the layout are passed over.
-        configuration: All properties that the table would have.
-        schema: Its schema.
-        strategies: The strategies that there are.
+    Of `names`, those that are not about the layout are passed over; `configuration` has all
+    properties that the table would have.
     """
     for name in map(canonical_key, names):
         if name not in BY_PROPERTY:

@@ -185,7 +185,6 @@ def _refuse_absent(name: str, present: tuple[str, ...]) -> NoReturn:
 
 
 def _elsewhere(feature: str) -> str:
-    """Return what Delta Spark does about a feature."""
     statement = f"ALTER TABLE ... DROP FEATURE {feature}"
     if feature == CHECKPOINT_PROTECTION:
         return (

@@ -193,7 +193,6 @@ def _paths(domain: DomainMetadata) -> tuple[Path, ...] | None:
 
 
 def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | None:
-    """Return the columns of a past domain in the current schema, by physical or logical name."""
     columns = []
     for path in state.paths or ():
         found = _by_physical(schema, path) or _by_logical(schema, state.schema, path)
@@ -312,8 +311,6 @@ def drop_change(snapshot: Snapshot, *columns: Path) -> Change:
 
 
 def _renamed_lists(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
-    """Return the properties; those that list columns get the new name."""
-
     def renamed(path: Path) -> Path:
         depth = len(rename.old)
         same = _lower(path[:depth]) == _lower(rename.old)
@@ -345,7 +342,6 @@ def _change_list(
     read: Callable[[str], tuple[Path, ...]],
     changed: Callable[[tuple[Path, ...]], Iterable[Path]],
 ) -> None:
-    """Change the columns that a property lists; a list that stays the same keeps its spelling."""
     if name not in configuration:
         return
     before = read(configuration[name])
@@ -376,7 +372,6 @@ def unwritable(
 
 
 def _existing(snapshot: Snapshot, column: Path) -> Path:
-    """Return the path of an existing column in the schema's spelling."""
     if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
         text = (
             "columns can be renamed or dropped with column mapping only; turn it on with"
@@ -400,7 +395,6 @@ def _parent(schema: StructType, path: Path) -> StructType:
 
 
 def _name_problems(schema: StructType, column: Path, new_name: str) -> Iterator[SchemaProblem]:
-    """Yield the reasons why a column cannot have the new name in its place."""
     for field in _parent(schema, column).fields:
         if field.name.lower() == new_name.lower() and field.name != column[-1]:
             taken = quote_path((*column[:-1], field.name))
@@ -412,7 +406,6 @@ def _name_problems(schema: StructType, column: Path, new_name: str) -> Iterator[
 
 
 def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]:
-    """Yield the reasons why the table cannot be without a column."""
     name = quote_path(dropped)
     if len(_parent(snapshot.schema, dropped).fields) == 1:
         holder = quote_path(dropped[:-1]) if len(dropped) > 1 else "the table"
@@ -440,7 +433,6 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
 
 
 def _remembered_problems(snapshot: Snapshot, key: str, dropped: Path) -> Iterator[SchemaProblem]:
-    """Yield a problem per column inside the dropped one that a property about the layout lists."""
     configuration = snapshot.metadata.configuration
     if key == WEIGHTS_PROPERTY:
         listed = tuple(path for path, _ in weights_in(configuration))
@@ -485,7 +477,6 @@ def _char_problem(owner: Path, field: StructField) -> Iterator[SchemaProblem]:
 
 
 def _names(expression: str) -> frozenset[str]:
-    """Return every word of a SQL expression that may be an identifier, in lower case."""
     quoted = (name.replace("``", "`") for name in _BACKTICKED.findall(expression))
     return frozenset(name.lower() for name in (*quoted, *_WORD.findall(expression)))
 
@@ -526,7 +517,6 @@ def add_change(
 
 
 def _holder(snapshot: Snapshot, into: Path) -> tuple[StructType, Path]:
-    """Return the struct that gets columns, and its path in the schema's spelling."""
     if not into:
         return snapshot.schema, ()
     found = find_column(snapshot.schema, into)
@@ -646,7 +636,6 @@ def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Re
 
 
 def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tuple[str, ...] | None:
-    """Return the current names of the columns that a tag means, None if the tag is ambiguous."""
     names = parse_zorder_by(tag)
     meanings = columns_of_tag(names, schemas) if names else frozenset()
     if len(meanings) != 1:
@@ -750,7 +739,6 @@ def properties_change(
 def _features(
     snapshot: Snapshot, asked: Mapping[str, str], setting: Mapping[str, str]
 ) -> tuple[frozenset[str], list[SchemaProblem]]:
-    """Return the features to add, and why some cannot be; those of column mapping are not here."""
     named, problems = asked_features(asked, snapshot.protocol)
     switched = {switched_feature(name, value) for name, value in setting.items() if name != MODE}
     there = {name.removesuffix(PREVIEW) for name in table_features(snapshot.protocol)}
@@ -786,7 +774,6 @@ def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Itera
 def _with_mapping(
     snapshot: Snapshot, configuration: dict[str, str]
 ) -> tuple[StructType, dict[str, str], Protocol]:
-    """Return schema, properties and protocol, with column mapping if it is turned on."""
     before = mapping_mode(snapshot.metadata.configuration)
     if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
         return snapshot.schema, configuration, snapshot.protocol

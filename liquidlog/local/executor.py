@@ -39,8 +39,6 @@ _begun: Final[list[Workers]] = []
 
 
 class _Slots:
-    """One per worker."""
-
     watched = True
 
     def __init__(self, count: int) -> None:
@@ -182,8 +180,7 @@ _LOCK: Final = "in-use"
 def scratch_directory(parent: str | None = None) -> Iterator[str]:
     """Context manager: a new directory, deleted in the end; those of dead processes are, too.
 
-    Args:
-        parent: Where it is; by default, where `tempfile` makes directories, which TMPDIR names.
+    It is where `tempfile` makes directories, unless there is a `parent`.
     """
     home = Path(parent or tempfile.gettempdir())
     try:
@@ -208,7 +205,6 @@ def _locked_new(path: Path) -> Iterator[None]:
 
 
 def _delete_dead(parent: Path) -> None:
-    """Delete the directories of processes that are dead, best-effort."""
     for directory in parent.glob(f"{_PREFIX}*"):
         try:
             with (directory / _LOCK).open("rb") as file:

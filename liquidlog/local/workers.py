@@ -100,7 +100,6 @@ class Worker:
         self._said.close()
 
     def _end(self) -> str:
-        """Return in one sentence how the process ended."""
         status = self._process.wait()
         if status < 0:
             name = Signals(-status).name
@@ -126,12 +125,9 @@ class Workers:
             self._idle.put(Worker())
 
     def submit(self, function: Callable[..., Any], *arguments: object, attempt: int) -> Future[Any]:
-        """Return what a function will return, or a TaskFailedError.
+        """Return what a function will return that a worker can import, or a TaskFailedError.
 
-        Args:
-            function: One that a worker can import.
-            arguments: What it is called with; they are pickled at once.
-            attempt: Which one of the same task this is, from 0.
+        The arguments are pickled at once; `attempt` counts those of the same task, from 0.
         """
         request = pickle.dumps(WorkerRequest(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
         future: Future[Any] = Future()

@@ -120,7 +120,6 @@ def _protocol(protocol: Protocol) -> tuple[object, ...]:
 
 
 def _metadata(metadata: Metadata) -> Metadata:
-    """Return the metadata with an empty mapping of options in place of none."""
     options = dict(metadata.format.options or {})
     return structs.replace(metadata, format=structs.replace(metadata.format, options=options))
 
@@ -253,7 +252,6 @@ def _write(directory: Path, version: int) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the message of delta-rs without the backtrace that some of its errors carry."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -306,7 +304,6 @@ def _publish(store: TableStore, name: str, content: bytes) -> bool:
 
 
 def _point_to(store: TableStore, version: int, hint: bytes) -> None:
-    """Point `_last_checkpoint` to a version, unless it names a later checkpoint that exists."""
     named = hinted_version(store)
     if named <= version or store.read_log(commit_name(named)) is None:
         store.replace_log(LAST_CHECKPOINT, hint)

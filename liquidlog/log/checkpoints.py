@@ -99,7 +99,6 @@ def _most_bytes(chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _text_bytes(open_file: Callable[[], Source], columns: list[str], limit: int) -> int:
-    """Return the bytes of all text in the file; counting stops once they exceed `limit`."""
     total = 0
     with pq.ParquetFile(open_file(), read_dictionary=columns) as file:
         for group in range(file.num_row_groups):
@@ -210,7 +209,6 @@ def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> p
 
 
 def _require(found: pa.DataType, expected: pa.DataType, name: str) -> None:
-    """Refuse a column of another kind."""
     if found.id != expected.id:
         raise pa.ArrowTypeError(f"the column {name} is of type {str(found)[:80]}")
 

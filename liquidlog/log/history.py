@@ -132,7 +132,6 @@ def _time_of_last(
 
 
 def _loadable(listing: LogListing) -> list[LogFile]:
-    """Return the commits of the versions that can be loaded, oldest first."""
     starts = [checkpoint.version for checkpoint in listing.checkpoints]
     first = 0 if 0 in listing.commits else min(starts, default=listing.newest)
     version = listing.newest
@@ -227,7 +226,6 @@ def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[F
 def _removed(
     store: TableStore, name: str, *, since_ms: int, unknown_ms: int = 0
 ) -> Iterator[RemovedName]:
-    """Yield what a Parquet file of a checkpoint names as removed after `since_ms`."""
     try:
         with pq.ParquetFile(store.open_log(name)) as file:
             groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()

@@ -330,7 +330,6 @@ def _timestamp_ms(
     *,
     own_times: bool,
 ) -> int:
-    """Return the time of the segment's version in ms: in-commit timestamp or file's time."""
     last = segment.last_commit
     if newest_first:
         own = newest_first[0].info.in_commit_timestamp

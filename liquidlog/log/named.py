@@ -58,12 +58,7 @@ class Needed:
 
 
 def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
-    """Return the `names` that occur in the log, which is read from its oldest part to its newest.
-
-    Args:
-        store: The table.
-        names: Paths relative to the table, decoded.
-    """
+    """Return the decoded `names` that occur in the log, read from its oldest part to its newest."""
     wanted = _Wanted.of(names)
     listing = list_log(store)
     found: set[str] = set()
@@ -81,13 +76,8 @@ def needed_files(
 
     These are the live files, those removed since, and the change data of commits since. A file was
     removed when the action says, or when its commit was written if that is later; unknown times are
-    later than all others.
-
-    Args:
-        store: The table.
-        paths: Paths relative to the table, decoded.
-        since_ms: When the retention begins, in ms since the epoch.
-        by_name: Whether to compare all paths by their last part, as one file can have several.
+    later than all others. With `by_name`, all paths are compared by their last part, as one file
+    can have several.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)
@@ -129,7 +119,6 @@ def _take_removed(
     wanted: "_Wanted",
     found: tuple[set[str], set[str]],
 ) -> None:
-    """Add what a commit removed to what is needed, or to what is expired."""
     needed, expired = found
     for action in commit.actions:
         if isinstance(action, RemoveFile):
@@ -228,7 +217,6 @@ def _of_checkpoint(store: TableStore, checkpoint: Checkpoint, wanted: _Wanted) -
 
 
 def _of_files(files: pa.Table, wanted: _Wanted) -> Iterator[str]:
-    """Yield the wanted paths that live files, or the files of their vectors, have."""
     names = pa.array(wanted.paths, pa.string())
     decoded = decoded_paths(files)
     raw = one_array(files["path"])

@@ -239,7 +239,6 @@ def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
 def _bounds(
     paths: pa.StringArray,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    """Return the offsets at which each path begins and ends in the bytes of all paths."""
     _, offsets, data = paths.buffers()
     ends = np.frombuffer(offsets, np.int32)[paths.offset : paths.offset + len(paths) + 1]
     text = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)

@@ -88,7 +88,6 @@ class SecondOpinion:
             return False  # whatever is wrong, the whole comparison says it
 
     def _contents_between(self, agreed: Snapshot, snapshot: Snapshot) -> tuple[bytes, ...] | None:
-        """Return the commits after the agreed version as they are stored, None to read it whole."""
         listing = list_log_from(self._store, agreed.version)
         known = agreed.mark is not None and listing.has(agreed.mark)
         if not known or any(found.version > agreed.version for found in listing.checkpoints):
@@ -172,7 +171,6 @@ def _only_live_removed(before: pa.Table, commits: Sequence[Commit]) -> bool:
 def _replayed_by_delta_rs(
     agreed: Snapshot, before: pa.Table, contents: Sequence[bytes]
 ) -> pa.Array | None:
-    """Return the paths that delta-rs sees after these commits on these files, None if it cannot."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -214,7 +212,6 @@ def _paths(snapshot: Snapshot) -> pa.Array:
 
 
 def _paths_in(table: "DeltaTable") -> pa.Array:
-    """Return the canonical paths of the live files that delta-rs sees."""
     actions = pa.table(table.get_add_actions(flatten=True))
     return canonical_paths(actions["path"].cast(pa.string()).combine_chunks())
 
@@ -229,7 +226,6 @@ def _plain(paths: pa.Array) -> bool:
 
 @contextmanager
 def _readable_by_delta_rs(uri: str) -> Iterator[str]:
-    """Context manager: an address at which delta-rs reads this table's log and no other."""
     if not is_local(uri):
         scheme, _, rest = uri.partition("://")
         place, slash, path = rest.partition("/")

@@ -246,7 +246,6 @@ def _refuse(listing: LogListing, target: int, usable: Sequence[Checkpoint]) -> N
 
 
 def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
-    """Return the first missing versions, one more than an error names."""
     missing = (version for version in range(first, target + 1) if version not in listing.commits)
     return list(islice(missing, _NAMED + 1))
 
@@ -256,8 +255,6 @@ _READ_TOGETHER: Final = 64
 
 
 class _InfoLine(msgspec.Struct):
-    """A line of a commit of which only commitInfo is decoded; other keys may be anything."""
-
     info: dict[str, Any] | None = msgspec.field(default=None, name="commitInfo")
 
 
@@ -269,8 +266,6 @@ class _Operation(msgspec.Struct):
 
 
 class _FileLine(msgspec.Struct):
-    """A line of a commit of which only the files that it names are decoded."""
-
     add: NamedFile | None = None
     remove: NamedFile | None = None
     info: _Operation | None = msgspec.field(default=None, name="commitInfo")
@@ -378,7 +373,6 @@ def parse_commit(content: bytes, version: int) -> Commit:
 def _decoded(
     content: bytes, version: int, decode: Callable[[bytes], T | None], *, holding: bytes = b""
 ) -> Iterator[T]:
-    """Yield what is on the lines of a commit that hold some bytes; blank lines are skipped."""
     for number, line in enumerate(content.split(b"\n"), start=1):
         if holding not in line or not line.strip():
             continue

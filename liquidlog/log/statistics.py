@@ -94,7 +94,6 @@ def _of_checkpoint_file(
     columns: Sequence[Leaf],
     paths: pa.Array | None = None,
 ) -> list[tuple[pa.Array, Bounds]]:
-    """Return paths and bounds in a checkpoint file, one pair per batch; of some `paths` alone."""
     sections = [
         (_PARSED, section, *leaf.physical)
         for leaf in columns
@@ -136,7 +135,6 @@ def _struct_bounds(parsed: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 
 
 def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:
-    """Return the bounds of `yes` where `mask` is true for the file, else those of `no`."""
     return Bounds(
         columns=tuple(
             ColumnBounds(
@@ -248,11 +246,6 @@ def original_adds(
     """Return the newest add of each file as a JSON object whose values are raw JSON.
 
     For a file that only a checkpoint names, all fields of the protocol are returned.
-
-    Args:
-        store: The table.
-        snapshot: A snapshot of the table.
-        files: Some rows of the snapshot's files.
     """
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
@@ -277,7 +270,6 @@ def _original(
 
 
 def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
-    """Return the adds of a commit by logical file; of several adds of a file, the last."""
     content = store.read_log(commit_name(version))
     if content is None:
         raise VersionNotFoundError(version, version, version)

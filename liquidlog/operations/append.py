@@ -118,8 +118,6 @@ def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """Sources on their way into files of a run; each is sorted batch by batch if `cluster`."""
-
     plan: WritePlan
     run: Run
     sources: Sequence[OpenSource]
@@ -127,7 +125,6 @@ class _Arrival:
     cluster: bool
 
     def written(self) -> TaskFacts:
-        """Write all rows, and return what that did."""
         run = self.run
 
         def admit(directories: list[str]) -> None:
@@ -144,7 +141,6 @@ class _Arrival:
         return files.facts()
 
     def counted(self) -> Appended:
-        """Return what `written` and its commit would do."""
         files, rows = self._files(lambda _: None, _CountedFile), 0
         for tables in self._rows():
             for table in tables:
@@ -171,13 +167,11 @@ class _Arrival:
         )
 
     def _rows(self) -> Iterable[Iterable[pa.Table]]:
-        """Return the rows of each source, which have files of their own, or those of partitions."""
         if self.plan.partition_columns:
             return [chain.from_iterable(self.sources)]
         return map(self._sorted, self.sources) if self.cluster else self.sources
 
     def _sorted(self, source: OpenSource) -> Iterator[pa.Table]:
-        """Yield the rows of a source, some at a time, each time sorted along the table's curve."""
         columns = [column.physical for column in clustering_state(self.snapshot).columns]
         curve = remembered_curve(self.snapshot)
         for batch in _rebatched(source, _CLUSTERED_BATCH_ROWS):
@@ -191,7 +185,6 @@ class _CountedFile(OutputFile):
     num_rows = 0
 
     def write(self, table: pa.Table) -> None:
-        """Count rows."""
         self.num_rows += len(table)
 
     def finish(self) -> None:

@@ -79,7 +79,6 @@ def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tup
 
 
 def _begun(store: TableStore, run: Run, alive_since_ms: int) -> tuple[Origin | None, int] | None:
-    """Return who began a run, and when, in ms; None if it has ended, is dead, or is an append."""
     traced_ms = run.last_trace_ms()
     if traced_ms is None:
         return None
@@ -113,7 +112,6 @@ def claimed(store: TableStore, clock: Clock) -> Iterator[tuple[AtWork, ...]]:
 
 
 def _claim(store: TableStore, clock: Clock) -> tuple[Run | None, tuple[AtWork, ...]]:
-    """Return the run of a claim, or None and who is in the way."""
     others: tuple[AtWork, ...] = ()
     for lost in range(_TRIES):
         if lost:

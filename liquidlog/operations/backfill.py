@@ -73,8 +73,6 @@ def backfill(
 
 
 class _StatisticsChange:
-    """Derives the change that adds statistics to files; `files` counts those of the last change."""
-
     def __init__(
         self, store: TableStore, rescan_of: Rescan, found: Mapping[str, FileStatistics]
     ) -> None:
@@ -85,7 +83,6 @@ class _StatisticsChange:
         self.files = 0
 
     def __call__(self, newest: Snapshot) -> Change | None:
-        """Return the change on top of a snapshot, None if no file is left to repair."""
         live = newest.files.filter(pc.is_in(decoded_paths(newest.files), value_set=self._paths))
         adds = with_statistics(
             live,
@@ -101,7 +98,6 @@ class _StatisticsChange:
 def _rescanned(
     store: TableStore, snapshot: Snapshot, files: pa.Table, rescan_of: Rescan
 ) -> Mapping[str, FileStatistics]:
-    """Return the statistics of the files by decoded path."""
     configuration = snapshot.metadata.configuration
     ignored = frozenset(configuration[key] for key in HIDDEN_COLUMNS if key in configuration)
 

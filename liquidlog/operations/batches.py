@@ -248,7 +248,6 @@ class GroupsToLand:
         return known or self._values_left_out(stale)
 
     def _values_left_out(self, stale: Sequence[Staleness]) -> tuple[str, ...]:
-        """Return a sentence for each column that was not rewritten though inputs have it."""
         asked = self.run.new_columns
         found = (
             reason
@@ -258,7 +257,6 @@ class GroupsToLand:
         return tuple(dict.fromkeys(found))
 
     def _prepare(self, snapshot: Snapshot) -> None:
-        """Delete from outputs what others deleted from inputs, group by group."""
         refused: dict[int, Refusal] = {}
         for one, stale in zip(self.claimed, self._staleness(snapshot), strict=True):
             known = self.states.get(one.group_id)
@@ -308,7 +306,6 @@ class GroupsToLand:
         return claims
 
     def _staleness(self, snapshot: Snapshot) -> tuple[Staleness, ...]:
-        """Return the staleness against a snapshot; it is computed once per attempt."""
         if not self._stale or self._stale[0].snapshot is not snapshot:
             planned = [one.planned for one in self.claimed]
             winners, limits = self._winners or self.run.landed.winners, self.run.limits
@@ -372,7 +369,6 @@ class _Batch:
         self._states: dict[int, GroupState] = {}
 
     def commit(self, groups: Sequence[RewrittenGroup]) -> BatchCommit:
-        """Commit what can be committed of these groups."""
         left = self._with_evidence(self._not_landed(self._claimed(groups)))
         if self._run.plan.is_migration:
             left = self._whole(left)
@@ -423,12 +419,10 @@ class _Batch:
         clear_runs(self._run.store, [claim for claim in named if claim != whole[claim.run]])
 
     def _claims(self, claimed: ClaimedGroup) -> tuple[OutputClaim, ...]:
-        """Return what a commit of a group names of each of its runs."""
         state = self._states.get(claimed.group_id)
         return (claimed.claim,) if state is None else state.claims(claimed.claim)
 
     def _all_claims(self, claimed: ClaimedGroup) -> tuple[OutputClaim, ...]:
-        """Return all that the runs of a group wrote."""
         state = self._states.get(claimed.group_id)
         return (claimed.claim,) if state is None else (claimed.claim, *state.runs)
 
@@ -442,7 +436,6 @@ class _Batch:
         return claimed
 
     def _not_landed(self, claimed: Sequence[ClaimedGroup]) -> list[ClaimedGroup]:
-        """Return the groups that the log does not have; forget the runs of those that it has."""
         landed = self._run.landed.update() if claimed else frozenset()
         for one in claimed:
             if one.group_id in landed:

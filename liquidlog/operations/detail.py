@@ -75,7 +75,6 @@ def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequen
 
 
 def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
-    """Return what a property says, or None and what is wrong with it."""
     from liquidlog.operations.executors import strategy_names
 
     try:
@@ -85,7 +84,6 @@ def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
-    """Return columns as in `clusteringColumns`, any other value as it is."""
     if not isinstance(value, tuple):
         return value
     if value and isinstance(value[0][-1], float):

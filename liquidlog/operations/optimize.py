@@ -314,12 +314,8 @@ def depth_after_round(
 ) -> float | None:
     """Return the predicted average depth after a plan, None if the plan gains too little.
 
-    Args:
-        opened: The table of the plan.
-        plan: The plan.
-        depth: The average depth before it, of what its predicate may match; if that is not
-            measured, nothing is gained.
-        min_gain: By how much the plan must lower it.
+    `depth` is the average before it, of what its predicate may match; if that is not measured,
+    nothing is gained.
     """
     if not plan.groups or depth is None:
         return None
@@ -344,12 +340,7 @@ def optimize_in_rounds(
 ) -> Iterator[Round[Done]]:
     """Yield each round once it is committed, until a round would not, or did not, gain enough.
 
-    Args:
-        opened: The table.
-        make: Plans a round, with the strategy "overlap".
-        execute: Rewrites and commits a plan.
-        min_gain: By how much a round must lower the average depth.
-        first: The plan of the first round, if it has already been made.
+    `make` plans a round with the strategy "overlap"; `first` is the first plan, if already made.
     """
     plan = make() if first is None else first
     require_rounds(plan.strategy)

@@ -317,7 +317,6 @@ def settle(claims: Sequence[OutputClaim]) -> None:
 
 
 def _unsettled(claim: OutputClaim) -> str | None:
-    """Remove the trace of a run; return why it is still there, None if it is not."""
     try:
         claim.run.forget(named={file.path for file in claim.files})
     except StorageError as error:
@@ -382,7 +381,6 @@ def _run_problem(run: Run) -> str:
 
 
 def _missing(store: TableStore, groups: Sequence[RewrittenGroup]) -> Mapping[int, tuple[str, ...]]:
-    """Return what is wrong with the sizes of outputs, by the group's id; nothing of the others."""
     outputs = [(group.group_id, file) for group in groups for file in group.outputs]
     found = _facts(store, [file for _, file in outputs])
     problems: dict[int, tuple[str, ...]] = {}

@@ -127,10 +127,7 @@ class Reconciler:
     def advance(self, state: GroupState, stale: Staleness, claim: OutputClaim) -> GroupState:
         """Return the state in which exactly the rows are deleted that `stale` says were deleted.
 
-        Args:
-            state: The state after earlier attempts.
-            stale: What others deleted up to its snapshot; nothing prevents the commit.
-            claim: The executor's claim to the outputs.
+        `state` is that after earlier attempts, `claim` the executor's to the outputs.
         """
         began = time.monotonic()
         self._require_same_history(state, stale)
@@ -171,7 +168,6 @@ class Reconciler:
                 raise self._conflict(Outdated(f"deleted rows of {path} are back"))
 
     def _deleted_rows(self, one: DeletedInput, known: _Input | None) -> DeletedRows:
-        """Return which rows of an input are to be deleted that are not yet."""
         already = _NONE if known is None else known.positions
         planned = one.file.deletion_vector
         descriptor = None if planned is None else planned.descriptor
@@ -192,7 +188,6 @@ class Reconciler:
         )
 
     def _positions(self, file: InputFile, vector: DeletionVector | None) -> Positions:
-        """Return the physical rows of an input that a vector deletes."""
         return read_deletion_vector(
             vector,
             location=self._location(file, vector),
@@ -202,14 +197,12 @@ class Reconciler:
         )
 
     def _location(self, file: InputFile, vector: DeletionVector | None) -> str | None:
-        """Return the address of the file that holds a vector, None for one in the log, or none."""
         data_file = self._store.data_path(file.path)
         return located_vector(self._store.uri, vector, data_file=data_file)
 
     def _find(
         self, rows: Sequence[DeletedRows], state: GroupState
     ) -> tuple[tuple[ProvedRows, ...], int]:
-        """Return where rows are proved to be, output by output, and the bytes read for it."""
         limit_bytes, spent_bytes = self._limits.limit_bytes, state.reconciled.bytes_read
         outputs = [self._output(output) for output in state.outputs]
         layout, storage = FileLayout.of(self._plan), self._store.storage
@@ -250,7 +243,6 @@ class Reconciler:
         *,
         with_vectors: bool,
     ) -> tuple[tuple[_Output, ...], tuple[OutputClaim, ...]]:
-        """Return the outputs without the rows found, and the run that wrote them, if any."""
         work = [
             (number, output, rows)
             for number, (output, rows) in enumerate(zip(state.outputs, proved, strict=True))
@@ -280,7 +272,6 @@ class Reconciler:
     def _written(
         self, run: Run, output: _Output, rows: ProvedRows, unique_id: str, *, with_vectors: bool
     ) -> _Output:
-        """Return an output without rows; a vector or a copy is written if any row is left."""
         deleted = np.union1d(output.deleted, rows.positions)
         if len(deleted) == output.file.num_records:
             return _Output(file=output.file, deleted=deleted)
@@ -301,7 +292,6 @@ class Reconciler:
     def _require_deletes(
         self, vector: DeletionVector, output: WrittenFile, deleted: Positions
     ) -> None:
-        """Read a vector of an output from the storage, and refuse it if it deletes other rows."""
         path = vector_path(vector)
         found = read_deletion_vector(
             vector,
@@ -319,13 +309,11 @@ class Reconciler:
 
 
 def _is_known(state: GroupState, one: DeletedInput) -> bool:
-    """Return whether what was deleted of an input is reconciled already."""
     known = state.inputs.get(one.file.path)
     return known is not None and known.vector == vector_id(one.vector)
 
 
 def _done(one: DeletedInput, rows: DeletedRows) -> _Input:
-    """Return what is reconciled of an input once these rows are deleted."""
     new = _NONE if rows.positions is None else rows.positions
     return _Input(vector=vector_id(one.vector), positions=np.union1d(rows.already, new))
 
@@ -345,7 +333,6 @@ def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:
 def _finished(
     run: Run, outputs: Sequence[_Output], claim: OutputClaim, *, with_vectors: bool
 ) -> OutputClaim:
-    """Finish a run with the digest of what it wrote; return the claim to that."""
     copies = () if with_vectors else tuple(output.file for output in outputs)
     vectors = tuple(found for output in outputs if (found := output.vector_file))
     document = (claim.run.token, claim.digest, copies, [output.vector for output in outputs])

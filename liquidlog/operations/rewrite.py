@@ -125,14 +125,9 @@ def lost_groups(
 ) -> Mapping[int, Sequence[Conflict]]:
     """Return why groups can never be committed after `winners`, by id; none for those that may be.
 
-    The groups of a migration are committed together, so that all are lost if one is.
-
-    Args:
-        winners: The commits since the plan's version, other than those of these groups.
-        plan: The plan.
-        groups: Groups of the plan that are not committed.
-        conflicts_of: Judges a group of whose files winners removed some, or put deletion vectors on
-            them. For the others only changes of the table count.
+    `winners` are other commits since the plan's version. The groups of a migration are committed
+    together, so that all are lost if one is. `conflicts_of` judges a group of whose files winners
+    removed some, or put deletion vectors on them; for the others only changes of the table count.
     """
     of_table = winners.conflicts(read_set_of(plan))
     touched = _groups_with(winners.removed_paths(), groups)
@@ -148,7 +143,6 @@ def lost_groups(
 
 
 def _groups_with(paths: Collection[str], groups: Sequence[RewriteGroup]) -> NDArray[np.bool_]:
-    """Return for each group whether one of `paths` is one of its inputs or kept files."""
     touched = np.zeros(len(groups), np.bool_)
     if not paths:
         return touched
@@ -228,7 +222,6 @@ class GroupWatch:
         }
 
     def _lost_now(self) -> Mapping[int, Sequence[Conflict]]:
-        """Return the groups that are lost after the newest version."""
         committed = self._landed.update()
         winners = self._landed.winners
         if self._seen == (winners, winners.version):
@@ -499,7 +492,6 @@ def _warn_of_doubled_rows(run: CommitRun, own: Collection[int]) -> None:
 
 
 def _first_of_each(groups: Iterable[RewrittenGroup]) -> list[RewrittenGroup]:
-    """Return all groups, the first result of each."""
     found: dict[int, RewrittenGroup] = {}
     for group in groups:
         found.setdefault(group.group_id, group)
@@ -509,7 +501,6 @@ def _first_of_each(groups: Iterable[RewrittenGroup]) -> list[RewrittenGroup]:
 def _refusals(
     plan: ClusteringPlan, refused: Mapping[int, Refusal]
 ) -> Iterator[tuple[int, Refusal]]:
-    """Yield what to say of groups that are refused: of a migration, each reason once."""
     said: list[Refusal] = []
     for group_id, error in refused.items():
         if not plan.is_migration or error not in said:
@@ -523,7 +514,6 @@ def _rewritten(
     conflicts: list[GroupConflict],
     failures: list[str],
 ) -> Iterator[RewrittenGroup]:
-    """Yield the groups that were rewritten; add what became of the others to the two lists."""
     for outcome in groups:
         if watch is not None:
             watch.group_ended()

@@ -266,7 +266,6 @@ def _temporaries(store: TableStore, rules: _Rules) -> Iterator[StrayFile]:
 
 
 def _ended(stray: StrayRun) -> RunStage | None:
-    """End a run in the table; return its stage, None if it finished or vanished meanwhile."""
     stage = stray.run.retire()
     if stage is RunStage.FINISHED and stray.stage is RunStage.FINISHED:
         stray.run.withdraw()
@@ -474,8 +473,6 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The files below a table's directory, but those in hidden directories, and what else is."""
-
     files: Mapping[str, FileFacts]
     odd: int
     others: Mapping[str, FileFacts]
@@ -505,7 +502,6 @@ def _found(store: TableStore, snapshot: Snapshot, *, since_ms: int) -> _Found:
 def _reason_without_log(
     path: str, facts: FileFacts, tokens: Collection[str], since_ms: int
 ) -> str | None:
-    """Return why a file is kept whatever the log says, None if the log decides."""
     if facts.modification_time_ms == 0:
         return _AGELESS
     if facts.modification_time_ms >= since_ms:
@@ -514,7 +510,6 @@ def _reason_without_log(
 
 
 def _reason_to_delete(path: str, said: Needed) -> str | None:
-    """Return why an old file goes, None if it stays."""
     if path in said.needed:
         return None
     if path in said.expired:
@@ -568,7 +563,6 @@ def _is_below(path: str, directories: Collection[str]) -> bool:
 
 
 def _partition_names(snapshot: Snapshot) -> frozenset[str]:
-    """Return the names of partition columns, logical and physical: directories have either."""
     names = snapshot.metadata.partition_columns
     columns = (find_column(snapshot.schema, (name,)) for name in names)
     return frozenset({*names, *(column.physical_name for column in columns if column is not None)})

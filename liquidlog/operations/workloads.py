@@ -26,12 +26,8 @@ def import_workload(
 ) -> Imported:
     """Return what sources ask of tables: one query per table and distinct conditions.
 
-    Args:
-        sources: Addresses of files, directories and Delta tables.
-        tables: The addresses of the tables that count; without any, all do, as they are named.
-        since: Leave out queries whose last time is before this time.
-        without_constants: Replace each constant by its quantile.
-        storage_options: Options of the storage of sources and tables.
+    `tables` are those that count; without any, all do, as they are named. Queries whose last time
+    is before `since` are left out.
     """
     if not sources:
         raise UsageError("name a source: an event log, a query log, a file of SQL or a table")

@@ -279,7 +279,6 @@ def _paths(snapshot: Snapshot, rows: NDArray[np.int64]) -> list[str]:
 
 
 def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionTexts, ...]:
-    """Return the partition values of some files, one each; none without partition columns."""
     if not snapshot.metadata.partition_columns or not len(rows):
         return ()
     some = replace(snapshot, files=snapshot.files.take(pa.array(rows)), plain_files=None)
@@ -288,7 +287,6 @@ def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionT
 
 
 def _aligned(snapshot: Snapshot, request: WriteRequest, clock: Clock) -> "Alignment":
-    """Return how the data becomes rows of the table."""
     from liquidlog.definition.alignment import align
 
     aligned = align(
@@ -328,7 +326,6 @@ def _max_file_bytes(snapshot: Snapshot, request: WriteRequest) -> int:
 
 
 def _row_bytes(snapshot: Snapshot) -> float | None:
-    """Return the stored bytes of a live row on average, None if too few are known."""
     known = snapshot.files.filter(pc.is_valid(snapshot.files["num_records"]))
     rows = int(pc.sum(known["num_records"]).as_py() or 0)
     size_bytes = int(pc.sum(known["size"]).as_py() or 0)
@@ -338,7 +335,6 @@ def _row_bytes(snapshot: Snapshot) -> float | None:
 def _replaced(
     store: TableStore, snapshot: Snapshot, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows in Snapshot.files of files with only, and with some, rows to replace."""
     # The SQL parser takes a third of a command's start; an append has no condition.
     from liquidlog.predicates.matching import every_row_matches, judged_each
     from liquidlog.predicates.workload import Session
@@ -360,7 +356,6 @@ def _replaced(
 
 
 def _require_rewritable(snapshot: Snapshot, where: str, rewritten: NDArray[np.int64]) -> None:
-    """Refuse to rewrite files of a table that tracks rows or records changes."""
     switches = (ROW_TRACKING_ENABLED, "delta.enableChangeDataFeed")
     on = [name for name in switches if is_true(snapshot.metadata.configuration, name)]
     if on:
@@ -387,15 +382,9 @@ def commit_write(
 ) -> Written:
     """Commit what was written for a plan; without rows and without a change there is no commit.
 
-    Args:
-        store: The table.
-        snapshot: Its newest version.
-        plan: What was to be written.
-        result: What was written.
-        clock: Gives the time and ids.
-        txn: (application id, version) of the transaction to set with the same commit; if the table
-            has this version or a later one by then, nothing is committed.
-        is_blind: Whether appended rows were made without a look at the table.
+    `txn` is the transaction to set with the same commit, (application id, version); if the table
+    has this version or a later one by then, nothing is committed. `is_blind` says that appended
+    rows were made without a look at the table.
     """
     run = run_of(store, result.run)
     if plan.partition_columns:
@@ -440,7 +429,6 @@ def commit_write(
 
 
 def _landed(store: TableStore, claim: OutputClaim, proposal: Proposal, clock: Clock) -> int:
-    """Return the version of the commit; if nothing landed for certain, the files are deleted."""
     try:
         return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
     except CommitStateUnknownError:
@@ -498,7 +486,6 @@ class _Writing:
         return ReadSet(version=self.plan.read_version, files=frozenset(keys), domains=domains)
 
     def problems(self, store: TableStore, newest: Snapshot) -> tuple[str, ...]:
-        """Return why the write does not fit the newest version."""
         if newest.metadata.id != self.plan.table_id:
             return ("another table is at its address now",)
         if self.txn is not None and has_transaction(newest, self.txn):
@@ -521,7 +508,6 @@ class _Writing:
         return (f"{count} file(s) came that may have rows to be replaced",) if count else ()
 
     def change(self, newest: Snapshot, now_ms: int) -> Change:
-        """Return the write as a change on top of `newest`."""
         plan, written = self.plan, self.result.outputs
         actions: list[AnyAction] = []
         if plan.schema_string != self.before.metadata.schema_string:
@@ -548,7 +534,6 @@ class _Writing:
         )
 
     def _added(self, newest: Snapshot) -> Iterator[AddFile | DomainMetadata]:
-        """Yield the actions that add the files on top of `newest`."""
         tags: Mapping[str, str | None] | None = None
         if self.plan.zcube_id is not None:
             tags = {ZCUBE_ID: self.plan.zcube_id, ZCUBE_ZORDER_BY: column_names(self.plan)}
@@ -571,7 +556,6 @@ class _Writing:
         yield from domains
 
     def _replaced(self, snapshot: Snapshot) -> NDArray[np.int64]:
-        """Return the rows of a snapshot's files that are replaced."""
         paths = pa.array(self.plan.removed, pa.string())
         rows = np.flatnonzero(np.asarray(pc.is_in(snapshot.files["path"], value_set=paths)))
         if len(rows) != len(paths):
@@ -581,7 +565,6 @@ class _Writing:
 
 
 def _grown(newest: Snapshot, plan: WritePlan) -> Metadata:
-    """Return the table's metadata with the columns that the data adds."""
     configuration = dict(newest.metadata.configuration)
     if mapping_mode(configuration) is not MappingMode.NONE:
         schema = parse_schema(plan.schema_string, where="the plan")

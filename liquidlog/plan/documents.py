@@ -183,7 +183,6 @@ class _Flat:
         self.predicates: list[int] = []
 
     def add(self, predicate: AskedPredicate) -> None:
-        """Append the intervals of a predicate."""
         self.predicates.append(len(self.alternatives))
         for alternative in predicate.any_of:
             self.alternatives.append(len(self.terms))
@@ -231,11 +230,7 @@ def prefix_numbers(
 
 
 def weighted_columns(weights: Sequence[float]) -> FittedWorkload:
-    """Return the workload of readers who ask for single values, of each column with its weight.
-
-    Args:
-        weights: One per clustering column, in their order; 0 for a column that nobody asks for.
-    """
+    """Return the workload of readers who ask for single values, of each column with its weight."""
     if not all(0 <= weight < float("inf") for weight in weights) or not sum(weights) > 0:
         raise ValueError(
             f"weights must be numbers from 0, not all of them 0, found {list(weights)}"

@@ -153,8 +153,6 @@ def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
 
 
 class _Head(msgspec.Struct):
-    """The fields that distinguish a plan, a result and any other JSON."""
-
     format_version: object = None
     group_id: object = None
     groups: object = None
@@ -162,7 +160,6 @@ class _Head(msgspec.Struct):
 
     @property
     def kind(self) -> str | None:
-        """What the document is, "a plan" or "a result"; None for other documents."""
         if self.format_version is None:
             return None
         if self.groups is not None:
@@ -183,7 +180,6 @@ class _Copies(msgspec.Struct):
 
     @staticmethod
     def in_line(line: bytes) -> bool:
-        """Return whether a line of a result says so."""
         try:
             return msgspec.json.decode(line, type=_Copies).copied is not None
         except UNREADABLE:
@@ -191,7 +187,6 @@ class _Copies(msgspec.Struct):
 
 
 def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, ...]) -> None:
-    """Refuse a document of another kind or another format version."""
     found = _head(content)
     if found is None and kind == "a plan":
         found = _head(content.partition(b"\n")[0])
@@ -224,7 +219,6 @@ def _head(content: bytes) -> _Head | None:
 def _files(
     kind: type[InputFiles | KeptFiles | SkippedFiles], rows: object
 ) -> InputFiles | KeptFiles | SkippedFiles:
-    """Return a decoded list as files in columns; msgspec calls this for unknown types."""
     return kind.from_document(rows)
 
 

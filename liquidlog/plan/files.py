@@ -111,12 +111,10 @@ class _Files(Sequence[FileT]):
     __slots__ = ("columns",)
 
     def __init__(self, columns: pa.Table) -> None:
-        """Wrap columns that have the class's schema."""
         self.columns = columns
 
     @classmethod
     def of(cls, files: Iterable[FileT] = ()) -> Self:
-        """Return the same files in columns."""
         rows = [msgspec.to_builtins(file) for file in files]
         try:
             return cls(pa.Table.from_pylist(rows, cls.schema))
@@ -125,7 +123,6 @@ class _Files(Sequence[FileT]):
 
     @classmethod
     def from_document(cls, rows: object) -> Self:
-        """Return the files in a decoded document."""
         try:
             return cls.of(msgspec.convert(rows, list[cls._struct]))  # type: ignore[name-defined]
         except msgspec.ValidationError as error:
@@ -134,11 +131,9 @@ class _Files(Sequence[FileT]):
 
     @property
     def size_bytes(self) -> int:
-        """Total bytes of the files."""
         return int(pc.sum(self.columns["size_bytes"]).as_py() or 0)
 
     def named(self, path: str | None) -> Self:
-        """Return the file with this path, or an empty sequence; all files if `path` is None."""
         if path is None:
             return self
         return type(self)(self.columns.filter(pc.equal(self.columns["path"], path)))
@@ -159,7 +154,6 @@ class _Files(Sequence[FileT]):
         return type(self)(self.columns.take(pa.array(rows, pa.int64())))
 
     def lines(self, start: bytes) -> Iterator[bytes]:
-        """Yield the files as JSON with commas between them, `start` before each; many at a time."""
         between = b"," + start
         head = start
         for batch in self._batches():
@@ -174,7 +168,6 @@ class _Files(Sequence[FileT]):
             yield from msgspec.convert(rows, list[self._struct])  # type: ignore[name-defined]
 
     def _batches(self) -> list[pa.RecordBatch]:
-        """Return the columns that the document has, some files at a time."""
         absent = (n for n in self._may_be_absent if self.columns[n].null_count == len(self))
         batches = self.columns.drop_columns(list(absent)).to_batches(max_chunksize=_BATCH_FILES)
         return list(batches)

@@ -116,11 +116,6 @@ def fitted_workload(
 
     Equal predicates become one. Of more than 256 predicates, those are kept that a systematic
     sample meets, in proportion to their weights, for each choice of columns that they narrow by.
-
-    Args:
-        workload: Predicates with weights.
-        columns: The clustering columns, by their logical paths.
-        schema: The table's schema.
     """
     domains = _domains(columns, schema)
     weights: dict[AnyOf, float] = {}

@@ -27,11 +27,7 @@ def storage_problem(
 ) -> str | None:
     """Return why this process cannot read or write a table, None if it can do both.
 
-    Args:
-        directory: The table.
-        file: One of its files, of which the first bytes are read.
-        token: Names the file that is created and deleted.
-        options: Options of the storage.
+    The first bytes of `file` are read; `token` names a file that is created and deleted.
     """
     try:
         storage = StorageOptions.of(options)

@@ -180,15 +180,12 @@ class Parting:
 
 
 class _PartProof(Proof):
-    """Adds rows of the files of a partition to the proof of a task, with its values."""
-
     def __init__(self, whole: Proof, parting: Parting, values: PartitionTexts) -> None:
         super().__init__()
         self.timer = whole.timer
         self._whole, self._parting, self._values = whole, parting, values
 
     def add(self, table: pa.Table) -> None:
-        """Count rows and add their checksum."""
         self._whole.add(self._parting.proved(table, self._values))
 
 
@@ -210,18 +207,12 @@ class ArrivingFiles:
         max_rows: float = math.inf,
         file_type: type[OutputFile] = OutputFile,
     ) -> None:
-        """Write nothing yet.
+        """Write nothing yet; the run of `work` must have begun.
 
-        Args:
-            work: What is written, in a run that has begun.
-            parting: How its rows are parted.
-            numbers: Of the files.
-            admit: Is given the directories of partitions before a file is there.
-            most_open: Files that are written at a time, each of which gathers a row group. The one
-                that was written to longest ago is finished to begin another one.
-            max_bytes: After which a file is full.
-            max_rows: After which a file is full.
-            file_type: What writes a file.
+        `admit` is given the directories of partitions before a file is there. Of files that are
+        written at a time, `most_open`, each gathers a row group; the one that was written to
+        longest ago is finished to begin another one. After `max_bytes` or `max_rows` a file is
+        full.
         """
         self.begun = 0
         self._work, self._parting, self._numbers = work, parting, numbers

@@ -181,7 +181,6 @@ class Flight(Generic[Outcome]):
             self._close()
 
     def _without_lost(self, cancelled: Cancelled | None) -> Iterator[Outcome]:
-        """Stop the groups that are cancelled; yield what becomes of those that have not begun."""
         lost = {} if cancelled is None else cancelled()
         if not lost:
             return
@@ -200,7 +199,6 @@ class Flight(Generic[Outcome]):
             return dict(self._running)
 
     def _admit(self, _: object = None) -> None:
-        """Start groups until there is enough to do."""
         with self._lock:
             while not self._closed and self._waiting and self._has_room(self._waiting[0]):
                 run = self._waiting.popleft()

@@ -83,7 +83,6 @@ def runs_of(
 
 
 def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
-    """Return the groups of a plan with these ids, all if None."""
     one(plan, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
     if groups is None:
         return list(plan.groups)
@@ -196,12 +195,7 @@ class GroupRun:
         self.run.discard()
 
     def outcome(self, facts: TaskFacts, *, seconds: float) -> Outcome:
-        """Return the outcome of the group: a failure if the rows written differ from those read.
-
-        Args:
-            facts: The sum of its tasks' facts.
-            seconds: The duration of the rewrite.
-        """
+        """Return the outcome of the group: a failure if the rows written differ from those read."""
         try:
             read, written = facts.proofs()
         except ExecutorError as error:
@@ -261,11 +255,7 @@ class GroupInFlight:
         return self.attempt.driver_bytes
 
     def execute(self, *, slots: int) -> Outcome:
-        """Rewrite the group; its run ends finished, or discarded with all its files.
-
-        Args:
-            slots: How many tasks run at a time.
-        """
+        """Rewrite the group; its run ends finished, or discarded with all its files."""
         if self.jobs.cancelled is not None:
             return self.cancelled(self.jobs.cancelled)
         attempt, started = self.attempt, time.perf_counter()
@@ -334,12 +324,7 @@ def _say_ended(outcome: Outcome) -> None:
 
 
 def file_location(table_uri: str, path: str) -> str:
-    """Return where a table or one of its files is: a local path or a URI.
-
-    Args:
-        table_uri: A plain path or a URI.
-        path: Relative to the table, or absolute, or a URI; decoded. "" for the table.
-    """
+    """Return where a table, for "", or one of its files is: a local path or a URI."""
     try:
         return file_address(table_uri, path)
     except UsageError as error:

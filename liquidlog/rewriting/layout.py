@@ -135,9 +135,7 @@ def table_keys(work: WritingWork, layout: Layout, table: pa.Table) -> Keys:
 def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
     """Return the layout of a group whose curve is not None.
 
-    Args:
-        work: The group.
-        surveys: One per input that has rows, in file order.
+    `surveys` are one per input that has rows, in file order.
     """
     assert work.curve is not None  # noqa: S101  compaction has no layout
     columns = [
@@ -158,11 +156,7 @@ def _even_layout(
 ) -> tuple[Layout, CurveSample]:
     """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
 
-    Args:
-        work: As for `_fitted`.
-        columns: As for `_fitted`.
-        ordinals: As for `_fitted`.
-        measured: (s,) float64, the bytes that each sampled row stands for; NaN if not measured.
+    `measured` is (s,) float64, the bytes that each sampled row stands for; NaN if not measured.
     """
     layout, sample = _fitted(work, columns, ordinals)
     if np.isnan(measured).all():
@@ -189,10 +183,7 @@ def _fitted(
 ) -> tuple[Layout, CurveSample]:
     """Return the layout with one slice per output, and the sample in the order of its keys.
 
-    Args:
-        work: A group whose curve is not None.
-        columns: The clustering columns of the sample, s values each.
-        ordinals: (s,) uint64, the ordinals of the sampled rows, in order.
+    The sample is s values of each clustering column, and its (s,) uint64 `ordinals`, in order.
     """
     assert work.curve is not None  # noqa: S101  compaction has no layout
     conditions = None
@@ -221,11 +212,8 @@ def local_means(measured: Weights, order: RowOrder) -> Weights:
     """Return a weight for every sampled row: the mean of what was measured near it on the curve.
 
     A weight is 1 where that mean is within chance of it: rows that are wide here and there weigh as
-    all others do.
-
-    Args:
-        measured: (s,) float64, bytes; NaN for rows that were not measured, but not for all.
-        order: (s,) int64, the rows along the curve.
+    all others do. `measured` has bytes, NaN for rows that were not measured, but not for all;
+    `order` (s,) int64 has the rows along the curve.
     """
     along = measured[order]
     known = np.flatnonzero(~np.isnan(along))
@@ -255,9 +243,7 @@ def rows_by_weight(weights: Weights) -> RowOrder:
 def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
     """Return how many slices the rows of each output are sorted in.
 
-    Args:
-        work: The group.
-        memory_bytes: About what all of its rows take in memory.
+    All rows of the group take about `memory_bytes` in memory.
     """
     by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
     by_memory = -(-memory_bytes // (work.outputs * work.slice_memory_bytes))

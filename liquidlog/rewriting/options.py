@@ -50,14 +50,7 @@ class ExecutorOptions:
         one(self.read_back, bool, argument="read_back", expected="True or False")
 
     def is_one_task(self, *, size_bytes: int, inputs: int, outputs: int, sorts: bool) -> bool:
-        """Return whether a group is rewritten by one task.
-
-        Args:
-            size_bytes: Of its inputs.
-            inputs: How many they are.
-            outputs: How many files it becomes.
-            sorts: Whether its rows are sorted.
-        """
+        """Return whether a group is rewritten by one task."""
         if size_bytes <= self.single_task_bytes:
             return True
         is_few = outputs == 1 and inputs <= _MOST_INPUTS_OF_ONE_TASK

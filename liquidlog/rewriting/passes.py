@@ -139,13 +139,6 @@ def run_group(
     """Rewrite one group and return the summed facts of its tasks, failure included.
 
     Tasks are sent storage options of the moment their job begins; see `with_fresh_options`.
-
-    Args:
-        engine: Runs the tasks.
-        work: The group.
-        is_one_task: Whether one task does everything.
-        options: How the work is divided.
-        slots: How many tasks run at a time.
     """
     work = replace(work, task_attempts=engine.task_attempts)
     sample_rows = options.sample_rows_of(work.outputs)

@@ -56,13 +56,9 @@ class Piece(NamedTuple):
 
 
 def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) -> Iterator[Piece]:
-    """Yield rows as pieces of bounded size.
+    """Yield rows, of one slice or sorted by slice, as pieces of bounded size.
 
-    Args:
-        rows: Of one slice, or sorted by slice.
-        target: As in `Piece`.
-        first_slice: As in `Piece`.
-        ordinal: Of the first row; the ordinals after it are those of the other rows.
+    `ordinal` is that of the first row; the ordinals after it are those of the other rows.
     """
     compact = compacted(rows)
     options = _IPC_OPTIONS if compact is rows else _TEXT_IPC_OPTIONS

@@ -45,5 +45,4 @@ def prepare_process(*, runs_only_tasks: bool) -> None:
 
 
 def _mallopt() -> Callable[[int, int], int] | None:
-    """Return the function of the C library; None where it has none."""
     return getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None

@@ -123,7 +123,6 @@ class SplitTasks(MapSide):
         return self.pieces(number, lambda: self._rows(assignment))
 
     def _rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
-        """Yield what a task reads: rows, and the ordinal of the first."""
         work = assignment.work(self.work)
         for split in assignment.own:
             yield from read_split(work, split)
@@ -160,7 +159,6 @@ class RegroupTasks:
         yield Piece.note(target, 0, TaskFacts(costs=costs))
 
     def _regrouped(self, first: Piece, others: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield the rows of all pieces, as many at a time as a slice may have in memory."""
         held, held_bytes, ordinal = [decode_table(first.payload)], 0, first.ordinal
         for piece in others:
             table = decode_table(piece.payload)
@@ -172,7 +170,6 @@ class RegroupTasks:
         yield from self._slices(held, first.target, ordinal)
 
     def _slices(self, held: list[pa.Table], target: int, ordinal: int) -> Iterator[Piece]:
-        """Yield the rows of some tables slice by slice; empties the list."""
         together = _joined(self.work, held)
         position = together.column_names.index(SLICE_COLUMN)
         slices = together.column(position).to_numpy().astype(np.int64, copy=False)
@@ -262,13 +259,7 @@ class SliceRows(NamedTuple):
 
 
 def slice_table(layout: Layout, table: pa.Table, keys: Keys) -> Iterator[SliceRows]:
-    """Yield the rows of each slice that has rows in a table, by slice number, with their keys last.
-
-    Args:
-        layout: Where rows go.
-        table: n rows, the first ones of the group.
-        keys: (n,) uint64, their curve keys.
-    """
+    """Yield the rows of each slice of a table that has any, by its number, with their keys last."""
     slices = layout.cuts.parts_of(keys, ordinals_from(0, len(table)))
     keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type))
     return slice_rows(keyed, slices)
@@ -277,10 +268,7 @@ def slice_table(layout: Layout, table: pa.Table, keys: Keys) -> Iterator[SliceRo
 def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:
     """Return the rows of a table in narrow columns, sorted by slice, `together` slices at a time.
 
-    Args:
-        table: n rows.
-        slices: (n,) int64, the slice of each.
-        together: How many slices go together, the first ones from slice 0 on.
+    `slices` is (n,) int64, the slice of each row.
     """
     # Stable sorting of 16-bit numbers is a radix sort.
     count = int(slices.max(initial=0)) + 1
@@ -300,10 +288,8 @@ def _parts(moved: pa.Table, numbers: list[int], edges: list[int]) -> Iterator[Sl
 def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of one slice sorted along the curve, some at a time.
 
-    Args:
-        work: The group.
-        pieces: The slice's rows in row order, with keys as last column. The list is emptied, so
-            that columns can leave the memory one by one.
+    `pieces` are in row order, with keys as last column. The list is emptied, so that columns can
+    leave the memory one by one.
     """
     kinds = arrow_schema(work.schema, physical=True)
     together = _joined(work, pieces)
@@ -319,7 +305,6 @@ def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table
 
 
 def _joined(work: WritingWork, pieces: list[pa.Table]) -> pa.Table:
-    """Return the rows of pieces as one table with narrow columns; empties the list."""
     kinds = arrow_schema(work.schema, physical=True)
     together = concat(aligned(pieces, kinds))
     pieces.clear()

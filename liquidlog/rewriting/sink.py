@@ -223,7 +223,6 @@ class OutputFile:
         return self._writer
 
     def _prove_what_is_there(self) -> None:
-        """Add the rows that the file holds to the proof."""
         with DataFile.open(
             self._path,
             schema=self._work.schema,

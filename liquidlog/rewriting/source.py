@@ -350,7 +350,6 @@ class _Sample:
     picked: npt.NDArray[np.uint64]
 
     def clustering_columns(self) -> tuple[pa.Array, ...]:
-        """Return the clustering columns at the picked rows, n values each; none if n is 0."""
         pieces = [
             decoded(table.take(pa.array(rows)))
             for group, span in self._row_groups()
@@ -371,7 +370,6 @@ class _Sample:
         return found
 
     def _row_bytes_in(self, group: int, span: Span) -> npt.NDArray[np.float64] | float:
-        """Return the bytes of the picked rows of a row group; NaN if all take about the same."""
         group_bytes = self.opened.row_group_stored_bytes(group)
         uneven = {
             path: size
@@ -396,7 +394,6 @@ class _Sample:
         return total_bytes
 
     def _row_groups(self) -> Iterator[tuple[int, Span]]:
-        """Yield the row groups with picked rows, and the live rows that they are."""
         first = 0
         for group in range(self.opened.num_row_groups):
             stop = first + self.opened.row_group_rows(group)
@@ -407,7 +404,6 @@ class _Sample:
     def _read(
         self, group: int, span: Span, columns: Sequence[Path]
     ) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-        """Yield columns of a row group, some rows at a time, and which of these are picked."""
         first = span[0]
         max_rows = rows_at_a_time(self.work, self.file, self.opened, [group])
         for table in read_bounded(self.opened, columns, [group], max_rows=max_rows):
@@ -416,7 +412,6 @@ class _Sample:
 
 
 def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArray[np.int64]:
-    """Return the picked rows of first <= row < stop, counted from the first."""
     low, high = np.searchsorted(picked, np.array([first, stop], np.uint64)).tolist()
     return (picked[low:high] - np.uint64(first)).astype(np.int64)
 

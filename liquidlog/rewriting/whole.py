@@ -184,13 +184,9 @@ def sorted_outputs(
     tables: Sequence[pa.Table],
     proofs: TaskProofs,
 ) -> tuple[WrittenFile, ...]:
-    """Write rows as a layout of their surveys has them; return the files.
+    """Write rows, at least one table in order, as a layout of their surveys has them.
 
-    Args:
-        work: The group.
-        surveys: As for `build_layout`.
-        tables: All rows, in order; at least one table.
-        proofs: Get these rows, and those in files.
+    `proofs` get these rows, and those in files.
     """
     table = concat(tables)
     proofs.read.add(table)

@@ -453,12 +453,9 @@ def vector_id(vector: DeletionVector | None) -> str | None:
 
 
 def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> Course:
-    """Return what became of a file.
+    """Return what became of a file, from what commits say of its path, in their order.
 
-    Args:
-        steps: What commits say of its path, in their order.
-        vector: The id of its deletion vector before them.
-        deleted_rows: How many rows that vector deletes.
+    Before them, its deletion vector had the id `vector` and deleted `deleted_rows`.
     """
     course: Course = UNCHANGED
     states: list[_State] = [(vector, deleted_rows)]
@@ -470,7 +467,6 @@ def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> C
 
 
 def _after(step: Step, course: Course, states: list[_State]) -> Course:
-    """Return the course with one more step; `states` are those that the file had, and grow."""
     current, _ = states[-1]
     versions = (*course.versions, step.version)
     unclear = Course(fate=Fate.UNCLEAR, versions=versions)

@@ -22,14 +22,7 @@ def column_paths(value: object, *, argument: str, empty: bool = False) -> tuple[
 
 
 def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tuple[str, ...]:
-    """Return the texts of a sequence, or of a single one.
-
-    Args:
-        value: What the caller gave.
-        argument: Its name.
-        of: What the texts are, in words and plural.
-        empty: Whether there may be none.
-    """
+    """Return the texts of a sequence, or of a single one."""
     found = several(value, (str,), argument=argument, of=of)
     if not found and not empty:
         raise UsageError(
@@ -166,12 +159,7 @@ CODEC_NAMES: Final = (*(codec.value for codec in Codec), *_ALIASES)
 
 
 def parse_codec(name: str, *, where: str = "compression") -> Codec:
-    """Return the codec of that name.
-
-    Args:
-        name: One of CODEC_NAMES in any case.
-        where: What the name was given for.
-    """
+    """Return the codec of that name."""
     lowered = name.lower()
     if lowered in _ALIASES:
         return _ALIASES[lowered]

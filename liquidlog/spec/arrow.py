@@ -175,7 +175,6 @@ def _arrow_field(child: StructField, *, physical: bool) -> pa.Field:
 
 
 def _parts(data_type: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
-    """Yield every type inside `data_type` with its path, containers before their parts."""
     yield path, data_type
     match data_type:
         case StructType(fields):
@@ -382,7 +381,6 @@ def _after(text: str, mark: str, whole: str) -> str:
 
 
 def _fitted(limits: Limits | None, data_type: DataType) -> Limits | None:
-    """Return limits with the fields of a type, None if none is left."""
     match limits, data_type:
         case ((None | StructLimits()), StructType()):
             return _fitted_struct(() if limits is None else limits.fields, data_type)

@@ -544,7 +544,6 @@ def name_tree(paths: Iterable[Path]) -> NameTree:
 
 
 def _node_type(tree: NameTree) -> Any:  # noqa: ANN401  a generated type
-    """Return a struct type with one field per name, leaves kept as raw JSON."""
     if not tree:
         return msgspec.Raw
     fields = []
@@ -557,7 +556,6 @@ def _node_type(tree: NameTree) -> Any:  # noqa: ANN401  a generated type
 
 
 def _decode(stats: pa.Array | pa.ChunkedArray, tree: NameTree) -> list[Any]:
-    """Return one decoded document per file, None where the JSON is absent or malformed."""
     section = _node_type(tree) if tree else dict[str, msgspec.Raw]
     fields: list[tuple[str, Any, Any]] = [(NUM_RECORDS, msgspec.Raw, msgspec.Raw(b""))]
     fields += [(name, section | None, None) for name in (MIN_VALUES, MAX_VALUES, NULL_COUNT)]
@@ -587,7 +585,6 @@ def _present(values: Iterable[Any]) -> _RawColumn:
 
 
 def _typed(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    """Return the values as `wanted`, null where a value is not of it."""
     convert = _strings if wanted == pa.string() else _scalars
     try:
         return convert(raw, wanted)
@@ -820,10 +817,6 @@ def wide_bounds(stats: str, *, where: str) -> str:
 
     They say that bounds may be wider than the rows that are left. All else stays as it is written:
     the number of physical rows, and counts of nulls, of which readers then believe none and all.
-
-    Args:
-        stats: The JSON of the file without the vector.
-        where: The file, which the error names.
     """
     try:
         document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])

@@ -131,12 +131,8 @@ class Calendars:
         """Return values in today's calendar, the array itself if all of them are.
 
         A value is refused that Spark moves by a zone whose past we do not know, that lies before
-        year 1, that is in a list or map, or whose calendar is unknown.
-
-        Args:
-            array: As read.
-            meant: Its type, but INT96 in UTC; may have more fields.
-            path: Of the column, for the message.
+        year 1, that is in a list or map, or whose calendar is unknown. `meant` is the array's type,
+        but INT96 in UTC; it may have more fields.
         """
         kind = array.type
         if isinstance(kind, pa.StructType):
@@ -187,7 +183,6 @@ class Calendars:
             raise UnmovableError(f"{detail} in lists or maps; rewrite the file with Spark")
 
     def _moved(self, array: pa.Array, stored: Stored) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """Return values in today's calendar, and for which of them they are known."""
         all_known = np.ones(len(array), np.bool_)
         calendar = self.kinds[stored]
         if calendar is Calendar.TODAYS:
@@ -252,7 +247,6 @@ def _with_fields(
 
 
 def _stored(kind: pa.DataType, meant: pa.DataType) -> Stored | None:
-    """Return how values are stored, None if no rule is about them."""
     if pa.types.is_date(kind):
         return Stored.DATE
     if not isinstance(kind, pa.TimestampType) or not isinstance(meant, pa.TimestampType):

@@ -150,13 +150,7 @@ def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
 
 
 def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Positions:
-    """Return the rows that a bitmap deletes.
-
-    Args:
-        payload: Magic number and portable 64-bit roaring bitmap.
-        cardinality: How many rows the log says are deleted.
-        num_rows: Physical rows of the data file.
-    """
+    """Return the rows that a bitmap deletes."""
     if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):
         raise DeletionVectorError(
             VectorFault.FORMAT, "its deletion vector is in a format this release does not know"

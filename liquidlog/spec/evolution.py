@@ -196,14 +196,11 @@ def schema_growth(before: str, after: str) -> Growth:
 
 
 class _Comparison:
-    """What was found so far of the differences between two schemas."""
-
     def __init__(self) -> None:
         self.new: list[NewColumn] = []
         self.problems: list[str] = []
 
     def compare(self, old: StructType, new: StructType, logical: Path, physical: Path) -> None:
-        """Compare the fields of two structs that have the same paths."""
         before = {field.name: field for field in old.fields}
         after = {field.name: field for field in new.fields}
         for field in old.fields:
@@ -269,7 +266,6 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
 
 
 def _plain(field: StructField) -> StructField:
-    """Return a field without what is compared by itself."""
     return replace(field, nullable=True, metadata={})
 
 

@@ -57,7 +57,6 @@ def map_values(maps: pa.MapArray, key: str) -> pa.Array:
 
 
 def _entries(maps: pa.MapArray) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
-    """Return the offsets of the maps' entries (one more than maps), all keys and all values."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, entries = int(offsets[0]), int(offsets[-1] - offsets[0])
     return offsets - first, maps.keys.slice(first, entries), maps.items.slice(first, entries)

@@ -138,12 +138,7 @@ def _instant(text: str, *, has_zone: bool) -> str:
 
 
 def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str:
-    """Return the directory of a partition as Hive names it, relative to the table.
-
-    Args:
-        values: The partition's values, by physical name.
-        names: The columns' names in directories by their physical names, in the table's order.
-    """
+    """Return the directory of a partition as Hive names it, relative to the table."""
     return "/".join(
         f"{_escaped(name)}={_escaped(values[physical] or NULL_DIRECTORY)}"
         for physical, name in names.items()

@@ -141,12 +141,10 @@ def _changed(paths: pa.Array, which: pa.Array, change: Callable[[str], str]) -> 
 
 
 def _may_differ(paths: pa.Array) -> bool:
-    """Return whether any path may not be in normal form."""
     return _holds(paths, _ODD) or bool(pc.any(pc.starts_with(paths, ".")).as_py())
 
 
 def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
-    """Return whether any of the texts may be in a path; scans the bytes of all paths at once."""
     if not len(paths):
         return False
     _, offsets, text = paths.buffers()
@@ -202,7 +200,6 @@ def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
 
 
 def _repeated(paths: pa.Array, form: Callable[[pa.Array], pa.Array]) -> list[str]:
-    """Return the forms that more than one of the distinct paths have."""
     forms = form(paths)
     if len(pc.unique(forms)) == len(paths):
         return []
@@ -243,7 +240,6 @@ def _in_one_scheme(addresses: pa.Array) -> pa.Array:
 
 
 def _without_dots(path: str) -> str:
-    """Return a path without empty and dot segments, as java.net.URI.normalize has it."""
     kept: list[str] = []
     segments = path.split("/")
     for segment in segments:
@@ -260,7 +256,6 @@ def _without_dots(path: str) -> str:
 
 
 def _decoded(path: str) -> str:
-    """Return a normal path decoded."""
     if "%" not in path:
         return path
     try:

@@ -116,12 +116,7 @@ def visible_lines(text: str, *, indent: str = "  ") -> str:
 
 
 def visible_json(document: str, *, ascii_only: bool = False) -> str:
-    """Return an equal JSON document in which hidden characters are JSON escapes.
-
-    Args:
-        document: JSON. Hidden characters other than line ends can only be inside strings.
-        ascii_only: Whether to escape all characters beyond ASCII.
-    """
+    """Return an equal JSON document in which hidden characters are JSON escapes."""
     return (_NOT_ASCII if ascii_only else _IN_LINES).sub(_json_escape, document)
 
 
@@ -140,11 +135,8 @@ def _json_escape(found: re.Match[str]) -> str:
 def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scalar
     """Return a value with a form in JSON for floats without one, and for times.
 
-    Args:
-        value: NaN and infinities become "NaN", "Infinity" and "-Infinity"; a datetime becomes ISO
-            8601, with `Z` if it has a time zone, which must be UTC. Other values are returned as
-            they are.
-        timespec: The precision of times, as `datetime.isoformat` names it.
+    NaN and infinities become "NaN", "Infinity" and "-Infinity"; a datetime becomes ISO 8601 of the
+    precision `timespec`, with `Z` if it has a time zone, which must be UTC.
     """
     match value:
         case float() if math.isnan(value):
@@ -326,13 +318,7 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
-    """Return the end of a sentence about an unknown name: the near names, or all that exist.
-
-    Args:
-        name: What was given.
-        known: The names that exist.
-        what: The plural noun for them, used where none is near.
-    """
+    """Return the end of a sentence about an unknown name: the near names, or all that exist."""
     near = near_names(name, known)
     if near:
         return f"; did you mean {' or '.join(near)}?"
@@ -393,11 +379,9 @@ class Summary:
     __slots__ = ()
 
     def _facts(self) -> Mapping[str, object]:
-        """Return the facts in order: texts, numbers, None, tuples of these; by default none."""
         return {}
 
     def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        """Return (headings, rows) of what the object consists of; nothing by default."""
         return (), ()
 
     def __repr__(self) -> str:
@@ -406,7 +390,6 @@ class Summary:
         return f"{type(self).__name__}({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the facts, then the first rows."""
         headings, rows = self._rows()
         parts = [
             f"<p><b>{escaped(type(self).__name__)}</b></p>",

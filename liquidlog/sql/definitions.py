@@ -92,7 +92,6 @@ def create(words: Words) -> Creation:
 
 
 def _clauses(words: Words, tree: Expr, begin: int) -> Iterator[tuple[str, Any]]:
-    """Yield what follows the columns, in any order, each at most once: arguments by name."""
     _only(words, tree, "this", "kind", "exists", "properties", at=begin, expected=_CLAUSES)
     seen: dict[str, int] = {}
     for one in _properties(tree):
@@ -117,7 +116,6 @@ def _clauses(words: Words, tree: Expr, begin: int) -> Iterator[tuple[str, Any]]:
 
 
 def _properties(tree: Expr, *, of_table: bool = False) -> list[Expr]:
-    """Return the clauses of a tree; or those of TBLPROPERTIES, of which each is one."""
     found = tree.args["properties"].expressions if tree.args.get("properties") else []
     return [one for one in found if one and (type(one) is exp.Property) == of_table]
 
@@ -166,7 +164,6 @@ def column_type(name: str, text: str) -> StructField:
 def _fields(
     words: Words, given: Sequence[Expr], what: str, depth: int = 0
 ) -> Iterator[StructField]:
-    """Yield columns of a table, or fields of a struct."""
     names: set[str] = set()
     for one in given:
         begin = _start(one)
@@ -230,7 +227,6 @@ def _type(words: Words, kind: Expr, at: int, depth: int) -> DataType | TextLimit
 
 
 def _plain_type(name: str, sizes: Sequence[str]) -> DataType | TextLimit | None:
-    """Return a type without types inside; None if there is none with this name and sizes."""
     numbers = [int(size) for size in sizes if size.isascii() and size.isdecimal()]
     if len(numbers) < len(sizes):
         return None
@@ -247,13 +243,11 @@ def _plain_type(name: str, sizes: Sequence[str]) -> DataType | TextLimit | None:
 
 
 def _only(words: Words, node: Expr, *used: str, at: int, expected: str) -> None:
-    """Refuse a node that has more than what is used of it."""
     if any(value for name, value in node.args.items() if name not in used):
         words.fail(f"expected {expected}", at=at)
 
 
 def _path(words: Words, node: Expr) -> Path:
-    """Return the path of a column."""
     parts = _parts(node)
     if not all(isinstance(part, exp.Identifier) for part in parts):
         words.fail(f"expected a column's name, found {node.sql('databricks')}", at=_start(node))
@@ -267,5 +261,4 @@ def _parts(node: Expr) -> list[Expr]:
 
 
 def _start(node: Expr) -> int:
-    """Return where in the text the first name of a node begins."""
     return min((one.meta.get("start", 0) for one in node.find_all(exp.Identifier)), default=0)

@@ -252,7 +252,6 @@ class Words:
         return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
 
     def _refuse_unclosed(self) -> NoReturn:
-        """Refuse a text in which a quote or a comment does not end; points at its beginning."""
         found = _CLOSED.match(self.text)
         offset = 0 if found is None else found.end()
         if offset == len(self.text):

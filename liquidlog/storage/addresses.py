@@ -89,7 +89,6 @@ def table_address(uri: str) -> str:
 
 
 def _check_spelling(uri: str) -> None:
-    """Refuse addresses in the syntax of other tools, and misspelled ones."""
     quoted = _SQL_PATH.fullmatch(uri)
     if quoted is not None:
         raise UsageError(f"{uri} is how SQL writes an address; give {quoted[1]} alone")
@@ -109,9 +108,7 @@ def _check_spelling(uri: str) -> None:
 def file_address(table_uri: str, path: str) -> str:
     """Return the address of a table's file, a local path or a URI; nothing is decoded here.
 
-    Args:
-        table_uri: The address of the table.
-        path: The file's path in canonical form (see `spec.file_paths`); "" for the table itself.
+    `path` is in canonical form; "" stands for the table itself.
     """
     _require_no_nul(path)
     if is_local(table_uri):
@@ -140,7 +137,6 @@ def _local_file(root: str, path: str) -> str:
 
 
 def _object_below(table_uri: str, path: str) -> str:
-    """Return the address of an object from its path relative to a table, dot segments resolved."""
     if not path.startswith(("./", "../")):
         return f"{table_uri}/{path}" if path else table_uri
     scheme, _, rest = table_uri.partition("://")

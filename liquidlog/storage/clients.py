@@ -121,7 +121,6 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return an error, its cause, and so on to the original one."""
     chain: list[BaseException] = []
     found: BaseException | None = error
     while found is not None and found not in chain:

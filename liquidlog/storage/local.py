@@ -169,10 +169,6 @@ def require_links(directory: str, uri: str) -> None:
     """Refuse a file system that cannot create each file once, whole or not at all.
 
     Mounts of SMB shares, object stores (gcsfuse, s3fs-fuse) and DBFS have no hard links.
-
-    Args:
-        directory: An existing directory of the table.
-        uri: The table's address, for the message.
     """
     probe, other = (Path(directory, f"{PROBE_PREFIX}{secrets.token_hex(8)}") for _ in range(2))
     try:

@@ -227,7 +227,6 @@ class Objects:
         return explained(error, self.options)
 
     def _again(self, request: Callable[[], T]) -> T:
-        """Return the answer to a request that can be repeated; see `failures.again`."""
         used = self.client.options
         try:
             return again(request)

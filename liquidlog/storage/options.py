@@ -101,13 +101,7 @@ class StorageOptions:
     def named(
         self, aliases: Mapping[str, Sequence[str]], prefixes: Sequence[str], *, storage: str
     ) -> dict[str, str]:
-        """Return the values, each under its canonical name.
-
-        Args:
-            aliases: All spellings of each canonical name, without a prefix.
-            prefixes: The prefixes that a spelling may have.
-            storage: The name of the storage, for messages.
-        """
+        """Return the values, each under its canonical name."""
         known = {
             prefix + spelling: name
             for name, spellings in aliases.items()

@@ -153,7 +153,6 @@ def _files(directory: str, enter: Enter) -> Iterator[TreeEntry]:
 
 
 def _statuses(directory: str) -> list[tuple[str, os.stat_result]]:
-    """Return the names in a directory, sorted, with the status of each; none if it is gone."""
     found = []
     try:
         with os.scandir(directory) as entries:
@@ -168,7 +167,6 @@ def _statuses(directory: str) -> list[tuple[str, os.stat_result]]:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name is a text that every file system spells in the same way."""
     if name.isascii():
         return name not in {"", ".", ".."}
     try:

@@ -415,7 +415,6 @@ class _Search:
         self._attributes = re.compile(rf"(?:{any_root})#\d")
 
     def conditions(self, start: int, *, opaque: bool = False) -> Iterator[Reading]:
-        """Yield readings from a place on; with `opaque`, what cannot be read is a node too."""
         readable = False
         for node, end in self._condition(start):
             for rest in self._rest(end, opaque=opaque):
@@ -452,7 +451,6 @@ class _Search:
             raise TooHardError("there are too many ways to read its text")
 
     def _condition(self, start: int) -> Iterator[tuple[Node, int]]:
-        """Yield conditions that begin at a place, each with its end."""
         self._step()
         text = self._text
         if text.startswith("NOT ", start):
@@ -467,7 +465,6 @@ class _Search:
             yield from self._membership(node, end)
 
     def _value(self, start: int, type_of: str) -> Iterator[tuple[Node, int]]:
-        """Yield values that begin at a place; constants only of the type, if one is expected."""
         self._step()
         if self._text.startswith("(", start):
             yield from self._binary(start + 1)
@@ -601,7 +598,6 @@ class _Search:
                     yield constant, end
 
     def _matched(self, start: int, type_of: str) -> tuple[Constant, int] | None:
-        """Return the constant of a pattern of its own that begins at a place."""
         if type_of in {"number", "any"}:
             found = _NUMBER.match(self._text, start)
             # As part of a longer word it is text.
@@ -688,7 +684,6 @@ class _Search:
 
 
 def _type(node: Node) -> str:
-    """Return the type of the constants that a value is compared with, empty if unknown."""
     match node:
         case Column(_, _, type_of):
             return type_of

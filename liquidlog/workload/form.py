@@ -357,7 +357,6 @@ def _parsed(text: str) -> exp.Expr | None:
 
 
 def _constants(tree: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Yield the constants of a tree, a typed one as a whole."""
     if tree is None:
         return
     pending: list[exp.Expr] = [tree]
@@ -381,7 +380,6 @@ def _column(literal: exp.Expr) -> str:
 
 
 def _order(literal: exp.Expr) -> tuple[int, float, str]:
-    """Return what constants are sorted by: numbers as such, then text."""
     text = literal.sql("spark")
     try:
         return 0, float(text), ""

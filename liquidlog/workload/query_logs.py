@@ -152,7 +152,6 @@ def statement_asked(
 
 
 def _without_place(message: str) -> str:
-    """Return a reason without what differs from statement to statement."""
     return f"it {message.partition(':')[0]}"
 
 

@@ -197,7 +197,6 @@ def _pushed(reading: Reading) -> str:
 
 
 def _is_plain(node: Node) -> bool:
-    """Return whether no constant has a character that could be Spark's own."""
     if isinstance(node, Opaque):
         return False
     members = (

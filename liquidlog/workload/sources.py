@@ -88,8 +88,6 @@ def chunks(file: Readable) -> Iterator[bytes]:
 
 
 class _Joined(io.RawIOBase):
-    """The bytes that were looked at, and the rest of their file."""
-
     def __init__(self, start: bytes, file: Readable) -> None:
         super().__init__()
         self._start = start
@@ -106,7 +104,6 @@ class _Joined(io.RawIOBase):
         return bytes(self._file.read(_CHUNK_BYTES if size < 0 else size))
 
     def exactly(self, size: int) -> bytes:
-        """Return so many bytes, or none at the end of the file."""
         pieces: list[bytes] = []
         missing = size
         while missing:
@@ -171,7 +168,6 @@ def _block(file: _Joined, size: int) -> bytes:
 
 
 def _snappy_size(block: bytes) -> int:
-    """Return the size that a block of Snappy says it has, a number in pieces of seven bits."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * place)
@@ -352,7 +348,6 @@ def _in_file(
 
 
 def _sniffed(file: Any, address: str) -> bytes:  # noqa: ANN401  a file of any storage
-    """Return the first bytes of a file, decompressed; those that cannot be are left out."""
     found = b""
     try:
         for piece in chunks(file):
@@ -404,7 +399,6 @@ def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Foun
 
 
 def _text(address: str, options: StorageOptions) -> str:
-    """Return the text in a file."""
     pieces = []
     size = 0
     with closing(_opened(address, options)) as file:
@@ -456,8 +450,6 @@ def _csv(address: str, tables: Tables, options: StorageOptions) -> Iterator[Foun
 
 
 class _Stream(io.RawIOBase):
-    """Chunks as a file, so that text is decoded as it is read."""
-
     def __init__(self, pieces: Iterator[bytes]) -> None:
         super().__init__()
         self._pieces = pieces

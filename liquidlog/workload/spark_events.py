@@ -124,7 +124,6 @@ def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
 
 
 def _passes(node: PlanNode) -> bool:
-    """Return whether a node hands on its rows as they are."""
     return node.node_name in {"ColumnarToRow", "InputAdapter"} or node.node_name.startswith(
         "WholeStageCodegen"
     )
@@ -183,8 +182,6 @@ class _Scan:
 
 @dataclass(slots=True)
 class _Execution:
-    """A query that runs, with all that runs for it."""
-
     time_ms: int | None = None
     zone: str = ""
     plan: PlanNode | None = None
@@ -347,7 +344,6 @@ class EventLog:
                     )
 
     def _is_of_command(self, execution: _Execution) -> bool:
-        """Return whether an execution runs for a command that is not itself a reader."""
         for root, below in self._waiting.items():
             if any(one is execution for one in below):
                 running = self._running.get(root)
@@ -401,7 +397,6 @@ class EventLog:
 
 
 def _scan(node: PlanNode, above: PlanNode | None, joined: set[str], zone: str) -> _Scan | None:
-    """Return the scan of a node, None if it reads a table's log."""
     metadata = node.metadata
     place = _LOCATION.match(metadata["Location"])
     if place is None or f"/{_LOG}" in metadata["Location"] or place[1] == "DeltaLogFileIndex":
@@ -428,7 +423,6 @@ def _scan(node: PlanNode, above: PlanNode | None, joined: set[str], zone: str) -
 
 
 def _table_of(execution: _Execution, scans: list[_Scan]) -> str:
-    """Return where the table of a command lies, empty if nothing tells."""
     if scans:
         return scans[0].asks.text.location
     logs = [log for below in execution.below for log in below.logs]
@@ -465,7 +459,6 @@ def _columns(names: Iterable[str]) -> frozenset[str]:
 
 
 def _types(found: Iterable[Asks]) -> dict[str, dict[Path, str]]:
-    """Return the types of all columns that scans read, by the table's location."""
     types: dict[str, dict[Path, str]] = {}
     for asks in found:
         types.setdefault(normal(asks.text.location), {}).update(read_types(asks.schema))

@@ -125,7 +125,6 @@ def require_reconciled(
 
 
 def _live_rows(stale: Staleness) -> int | None:
-    """Return how many rows of a group's inputs are live now, None if the log does not say."""
     files = stale.snapshot.files.take(pa.array(stale.rows))
     rows = files["num_records"]
     if rows.null_count:
@@ -336,7 +335,6 @@ def rewrite_change(
 
 
 def _definition(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[AnyAction, ...]:
-    """Return the actions by which a migration redefines the table, none for other plans."""
     if not plan.is_migration:
         return ()
     columns = columns_of(snapshot, plan)

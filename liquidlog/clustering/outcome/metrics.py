@@ -132,7 +132,6 @@ def _key(group: RewriteGroup) -> tuple[tuple[str, str | None], ...]:
 
 
 def _not_asked_for(plan: ClusteringPlan) -> int:
-    """Return how many files are in partitions that `where` does not ask for."""
     if not plan.partitioned_by:
         return 0
     reasons = plan.skipped.columns["reason"]

@@ -210,12 +210,9 @@ def value_changes(
 ) -> Iterator[str]:
     """Yield a sentence if inputs have other partition values than those that outputs hold.
 
-    Args:
-        snapshot: The table now.
-        group: Of a plan that turns partition columns into data, or of any other.
-        positions: The row number of each input in Snapshot.files (int64), -1 if it is not live.
-        is_changed: Which inputs are live as something else.
-        time_zone: That of timestamps which name none, for the plan.
+    `positions` has the row number of each input in Snapshot.files, -1 if it is not live;
+    `is_changed` says which are live as something else. `time_zone` is the plan's for timestamps
+    without one.
     """
     values = group.inputs.columns["partition_values"]
     if values.null_count == len(values):
@@ -314,7 +311,6 @@ def _located(
     groups: Sequence[pa.Table],
     differs: Callable[[pa.Table, pa.Table], NDArray[np.bool_]],
 ) -> Iterator[Located]:
-    """Yield where the files of each group are; the live files are searched once for all."""
     lengths = [files.num_rows for files in groups]
     planned = pa.concat_tables(groups)
     paths = one_array(planned["path"])
@@ -488,7 +484,6 @@ def staleness_of(
 def _without_deleted(
     snapshot: Snapshot, group: RewriteGroup, inputs: Located, reconcilable: Reconcilable | None
 ) -> tuple[Located, tuple[DeletedInput, ...]]:
-    """Return what is left to object to, and the inputs of which rows were clearly deleted."""
     if reconcilable is None:
         return inputs, ()
     numbers = np.flatnonzero(inputs.is_missing | _with_other_vector(snapshot, group, inputs))
@@ -521,7 +516,6 @@ def _with_other_vector(
 def _without_deleted_kept(
     snapshot: Snapshot, group: RewriteGroup, kept: Located, reconcilable: Reconcilable | None
 ) -> Located:
-    """Return what is left to object to: nothing of which rows were clearly deleted."""
     if reconcilable is None:
         return kept
     numbers = np.flatnonzero(kept.is_missing | kept.is_changed)
@@ -552,7 +546,6 @@ def _vectors(
 
 
 def _cleared(files: Located, numbers: NDArray[np.int64]) -> Located:
-    """Return the same without an objection to some of the files."""
     is_missing, is_changed = files.is_missing.copy(), files.is_changed.copy()
     is_missing[numbers] = is_changed[numbers] = False
     return replace(files, is_missing=is_missing, is_changed=is_changed)

@@ -329,7 +329,6 @@ def _kept_files(files: pa.Table, rows: NDArray[np.int64]) -> KeptFiles:
 
 
 def _deletion_vectors(vectors: pa.StructArray) -> pa.StructArray:
-    """Return deletion vectors with their fields renamed as in plans."""
     kind = InputFiles.schema.field("deletion_vector").type
     children = [
         child.cast(field.type) for child, field in zip(vectors.flatten(), kind, strict=True)

@@ -145,7 +145,6 @@ def _kept(
     bounds: Bounds,
     readers: FittedWorkload | None,
 ) -> Choice:
-    """Return the choice with the files that lie well in their group kept as they are."""
     space = key_space(bounds, sizes(snapshot.files))
     cube = np.where(places.ours & places.same_columns, places.cube, _UNCLUSTERED_RUN)
     everything = np.ones(len(cube), np.bool_)
@@ -180,7 +179,6 @@ def _runs(rows: NDArray[np.int64], places: Membership) -> _Runs:
 def _without_stable(
     runs: _Runs, logical: NDArray[np.int64], min_cube_bytes: int
 ) -> tuple[_Runs, NDArray[np.int64]]:
-    """Return the runs without those of stable cubes, and the rows of the stable cubes' files."""
     if not len(runs.starts):
         return runs, runs.rows
     totals = np.add.reduceat(logical[runs.rows], runs.starts)

@@ -125,7 +125,6 @@ class _Group:
         self._extent = space.extent(self._everything)
 
     def parted(self, may: Mask) -> Parted:
-        """Return the group in two parts; `may` masks the files that may be kept."""
         size = self._space.size_bytes
         mean = float(size.sum()) / self._outputs
         may = may & (size >= _SMALLEST * mean) & (size <= _LARGEST * mean)
@@ -139,7 +138,6 @@ class _Group:
         )
 
     def _cheapest(self, may: Mask) -> Mask:
-        """Return the mask of the fewest bytes to rewrite that readers hardly notice."""
         space = self._space
         limit = self._tolerance * self._cost_of_rewrite(self._everything)
         cost = self._model.now(space.size_bytes, self._opened)
@@ -220,7 +218,6 @@ class _Group:
 
 
 def _covered(spans: ColumnSpans, files: Mask, points: NDArray[np.float64]) -> Mask:
-    """Return which points are in the range of one of `files`."""
     rows = spans.order[files[spans.order]]
     if not len(rows):
         return np.zeros(len(points), np.bool_)

@@ -147,7 +147,6 @@ def plan_overlap(
 
 
 def _of_all(choice: Choice, rows: NDArray[np.int64], count: int) -> Choice:
-    """Return a choice of some files (`rows`) as one of all; the others are not asked for."""
     reasons = np.full(count, reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
     reasons[rows] = choice.reasons
     return replace(
@@ -230,7 +229,6 @@ def _choice(table: _Table, policy: ClusteringPolicy, reasons: NDArray[np.int64])
 
 
 def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
-    """Return the rewrites that are worth it; none if readers are within the tolerance already."""
     now = float(table.cost.sum())
     widths = table.opened[table.candidates]
     if now <= policy.tolerance * table.model.ideal or not len(widths):
@@ -251,7 +249,6 @@ def _goal(table: _Table, policy: ClusteringPolicy) -> float:
 
 
 def _wanted(table: _Table, policy: ClusteringPolicy, options: list[_Group]) -> Mask:
-    """Return a mask of the files to rewrite: those above some width, and those that must be."""
     if not options:
         return table.forced
     now = float(table.cost.sum())
@@ -288,7 +285,6 @@ def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Group:
 
 
 def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Group]:
-    """Return the wanted files in groups of at most `limit_bytes`, neighbours together."""
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return []
@@ -300,7 +296,6 @@ def _groups(table: _Table, wanted: Mask, limit_bytes: int) -> list[_Group]:
 
 
 def _within(groups: list[_Group], budget_bytes: int | None) -> list[_Group]:
-    """Return the groups that fit into the budget, those with the largest gain per byte first."""
     if budget_bytes is None:
         return groups
     left = float(budget_bytes)
