@@ -37,9 +37,9 @@ demo: install ## TPC-H lineitem: append, cluster, optimize on Spark, compare
 	@home=$$($(BIN)/python tools/java_home.py) && \
 		JAVA_HOME="$$home" $(BIN)/python demo/demo.py
 
-test: test-fast ## every test: without a JVM, then on a local Spark session
+test: install ## every test, those without a JVM beside those on a local Spark session
 	@home=$$($(BIN)/python tools/java_home.py) && export JAVA_HOME="$$home"; \
-		tools/in_memory $(BIN)/python -m pytest -m "spark and not reference"
+		tools/in_memory $(BIN)/python -m pytest -n auto --dist worksteal -m "not reference and not emulator"
 
 test-fast: install ## unit, property, golden and meta tests; no JVM
 	tools/in_memory $(BIN)/python -m pytest -n auto --dist worksteal
@@ -94,9 +94,6 @@ examples: install ## write anew what the commands in the documents print
 screens: install ## take the report's pictures in the documents anew, after make demo; needs a Chromium
 	PYTHONPATH=tests $(BIN)/python -m support.screens
 
-mistakes: install ## write docs/mistakes.md anew, after messages changed
-	PYTHONPATH=tests $(BIN)/python -m support.mistakes
-
 fix: install ## format and apply the linter's safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -117,4 +114,4 @@ clean: ## remove everything that the targets made
 	rm -rf spark-warehouse metastore_db derby.log
 
 .PRECIOUS: .tools/spark-%/.installed .tools/places-%/.installed
-.PHONY: help install demo test test-fast test-lowest test-sparks test-places check bench docs examples screens mistakes fix dist lock clean
+.PHONY: help install demo test test-fast test-lowest test-sparks test-places check bench docs examples screens fix dist lock clean

@@ -1,8 +1,12 @@
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
 from liquidlog.operations import executors
+from support import emulators
 from support.effort import effort, is_long
+from support.emulators import Emulator
 
 # Timings on shared machines vary too much for a deadline to mean anything. The short form tries
 # the same examples each time, so that a red run tells of the change and not of the dice.
@@ -22,3 +26,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Commands begin no JVM while they plan, where tests need none."""
     needed = item.get_closest_marker("spark") is not None
     executors._EARLY_GROUP = _EARLY if needed else "nothing"  # type: ignore[misc]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's tests come first: workers that have done their own then take over small tests."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+@pytest.fixture(scope="session")
+def s3_emulator() -> Iterator[Emulator]:
+    """moto's server, behind a proxy."""
+    with emulators.s3() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def s3(s3_emulator: Emulator) -> Iterator[Emulator]:
+    s3_emulator.proxy.clear()
+    yield s3_emulator
+    s3_emulator.proxy.clear()

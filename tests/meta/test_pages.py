@@ -35,6 +35,27 @@ def test_blocks_print_what_the_page_shows(page: Path, template: Path, tmp_path: 
     examples.run_page(page.read_text(encoding="utf-8"), tmp_path)
 
 
+def test_every_mistake_is_refused_in_one_sentence() -> None:
+    page = examples.MISTAKES.read_text(encoding="utf-8")
+    said = re.findall(
+        r"```console\n\$ liquidlog (.+?)\n(.*?)\n\[exit status (\d)\]", page, re.DOTALL
+    )
+    raised = re.findall(r"```pycon\n>>> .+?\n(.*?)\n```", page, re.DOTALL)
+    assert len(said) >= 80
+    assert len(raised) > 10
+    # Only a schema that does not fit takes more than a line: it is shown, and the table's.
+    wrong = [
+        words
+        for words, printed, status in said
+        if status == "0"
+        or not printed.removeprefix("…\n").startswith("error: ")
+        or ("\n" in printed.removeprefix("…\n") and not words.startswith("append "))
+    ]
+    wrong += [text for text in raised if not re.match(r"\w+Error: ", text)]
+    inside = r"Traceback|sqlglot|<class|object at 0x|KeyError|msgspec|Errno"
+    assert [*wrong, *re.findall(inside, page)] == []
+
+
 def test_a_block_that_prints_something_else_is_found(tmp_path: Path) -> None:
     page = "```console\n$ liquidlog detail none\nall is well\n```\n"
     with pytest.raises(AssertionError, match="exit status"):

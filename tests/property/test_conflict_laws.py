@@ -1,19 +1,36 @@
-"""The conflict rules against a slow, obvious model: replay everything, look for what was read."""
+"""The conflict rules against a slow, obvious model: replay everything, look for what was read.
+
+Groups that are lost, found for all at once, are those whose own read sets conflict.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit.conflicts import (
     ConcurrentDeleteRead,
     ReadSet,
     RowsMayBeBack,
     Winners,
     check_conflicts,
+)
+from liquidlog.errors import Conflict
+from liquidlog.operations.batches import read_set_of
+from liquidlog.operations.rewrite import lost_groups
+from liquidlog.plan import (
+    ClusteringPlan,
+    InputFile,
+    KeptFile,
+    KeptFiles,
+    PlannedDeletionVector,
+    RewriteGroup,
 )
 from liquidlog.spec.actions import (
     AddFile,
@@ -29,6 +46,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
     SetTransaction,
 )
+from support.plans import make_plan, schema_json_of
 
 # The second name is the first, encoded: one file under two spellings.
 PATHS = ("a b", "a%20b", "c", "d")
@@ -38,26 +56,36 @@ METADATA = Metadata(id="t", format=Format(), partition_columns=(), configuration
 PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 
-def vector(name: str | None) -> DeletionVector | None:
+def vector(name: str | None, rows: int = 1) -> DeletionVector | None:
     if name is None:
         return None
     return DeletionVector(
-        storage_type="u", path_or_inline_dv=name, offset=1, size_in_bytes=1, cardinality=1
+        storage_type="u", path_or_inline_dv=name, offset=1, size_in_bytes=1, cardinality=rows
     )
 
 
-def add(path: str, name: str | None, data_change: bool) -> AddFile:  # noqa: FBT001
+def add(
+    path: str,
+    name: str | None,
+    data_change: bool = True,  # noqa: FBT001, FBT002
+    rows: int = 1,
+) -> AddFile:
     return AddFile(
         path=path,
         size=1,
         modification_time=1,
         data_change=data_change,
-        deletion_vector=vector(name),
+        deletion_vector=vector(name, rows),
     )
 
 
-def remove(path: str, name: str | None, data_change: bool) -> RemoveFile:  # noqa: FBT001
-    return RemoveFile(path=path, data_change=data_change, deletion_vector=vector(name))
+def remove(
+    path: str,
+    name: str | None,
+    data_change: bool = True,  # noqa: FBT001, FBT002
+    rows: int = 1,
+) -> RemoveFile:
+    return RemoveFile(path=path, data_change=data_change, deletion_vector=vector(name, rows))
 
 
 def domain(name: str, removed: bool) -> DomainMetadata:  # noqa: FBT001
@@ -157,18 +185,6 @@ CHANGES = st.lists(
 )
 
 
-def described(name: str | None, cardinality: int) -> DeletionVector | None:
-    if name is None:
-        return None
-    return DeletionVector(
-        storage_type="u", path_or_inline_dv=name, offset=1, size_in_bytes=1, cardinality=cardinality
-    )
-
-
-def added(new: DeletionVector | None) -> AddFile:
-    return AddFile(path="c", size=1, modification_time=1, data_change=True, deletion_vector=new)
-
-
 def history(
     changes: Sequence[Any],
 ) -> tuple[list[list[AnyAction]], list[tuple[str | None, int] | None]]:
@@ -178,18 +194,16 @@ def history(
     for change in changes:
         now = states[-1]
         actions: list[AnyAction] = [CommitInfo()]
-        old = None if now is None else described(*now)
         if change == "add again" and now is not None:
-            actions.append(added(old))
+            actions.append(add("c", now[0], rows=now[1]))
         elif change == "remove" and now is not None:
-            actions.append(RemoveFile(path="c", data_change=True, deletion_vector=old))
+            actions.append(remove("c", now[0], rows=now[1]))
             states.append(None)
         elif isinstance(change, tuple) and (now is None or change[0] != now[0]):
             name, cardinality = change[0], 0 if change[0] is None else change[1]
-            new = described(name, cardinality)
-            actions.append(added(new))
+            actions.append(add("c", name, rows=cardinality))
             if now is not None:
-                actions.append(RemoveFile(path="c", data_change=True, deletion_vector=old))
+                actions.append(remove("c", now[0], rows=now[1]))
             states.append((name, cardinality))
         winners.append(actions)
     return winners, states
@@ -227,7 +241,7 @@ def test_what_became_of_a_file_is_what_it_is_now(changes: list[Any]) -> None:
     elif len(states) == 1:
         assert (course.fate, course.versions) == (Fate.UNCHANGED, ())
     else:
-        assert (course.fate, course.vector) == (Fate.DELETED_FROM, described(*states[-1]))
+        assert (course.fate, course.vector) == (Fate.DELETED_FROM, vector(*states[-1]))
         numbers = [state[1] for state in states if state is not None]
         assert len(course.versions) == sum(np.diff(numbers) > 0)
 
@@ -248,3 +262,80 @@ def test_to_reconcile_files_takes_away_no_conflict_about_anything_else(
     others = [one for one in strict if not isinstance(one, ConcurrentDeleteRead)]
     found = check_conflicts(milder, commits(winners))
     assert [one for one in found if not isinstance(one, RowsMayBeBack)] == others
+
+
+# Groups of a plan, all at once.
+
+FILES = st.sampled_from([(path, vector) for path in "abcdef" for vector in VECTORS])
+PATHS_OF_PLANS = st.sampled_from("abcdefkz")
+LANDED = st.lists(
+    st.lists(
+        st.one_of(
+            st.builds(remove, PATHS_OF_PLANS, VECTOR),
+            st.builds(remove, PATHS_OF_PLANS, VECTOR),
+            st.builds(add, PATHS_OF_PLANS, VECTOR, st.just(value=True), st.integers(1, 9)),
+            st.builds(domain, st.sampled_from([CLUSTERING_DOMAIN, "mine"]), st.booleans()),
+            st.just(CommitInfo()),
+        ),
+        max_size=3,
+    ),
+    max_size=4,
+)
+
+
+def planned(path: str, vector: str | None) -> InputFile:
+    described = vector and PlannedDeletionVector(
+        storage_type="u", path_or_inline_dv=vector, offset=1, size_bytes=1, cardinality=1
+    )
+    return InputFile(path=path, size_bytes=1, num_records=9, deletion_vector=described or None)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> ClusteringPlan:
+    """Return a plan of up to four groups that share no file; some keep files."""
+    files = draw(st.lists(FILES, max_size=6, unique_by=lambda file: file[0]))
+    groups = draw(st.lists(st.integers(0, 3), min_size=len(files), max_size=len(files)))
+    inputs = [
+        tuple(planned(*file) for file, group in zip(files, groups, strict=True) if group == number)
+        for number in range(4)
+    ]
+    schema = schema_json_of({"x": "long"})
+    plan = make_plan(Path("t"), schema, [(own, 1) for own in inputs], columns=[("x",)])
+    kept = draw(st.integers(0, 3))
+    files_kept = KeptFiles.of([KeptFile(path="k", size_bytes=1, num_records=9)])
+    return structs.replace(
+        plan,
+        groups=tuple(
+            structs.replace(group, kept=files_kept) if group.group_id == kept else group
+            for group in plan.groups
+        ),
+    )
+
+
+def own_conflicts(
+    winners: Winners, plan: ClusteringPlan, group: RewriteGroup
+) -> Sequence[Conflict]:
+    return winners.conflicts(read_set_of(plan, group))
+
+
+@given(plan=plans(), landed=LANDED, some=st.sets(st.integers(0, 3)))
+def test_lost_groups_are_those_that_conflict_alone(
+    plan: ClusteringPlan, landed: list[list[AnyAction]], some: set[int]
+) -> None:
+    winners = Winners(plan.read_version)
+    winners.take(Commit(1 + number, tuple(actions)) for number, actions in enumerate(landed))
+    groups = [group for group in plan.groups if group.group_id in some]
+    alone = {group.group_id: own_conflicts(winners, plan, group) for group in groups}
+    found = lost_groups(winners, plan, groups, conflicts_of=own_conflicts)
+    assert found == {group_id: conflicts for group_id, conflicts in alone.items() if conflicts}
+
+
+@given(plan=plans(), landed=LANDED)
+def test_a_lost_group_stays_lost(plan: ClusteringPlan, landed: list[list[AnyAction]]) -> None:
+    winners = Winners(plan.read_version)
+    lost: set[int] = set()
+    for number, actions in enumerate(landed):
+        winners.take([Commit(1 + number, tuple(actions))])
+        now = set(lost_groups(winners, plan, plan.groups))
+        assert lost <= now
+        lost = now

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from liquidlog.local.executor import LocalExecutor
 from liquidspark.session import open_session
+from support.spark_servers import cluster, connect_server, require_connect
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,3 +20,24 @@ def _java() -> None:
 def spark() -> Iterator[SparkSession]:
     with open_session({"spark.master": "local[2,4]", "spark.driver.memory": "1g"}) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("cluster"), workers=2, memory="1g") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server."""
+    require_connect()
+    with connect_server(tmp_path_factory.mktemp("server")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def executor() -> Iterator[LocalExecutor]:
+    """The executor `local`, whose files Spark's are compared with."""
+    with LocalExecutor({}) as started:
+        yield started

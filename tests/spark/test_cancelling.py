@@ -1,8 +1,5 @@
 """A group that can no longer be committed is stopped while Spark works on it; others go on."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +14,9 @@ from liquidlog.operations.batches import committed_groups
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
-from support import cancelling_client
 from support.pausing import first_task_pauses
 from support.plans import parquet_names
 from support.restored import remove_and_restore
-from support.spark_servers import connect_server, environment
 
 pytestmark = pytest.mark.spark
 
@@ -124,23 +119,3 @@ def test_markers_of_groups_at_work_say_whose_they_are(
 
     list(execute_groups(spark, plan, cancelled=cancelled, verb="optimize"))
     assert set(seen) == {("optimize", plan.plan_id)}
-
-
-def test_a_group_is_cancelled_through_spark_connect(table: Table, tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="Spark Connect needs the extra `connect`")
-    before = parquet_names(Path(table.uri))
-    program = str(Path(cancelling_client.__file__))
-    with connect_server(tmp_path / "server") as address:
-        done = subprocess.run(
-            [sys.executable, program, table.uri, address, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-            env={**environment(), "PYTHONPATH": str(Path(cancelling_client.__file__).parents[1])},
-        )
-    assert done.returncode == 0, done.stderr[-2000:]
-    first, second = json.loads(done.stdout)
-    assert first == [0, "GroupFailure"]
-    assert second == [1, "RewrittenGroup"]
-    assert len(parquet_names(Path(table.uri)) - before) == 1

@@ -1,47 +1,48 @@
-"""Other places than one local session: a standalone cluster of two workers, and Spark Connect."""
+"""Other places than one local session: a standalone cluster of two workers, and Spark Connect.
+
+`kill -9` of a Python worker, an executor and the driver comes at a random moment of an optimize. No
+row is lost or doubled; what survives finishes, what does not is completed by the next run.
+"""
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from liquidlog.table import Table
-from support.clustered import appended_table, optimize_command
-from support.examples import blocks
+from support.effort import effort
 from support.interpreters import packed, without_us, zipped
-from support.repository import text
-from support.spark_servers import (
-    cluster,
-    connect_server,
-    environment,
-    require_connect,
+from support.killed import (
+    APPENDS,
+    GROUPS,
+    appended_table,
+    check,
+    complete_after_a_killed_driver,
+    finish,
+    kill_at_random,
+    optimize_command,
+    start,
 )
+from support.plans import parquet_names
+from support.processes import all_processes, command_of, descendants
+from support.repository import ROOT
+from support.spark_servers import environment
 
 pytestmark = pytest.mark.spark
 
-ROWS = 200_000
-FILES = 4
+RUNS = effort(1, 17)
+LOCAL = {"spark.master": "local[2,4]", "spark.driver.memory": "1g"}
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return appended_table(str(tmp_path / "t"), appends=FILES, rows=ROWS)
-
-
-@pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(tmp_path_factory.mktemp("cluster"), workers=2, memory="1g") as address:
-        yield address
-
-
-def optimize(table: Table, conf: dict[str, str]) -> list[str]:
-    return optimize_command(table.uri, conf, max_file_size=table.snapshot().size_bytes // 6)
+    return appended_table(tmp_path / "t")
 
 
 def on_cluster(master: str) -> dict[str, str]:
@@ -59,67 +60,111 @@ def run(words: list[str]) -> Any:
         words, capture_output=True, text=True, check=False, timeout=300, env=environment()
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return json.loads(done.stdout) if done.stdout else None
 
 
-def check(table: Table, result: Any) -> None:
+def optimize_whole(table: Table, conf: dict[str, str]) -> None:
+    size = table.snapshot().size_bytes // 6
+    result = run(optimize_command(table.uri, conf, max_file_size=size))
     assert len(result["groups"]) == 1
-    assert table.files().num_rows >= FILES
+    assert table.files().num_rows >= APPENDS
     assert len(table.cubes()) == 1
-    found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
-    assert sorted(found["id"].to_pylist()) == list(range(FILES * ROWS))
-    live = set(table.files()["path"].to_pylist()) | set(table.files(FILES)["path"].to_pylist())
-    assert {path.name for path in Path(table.uri).glob("*.parquet")} == live
+    check(table)
 
 
 def test_workers_without_the_packages_are_sent_them(
     table: Table, master: str, tmp_path: Path
 ) -> None:
-    bare = {**on_cluster(master), "spark.pyspark.python": without_us(tmp_path / "bare")}
-    words = optimize(table, bare)
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=False, timeout=300, env=environment()
-    )
-    error = json.loads(done.stderr)["error"]
-    assert "No module named" in error["message"]
-    assert "ship it with --archives or --py-files" in error["message"]
-    assert table.snapshot().version == FILES
     files = {"spark.submit.pyFiles": zipped(tmp_path / "liquid.zip")}
-    check(table, run(optimize(table, {**bare, **files})))
+    bare = {"spark.pyspark.python": without_us(tmp_path / "bare")}
+    optimize_whole(table, {**on_cluster(master), **bare, **files})
 
 
 def test_workers_run_the_python_of_an_archive(table: Table, master: str, tmp_path: Path) -> None:
     without_us(tmp_path / "bare")
     archive = packed(tmp_path / "env.tar.gz", tmp_path / "bare" / "packages")
     sent = {"spark.archives": f"{archive}#env", "spark.pyspark.python": "./env/bin/python"}
-    check(table, run(optimize(table, {**on_cluster(master), **sent})))
+    optimize_whole(table, {**on_cluster(master), **sent})
 
 
-def test_optimize_on_a_standalone_cluster(table: Table, master: str) -> None:
-    check(table, run(optimize(table, on_cluster(master))))
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_killed_executor_is_survived(table: Table, seed: int, master: str) -> None:
+    process = start(table, conf=on_cluster(master), environment=environment())
+
+    def executors() -> list[int]:
+        named = "CoarseGrainedExecutorBackend"
+        found = [pid for pid in all_processes() if named in command_of(pid)]
+        return [pid for pid in found if master in command_of(pid) and descendants(pid)]
+
+    kill_at_random(process, executors, np.random.default_rng(seed))
+    assert len(finish(process)["groups"]) == GROUPS
+    check(table)
 
 
-def test_the_program_of_the_page_rewrites_a_table(table: Table, tmp_path: Path) -> None:
-    page = blocks(text("docs/where-it-runs.md"))
-    (program,) = [block.code for block in page if "sys.argv[1]" in block.code]
-    (tmp_path / "run.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "run.py"), table.uri],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=environment(),
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_killed_python_worker_is_survived(table: Table, seed: int) -> None:
+    process = start(table, conf=LOCAL, environment=environment())
+
+    def workers() -> list[int]:
+        return [
+            pid
+            for pid in descendants(process.pid)
+            if "pyspark.daemon" in command_of(pid) and not descendants(pid)
+        ]
+
+    kill_at_random(process, workers, np.random.default_rng(seed))
+    assert len(finish(process)["groups"]) == GROUPS
+    check(table)
+    assert not list(Path(table.uri).glob("_liquidspark-*"))
+
+
+# In its short form this is the kill in test_optimize_command.py.
+@pytest.mark.parametrize("seed", range(effort(0, RUNS)))
+def test_a_killed_driver_leaves_whole_cubes_and_the_next_run_completes(
+    table: Table, seed: int
+) -> None:
+    complete_after_a_killed_driver(
+        table,
+        lambda: start(table, conf=LOCAL, environment=environment()),
+        np.random.default_rng(seed),
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert table.snapshot().version == FILES + 1
 
 
 @pytest.mark.sparks
-def test_optimize_through_spark_connect(table: Table, tmp_path: Path) -> None:
-    require_connect()
-    with connect_server(tmp_path / "server") as address:
-        check(table, run(optimize(table, {"spark.remote": address})))
+def test_optimize_through_spark_connect(table: Table, connect: str) -> None:
+    optimize_whole(table, {"spark.remote": connect})
+
+
+CANCELLED = """
+import json, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+address, uri, directory, tests = sys.argv[1:]
+sys.path.insert(0, tests)
+from liquidlog import Table
+from liquidspark import execute_groups
+from support.pausing import first_task_pauses
+
+spark = SparkSession.builder.remote(address).getOrCreate()
+plan = Table.open(uri).plan(min_cube_size=1, target_cube_size=1)
+with first_task_pauses(Path(directory)) as pause:
+    cancelled = lambda: {} if pause.exists() else {0: "enough"}
+    found = [
+        type(one).__name__
+        for group in (0, 1)
+        for one in execute_groups(spark, plan, groups=[group], cancelled=cancelled)
+    ]
+print(json.dumps(found))
+"""
+
+
+def test_a_group_is_cancelled_through_spark_connect(
+    table: Table, connect: str, tmp_path: Path
+) -> None:
+    before = parquet_names(tmp_path / "t")
+    words = [sys.executable, "-c", CANCELLED, connect, table.uri]
+    assert run([*words, str(tmp_path), str(ROOT / "tests")]) == ["GroupFailure", "RewrittenGroup"]
+    assert len(parquet_names(tmp_path / "t") - before) == 1
 
 
 APPENDED = """
@@ -129,14 +174,16 @@ from io import StringIO
 from pyspark.sql import SparkSession
 from liquidspark import ExecutorOptions, append, overwrite, read
 
-spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
-spark.addArtifacts(sys.argv[3], pyfile=True)
+address, table, packages, python = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+spark.conf.set("spark.sql.execution.pyspark.python", python)
+spark.addArtifacts(packages, pyfile=True)
 rows = spark.range(1000, 3000, 1, 3)
-append(rows, sys.argv[2])
+append(rows, table)
 shuffled = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 12)
-append(rows.selectExpr("id + 2000 AS id"), sys.argv[2], options=shuffled, max_file_size="8KiB")
-overwrite(rows.where("id < 1010"), sys.argv[2], where="id >= 1000 AND id < 3000")
-found = read(spark, sys.argv[2], where="id < 3010")
+append(rows.selectExpr("id + 2000 AS id"), table, options=shuffled, max_file_size="8KiB")
+overwrite(rows.where("id < 1010"), table, where="id >= 1000 AND id < 3000")
+found = read(spark, table, where="id < 3010")
 assert sorted(row.id for row in found.collect()) == [*range(1000, 1010), *range(3000, 3010)]
 with redirect_stdout(StringIO()) as plan:
     found.join(found.selectExpr("id"), "id").explain()
@@ -145,14 +192,11 @@ assert "SortMergeJoin" in plan.getvalue()
 
 
 @pytest.mark.sparks
-def test_append_overwrite_and_read_through_spark_connect(tmp_path: Path) -> None:
+def test_append_overwrite_and_read_through_spark_connect(connect: str, tmp_path: Path) -> None:
     """The server's workers have not the packages: the client sends them."""
-    require_connect()
     schema = pa.schema([("id", pa.int64())])
     table = Table.create(tmp_path / "written", schema=schema, cluster_by=["id"])
     packages, python = zipped(tmp_path / "liquid.zip"), without_us(tmp_path / "bare")
-    with connect_server(tmp_path / "server", python=python) as address:
-        words = [sys.executable, "-c", APPENDED, address, table.uri, packages]
-        subprocess.run(words, check=True)
+    run([sys.executable, "-c", APPENDED, connect, table.uri, packages, python])
     found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
     assert sorted(found["id"].to_pylist()) == [*range(1000, 1010), *range(3000, 5000)]

@@ -1,6 +1,6 @@
 """OPTIMIZE of a table whose credentials expire again and again while it runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 import liquidspark
 from liquidlog.errors import ExecutorError
 from liquidlog.table import Table
-from support import emulators
 from support.emulators import Emulator
 from support.tokens import Tokens
 
@@ -21,14 +20,8 @@ SHUFFLED = liquidspark.ExecutorOptions(single_task_bytes=1)
 WHOLE = liquidspark.ExecutorOptions()
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Emulator]:
-    with emulators.s3() as emulator:
-        yield emulator
-
-
 @pytest.fixture
-def new_table(s3: Emulator) -> Iterator[Callable[[int], str]]:
+def new_table(s3: Emulator) -> Callable[[int], str]:
     def make(appends: int) -> str:
         made = Table.create(
             s3.new_table(), schema=SCHEMA, cluster_by=["x", "y"], storage_options=s3.direct_options
@@ -39,8 +32,7 @@ def new_table(s3: Emulator) -> Iterator[Callable[[int], str]]:
             made.append(pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA))
         return made.uri
 
-    yield make
-    s3.proxy.clear()
+    return make
 
 
 def _rows(uri: str, s3: Emulator) -> int:

@@ -1,7 +1,6 @@
 """OPTIMIZE of a table in an object store: workers read and write through fsspec."""
 
 import json
-from collections.abc import Iterator
 
 import duckdb
 import fsspec
@@ -14,7 +13,6 @@ import liquidspark
 from liquidlog.cli.main import cli, run
 from liquidlog.errors import ExecutorError
 from liquidlog.table import Table
-from support import emulators
 from support.emulators import SENTINEL, Emulator
 
 pytestmark = pytest.mark.spark
@@ -23,15 +21,8 @@ SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("s", pa.string())])
 ROWS = 6000
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Emulator]:
-    with emulators.s3() as emulator:
-        yield emulator
-
-
 @pytest.fixture
 def table(s3: Emulator) -> Table:
-    s3.proxy.clear()
     made = Table.create(
         s3.new_table(), schema=SCHEMA, cluster_by=["x", "y"], storage_options=s3.options
     )

@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog.data.checksum import multiset_checksum
@@ -33,91 +31,69 @@ from liquidlog.plan import (
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups
+from support.commands import caller
 from support.copies import copy_table, delta_rs_rows, plan_of_all
 from support.filters import filters_in
+from support.killed import (
+    APPENDS,
+    GROUPS,
+    ROWS,
+    appended_table,
+    check_rows,
+    in_groups,
+    optimize_command,
+    start,
+)
 from support.partitioned import TEXTS, map_columns, partitioned_table, rows_read
 from support.processes import eventually
 from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
-SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
-APPENDS = 6
-ROWS = 20_000
-COMMAND = [sys.executable, "-c", "from liquidlog.cli import main; main()"]
-CONF = ["--spark-conf", "spark.master=local[1]", "--spark-conf", "spark.driver.memory=1g"]
+CONF = {"spark.master": "local[1]", "spark.driver.memory": "1g"}
 DEADLINE_SECONDS = 240.0
-
-
-def rows(seed: int) -> pa.Table:
-    random = np.random.default_rng(seed)
-    ids = np.arange(seed * ROWS, (seed + 1) * ROWS)
-    x = pa.array(random.integers(0, 10_000, ROWS), pa.int32())
-    words = pa.array([f"w{number}" for number in random.integers(0, 10**9, ROWS)])
-    return pa.table([ids, x, words], schema=SCHEMA)
+Command = Callable[..., Any]
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    made = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x", "s"])
-    for seed in range(APPENDS):
-        made.append(rows(seed))
-    return made
+    return appended_table(tmp_path / "t")
 
 
-def group_bytes(table: Table) -> int:
-    """Return a cube size that makes a group of every two files."""
-    return 2 * int(max(table.files()["size_bytes"].to_pylist()))
+@pytest.fixture
+def optimize_here(table: Table, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command in this process and its session; returns its document."""
+    del spark
+    policy = in_groups(table)
+
+    def run(*words: str) -> Any:
+        command = optimize_command(table.uri, {}, **policy)
+        status, out, err = caller(capsys)(*command[command.index("optimize") :], *words)
+        assert (status, err) == (0, "")
+        return out
+
+    return run
 
 
-def optimize_command(table: Table, cube_bytes: int) -> list[str]:
-    size = ["--set", "min_cube_size=1", "--set", f"target_cube_size={cube_bytes!s}"]
-    return [*COMMAND, "optimize", table.uri, *size, *CONF, "--json"]
-
-
-def assert_no_row_is_lost(table: Table) -> None:
-    found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
-    assert sorted(found["id"].to_pylist()) == list(range(APPENDS * ROWS))
-
-
-def run(words: list[str], **environment: str) -> tuple[int, Any, Any]:
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE_SECONDS,
-        env={**os.environ, **environment},
-    )
-    out = json.loads(done.stdout) if done.stdout else None
-    return done.returncode, out, done.stderr
-
-
-def test_optimize_commits_cube_by_cube_and_then_has_nothing_to_do(table: Table) -> None:
-    size = group_bytes(table)
-    status, result, said = run(optimize_command(table, size))
-    assert (status, said) == (0, "")
-    assert len(result["versions"]) == len(result["groups"]) == APPENDS // 2
+def test_optimize_commits_cube_by_cube_and_then_has_nothing_to_do(
+    table: Table, optimize_here: Command
+) -> None:
+    result = optimize_here()
+    assert len(result["versions"]) == len(result["groups"]) == GROUPS
     assert result["rows_verified"] == APPENDS * ROWS
     assert result["metrics"]["numFilesRemoved"] == APPENDS
-    assert table.cubes().num_rows == APPENDS // 2
-    assert_no_row_is_lost(table)
-    assert run(optimize_command(table, size))[:2][1]["groups"] == []
+    assert table.cubes().num_rows == GROUPS
+    check_rows(table)
+    assert optimize_here()["groups"] == []
 
 
-def test_groups_share_a_version_and_say_that_they_were_not_read_back(table: Table) -> None:
-    words = optimize_command(table, group_bytes(table))
-    status, out, err = run([*words, "--set", "groups_per_commit=2", "--set", "read_back=false"])
-    assert status == 0, err
+def test_groups_share_a_version_and_say_that_they_were_not_read_back(
+    table: Table, optimize_here: Command
+) -> None:
+    out = optimize_here("--set", "groups_per_commit=2", "--set", "read_back=false")
     assert [group["version"] for group in out["groups"]] == [7, 7, 8]
     assert (out["versions"], out["metrics"]["numBatches"]) == ([7, 8], 2)
     assert [group["read_back"] for group in out["groups"]] == [False] * 3
-    assert_no_row_is_lost(table)
-
-
-def live_at(table: Table, version: int) -> list[str]:
-    """Return the paths that are live at a version."""
-    paths: list[str] = table.files(version)["path"].to_pylist()
-    return paths
+    check_rows(table)
 
 
 def nothing_is_left(table: Table) -> bool:
@@ -129,58 +105,51 @@ def nothing_is_left(table: Table) -> bool:
     if not all(row["deleted"] or "a version" in row["reason"] for row in left):
         return False
     versions = range(table.snapshot().version + 1)
-    named = {file for version in versions for file in live_at(table, version)}
+    named = {file for version in versions for file in table.files(version)["path"].to_pylist()}
     found = {path.name for path in Path(table.uri).glob("*.parquet")}
     return found == named and not list(Path(table.uri).glob("_liquidspark-*"))
 
 
 def test_a_killed_optimize_leaves_a_readable_table_and_the_next_run_completes(
-    table: Table,
+    table: Table, optimize_here: Command
 ) -> None:
-    command = optimize_command(table, group_bytes(table))
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    process = start(table, conf=CONF)
     before = table.snapshot().version
     deadline = time.monotonic() + DEADLINE_SECONDS
     while table.snapshot().version == before and time.monotonic() < deadline:
         assert process.poll() is None, "it finished before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()
     committed = table.snapshot().version - before
     assert committed >= 1
-    assert_no_row_is_lost(table)
+    check_rows(table)
     # Whether the kill came while files were written is chance; that they can all be found is not.
     assert eventually(lambda: nothing_is_left(table))
-    status, result, _ = run(command)
-    assert status == 0
-    assert len(result["groups"]) == APPENDS // 2 - committed
-    assert_no_row_is_lost(table)
+    assert len(optimize_here()["groups"]) == GROUPS - committed
+    check_rows(table)
     assert {file["state"] for file in table.files(min_cube_size=1).to_pylist()} == {"stable"}
 
 
 def test_two_processes_commit_each_cube_once(table: Table) -> None:
-    command = optimize_command(table, group_bytes(table))
     before = table.snapshot().version
-    processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for process in processes:
-        process.communicate(timeout=DEADLINE_SECONDS)
+    processes = [start(table, conf=CONF) for _ in range(2)]
+    said = [process.communicate(timeout=DEADLINE_SECONDS) for process in processes]
     assert {process.returncode for process in processes} <= {0, 3}
-    assert table.snapshot().version - before == APPENDS // 2
-    assert_no_row_is_lost(table)
+    complained = [bool(err) for _, err in said]
+    assert complained == [process.returncode != 0 for process in processes]
+    assert table.snapshot().version - before == GROUPS
+    check_rows(table)
     live = set(table.files()["path"].to_pylist())
     removed = {f"{path.name}" for path in Path(table.uri).glob("*.parquet")} - live
     assert len(removed) == APPENDS, "only the inputs are left beside the live files"
 
 
 def test_without_java_it_says_so_in_one_sentence(table: Table, tmp_path: Path) -> None:
-    command = optimize_command(table, group_bytes(table))
     before = table.snapshot().version
-    status, out, err = run(command, JAVA_HOME=str(tmp_path / "none"), PATH=str(tmp_path))
-    assert (status, out) == (1, None)
+    without = {**os.environ, "JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path)}
+    process = start(table, conf=CONF, environment=without)
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    assert (process.returncode, out) == (1, "")
     error = json.loads(err)["error"]
     assert error["code"] == "executor"
     assert "Java" in error["message"]
@@ -195,12 +164,6 @@ OPTIONS = {
     "one task": ExecutorOptions(sample_rows=100),
     "shuffled": ExecutorOptions(single_task_bytes=0, task_bytes=1 << 11, sample_rows=100),
 }
-
-
-@pytest.fixture(scope="module")
-def executor() -> Iterator[LocalExecutor]:
-    with LocalExecutor({}) as started:
-        yield started
 
 
 def finished(outcomes: list[Outcome]) -> tuple[RewrittenGroup, ...]:
@@ -228,10 +191,9 @@ def committed(table: Table, plan: ClusteringPlan, groups: tuple[RewrittenGroup, 
     assert table.detail()["partitionColumns"] == []
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("columns", [["p", "id"], ["v"]], ids=["partitions", "others"])
+@pytest.mark.parametrize(("columns", "name"), [(["p", "id"], "shuffled"), (["v"], "one task")])
 def test_both_executors_write_the_same_files_with_the_same_rows(
-    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, name: str, columns: list[str]
+    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, columns: list[str], name: str
 ) -> None:
     path = tmp_path / "t"
     table = partitioned_table(path, files=dict.fromkeys(TEXTS, 3))
@@ -242,10 +204,7 @@ def test_both_executors_write_the_same_files_with_the_same_rows(
     assert len(plan.groups) > 1
     options = OPTIONS[name]
     on_spark = finished(list(execute_groups(spark, plan, options=options)))
-    executor._options = options
-    wanted = [group.group_id for group in plan.groups]
-    here = finished(list(executor(plan, wanted, lambda *_: None)))
-    assert digests(path, on_spark) == digests(path, here)
+    assert digests(path, on_spark) == digests(path, finished(list(here(executor, options, plan))))
     committed(table, plan, on_spark)
     assert rows_read(path) == before
 
@@ -376,26 +335,49 @@ CASES = [
 ]
 
 
-def rewrite(spark: SparkSession, table: Table, plan: ClusteringPlan, way: str) -> RewrittenGroup:
+Rewriting = Callable[[ClusteringPlan], Iterable[Outcome]]
+
+
+def rewrite(table: Table, plan: ClusteringPlan, rewriting: Rewriting) -> RewrittenGroup:
     require_rewritable(table.opened, plan)
-    (group,) = execute_groups(spark, plan, options=WAYS[way])
-    assert isinstance(group, RewrittenGroup), group
+    (group,) = finished(list(rewriting(plan)))
     table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=(group,)))
     return group
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("kind", "case"), CASES)
+@pytest.mark.parametrize(("number", "kind", "case"), [(n, *case) for n, case in enumerate(CASES)])
 def test_a_rewrite_keeps_live_rows_with_their_ids_and_purges_vectors(
-    spark: SparkSession, tmp_path: Path, kind: str, case: str, way: str
+    spark: SparkSession,
+    executor: LocalExecutor,
+    tmp_path: Path,
+    number: int,
+    kind: str,
+    case: str,
 ) -> None:
-    path = copy_table(kind, case, tmp_path)
+    """Each table goes one way on Spark, and the others where the same tasks run sooner."""
+    for place, (way, options) in enumerate(WAYS.items()):
+        (tmp_path / way).mkdir()
+        path = copy_table(kind, case, tmp_path / way)
+        if place == number % len(WAYS):
+            check_rewrites(path, kind, case, partial(execute_groups, spark, options=options))
+        else:
+            check_rewrites(path, kind, case, partial(here, executor, options))
+
+
+def here(
+    executor: LocalExecutor, options: ExecutorOptions, plan: ClusteringPlan
+) -> Iterable[Outcome]:
+    executor._options = options
+    return executor(plan, [group.group_id for group in plan.groups], lambda *_: None)
+
+
+def check_rewrites(path: Path, kind: str, case: str, rewriting: Rewriting) -> None:
     table = Table.open(str(path))
     recorded = ROOT / "fixtures" / kind / case
     rows = pq.read_table(recorded / "rows.parquet")
     for number in range(2):
         plan = plan_of_all(table.snapshot(), plan_id=f"plan-{number}")
-        group = rewrite(spark, table, plan, way)
+        group = rewrite(table, plan, rewriting)
         assert group.rows_read == group.rows_written == len(rows)
         newest = table.snapshot()
         assert newest.files["deletion_vector"].null_count == newest.files.num_rows
@@ -410,17 +392,14 @@ def test_a_rewrite_keeps_live_rows_with_their_ids_and_purges_vectors(
             assert multiset_checksum(found) == multiset_checksum(typed)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_compaction_leaves_deleted_rows_out_in_order(
-    spark: SparkSession, tmp_path: Path, way: str
-) -> None:
+def test_compaction_leaves_deleted_rows_out_in_order(spark: SparkSession, tmp_path: Path) -> None:
     path = copy_table("logical", "12_dv_live", tmp_path)
     table = Table.open(str(path))
     table.cluster_by(None)
     before = delta_rs_rows(path, table.snapshot())
     plan = table.plan()
     assert plan.mode is RewriteMode.COMPACTION
-    rewrite(spark, table, plan, way)
+    rewrite(table, plan, partial(execute_groups, spark, options=WAYS["sliced"]))
     after = delta_rs_rows(path, table.snapshot())
     assert multiset_checksum(after) == multiset_checksum(before)
     assert table.snapshot().files["deletion_vector"].null_count == table.snapshot().files.num_rows

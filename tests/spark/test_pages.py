@@ -1,10 +1,12 @@
 """The documents' programs and commands that need Spark do what the pages show."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from liquidlog import Table
 from support import examples
 from support.repository import ROOT, text
 
@@ -26,3 +28,16 @@ def test_blocks_print_what_the_page_shows(
 ) -> None:
     examples.prepare(page, tmp_path, template)
     assert examples.run_page(page.read_text(encoding="utf-8"), tmp_path, spark=spark) > 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_program_of_the_page_rewrites_a_table(
+    template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = examples.blocks(text("docs/where-it-runs.md"))
+    (program,) = [block.code for block in page if "sys.argv[1]" in block.code]
+    (uri,) = [str(log.parent) for log in template.rglob("_delta_log")]
+    monkeypatch.setattr(sys, "argv", ["run.py", uri])
+    before = Table.open(uri).snapshot().version
+    exec(program, {})  # noqa: S102  our own example
+    assert Table.open(uri).snapshot().version > before

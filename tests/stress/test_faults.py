@@ -24,7 +24,6 @@ from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.clustered import appended_table
 from support.disk_calls import Call, Effect
 from support.effort import effort, is_long
 from support.faults import Trial
@@ -32,9 +31,8 @@ from support.faulty_disk import Fault, faults_at
 from support.forking import Run, killed_on_the_way
 from support.interleavings import alone_on_storage
 from support.killed import (
-    APPENDS,
     GROUPS,
-    ROWS,
+    appended_table,
     check,
     complete_after_a_killed_driver,
     finish,
@@ -87,7 +85,7 @@ LONGEST_WAIT_SECONDS = 1.0
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return appended_table(str(tmp_path / "t"), appends=APPENDS, rows=ROWS)
+    return appended_table(tmp_path / "t")
 
 
 @pytest.mark.parametrize("seed", range(RUNS))

@@ -4,12 +4,10 @@ What is checked is what is checked on local disk, see test_interleavings and tes
 """
 
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from support import emulators
 from support.effort import effort
 from support.emulators import Emulator
 from support.faults import Trial
@@ -38,12 +36,6 @@ OTHERS = effort(
 FAULTY = effort(("append",), ("append", "commit", "commit again", "orphans"))
 SWITCHES, SAMPLES, FAULTS = effort((0, 0, 1), (1, 10, 10_000))
 SWITCHES_IN_MEMORY = effort(1, 3)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Emulator]:
-    with emulators.s3() as emulator:
-        yield emulator
 
 
 @pytest.mark.parametrize("pair", [p for p in PAIRS if p.name in {*DANGEROUS, *OTHERS}], ids=str)

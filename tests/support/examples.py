@@ -1,14 +1,16 @@
 """Code blocks of the documents, run in the order of their page, in a directory of its own.
 
 A block in `python` is executed, in one namespace per page; a block in `text` after it is what it
-prints. A block in `console` holds commands after `$ ` and what they print; its last line may be
-`[exit status N]`. A block with a title is a file of that name. In what is printed, `…` stands for
-any words of a line and, alone on a line, for any lines. Ids, times and durations may differ.
+prints. One in `pycon` is an expression after `>>> ` and the error that it raises. A block in
+`console` holds commands after `$ ` and what they print; its last line may be `[exit status N]`. A
+block with a title is a file of that name. In what is printed, `…` stands for any words of a line
+and, alone on a line, for any lines. Ids, times and durations may differ.
 
 A comment before a block says what else there is to it: `<!-- not run: why -->`, or
 `<!-- spark -->` for a block that needs a Spark session, or what one above it did.
 
-Every page but the tutorial starts with the table of the tutorial, as it is before its rewrite.
+Every page starts with the table of the tutorial, as it is before its rewrite, but for the tutorial,
+and for the page about mistakes, which has tables of its own.
 
     PYTHONPATH=tests python -m support.examples [--spark] [PAGE…]
 
@@ -27,6 +29,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+from liquidlog.errors import LiquidlogError
+from support import mistakes
 from support.commands import said
 from support.repository import ROOT
 
@@ -48,9 +52,9 @@ _VARYING: Final = (
     (re.compile(r" +"), " "),
 )
 
-RUN: Final = frozenset({"python", "console"})
+RUN: Final = frozenset({"python", "pycon", "console"})
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
-_NOT_THESE: Final = frozenset({"mistakes.md"})  # it has a test of its own
+MISTAKES: Final = ROOT / "docs" / "mistakes.md"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,7 @@ def blocks(page: str) -> list[Block]:
 def pages() -> list[Path]:
     """Return the documents with blocks to run, with or without Spark."""
     documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [path for path in documents if path.name not in _NOT_THESE and _has_blocks(path)]
+    return [path for path in documents if _has_blocks(path)]
 
 
 def spark_pages() -> list[Path]:
@@ -106,8 +110,10 @@ def _is_run(block: Block, *, spark: bool) -> bool:
 
 
 def prepare(page: Path, home: Path, template: Path) -> None:
-    """Copy the tutorial's table into `home`, for every page but the tutorial."""
-    if page != TUTORIAL:
+    """Make what a page starts with; the template is the tutorial's table."""
+    if page == MISTAKES:
+        mistakes.prepare(home)
+    elif page != TUTORIAL:
         shutil.copytree(template, home, dirs_exist_ok=True)
 
 
@@ -176,6 +182,15 @@ def _python(block: Block, after: Block | None, names: dict[str, Any]) -> Iterato
         yield (block.end, block.end), block, out.getvalue(), _ANY_LINES
 
 
+def _pycon(block: Block, _: Block | None, names: dict[str, Any]) -> Iterator[Ran]:
+    line, shown = block.code.removeprefix(">>> ").split("\n", 1)
+    try:
+        printed = repr(eval(line, names))  # noqa: S307  our own examples
+    except LiquidlogError as error:
+        printed = f"{type(error).__name__}: {error}".replace(str(Path.cwd()), "/data")
+    yield (block.end - len(shown), block.end), block, printed, shown
+
+
 def _console(block: Block, _: Block | None, names: dict[str, Any]) -> Iterator[Ran]:
     del names
     for command in _COMMAND.finditer(block.code):
@@ -185,6 +200,7 @@ def _console(block: Block, _: Block | None, names: dict[str, Any]) -> Iterator[R
 
 _RUNNERS: Final[Mapping[str, Callable[[Block, Block | None, dict[str, Any]], Iterator[Ran]]]] = {
     "python": _python,
+    "pycon": _pycon,
     "console": _console,
 }
 

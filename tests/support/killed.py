@@ -1,9 +1,10 @@
-"""An optimize in a process of its own, killed at random moments, and what must hold afterwards."""
+"""Clustered tables of random rows, an optimize of them that is killed, and what must hold after."""
 
 import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +14,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from liquidlog.table import Table
-from support.clustered import optimize_command
 from support.processes import eventually, kill
 
-APPENDS: Final = 4
-ROWS: Final = 60_000
+SCHEMA: Final = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
+APPENDS: Final = 6
+ROWS: Final = 20_000
 """Of each append."""
 
 GROUPS: Final = APPENDS // 2
@@ -26,17 +27,40 @@ _TIMEOUT_SECONDS: Final = 300
 _LONGEST_WAIT_SECONDS: Final = 4.0
 
 
+def appended_table(path: Path) -> Table:
+    """Create a table clustered by x and s; ids count through all appends."""
+    made = Table.create(path, schema=SCHEMA, cluster_by=["x", "s"])
+    random = np.random.default_rng(1)
+    for number in range(APPENDS):
+        ids = pa.array(np.arange(number * ROWS, (number + 1) * ROWS))
+        x = pa.array(random.integers(0, 10_000, ROWS), pa.int32())
+        s = pa.array(random.integers(0, 10**9, ROWS)).cast(pa.string())
+        made.append(pa.table([ids, x, s], schema=SCHEMA))
+    return made
+
+
+def in_groups(table: Table) -> Mapping[str, int]:
+    """Return a policy that makes a group of every two files, with several outputs."""
+    size = max(table.files()["size_bytes"].to_pylist())
+    return {"min_cube_size": 1, "target_cube_size": 2 * size, "max_file_size": size // 2}
+
+
+def optimize_command(uri: str, conf: Mapping[str, str], **policy: int) -> list[str]:
+    """Return the words of a command line; the policy's are options named with underscores."""
+    options = [("--set", f"{name}={value}") for name, value in policy.items()]
+    options += [("--spark-conf", "=".join(pair)) for pair in conf.items()]
+    command = [sys.executable, "-c", "from liquidlog.cli import main; main()", "optimize", uri]
+    return [*command, *(word for option in options for word in option), "--json"]
+
+
 def start(
     table: Table,
     *options: str,
     conf: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start an optimize in two groups, each of several outputs."""
-    size = max(table.files()["size_bytes"].to_pylist())
-    command = optimize_command(
-        table.uri, conf or {}, min_cube_size=1, target_cube_size=2 * size, max_file_size=size // 2
-    )
+    """Start an optimize in GROUPS groups, each of several outputs."""
+    command = optimize_command(table.uri, conf or {}, **in_groups(table))
     return subprocess.Popen(
         [*command, *options],
         stdout=subprocess.PIPE,
@@ -78,10 +102,15 @@ def kill_at_random(
     return False
 
 
-def check(table: Table) -> None:
-    """Check that no row is lost or doubled and that no file is there without a reason."""
+def check_rows(table: Table) -> None:
+    """Check that no row is lost or doubled."""
     found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
     assert sorted(found["id"].to_pylist()) == list(range(APPENDS * ROWS))
+
+
+def check(table: Table) -> None:
+    """Check that no row is lost or doubled and that no file is there without a reason."""
+    check_rows(table)
     table.orphans(older_than="0s", finished=True, delete=True)
     named = {
         path

@@ -1,61 +1,22 @@
-"""docs/mistakes.md: what typical mistakes are answered with.
-
-`make mistakes` writes the document anew; a meta test compares it with what is said.
-"""
+"""The tables and files that docs/mistakes.md is about."""
 
 import gzip
 import json
-import os
-import re
-import shlex
-import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.errors import LiquidlogError
 from liquidlog.plan import encode_plan, encode_rewritten_group
-from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.commands import said
-from support.mistake_cases import CASES, PYTHON
-from support.repository import ROOT
-
-DOCUMENT: Final = ROOT / "docs" / "mistakes.md"
-
-_HEAD: Final = """\
-# Mistakes and their messages
-
-Every message is one sentence that says where something is wrong, what was expected, what was found
-and what to do. The commands run in a directory with the tables `orders` (clustered by `day,
-customer`), `events` (no clustering columns), `sensors` (clustered by `at`) and `parts`
-(partitioned), and a few files. `make mistakes` writes this page, and a test compares it with what
-the commands print. With `--json`, the same message is a document with its code and facts.
-"""
-
-_IDS: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_TIMES: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
-
-
-def document() -> str:
-    """Return the whole document, made of what every command says now."""
-    with tempfile.TemporaryDirectory() as place:
-        home = Path(place).resolve()
-        prepare(home)
-        with chdir(home):
-            parts = [_HEAD, *_commands(home), *_calls(home)]
-    return "\n".join(parts)
 
 
 def prepare(home: Path) -> None:
-    """Make the tables and files that the mistakes are about."""
+    """Make them in an empty directory."""
     rows = pa.table(
         {
             "order_id": list(range(40)),
@@ -167,54 +128,3 @@ def _documents(home: Path, orders: Table, events: Table) -> None:
     (home / "queries.jsonl").write_text('{"where": "day > "}\n', encoding="utf-8")
     (home / "queries.sql").write_text("DROP TABLE orders;\n", encoding="utf-8")
     (home / "none.sql").write_text("-- nothing yet\n", encoding="utf-8")
-
-
-def _commands(home: Path) -> Iterator[str]:
-    for heading, cases in CASES.items():
-        yield f"## {heading}\n"
-        for title, line in cases:
-            status, out, err = said(*shlex.split(line))
-            shown = _normal(err or out, home)
-            said_here = f"$ liquidlog {line}\n{shown}\n[exit status {status}]"
-            yield f"{title}\n\n```console\n{said_here}\n```\n"
-
-
-def _calls(home: Path) -> Iterator[str]:
-    yield "## From Python\n"
-    table = Table.open(home / "orders")
-    names = {
-        "Table": Table,
-        "pa": pa,
-        "table": table,
-        "plan": table.plan(),
-        "events": Table.open(home / "events"),
-        "WeightedPredicate": WeightedPredicate,
-    }
-    for title, code in PYTHON:
-        yield f"{title}\n\n```pycon\n>>> {code}\n{_normal(_raised(code, names), home)}\n```\n"
-
-
-def _raised(code: str, names: dict[str, Any]) -> str:
-    try:
-        eval(code, names)  # noqa: S307  our own examples
-    except LiquidlogError as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing is wrong"
-
-
-def _normal(text: str, home: Path) -> str:
-    text = text.strip().replace(str(home), "/data")
-    return _TIMES.sub("<time>", _IDS.sub("<id>", text))
-
-
-def main(arguments: Sequence[str] = ()) -> None:
-    """Write the document, or print it."""
-    if "--print" in arguments:
-        sys.stdout.write(document())
-    else:
-        DOCUMENT.write_text(document(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
-    main(sys.argv[1:])

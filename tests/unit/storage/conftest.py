@@ -7,7 +7,7 @@ from support.emulators import Emulator
 from support.memory_objects import memory_playground
 from support.playground import Playground
 
-KINDS = {"s3": emulators.s3, "azure": emulators.azure, "gcs": emulators.gcs}
+KINDS = {"azure": emulators.azure, "gcs": emulators.gcs}
 EMULATED = [
     "s3",
     pytest.param("azure", marks=pytest.mark.emulator),
@@ -18,11 +18,6 @@ EMULATED = [
 def _server(kind: str) -> Iterator[Emulator]:
     with KINDS[kind]() as emulator:
         yield emulator
-
-
-@pytest.fixture(scope="session")
-def s3_emulator() -> Iterator[Emulator]:
-    yield from _server("s3")
 
 
 @pytest.fixture(scope="session")
@@ -41,13 +36,6 @@ def emulator(request: pytest.FixtureRequest) -> Iterator[Emulator]:
     running.proxy.clear()
     yield running
     running.proxy.clear()
-
-
-@pytest.fixture
-def s3(s3_emulator: Emulator) -> Iterator[Emulator]:
-    s3_emulator.proxy.clear()
-    yield s3_emulator
-    s3_emulator.proxy.clear()
 
 
 @pytest.fixture

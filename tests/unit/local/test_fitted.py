@@ -1,18 +1,17 @@
 """Rewrites whose layout is fitted to a workload, or has a prefix: what the files' bounds say."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
+from liquidlog.local.executor import LocalExecutor
 from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.table import Table
-from liquidspark.executor import ExecutorOptions, execute
-
-pytestmark = pytest.mark.spark
 
 ROWS = 40_000
 MODES = ("AIR", "FOB", "MAIL", "SHIP")
@@ -38,9 +37,17 @@ def size(table: Table, files: int) -> int:
     return int(sum(table.files()["size_bytes"].to_pylist())) // files
 
 
-def optimize(spark: SparkSession, table: Table, **policy: Any) -> None:
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    with LocalExecutor({}) as started:
+        started._options = SHUFFLED
+        yield started
+
+
+def optimize(executor: LocalExecutor, table: Table, **policy: Any) -> None:
     plan = table.plan(**policy)
-    table.commit(plan, execute(spark, plan, options=SHUFFLED))
+    groups = [group.group_id for group in plan.groups]
+    table.commit_each(plan, executor(plan, groups, lambda *_: None)).require_success()
 
 
 def mean_read(table: Table, workload: Workload) -> float:
@@ -48,7 +55,9 @@ def mean_read(table: Table, workload: Workload) -> float:
 
 
 @pytest.mark.parametrize("curve", ["hilbert", "kd"])
-def test_readers_of_the_workload_read_less(spark: SparkSession, tmp_path: Path, curve: str) -> None:
+def test_readers_of_the_workload_read_less(
+    executor: LocalExecutor, tmp_path: Path, curve: str
+) -> None:
     workload = (
         *(
             WeightedPredicate(f"day BETWEEN DATE '1970-0{month}-05' AND DATE '1970-0{month}-25'", 4)
@@ -60,16 +69,18 @@ def test_readers_of_the_workload_read_less(spark: SparkSession, tmp_path: Path, 
     for name, readers in (("even", None), ("fitted", workload)):
         table = unclustered(tmp_path / name)
         limit = size(table, 12)
-        optimize(spark, table, max_file_size=limit, curve=curve, workload=readers)
+        optimize(executor, table, max_file_size=limit, curve=curve, workload=readers)
         read.append(mean_read(table, workload))
         assert table.detail()["numRecords"] == ROWS
     assert read[1] < 0.8 * read[0]
 
 
 @pytest.mark.parametrize("curve", ["hilbert", "kd"])
-def test_files_of_a_prefix_hold_one_value(spark: SparkSession, tmp_path: Path, curve: str) -> None:
+def test_files_of_a_prefix_hold_one_value(
+    executor: LocalExecutor, tmp_path: Path, curve: str
+) -> None:
     table = unclustered(tmp_path / "t")
-    optimize(spark, table, max_file_size=size(table, 8), prefix="mode", curve=curve)
+    optimize(executor, table, max_file_size=size(table, 8), prefix="mode", curve=curve)
     bounds = table.opened.bounds_of(table.snapshot())(
         [column.leaf for column in _columns(table) if column.name == "mode"]
     )
