@@ -133,12 +133,6 @@ def test_explain_together_says_what_each_row_says(table: str) -> None:
         assert {(one.decision, one.reason): one.files for one in together} == counted
 
 
-def test_every_document_is_an_object_with_its_version(table: str, call: Call) -> None:
-    for words in (["detail"], ["health"], ["doctor"], ["plan"]):
-        document = call(words[0], table, *words[1:])[1]
-        assert document["format_version"] == 1
-
-
 @pytest.mark.parametrize("verb", ["files", "health"])
 def test_an_environment_without_unicode_gets_escapes(verb: str, tmp_path: Path) -> None:
     made = Table.create(
