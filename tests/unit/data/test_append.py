@@ -82,12 +82,6 @@ def test_exact_name_wins_over_one_that_differs_in_case() -> None:
     assert _conformed(pa.table({"A": [1]}), _schema(a=pa.int64())).to_pylist() == [{"a": 1}]
 
 
-def test_names_become_physical() -> None:
-    metadata = '{"delta.columnMapping.physicalName":"col-1","delta.columnMapping.id":1}'
-    found = _conformed(pa.table({"a": [1]}), _field('"long"', metadata=metadata))
-    assert found.schema.names == ["col-1"]
-
-
 def test_every_difference_is_named_and_both_schemas_shown() -> None:
     data = pa.table(
         {
@@ -160,14 +154,6 @@ def test_values_that_would_change_are_refused() -> None:
     assert len(_problems(data, _schema(a=pa.timestamp("us")))) == 1
 
 
-@pytest.mark.parametrize("declared", ["varchar(3)", "char(3)"])
-def test_strings_longer_than_declared_are_refused(declared: str) -> None:
-    metadata = f'{{"__CHAR_VARCHAR_TYPE_STRING":"{declared}"}}'
-    schema = _field('"string"', metadata=metadata)
-    assert _conformed(pa.table({"a": ["äöü", None]}), schema).num_rows == 2
-    assert len(_problems(pa.table({"a": ["abcd"]}), schema)) == 1
-
-
 def test_strings_longer_than_declared_inside_a_struct_are_refused() -> None:
     metadata = '{"__CHAR_VARCHAR_TYPE_STRING":"struct<v:varchar(3),m:map<char(2),string>>"}'
     fields = (
@@ -210,14 +196,6 @@ def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
     assert read_schema(path) == pa.schema([("a", pa.int64()), ("t", UTC)])
 
 
-def test_arrow_data_is_opened_like_a_file() -> None:
-    kind = pa.map_(pa.string(), pa.int64())
-    data = pa.table({"a": pa.array([None], kind)})
-    assert [piece.to_pylist() for piece in open_source(data, _schema(a=kind))] == [[{"a": None}]]
-    with pytest.raises(SchemaMismatchError):
-        open_source(data, _schema(b=kind))
-
-
 def test_parquet_in_the_julian_calendar_is_moved_to_todays(tmp_path: Path) -> None:
     path = str(tmp_path / "f.parquet")
     table = pa.table({"d": pa.array([-719164, None, 0], pa.int32()).cast(pa.date32())})
@@ -234,17 +212,6 @@ def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:
             open_source(path, _schema(a=pa.int64()))
         with pytest.raises(DataFileError):
             ParquetFile(path)
-
-
-def test_data_without_rows_gives_no_rows() -> None:
-    schema = _schema(a=pa.int64(), s=pa.struct([("x", pa.string())]))
-    assert (
-        sum(
-            piece.num_rows
-            for piece in conform(arrow_schema(schema).empty_table(), schema, where="test")
-        )
-        == 0
-    )
 
 
 TEXT = pa.string()

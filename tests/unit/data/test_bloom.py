@@ -1,7 +1,6 @@
 """Bloom filters in data files: right, sized by their values, bounded, and used by readers."""
 
 import datetime as dt
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
 from liquidlog.data import file_encoding
-from liquidlog.data.file_encoding import distinct_values, filter_bytes
+from liquidlog.data.file_encoding import filter_bytes
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import UsageError
@@ -197,37 +196,6 @@ def test_only_the_column_that_is_asked_for_has_filters(tmp_path: Path) -> None:
     assert written(tmp_path / "g.parquet", rows, ("a", "b"))[0].keys() == {"a.b"}
 
 
-@pytest.mark.usefixtures("any_share")
-def test_files_are_otherwise_those_without_filters(tmp_path: Path) -> None:
-    rows = table()
-    written(tmp_path / "f.parquet", rows, ("long",))
-    written(tmp_path / "g.parquet", rows)
-    ours, plain = pq.read_metadata(tmp_path / "f.parquet"), pq.read_metadata(tmp_path / "g.parquet")
-    assert ours.schema.equals(plain.schema)
-    assert ours.num_row_groups == plain.num_row_groups
-    for number in range(plain.num_row_groups):
-        for column in range(plain.num_columns):
-            one, other = (f.row_group(number).column(column) for f in (ours, plain))
-            assert one.statistics == other.statistics
-            assert one.has_offset_index == other.has_offset_index
-
-
-def test_a_file_without_rows_needs_no_filter(tmp_path: Path) -> None:
-    rows = table().slice(0, 0)
-    assert written(tmp_path / "f.parquet", rows, ("long",)) == []
-
-
-@pytest.mark.usefixtures("any_share")
-def test_nothing_is_left_of_a_file_that_fails(tmp_path: Path) -> None:
-    options = WriterOptions(indexed=(), bloom_filters=(("long",),))
-    rows = table().select(["long"])
-    with DataFileWriter(
-        str(tmp_path / "f.parquet"), schema=delta_schema(rows.schema), options=options
-    ) as file:
-        file.write(rows)
-    assert not [*tmp_path.iterdir()]
-
-
 def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,67 +211,3 @@ def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
         with pytest.raises(UsageError, match="need a newer pyarrow than"):
             DataFileWriter(str(tmp_path / "f"), schema=schema, options=options)
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(["a", "b", None, "a"]),
-        pa.chunked_array([["a"], ["b", None, "a"]]).dictionary_encode(),
-        pa.chunked_array([pa.array(["a"]), pa.array(["b", None, "a"])]),
-        pa.array([Decimal("1.1"), Decimal("2.2"), None, None], pa.decimal128(38, 1)),
-    ],
-)
-def test_distinct_values_do_not_count_nulls(column: Any) -> None:
-    rows = pa.table({"a": column})
-    assert distinct_values(rows, ("a",)) == 2
-    nested = pa.StructArray.from_arrays(
-        [column if isinstance(column, pa.Array) else column.combine_chunks()],
-        ["x"],
-        mask=pa.array([False, False, False, True]),
-    )
-    assert distinct_values(pa.table({"a": nested}), ("a", "x")) == 2
-
-
-def bytes_read(read: Callable[[], object]) -> int:
-    """Return how many bytes this process asks its file system for while `read` runs."""
-
-    def asked() -> int:
-        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("rchar")).split()[1])
-
-    asked()
-    overhead = -asked() + asked()
-    before = asked()
-    read()
-    return asked() - before - overhead
-
-
-def _query(reader: str, directory: Path) -> Callable[[], object]:
-    """Return what asks for a name that no row has, everything else being ready."""
-    query = "select * from t where text = 'name 15'"
-    if reader == "duckdb":
-        connection = duckdb.connect()
-        connection.execute(f"create view t as from '{directory}/f.parquet'")
-        return lambda: connection.execute(query).fetchall()
-    convert_to_deltalake(str(directory))
-    delta = QueryBuilder().register("t", DeltaTable(str(directory)))
-    return lambda: delta.execute(query).read_all()
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not count bytes")
-@pytest.mark.parametrize("reader", ["duckdb", "delta-rs"])
-def test_an_equality_fetches_fewer_bytes(tmp_path: Path, reader: str) -> None:
-    random = np.random.default_rng(3)
-    rows = pa.table({"text": [f"name {value * 7}" for value in random.permutation(20 * ROWS)]})
-    rows = rows.append_column(
-        "filler", pa.array([random.bytes(20).hex() for _ in range(len(rows))])
-    )
-    sizes = {}
-    # A process's first query also reads libraries.
-    for name, columns in {"first": [], "with": [("text",)], "without": []}.items():
-        directory = tmp_path / name
-        directory.mkdir()
-        written(directory / "f.parquet", rows, *columns, row_group_rows=5 * ROWS)
-        sizes[name] = bytes_read(_query(reader, directory))
-    assert sizes["with"] < 0.6 * sizes["without"], sizes

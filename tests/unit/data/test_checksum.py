@@ -7,17 +7,9 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.buffers import (
-    buffer_bytes,
-    fixed_width,
-    integer_array,
-    list_offsets,
-    null_mask,
-)
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.evidence import footer_problems
 from liquidlog.data.exact import Leniency, convert, convert_chunks, differences
@@ -76,22 +68,14 @@ DIFFERENT: list[tuple[pa.DataType, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "one", "other"),
-    DIFFERENT,
-    ids=[f"{n}-{kind}" for n, (kind, *_) in enumerate(DIFFERENT)],
-)
-def test_different_values_differ(kind: pa.DataType, one: Any, other: Any) -> None:
-    assert _of(kind, one) != _of(kind, other)
-    assert _of(kind, one, one) != _of(kind, one, other) != _of(kind, other, other)
-    assert _of(kind, one, other) == _of(kind, other, one)
-
-
-def test_both_lanes_differ_where_values_do() -> None:
-    for kind, one, other in DIFFERENT:
+def test_different_values_differ_in_both_lanes() -> None:
+    for case in DIFFERENT:
+        kind, one, other = case
         first, second = _of(kind, one), _of(kind, other)
-        assert first >> 64 != second >> 64
-        assert first % 2**64 != second % 2**64
+        assert first >> 64 != second >> 64, case
+        assert first % 2**64 != second % 2**64, case
+        assert _of(kind, one, one) != _of(kind, one, other) != _of(kind, other, other), case
+        assert _of(kind, one, other) == _of(kind, other, one), case
 
 
 def test_a_row_more_or_less_differs() -> None:
@@ -107,12 +91,6 @@ def test_values_swapped_between_rows_differ() -> None:
         for each in (rows, swapped, rows[::-1])
     }
     assert len(checksums) == 2
-
-
-def test_values_swapped_between_columns_differ() -> None:
-    assert multiset_checksum(pa.table({"a": [1], "b": [2]})) != multiset_checksum(
-        pa.table({"a": [2], "b": [1]})
-    )
 
 
 def test_structured_near_duplicates_do_not_collide() -> None:
@@ -209,7 +187,7 @@ def test_garbage_under_nulls_does_not_matter() -> None:
     assert multiset_checksum(pa.table({"a": lists})) == _of(LIST, None, [5])
 
 
-@pytest.mark.parametrize("length", [*range(1, 35), 63, 64, 65, 255, 256, 257])
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 15, 16, 17, 32, 33, 64, 65, 256, 257])
 def test_every_byte_of_a_text_counts(length: int) -> None:
     text = bytes(range(1, 101)) * 3
     text = text[:length]
@@ -429,33 +407,3 @@ def test_a_bound_that_leaves_a_value_out_is_named(
     lie = WrittenFile(path="f", size_bytes=1, modification_time_ms=0, num_records=3, stats=stats)
     (problem,) = footer_problems(str(tmp_path / "f"), lie, schema)
     assert "leaves out values" in problem
-
-
-def test_an_absent_buffer_has_no_bytes() -> None:
-    assert buffer_bytes(None).tolist() == []
-    assert buffer_bytes(pa.py_buffer(b"ab")).tolist() == [97, 98]
-
-
-def test_values_of_a_slice_are_those_of_the_slice() -> None:
-    values = pa.array([1, 2, None, 4], pa.int32()).slice(1)
-    assert fixed_width(values, np.int32)[[0, 2]].tolist() == [2, 4]
-    assert null_mask(values).tolist() == [False, True, False]
-
-
-def test_half_the_width_gives_two_entries_per_value() -> None:
-    decimals = pa.array([1, -1], pa.decimal128(20, 0))
-    assert fixed_width(decimals, np.int64).tolist() == [1, 0, -1, -1]
-
-
-@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.large_list(pa.int8())])
-def test_offsets_of_sliced_lists_point_into_their_children(kind: pa.DataType) -> None:
-    lists = pa.array([[1], [2, 3], [], [4]], kind)
-    assert list_offsets(lists.slice(1)).tolist() == [1, 3, 3, 4]
-    assert list_offsets(lists.slice(4)).tolist() == [0]
-
-
-def test_integers_become_an_arrow_array_over_the_same_memory() -> None:
-    values = np.array([3, 1], np.int64)
-    array = integer_array(values)
-    values[0] = 7
-    assert array.to_pylist() == [7, 1]

@@ -1,59 +1,15 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.schema import StructType, parse_schema
 from support.plans import schema_json_of, write_inputs
 from support.vectors import write_vector
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    table = pa.table(
-        {
-            "few": [f"v{row % 3}" for row in range(3_000)],
-            "many": [f"unique value {row}" for row in range(3_000)],
-            "n": range(3_000),
-        }
-    )
-    pq.write_table(table, tmp_path / "f.parquet", row_group_size=1_000)
-    return str(tmp_path / "f.parquet")
-
-
-def test_row_groups_are_read_whole_or_in_parts(path: str) -> None:
-    with ParquetFile(path) as file:
-        assert file.metadata.num_row_groups == 3
-        whole = file.read([1], ["n"])
-        parts = list(file.read_in_parts(1, ["n"], max_rows=300))
-    assert [len(part) for part in parts] == [300, 300, 300, 100]
-    assert pa.concat_tables(parts)["n"].to_pylist() == whole["n"].to_pylist()
-    assert whole["n"].to_pylist() == list(range(1_000, 2_000))
-
-
-def test_text_of_few_values_is_a_candidate_for_dictionaries(path: str) -> None:
-    with ParquetFile(path) as file:
-        assert file.dictionary_candidates(file.schema) == {"few"}
-    with ParquetFile(path, dictionaries=frozenset({"few"})) as file:
-        assert isinstance(file.read([0])["few"].type, pa.DictionaryType)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"not a parquet file"])
-def test_what_is_no_parquet_file_is_refused(tmp_path: Path, content: bytes | None) -> None:
-    other = tmp_path / "other.parquet"
-    if content is not None:
-        other.write_bytes(content)
-    with pytest.raises(DataFileError) as caught:
-        ParquetFile(str(other))
-    assert caught.value.path == str(other)
-
 
 SCHEMA: StructType = parse_schema(schema_json_of({"key": "long"}), where="test")
 IDS = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
@@ -108,8 +64,3 @@ def test_a_file_that_is_not_what_the_log_says_is_refused(tmp_path: Path, source:
     (tmp_path / "vector.bin").unlink()
     with pytest.raises(DataFileError):
         opened(tmp_path, source)
-
-
-def test_without_a_vector_no_row_is_deleted() -> None:
-    deleted = read_deletion_vector(None, location=None, data_file="f", num_rows=3)
-    assert deleted.tolist() == []

@@ -36,7 +36,6 @@ from support.deleted import (
     write_input,
     write_output,
 )
-from support.plans import schema_json_of
 
 UTC = pa.timestamp("us", tz="UTC")
 INNER = pa.struct([("b", pa.int64()), ("c", pa.list_(pa.string()))])
@@ -64,13 +63,6 @@ def _refusal(path: str, schema: StructType) -> str:
     return caught.value.detail
 
 
-def test_columns_come_in_table_order_whatever_the_file_order(tmp_path: Path) -> None:
-    table = pa.table({"b": ["x"], "a": [1]})
-    found = _read(_write(tmp_path / "f", table), _schema(a=pa.int64(), b=pa.string()))
-    assert found.schema == pa.schema([("a", pa.int64()), ("b", pa.string())])
-    assert found.to_pylist() == [{"a": 1, "b": "x"}]
-
-
 def test_missing_columns_are_null_at_every_depth(tmp_path: Path) -> None:
     rows = [{"b": 1}, None]
     table = pa.table({"s": pa.array(rows, pa.struct([("b", pa.int64())]))})
@@ -91,12 +83,6 @@ def test_nested_columns_come_flat_in_the_order_asked(tmp_path: Path) -> None:
     assert found.columns[1].to_pylist() == [1, None, None]
     assert found.columns[2].to_pylist() == [None, None, None]
     assert found.columns[3].to_pylist() == [["x"], None, None]
-
-
-def test_column_that_only_the_table_has_can_be_read_alone(tmp_path: Path) -> None:
-    path = _write(tmp_path / "f", pa.table({"a": [1, 2]}))
-    found = _read(path, _schema(a=pa.int64(), b=pa.string()), columns=[("b",)])
-    assert found["b"].to_pylist() == [None, None]
 
 
 def test_row_groups_are_counted_and_read_apart(tmp_path: Path) -> None:
@@ -303,11 +289,6 @@ def test_flipped_bit_in_a_page_is_refused(tmp_path: Path) -> None:
     content[len(content) // 3] ^= 1
     path.write_bytes(content)
     assert "CRC" in _refusal(str(path), _schema(a=pa.int64()))
-
-
-def test_file_uri_is_read(tmp_path: Path) -> None:
-    path = _write(tmp_path / "f", pa.table({"a": [1]}))
-    assert _read(f"file://{path}", _schema(a=pa.int64())).num_rows == 1
 
 
 def test_strings_of_few_values_stay_in_dictionaries_if_asked(tmp_path: Path) -> None:
@@ -766,19 +747,6 @@ def test_row_ids_stay_with_their_rows(run: Run, tmp_path: Path) -> None:
     assert left["_id"].to_pylist() == [73, 72]
 
 
-def test_a_copy_of_a_copy_has_another_name(run: Run, tmp_path: Path) -> None:
-    layout = layout_of(ROWS.schema)
-    output = write_output(tmp_path / "o.parquet", ROWS, layout)
-    names = {
-        write_without(
-            run, output, rows_of(output, [row], layout), layout=layout, unique_id=str(row)
-        ).path
-        for row in range(2)
-    }
-    assert len(names) == 2
-    assert set(run.files()) == names
-
-
 def test_nothing_is_written_where_no_row_would_be_left(run: Run, tmp_path: Path) -> None:
     layout = layout_of(ROWS.schema)
     output = write_output(tmp_path / "o.parquet", ROWS, layout)
@@ -843,27 +811,11 @@ def test_an_output_that_is_not_what_was_said_of_it_is_refused(run: Run, tmp_path
     assert run.files() == ()
 
 
-SCHEMA = parse_schema(schema_json_of({"a": "long", "b": "string"}), where="test")
-OPTIONS = WriterOptions(indexed=(("a",),))
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     table = pa.table({"a": pa.array([3, None, 1, 2], pa.int64()), "b": ["x", "y", "z", None]})
     pq.write_table(table, tmp_path / "f.parquet", row_group_size=2)
     return str(tmp_path / "f.parquet")
-
-
-def test_statistics_are_those_of_all_row_groups_and_of_the_asked_leaves(path: str) -> None:
-    found = rescan(path, schema=SCHEMA, options=OPTIONS, num_records=4)
-    assert found.num_records == 4
-    assert (found.min_values, found.max_values) == ({("a",): 1}, {("a",): 3})
-    assert found.null_count == {("a",): 1}
-
-
-def test_a_file_of_other_rows_than_the_log_says_is_refused(path: str) -> None:
-    with pytest.raises(DataFileError):
-        rescan(path, schema=SCHEMA, options=OPTIONS, num_records=5)
 
 
 # The parts in which files are read.

@@ -16,18 +16,13 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from liquidlog.data import writer as writing
 from liquidlog.data.buffers import value_bytes
 from liquidlog.data.encodings import (
-    CODES,
     by_first_use,
-    common_type,
     concat,
     decoded,
     joinable,
-    plain_type,
-    with_indices,
 )
 from liquidlog.data.file_encoding import (
     ColumnBytes,
-    FileEncoding,
     Trial,
     left_uncompressed,
     with_light_dictionaries,
@@ -234,11 +229,6 @@ def test_existing_file_is_never_touched(tmp_path: Path) -> None:
     assert path.read_bytes() == b"theirs"
 
 
-def test_missing_directory_is_a_storage_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError):
-        _write(tmp_path / "none" / "f", ROWS)
-
-
 def test_full_disk_is_a_storage_error_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,17 +239,6 @@ def test_full_disk_is_a_storage_error_and_leaves_no_file(
     with pytest.raises(StorageError):
         _write(tmp_path / "f", ROWS)
     assert list(tmp_path.iterdir()) == []
-
-
-MANY = 20_000
-UNIQUE = pa.array(range(MANY))
-FEW = pa.array([row % 100 for row in range(MANY)])
-
-
-def test_columns_that_repeat_are_chosen_at_every_depth() -> None:
-    inner = pa.StructArray.from_arrays([UNIQUE, FEW], ["unique", "few"])
-    table = pa.table({"unique": UNIQUE, "few": FEW, "s": inner})
-    assert list(worth_dictionaries(table)) == ["few", "s.few"]
 
 
 def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
@@ -275,11 +254,6 @@ def test_leaves_of_lists_and_maps_and_dictionaries_are_always_chosen() -> None:
         "m.key_value.value.list.element",
         "d",
     ]
-
-
-def test_the_sample_is_spread_over_all_rows() -> None:
-    late = pa.concat_arrays([pa.array([0] * (MANY // 8)), UNIQUE.slice(0, MANY * 7 // 8)])
-    assert list(worth_dictionaries(pa.table({"late": late}))) == []
 
 
 @pytest.mark.parametrize("edge", [1, 5, 900])
@@ -332,10 +306,6 @@ def options_of(codec: str) -> WriterOptions:
     return WriterOptions(indexed=(("id",),), compression=codec)
 
 
-def arguments_of(rows: pa.Table, compression: str = "zstd") -> dict[str, Any]:
-    return FileEncoding.measure(rows, compression=compression).arguments(rows)
-
-
 @pytest.mark.parametrize("codec", CODECS)
 def test_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
     path, rows = tmp_path / "a.parquet", table()
@@ -356,23 +326,6 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
 
 
-def test_few_rows_say_too_little() -> None:
-    arguments = arguments_of(table(4_000))
-    assert arguments["compression"] == "zstd"
-
-
-def test_values_whose_likeness_takes_many_to_see_keep_the_codec() -> None:
-    cents = np.random.default_rng(1).integers(100, 100_000, ROWS_FILE_ENCODING) / 100
-    arguments = arguments_of(pa.table({"a": cents}))
-    assert arguments["compression"] == "zstd"
-
-
-def test_no_codec_is_no_choice() -> None:
-    arguments = arguments_of(table(), "uncompressed")
-    assert arguments["compression"] == "none"
-    assert "compression_level" not in arguments
-
-
 def test_the_columns_that_shrink_least_are_left_first() -> None:
     columns = (
         ColumnBytes("a", 995, 1_000, has_dictionary=True),
@@ -383,26 +336,6 @@ def test_the_columns_that_shrink_least_are_left_first() -> None:
     )
     assert left_uncompressed(Trial(5_000, columns)) == {"a", "same", "grows"}
     assert left_uncompressed(Trial(500, columns)) == set()
-
-
-def test_columns_that_are_nearly_always_null_keep_the_codec() -> None:
-    random = np.random.default_rng(2)
-    columns = {
-        f"c{number}": pa.array(
-            random.integers(0, 4, ROWS_FILE_ENCODING), mask=random.random(ROWS_FILE_ENCODING) > 0.01
-        )
-        for number in range(50)
-    }
-    arguments = arguments_of(pa.table(columns))
-    assert arguments["compression"] == "zstd"
-
-
-def test_large_values_say_enough_in_few_rows(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    blobs = [random.bytes(1 << 16) for _ in range(200)]
-    assert written(tmp_path / "a.parquet", pa.table({"id": blobs}), "zstd") == {
-        "id": "uncompressed"
-    }
 
 
 def test_narrow_values_get_a_dictionary_only_where_few_are_distinct() -> None:
@@ -454,29 +387,11 @@ def test_a_column_stays_in_dictionaries_only_if_it_is_so_in_every_table() -> Non
     assert mixed["a"].to_pylist() == ["y", "x", "z"]
 
 
-def test_joinable_chunks_keep_nulls_that_dictionaries_hold() -> None:
-    column = pa.chunked_array([chunk(["x", None], [0, 1]), chunk(["y"], [0])])
-    joined = joinable(column)
-    assert joined.null_count == 1
-    assert joined.combine_chunks().to_pylist() == ["x", None, "y"]
-
-
 def test_indices_become_wide_enough_for_all_values_together() -> None:
     chunks = [chunk([f"{part}{n}" for n in range(100)], list(range(100))) for part in "ab"]
     joined = joinable(pa.chunked_array(chunks))
     assert joined.type.index_type == pa.int16()
     assert joined.combine_chunks().to_pylist() == [f"{p}{n}" for p in "ab" for n in range(100)]
-
-
-def test_types_of_dictionaries_and_of_their_values() -> None:
-    assert plain_type(SMALL) == pa.string()
-    assert plain_type(pa.int64()) == pa.int64()
-    assert common_type([SMALL, SMALL]) == SMALL
-    assert common_type([SMALL, pa.dictionary(pa.int16(), pa.string())]).index_type == CODES
-    assert common_type([SMALL, pa.string()]) == pa.string()
-    wide = with_indices(pa.chunked_array([chunk(["x"], [0, None])]), CODES)
-    assert wide.type.index_type == CODES
-    assert decoded(pa.table({"a": wide}))["a"].to_pylist() == ["x", None]
 
 
 def test_one_dictionary_has_the_values_as_rows_first_use_them() -> None:
@@ -516,12 +431,6 @@ def test_texts_of_few_values_are_codes() -> None:
     changed = [name for name in before.column_names if after[name].type != before[name].type]
     assert changed == ["few", "none"]
     assert decoded(after).equals(before)
-
-
-def test_few_rows_stay_as_they_are() -> None:
-    assert with_light_dictionaries(table_light_dictionaries(100)).equals(
-        table_light_dictionaries(100)
-    )
 
 
 NAN, INF = float("nan"), float("inf")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -63,6 +63,7 @@ from liquidlog.storage import local
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
 from support.known import known
+from support.table_rows import live_rows
 
 SCHEMA = pa.schema([("a", pa.int64())])
 
@@ -820,13 +821,20 @@ def test_rounds_of_another_strategy_are_refused(
         )
 
 
+def ids_of(table: Table) -> list[int]:
+    rows = live_rows(table.opened.store, table.snapshot())
+    return sorted(rows["id"].to_pylist())
+
+
 def test_a_table_is_optimized_in_rounds(table_rounds: Table) -> None:
-    before = known(table_rounds.health().average_depth)
+    before, rows = known(table_rounds.health().average_depth), ids_of(table_rounds)
     done = table_rounds.optimize(executor="local", final=True, **POLICY)
     depths = [known(one.average_depth) for one in done.rounds]
     assert done.versions == tuple(range(13, table_rounds.snapshot().version + 1))
     assert len(depths) > 1
-    assert depths[-1] == known(table_rounds.health().average_depth) < before
+    assert all(old - new >= 0.1 for old, new in pairwise([before, *depths[:-1]]))
+    assert depths[-1] == known(table_rounds.health().average_depth)
+    assert ids_of(table_rounds) == rows
     with pytest.raises(UsageError):
         table_rounds.optimize(executor="local", final=True, strategy="cube")
     with pytest.raises(UsageError):
