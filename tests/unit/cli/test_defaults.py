@@ -15,7 +15,6 @@ from liquidlog.cli.defaults import (
     NAMED_ONLY,
     VARIABLE,
     read_storages,
-    storage_defaults,
 )
 from liquidlog.cli.main import cli
 from liquidlog.errors import UsageError
@@ -341,7 +340,3 @@ def test_saved_plans_are_opened_with_the_options_of_their_table(
     (home / "own.toml").write_text(STORAGES)
     words = ["p.json", "-o", "new.jsonl"] if verb == "run" else ["p.json", "r.jsonl"]
     assert "no variable LAKE_ID" in refused(verb, *words, "--config", "own.toml")
-
-
-def test_outside_of_a_command_no_file_counts() -> None:
-    assert storage_defaults("s3://lake/a") == ()

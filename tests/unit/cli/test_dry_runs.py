@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 from liquidlog.cli import rewriting
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
-from liquidlog.operations.append import MAX_FILE_ROWS
 from liquidlog.plan import ClusteringPlan, RewrittenGroup, encode_plan, encode_rewritten_group
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
@@ -300,12 +299,6 @@ UNLIKE = {"seconds", "zcube_id", "average_depth", "rows_verified", "findings"}
 """Times, ids drawn anew, predictions, the rows of all rounds, what was wrong before the mending."""
 
 
-def test_rows_verified_are_known_before(tmp_path: Path, call: Call) -> None:
-    words = on_table("optimize")(tmp_path)
-    would, did = call(*words, "--dry-run")[1], call(*words)[1]
-    assert would["rows_verified"] == did["rows_verified"] == 120
-
-
 def stale_plan(tmp_path: Path) -> Words:
     table = made(tmp_path)
     paths, _ = saved(tmp_path, table)
@@ -394,20 +387,6 @@ def test_a_dry_run_of_what_writes_nothing_is_refused(
     words: tuple[str, ...], tmp_path: Path, call: Call
 ) -> None:
     assert call(*words, made(tmp_path).uri, "--dry-run")[0] == 2
-
-
-def test_an_append_of_many_batches_counts_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert MAX_FILE_ROWS > 1000
-    monkeypatch.setattr("liquidlog.operations.append.MAX_FILE_ROWS", 1000)
-    table = made(tmp_path)
-    batches = pa.Table.from_batches(rows(4700).to_batches(max_chunksize=400), SCHEMA)
-    would = table.append(batches, dry_run=True)
-    assert would == table.append(batches)
-    assert (would.files, would.rows) == (4, 4700)
-    reader = pa.RecordBatchReader.from_batches(SCHEMA, batches.to_batches())
-    assert table.append(reader, dry_run=True).rows == 4700
 
 
 def test_a_dry_optimize_says_of_its_worth_what_a_plan_says(tmp_path: Path) -> None:

@@ -267,11 +267,6 @@ def examples(command: click.Command) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-def test_every_verb_stands_in_one_section() -> None:
-    names = [name for verbs in SECTIONS.values() for name in verbs]
-    assert sorted(names) == sorted(set(names)) == sorted(cli.commands)
-
-
 def test_every_command_of_the_modules_is_a_verb() -> None:
     taken = {id(command) for command in cli.commands.values()}
     modules = {sys.modules[f"liquidlog.cli.{verb.module}"] for verb in VERBS.values()}
@@ -362,12 +357,6 @@ def test_lines_are_added_on_stderr_and_stdout_stays(table: str) -> None:
         assert {line[1] for line in found if line} == levels
         lengths.append(len(found))
     assert 0 < lengths[0] < lengths[1]
-
-
-def test_an_error_comes_after_the_lines(table: str) -> None:
-    status, out, err = said("detail", table, "--version", "9", "-vv")
-    assert (status, out) == (1, "")
-    assert err.splitlines()[-1].startswith("error: ")
 
 
 def test_it_ends_with_the_command(table: str) -> None:

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.cli import rewriting
-from liquidlog.cli.main import cli, run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -215,12 +214,6 @@ def test_optimize_rewrites_with_the_executor_that_is_named(
     assert table.files().num_rows == 1
 
 
-def test_a_table_that_need_not_exist(tmp_path: Path, call: Call) -> None:
-    text = f"ALTER TABLE IF EXISTS '{tmp_path}/none' RECLUSTER FINAL"
-    assert call("sql", text)[:2] == (0, {"format_version": 1, "versions": [], "groups": []})
-    assert call("sql", text.replace("IF EXISTS ", ""))[0] == 1
-
-
 def test_advice_comes_from_sources(table: Table, tmp_path: Path, call: Call) -> None:
     (tmp_path / "w.sql").write_text("SELECT * FROM t WHERE col2 = 's3';")
     (tmp_path / "w.jsonl").write_text('{"where": "col2 = \'s3\'"}')
@@ -262,8 +255,3 @@ def test_optimize_takes_conditions_on_partition_columns_only(tmp_path: Path, cal
     assert call("sql", f"EXPLAIN OPTIMIZE {at} WHERE col1 = 1")[0] == 0
     refused = call("sql", f"OPTIMIZE {at} WHERE col2 = 's1'")[2]["error"]["message"]
     assert "partition columns only (col1), found col2" in refused
-
-
-def test_the_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(cli, ["sql", "--help"]) == 0
-    assert "Run one statement of SQL" in capsys.readouterr().out

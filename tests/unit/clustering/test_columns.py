@@ -1,6 +1,4 @@
 from datetime import UTC, date, datetime
-from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -71,10 +69,6 @@ def test_stores_the_schemas_spelling_and_the_physical_path() -> None:
     )
 
 
-def test_no_columns_are_none() -> None:
-    assert resolve(partition_columns=("i",)) == ()
-
-
 def test_an_unknown_column_gets_a_close_match_or_the_list() -> None:
     (problem,) = problems("nam")
     assert "no column nam" in problem
@@ -133,12 +127,6 @@ def test_all_problems_come_at_once() -> None:
     assert [problem.split(" ")[0] for problem in found] == ["the", "5", "flag", "there", "i"]
 
 
-def test_case_matters_where_it_is_asked_for() -> None:
-    assert resolve("Name", case_sensitive=True)
-    (problem,) = problems("name", case_sensitive=True)
-    assert "did you mean Name?" in problem
-
-
 # The values beside an axis are those of the column, round, apart, and where they belong.
 
 
@@ -151,19 +139,6 @@ def ticks(low: list[Any], high: list[Any], kind: pa.DataType) -> Ticks:
     bounds = Bounds(columns=(column,), num_records=pa.array([1] * len(low), pa.int64()))
     space = key_space(bounds, np.ones(len(low), np.int64))
     return axis_ticks(bounds, 0, space.columns[0])
-
-
-def test_numbers_between_the_ends_are_round() -> None:
-    found = ticks([1], [200_000], pa.int64())
-    assert [value for _, value in found] == [1, 50_000, 100_000, 150_000, 200_000]
-    assert [place for place, _ in found] == pytest.approx([0, 0.25, 0.5, 0.75, 1], abs=0.05)
-
-
-def test_whole_numbers_stay_whole() -> None:
-    found = ticks([0], [3], pa.int32())
-    assert all(isinstance(value, int) for _, value in found)
-    assert found[0] == (0.0, 0)
-    assert found[-1] == (1.0, 3)
 
 
 def test_dates_are_first_days_of_years_months_or_just_days() -> None:
@@ -188,27 +163,6 @@ def test_times_are_full_minutes_or_days(zone: str | None) -> None:
     assert all((value.tzinfo is None) == (zone is None) for _, value in (*short, *long))
 
 
-def test_decimals_and_floats_are_round_in_their_types() -> None:
-    found = ticks([Decimal("0.01")], [Decimal("9.99")], pa.decimal128(10, 2))
-    assert all(isinstance(value, Decimal) for _, value in found)
-    assert [value for _, value in ticks([0.0], [1.0], pa.float64())] == pytest.approx(
-        [0, 0.2, 0.5, 0.8, 1]
-    )
-
-
-def test_texts_are_bounds_of_files() -> None:
-    low, high = ["a", "c", "e", "g"], ["b", "d", "f", "h"]
-    found = ticks(low, high, pa.string())
-    assert {value for _, value in found} <= {*low, *high}
-    assert [value for _, value in found] == sorted(value for _, value in found)
-
-
-def test_values_stand_apart_and_in_order() -> None:
-    found = ticks([0, 999_000, 999_500], [10, 999_400, 1_000_000], pa.int64())
-    places = [place for place, _ in found]
-    assert all(other - one >= 0.1 for one, other in pairwise(places))
-
-
 def test_one_value_has_one_tick_and_no_value_none() -> None:
     assert ticks([5], [5], pa.int64()) == ((0.0, 5),)
     assert ticks([None], [None], pa.int64()) == ()
@@ -231,10 +185,6 @@ def test_the_tag_holds_quoted_logical_names() -> None:
     assert parse_zorder_by(TAG) == ("x", "`a b`.c")
 
 
-def test_tags_that_are_no_list_of_names_are_none() -> None:
-    assert [parse_zorder_by(tag) for tag in ("x", "[]", "[1]", "{}", "")] == [None] * 5
-
-
 def states(*files: FileSpec, min_cube_bytes: int = 100) -> list[str]:
     named = [FileSpec(**{**vars(file), "path": str(n)}) for n, file in enumerate(files)]
     found: list[str] = file_states(snapshot_of(named), COLUMNS, min_cube_bytes).to_pylist()
@@ -243,16 +193,6 @@ def states(*files: FileSpec, min_cube_bytes: int = 100) -> list[str]:
 
 def file(**fields: object) -> FileSpec:
     return FileSpec(path="", **fields)  # type: ignore[arg-type]
-
-
-def test_a_file_needs_both_tags_to_be_in_a_cube() -> None:
-    assert states(
-        file(),
-        file(cube="a"),
-        file(zorder_by=TAG),
-        file(provider="liquid"),
-        file(cube="b", zorder_by=TAG, size=1),
-    ) == ["unclustered"] * 4 + ["partial"]
 
 
 def test_a_cube_is_stable_from_the_minimum_on_by_logical_size() -> None:
@@ -267,21 +207,6 @@ def test_a_cube_is_stable_from_the_minimum_on_by_logical_size() -> None:
 def test_other_columns_other_order_and_broken_tags() -> None:
     tags = ('["`a b`.c","x"]', '["x"]', "not json", "[]")
     assert states(*(file(cube="a", zorder_by=tag) for tag in tags)) == ["other_columns"] * 4
-
-
-def test_the_provider_decides_before_the_tags() -> None:
-    assert states(
-        file(provider="other"),
-        file(provider="other", cube="a", zorder_by=TAG),
-        file(provider="other", cube="a", zorder_by='["y"]'),
-        file(cube="a", zorder_by=TAG),
-    ) == ["other_provider"] * 3 + ["stable"]
-
-
-def test_foreign_files_do_not_count_towards_a_cubes_size() -> None:
-    mine = file(cube="a", zorder_by=TAG, size=60)
-    foreign = file(cube="a", zorder_by=TAG, size=60, provider="other")
-    assert states(mine, foreign) == ["partial", "other_provider"]
 
 
 def test_the_cube_table_adds_up_and_names_the_unknown() -> None:
@@ -318,11 +243,6 @@ def test_the_cube_table_adds_up_and_names_the_unknown() -> None:
     ]
 
 
-def test_a_table_without_files_has_no_states_and_no_cubes() -> None:
-    assert states() == []
-    assert cube_table(snapshot_of(), COLUMNS, 100).num_rows == 0
-
-
 INTEGER_DOMAIN = PrimitiveType("integer")
 SCHEMA_DOMAIN = StructType(
     (
@@ -344,12 +264,6 @@ def test_writes_the_reference_engines_text() -> None:
     )
     assert (written.domain, written.removed) == ("delta.clustering", False)
     assert read_domain(written.configuration) == (("x",), ("s", "a"))
-
-
-def test_no_columns_are_an_empty_list_not_a_tombstone() -> None:
-    written = clustering_domain(())
-    assert written.configuration == '{"clusteringColumns":[],"domainName":"delta.clustering"}'
-    assert not written.removed
 
 
 def test_reads_the_flat_form_of_the_protocol_text() -> None:

@@ -84,12 +84,6 @@ def test_fresh_row_ids_follow_the_high_water_mark() -> None:
     assert [(d.domain, d.configuration) for d in domains] == [(DOMAIN, '{"rowIdHighWaterMark":27}')]
 
 
-def test_the_first_row_id_of_a_table_is_zero() -> None:
-    numbered, domains = assign_row_ids(tracked((), {}, mark=None), adds("c"), [4])
-    assert ids_of(numbered) == [(0, 8)]
-    assert domains[0].configuration == '{"rowIdHighWaterMark":3}'
-
-
 @pytest.mark.parametrize(
     ("configuration", "features"),
     [
@@ -102,10 +96,6 @@ def test_nothing_is_assigned_where_row_tracking_is_suspended_or_not_there(
 ) -> None:
     snapshot = tracked(configuration=configuration, features=features)
     assert assign_row_ids(snapshot, adds("c"), [4]) == (tuple(adds("c")), ())
-
-
-def test_without_new_files_the_mark_stays() -> None:
-    assert assign_row_ids(tracked(), [], []) == ((), ())
 
 
 @pytest.mark.parametrize("mark", [None, '{"rowIdHighWaterMark":19}', "{}", "?"])

@@ -48,12 +48,6 @@ def test_one_key_for_all_rows_is_still_cut_evenly(choose: object) -> None:
     assert counts.tolist() == pytest.approx([250] * 4, abs=20)
 
 
-def test_rare_keys_are_not_torn_apart() -> None:
-    sample = as_sample([row // 3 for row in range(3000)])
-    places = equal_cuts(sample, 7).parts_of(sample.keys, sample.ordinals)
-    assert (places[0::3] == places[2::3]).all()
-
-
 @pytest.mark.parametrize("count", [5, 24, 100, 150])
 def test_chosen_cuts_make_smaller_boxes_of_bounded_sizes(count: int) -> None:
     sample, coords = clustered_sample(60_000)
@@ -88,20 +82,6 @@ def on_whole_grid(coords: Array, bits: int) -> CurveSample:
     lows, highs = coords / (1 << bits), coordinate_ends(coords, bits) / (1 << bits)
     keys = curve_index(coords, bits, Curve.HILBERT)
     return CurveSample.sort(keys, ordinals_of(coords), lows=lows, highs=highs)
-
-
-def odd_columns(name: str, rows: int) -> Array:
-    """Two columns of shares of 2**16; the second is of the kind that the name says."""
-    rng = np.random.default_rng(3)
-    first = rng.integers(0, 1 << 16, rows)
-    second = {
-        "constant": np.zeros(rows),
-        "mostly one value": np.where(rng.random(rows) < 0.9, 0, rng.integers(59_000, 65_536, rows)),
-        "two values": rng.integers(0, 2, rows) << 15,
-        "the first again": first,
-        "few are frequent": np.minimum(rng.zipf(1.3, rows), 65_535),
-    }[name]
-    return np.asfortranarray(np.column_stack([first, second]).astype(np.uint32))
 
 
 @pytest.mark.parametrize(("parts", "columns"), [(9, 2), (25, 2), (100, 2), (27, 3)])
@@ -140,26 +120,6 @@ def test_few_values_are_not_read_more_than_on_the_whole_grid(values: int) -> Non
     assert np.linalg.norm(found) <= 1.01 * np.linalg.norm(plain)
 
 
-@pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.KD])
-@pytest.mark.parametrize("parts", [24, 100])
-@pytest.mark.parametrize(
-    "name",
-    ["constant", "mostly one value", "two values", "the first again", "few are frequent"],
-)
-def test_odd_columns_do_not_make_it_worse_than_equal_cuts(
-    name: str, parts: int, curve: Curve
-) -> None:
-    bits = key_order_bits(2, curve)
-    coords = odd_columns(name, 100_000) >> np.uint32(16 - bits)
-    rows = ordinals_of(coords)
-    _, sample, cuts = place_rows(coords, rows, parts, curve=curve, bits=bits)
-    plain = on_whole_grid(coords, bits)
-    equal = opened_shares(plain, equal_cuts(plain, parts))
-    assert opened_shares(sample, cuts).mean() <= 1.01 * equal.mean()
-    counts = np.bincount(cuts.parts_of(sample.keys, sample.ordinals), minlength=parts)
-    assert counts.max() < 1.7 * counts.mean()
-
-
 # How many files a layout that is fitted to readers has.
 
 
@@ -194,14 +154,6 @@ def files_and_share(
         asked=asked if fit else None,
     )
     return len(cuts.keys) + 1, asked_share(sample, cuts, asked)
-
-
-def test_an_eighth_more_files_where_few_cannot_be_cut_as_readers_ask() -> None:
-    asked = readers(0.8, 0.2)
-    files, even = files_and_share(Curve.HILBERT, 24, asked, fit=False)
-    more, fitted = files_and_share(Curve.HILBERT, 24, asked, fit=True)
-    assert (files, more) == (24, 27)
-    assert fitted <= 0.8 * even
 
 
 @pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.KD])

@@ -3,30 +3,10 @@ import pytest
 
 from liquidlog.curve.boxes import fit_boxes, kd_bits
 from liquidlog.curve.conditions import GridPredicates
-from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.cuts import CurveSample, Reach, choose_cuts, equal_cuts
+from liquidlog.curve.cuts import Reach
 from support.curves import ordinals_of
 
 BITS = 10
-
-
-def summed_sides(coords: np.ndarray, places: np.ndarray) -> float:
-    """Expected share of rows that a narrow predicate on one column reads, summed over columns."""
-    total = 0.0
-    for part in np.unique(places):
-        inside = coords[places == part].astype(float)
-        total += len(inside) * float((inside.max(axis=0) - inside.min(axis=0)).sum())
-    return total
-
-
-@pytest.mark.parametrize("parts", [2, 5, 24, 100])
-def test_parts_of_spread_rows_are_even(parts: int) -> None:
-    coords = np.random.default_rng(7).integers(0, 1 << 16, (20_000, 3)).astype(np.uint32)
-    boxes, _, cuts = fit_boxes(coords, ordinals_of(coords), parts, bits=16)
-    places = cuts.parts_of(boxes.keys_of(coords), ordinals_of(coords))
-    counts = np.bincount(places, minlength=parts)
-    assert counts.min() > 0.7 * counts.mean()
-    assert counts.max() < 1.4 * counts.mean()
 
 
 def test_one_point_for_all_rows_is_still_cut_evenly() -> None:
@@ -34,20 +14,6 @@ def test_one_point_for_all_rows_is_still_cut_evenly() -> None:
     boxes, _, cuts = fit_boxes(coords, ordinals_of(coords), 4, bits=BITS)
     places = cuts.parts_of(boxes.keys_of(coords), ordinals_of(coords))
     assert np.bincount(places).tolist() == pytest.approx([250] * 4, abs=2)
-
-
-def test_boxes_are_smaller_than_segments_of_the_curve() -> None:
-    coords = np.random.default_rng(3).integers(0, 1 << 16, (50_000, 2)).astype(np.uint32)
-    rows = ordinals_of(coords)
-    boxes, _, cuts = fit_boxes(coords, rows, 100, bits=16)
-    along = curve_index(coords, 16, Curve.HILBERT)
-    shares = coords / (1 << 16)
-    sample = CurveSample.sort(along, rows, lows=shares, highs=shares)
-    chosen = choose_cuts(sample, 100).parts_of(along, rows)
-    equal = equal_cuts(sample, 100).parts_of(along, rows)
-    kd = cuts.parts_of(boxes.keys_of(coords), rows)
-    assert summed_sides(coords, kd) < 0.97 * summed_sides(coords, chosen)
-    assert summed_sides(coords, kd) < 0.9 * summed_sides(coords, equal)
 
 
 def test_a_key_has_room_for_the_number_of_a_box() -> None:

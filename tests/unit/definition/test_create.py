@@ -63,13 +63,6 @@ def test_create_has_the_reference_engines_shape() -> None:
     )
 
 
-def test_create_without_columns_is_an_ordinary_table() -> None:
-    change = created()
-    assert [type(action) for action in change.actions] == [Metadata, Protocol]
-    assert change.actions[1] == Protocol(min_reader_version=1, min_writer_version=2)
-    assert change.parameters["clusterBy"] == "[]"
-
-
 def test_a_partitioned_table_has_the_reference_engines_shape() -> None:
     change = created(partition_by=[("s",), ("x",)], properties={"delta.columnMapping.mode": "name"})
     assert change.parameters["partitionBy"] == '["s","x"]'
@@ -234,11 +227,6 @@ def test_like_copies_schema_properties_and_columns_but_no_state() -> None:
     assert '[["x"]]' in domain.configuration
 
 
-def test_like_an_unclustered_table_is_unclustered() -> None:
-    source = snapshot_of(cluster_by=None)
-    assert len(like_change(source, new_id=ids(2).__next__, now_ms=6).actions) == 2
-
-
 def test_cluster_by_writes_the_domain_only() -> None:
     change = cluster_by_change(snapshot_of(cluster_by=[["x"], ["gone"]]), [("S",), ("y",)])
     assert change is not None
@@ -251,19 +239,6 @@ def test_cluster_by_writes_the_domain_only() -> None:
     (domain,) = change.actions
     assert isinstance(domain, DomainMetadata)
     assert '[["s"],["y"]]' in domain.configuration
-
-
-def test_cluster_by_none_writes_an_empty_list() -> None:
-    change = cluster_by_change(snapshot_of(), None)
-    assert change is not None
-    (domain,) = change.actions
-    assert isinstance(domain, DomainMetadata)
-    assert '"clusteringColumns":[]' in domain.configuration
-    assert change.parameters["newClusteringColumns"] == ""
-
-
-def test_cluster_by_none_on_an_ordinary_table_is_nothing_to_do() -> None:
-    assert cluster_by_change(snapshot_of(cluster_by=None), None) is None
 
 
 def test_cluster_by_the_same_columns_is_nothing_to_do() -> None:

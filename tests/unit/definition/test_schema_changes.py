@@ -8,10 +8,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.definition import protocols
-from liquidlog.definition.property_rules import refusal
 from liquidlog.definition.protocols import clustering_protocol_change
 from liquidlog.definition.schema_changes import drop_change, plan_late_retagging, plan_rename
-from liquidlog.errors import SchemaChangeError, SchemaProblem, SchemaProblemKind, UsageError
+from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations import define
 from liquidlog.snapshot import Snapshot
@@ -78,29 +77,6 @@ def test_a_struct_with_text_lengths_keeps_the_names_of_its_fields() -> None:
     with pytest.raises(SchemaChangeError) as caught:
         plan_rename(snapshot, ("s", "x"), "z")
     assert reasons(caught.value) == [(Kind.COLUMN_HAS_CHAR_TYPE, "s", None)]
-
-
-def test_a_problem_is_its_sentence() -> None:
-    problem = SchemaProblem(Kind.COLUMN_EXISTS, "there is a column a already", column="a")
-    assert str(problem) == problem.text
-    assert set(problem.document()) == {"kind", "message", "column"}
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("delta.appendonyl", "delta.appendOnly"),
-        ("delta.checkpointIntervall", "delta.checkpointInterval"),
-        ("delta.nope", None),
-        ("delta.zorder", None),
-        ("delta.x", None),
-    ],
-)
-def test_only_a_near_property_is_suggested(name: str, meant: str | None) -> None:
-    problem = refusal(name)
-    assert problem is not None
-    assert (problem.kind, problem.property) == (SchemaProblemKind.PROPERTY_UNKNOWN, name)
-    assert problem.text.partition("; ")[2] == ("" if meant is None else f"did you mean {meant}?")
 
 
 @pytest.mark.parametrize(
@@ -180,11 +156,6 @@ def test_what_cannot_be_dropped_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(UsageError, match=words):
         protocols.feature_to_drop(protocol(*present), name, truncate_history=False)
-
-
-def test_history_is_not_truncated_for_nothing() -> None:
-    with pytest.raises(UsageError, match="24 hours"):
-        protocols.feature_to_drop(protocol("clustering"), "clustering", truncate_history=True)
 
 
 def test_delta_rs_writes_again_after_both_are_dropped(tmp_path: Path) -> None:

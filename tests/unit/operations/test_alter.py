@@ -509,34 +509,6 @@ def test_an_input_that_cannot_be_read_proves_nothing_and_outputs_stay(tmp_path: 
         report.require_success()
 
 
-def test_inputs_are_asked_once_however_often_a_race_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import liquidlog.operations.outputs as module
-
-    table, _ = with_leftovers(tmp_path)
-    plan, result = planned(table)
-    add(tmp_path, field("new", 50))
-    asked: list[str] = []
-
-    def counted(address: str, *words: Any, **options: Any) -> Any:
-        asked.append(address)
-        return columns_held(address, *words, **options)
-
-    monkeypatch.setattr(module, "columns_held", counted)
-    store: Any = type(table.opened.store)
-    put = store.put_log_if_absent
-
-    def lose(*words: Any) -> bool:
-        monkeypatch.setattr(store, "put_log_if_absent", put)
-        Table.open(str(tmp_path)).set_properties({"team": "we"})
-        return bool(put(*words))
-
-    monkeypatch.setattr(store, "put_log_if_absent", lose)
-    assert table.commit(plan, result).versions == (7,)
-    assert len(asked) == len(plan.groups[0].inputs)
-
-
 def test_a_column_is_found_by_its_id_too(tmp_path: Path) -> None:
     inner = pa.field("k", pa.int64(), metadata={"PARQUET:field_id": "7"})
     named = pa.field("a.b", pa.list_(pa.struct([inner])))
@@ -634,9 +606,3 @@ def test_a_struct_must_be_there(tmp_path: Path) -> None:
             table.add_columns(more, into=into)
     with pytest.raises(UsageError, match="nothing to add"):
         table.add_columns(pa.schema([]))
-
-
-def test_a_dry_run_adds_nothing(tmp_path: Path) -> None:
-    table = made_added_columns(tmp_path)
-    assert table.add_columns(pa.schema([("y", pa.int64())]), dry_run=True) == 3
-    assert table.snapshot().version == 2

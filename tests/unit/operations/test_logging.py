@@ -51,56 +51,6 @@ def made(path: Path) -> Table:
     return table
 
 
-def test_reading_a_table_says_from_what_and_how_long(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    table = made(tmp_path / "t")
-    table.checkpoint()
-    table.append(ROWS)
-    caplog.clear()
-    Table.open(table.uri).snapshot()
-    where = re.escape(table.uri)
-    assert matches(
-        lines(caplog, "log.loader", logging.DEBUG),
-        rf"read version 3 of {where}: 3 files, from the checkpoint of version 2 and 1 commits,"
-        r" in \d+ ms",
-        r"checkpoint file 0{19}2\.checkpoint\.parquet",
-        r"commits 0{19}3\.json to 0{19}3\.json",
-    )
-
-
-def test_an_append_says_what_it_wrote_and_which_version(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    table = made(tmp_path / "t")
-    caplog.clear()
-    table.append(ROWS)
-    found = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
-    where = re.escape(table.uri)
-    assert matches(
-        found,
-        rf"read 1 commits of {where}, up to version 2, in \d+ ms",
-        rf"committed version 3 of {where}: WRITE, 1 actions, at attempt 1, which took \d+ ms",
-        rf"appended 100 rows in 1 files \({SIZE}\) to {where} in \d+ ms",
-    )
-
-
-def test_a_plan_says_what_it_takes_and_what_decided(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    table = made(tmp_path / "t")
-    table.set_properties({"liquidlog.maxFileSize": "1MiB"})
-    caplog.clear()
-    plan = table.plan()
-    assert matches(
-        lines(caplog, "operations.planned", logging.DEBUG),
-        rf"plan {plan.plan_id} of version 3 of {re.escape(table.uri)}: clustering, cube by x,"
-        rf" 1 groups of 2 files \({SIZE}\), 0 files left, in \d+ ms",
-        "max_file_bytes is decided by liquidlog.maxFileSize",
-        rf"group 0: 2 files, {SIZE}",
-    )
-
-
 def test_an_optimize_says_what_becomes_of_each_group(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,14 +108,6 @@ def test_a_lost_race_is_said(
         "attempt 1: version 3 is another writer's",
         "committed version 4 of .*: WRITE.*attempt 2.*",
     )
-
-
-def test_a_judgement_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    table = made(tmp_path / "t")
-    caplog.clear()
-    judgement = table.judge()
-    assert lines(caplog, "operations.judge")[-1] == judgement.sentence
-    assert lines(caplog, "operations.planned") == []
 
 
 def test_a_request_that_is_tried_again_is_said_without_what_the_client_says(

@@ -38,7 +38,6 @@ from liquidlog.operations.at_work import at_work, claimed
 from liquidlog.operations.executors import ExecutorWhenNeeded
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import (
-    depth_after_round,
     metrics_of,
     optimize_in_rounds,
     require_rounds,
@@ -56,10 +55,8 @@ from liquidlog.plan import (
     encode_plan,
     encode_rewritten_group,
     rewrite_digest,
-    rewritten_group_begins,
     tagged_groups,
 )
-from liquidlog.storage import local
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
 from support.known import known
@@ -250,13 +247,6 @@ def test_a_storage_that_does_not_answer_deletes_nothing(
     assert table.commit(plan, result).versions == (3,)
 
 
-def test_an_output_that_cannot_be_looked_at_is_not_missing(tmp_path: Path) -> None:
-    assert local.facts(str(tmp_path / "x")) is None
-    name = "x" * 300  # ENAMETOOLONG
-    with pytest.raises(StorageError):
-        local.facts(str(tmp_path / name))
-
-
 def test_a_commit_that_storage_refuses_leaves_its_files_listed(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,11 +402,6 @@ def lines(plan: ClusteringPlan) -> list[bytes]:
 
 def never(_: tuple[int, ...]) -> Iterator[RewrittenGroup | GroupFailure]:
     raise AssertionError("the rewrite was started")
-
-
-def test_every_line_begins_as_it_is_said(plan: ClusteringPlan) -> None:
-    begins = rewritten_group_begins(plan.plan_id)
-    assert [line.startswith(begins) for line in lines(plan)] == [True] * 4
 
 
 FOREIGN = {
@@ -793,17 +778,6 @@ def test_a_round_that_gained_too_little_is_the_last(table_rounds: Table) -> None
     )
     assert [one.average_depth for one in rounds] == [table_rounds.health().average_depth]
     assert len(executed) == 1
-
-
-def test_the_depth_after_a_round_is_the_predicted_one(table_rounds: Table) -> None:
-    plan = table_rounds.plan(**POLICY)
-    depth = known(table_rounds.health().average_depth)
-    after = known(depth_after_round(table_rounds.opened, plan, depth, 0.0))
-    assert (
-        depth_after_round(table_rounds.opened, plan, depth, depth - after - 0.01) == after < depth
-    )
-    assert depth_after_round(table_rounds.opened, plan, depth, depth - after + 0.01) is None
-    assert depth_after_round(table_rounds.opened, plan, None) is None
 
 
 @pytest.mark.parametrize("policy", [{}, {"strategy": "cube"}])

@@ -242,13 +242,6 @@ def test_saves_and_reads_plans_of_partitions(tmp_path: Path) -> None:
         decode_plan(wrong, where="a test")
 
 
-def test_plans_of_other_tables_keep_their_version(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "t"), schema=pa.schema([("x", pa.int64())]))
-    document = json.loads(encode_plan(table.plan()))
-    assert document["format_version"] == 1
-    assert "partition_columns" not in document
-
-
 def test_follows_rows_that_others_delete_meanwhile(tmp_path: Path) -> None:
     table = partitioned_table(tmp_path / "t", files={"a": 4, None: 2})
     plan = table.plan()
@@ -428,13 +421,6 @@ def test_begins_another_file_when_too_many_are_open(
         "b": 2,
         "c": 1,
     }
-
-
-def test_begins_another_file_when_one_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(append, "MAX_FILE_ROWS", 20)
-    assert _files_of(tmp_path / "t", ["a", "a", "b", "a"]) == {"a": 2, "b": 1}
 
 
 def _files_of(path: Path, partitions: list[str]) -> Counter[str]:

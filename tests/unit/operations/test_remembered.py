@@ -26,7 +26,6 @@ from liquidlog.operations.scan import read_workload
 from liquidlog.operations.workloads import import_workload
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.policies import policy_document
-from liquidlog.spec.text import parse_size
 from liquidlog.table import Table
 from liquidlog.workload.form import encode_queries
 from support.arrow_executor import execute
@@ -131,13 +130,6 @@ def test_clustering_columns_win_over_a_remembered_order(tmp_path: Path) -> None:
     assert "liquidlog.zorderBy" in finding.detail
     with pytest.raises(UsageError):
         table.plan(zorder_by="y")
-
-
-def test_a_curve_waits_for_a_second_column(tmp_path: Path) -> None:
-    table = made(tmp_path, ("x",), curve="kd")
-    assert deciders(table) == {}
-    with pytest.raises(UsageError):
-        table.plan(curve="kd")
 
 
 def test_appended_rows_are_sorted_along_the_remembered_curve(tmp_path: Path) -> None:
@@ -274,14 +266,6 @@ def test_a_wrong_curve_is_refused_before_rows_are_read(tmp_path: Path) -> None:
     assert len([*Path(table.uri).glob("*.parquet")]) == 2
 
 
-def test_a_wrong_value_without_effect_is_left_alone(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    set_elsewhere(table, {"liquidlog.tolerance": "much", "liquidlog.zorderBy": "z"})
-    assert deciders(table) == {}
-    names = [one.name for one in table.doctor()]
-    assert names.count("wrong-property") == 2
-
-
 def test_detail_says_who_decided(tmp_path: Path, call: Call) -> None:
     table = made(tmp_path, (), zorderBy="`x`,y", maxFileSize="2MiB")
     layout = call("detail", table.uri)[1]["layout"]
@@ -361,25 +345,6 @@ def test_rounds_need_no_option_if_the_table_remembers_the_strategy(
         table.optimize(executor="local", final=True)
 
 
-def test_a_rewrite_outlasts_a_change_of_the_remembered_layout(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    plan = table.plan()
-    result = execute(plan)
-    Table.open(table.uri).set_properties({"liquidlog.curve": "kd", "delta.targetFileSize": "9mb"})
-    assert table.commit(plan, result).versions == (4,)
-    assert plan.policy.curve != "kd"
-    assert table.snapshot().metadata.configuration["liquidlog.curve"] == "kd"
-
-
-def test_copies_of_a_table_remember_the_same(tmp_path: Path) -> None:
-    table = made(tmp_path, curve="kd", zorderBy="y")
-    copy = Table.create(tmp_path / "copy", like=table)
-    assert copy.detail()["layout"] == table.detail()["layout"]
-    other = Table.create(tmp_path / "other", like=table, properties={"liquidlog.curve": "linear"})
-    assert other.detail()["layout"]["curve"]["value"] == "linear"
-    assert other.detail()["layout"]["zorder_by"]["value"] == ["y"]
-
-
 def test_remembered_columns_follow_a_rename_and_are_not_dropped(tmp_path: Path) -> None:
     inner = pa.struct([("a", pa.int64()), ("b", pa.int64())])
     schema = pa.schema([("x", pa.int64()), ("p", inner), ("z", pa.int64())])
@@ -401,13 +366,6 @@ def test_remembered_columns_follow_a_rename_and_are_not_dropped(tmp_path: Path) 
     set_elsewhere(table, {"liquidlog.zorderBy": "`x"})
     table.rename_column("x", "y")  # what is no list of columns stays as it is
     assert table.detail()["properties"]["liquidlog.zorderBy"] == "`x"
-
-
-def test_sizes_are_read_as_options_read_them(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    for text in ("16MiB", "1.5gb", "104857600", "100mb", "64 k"):
-        table.set_properties({"delta.targetFileSize": text})
-        assert deciders(table)["max_file_bytes"][0] == parse_size(text)
 
 
 def test_a_strategy_of_another_package_is_remembered_while_it_is_installed(
@@ -627,17 +585,3 @@ def test_advice_is_measured_with_stand_ins_and_no_layout_is_fitted_to_them(
     table.cluster_by("price")
     with pytest.raises(UsageError, match="values in place of redacted constants"):
         table.plan(workload=workload)
-
-
-def test_commands_take_redacted_workloads_and_refuse_what_they_cannot_use(
-    table: Table, tmp_path: Path
-) -> None:
-    path = redacted(table, tmp_path, *(f"x = {n}" for n in range(5)))
-    status, out, _ = said("scan", table.uri, "--workload", path, "--json")
-    assert status == 0
-    assert "/* :q" in json.loads(out)["predicates"][0]["where"]
-    path = redacted(table, tmp_path, "x > 5")
-    status, _, error = said("scan", table.uri, "--workload", path)
-    assert status != 0
-    assert "without --redact" in error
-    assert "Traceback" not in error

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.errors import CommitConflictError, Conflict, ExecutorError, Outdated
+from liquidlog.errors import CommitConflictError, Conflict, Outdated
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.executors import rewrite_groups
 from liquidlog.operations.rewrite import (
@@ -79,12 +79,6 @@ def refused_at_commit(table: Table, plan: ClusteringPlan) -> Mapping[int, list[C
         assert not one.cancelled
         found.setdefault(one.group_id, []).append(one.conflict)
     return found
-
-
-def test_nothing_is_lost_while_nothing_happens(table: Table, plan: ClusteringPlan) -> None:
-    assert table.watch(plan)() == {}
-    table.append(pa.table({"x": [7], "y": [7]}))
-    assert table.watch(plan)() == {}
 
 
 def test_own_commits_make_no_group_impossible(table: Table, plan: ClusteringPlan) -> None:
@@ -186,15 +180,6 @@ def test_a_look_that_fails_changes_nothing_and_is_repeated(
     assert watch().keys() == {2}
 
 
-def test_a_table_that_is_not_there_is_a_look_that_fails(
-    table: Table, plan: ClusteringPlan, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    watch = watch_of(plan)
-    shutil.move(table.uri, tmp_path / "away")
-    assert watch() == {}
-    assert len(caplog.messages) == 1
-
-
 def test_another_judge_decides_of_groups_whose_files_were_touched(
     table: Table, plan: ClusteringPlan
 ) -> None:
@@ -278,20 +263,3 @@ def test_a_cancelled_group_of_a_run_is_a_conflict_and_the_others_are_in_the_file
     assert caught.value.read_version == plan.read_version
     assert {one.group_id for one in caught.value.conflicts} == {1}  # type: ignore[attr-defined]
     assert [group.group_id for group in read_result(path, plan).groups] == [0, 2]
-
-
-def test_failures_are_failures_as_ever(table: Table, plan: ClusteringPlan) -> None:
-    watch = table.watch(plan)
-    report = table.commit_each(plan, [GroupFailure(group_id=0, reason="it broke")], watch=watch)
-    assert report.conflicts == ()
-    with pytest.raises(ExecutorError):
-        report.require_success()
-
-
-def test_conflicts_name_versions_and_paths(table: Table, plan: ClusteringPlan) -> None:
-    version = remove_and_restore(table, input_of(plan, 0))
-    watch = table.watch(plan)
-    (found,) = watch.conflicts(GroupFailure(group_id=0, reason=watch()[0], cancelled=True))
-    document = found.conflict.document()
-    assert document["version"] in {version - 1, version}
-    assert document["paths"] == [input_of(plan, 0)]

@@ -118,7 +118,6 @@ FILES = (
     InputFile(path="b c", size_bytes=20, base_row_id=5, default_row_commit_version=1),
     InputFile(path="d", size_bytes=30),
 )
-LEFT = tuple(SkippedFile(path=reason.value, size_bytes=1, reason=reason) for reason in SkipReason)
 
 
 def test_files_in_columns_read_like_a_tuple() -> None:
@@ -136,18 +135,6 @@ def test_files_in_columns_read_like_a_tuple() -> None:
     assert pickle.loads(pickle.dumps(inputs)) == inputs  # noqa: S301  our own
     with pytest.raises(IndexError):
         inputs[3]
-
-
-def test_every_reason_to_skip_is_kept() -> None:
-    skipped = SkippedFiles.of(LEFT)
-    assert tuple(skipped) == LEFT
-    assert all(type(file.reason) is SkipReason for file in skipped)
-
-
-def test_files_survive_their_document(plan: ClusteringPlan) -> None:
-    again = decode_plan(encode_plan(plan), where="plan")
-    assert again == plan
-    assert tuple(again.groups[0].inputs) == FILES
 
 
 @pytest.mark.parametrize(

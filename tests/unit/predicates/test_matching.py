@@ -13,7 +13,7 @@ from liquidlog.predicates.matching import (
     may_match,
 )
 from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
-from liquidlog.predicates.workload import Session, WeightedPredicate, shares
+from liquidlog.predicates.workload import Session, WeightedPredicate
 from liquidlog.predicates.workload_text import parse_workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
@@ -142,11 +142,6 @@ def test_files_that_may_match_stay(predicate: str) -> None:
     assert matches(predicate) == [True]
 
 
-def test_files_without_statistics_always_stay() -> None:
-    assert matches("i > 100 AND s = 'x'", FileSpec(path="1", rows=None)) == [True]
-    assert matches("i > 100", FileSpec(path="1", bounds={"s": ("a", "b")})) == [True]
-
-
 def test_a_column_of_nulls_matches_is_null_only() -> None:
     nulls = FileSpec(path="1", nulls={"i": 10})
     assert matches("i IS NULL", nulls) == [True]
@@ -160,11 +155,6 @@ def test_nan_counts_as_the_largest_number() -> None:
     assert matches("f > 1e300", file) == [True]
     assert matches("f < 1", file) == [False]
     assert matches("f >= 1", file) == [True]
-
-
-def test_answers_are_in_the_files_order() -> None:
-    files = [FileSpec(path=str(n), bounds={"i": (10 * n, 10 * n + 9)}) for n in range(3)]
-    assert matches("i BETWEEN 15 AND 20", *files) == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -553,10 +543,6 @@ def test_statements_give_their_where_and_the_weight_in_a_comment() -> None:
         ("TRUE", 1.0),
         *(("b = 1", 3.0), ("b = 2", 1.0), ("b = 3", 4.0), ("b = 4", 5.0), ("b = 5", 6.0)),
     ]
-
-
-def test_shares_add_up_to_one() -> None:
-    assert shares((WeightedPredicate("a", 3), WeightedPredicate("b"))) == (0.75, 0.25)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,8 @@ from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import pieces
 from liquidlog.rewriting.groups import file_location
-from liquidlog.rewriting.layout import build_layout, choose_route, local_means, rows_by_weight
+from liquidlog.rewriting.layout import build_layout, local_means
 from liquidlog.rewriting.options import ExecutorOptions
-from liquidlog.rewriting.shuffle import OutputTasks
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
 from liquidlog.rewriting.whole import GroupTask, shares
@@ -76,8 +75,10 @@ def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> G
     )
 
 
-@pytest.mark.parametrize("slice_bytes", [1 << 30, 3000, 500])
-@pytest.mark.parametrize("curve", list(Curve))
+@pytest.mark.parametrize(
+    ("curve", "slice_bytes"),
+    [*((curve, 500) for curve in Curve), (Curve.HILBERT, 3000), (Curve.HILBERT, 1 << 30)],
+)
 def test_shuffled_rows_are_all_written_once(tmp_path: Path, curve: Curve, slice_bytes: int) -> None:
     work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
     tables = check(work, shuffled(work))
@@ -85,8 +86,7 @@ def test_shuffled_rows_are_all_written_once(tmp_path: Path, curve: Curve, slice_
     assert min(map(len, tables)) > ROWS / 3 * 0.4
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
+@pytest.mark.parametrize(("way", "slice_bytes"), [*zip(WAYS, [500, 1 << 30, 500], strict=True)])
 def test_files_may_differ_in_which_strings_are_in_dictionaries(
     tmp_path: Path, way: str, slice_bytes: int
 ) -> None:
@@ -112,8 +112,7 @@ def test_files_may_differ_in_which_strings_are_in_dictionaries(
     check(work, shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0)))))
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("column", ["a", "b"])
+@pytest.mark.parametrize(("way", "column"), [*zip(WAYS, "bab", strict=True)])
 def test_files_may_have_a_text_each(tmp_path: Path, way: str, column: str) -> None:
     """Together the files have more texts than the indices of any one of them can count."""
     curve = None if way == "compaction" else Curve.LINEAR
@@ -268,8 +267,7 @@ def test_lost_input_fails_every_output_and_leaves_no_file(tmp_path: Path, slice_
     assert {name for name in parquet_names(tmp_path) if name.startswith("part-")} == set()
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("slice_bytes", [5000, 500])
+@pytest.mark.parametrize(("way", "slice_bytes"), [*zip(WAYS, [5000, 500, 500], strict=True)])
 def test_row_groups_larger_than_a_slice_are_written_once(
     tmp_path: Path, way: str, slice_bytes: int
 ) -> None:
@@ -440,17 +438,6 @@ def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path)
     assert merge_facts([later, failed(error, work)]).failure == str(error)
 
 
-def test_writing_tasks_are_sent_no_inputs(tmp_path: Path) -> None:
-    few = make_work(tmp_path, slice_bytes=1 << 30)
-    many = replace(few, inputs=few.inputs * 25_000, paths=few.paths * 25_000)
-    route = choose_route(few, slices_per_output=2)
-    sizes = [
-        len(pickle.dumps(OutputTasks(work=work.without_inputs(), route=route)))
-        for work in (few, many)
-    ]
-    assert sizes[0] == sizes[1] < 8 << 10
-
-
 # How the work of a group is divided.
 
 
@@ -469,11 +456,6 @@ def test_writing_tasks_are_sent_no_inputs(tmp_path: Path) -> None:
 def test_wrong_options_are_usage_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         ExecutorOptions(**wrong)
-
-
-def test_each_output_adds_to_the_sample_of_a_large_group() -> None:
-    options = ExecutorOptions(sample_rows=100, sample_rows_per_output=30)
-    assert [options.sample_rows_of(outputs) for outputs in (1, 4)] == [100, 120]
 
 
 LARGE = {"size_bytes": 1 << 30, "inputs": 8, "outputs": 1, "sorts": False}
@@ -533,15 +515,6 @@ def test_location_refuses_a_file_in_another_storage(uri: str, path: str) -> None
         file_location(uri, path)
 
 
-def test_rows_are_taken_as_often_as_they_weigh() -> None:
-    weights = np.array([1.0, 1.0, 4.0, 0.0, 2.0, 0.0])
-    rows = rows_by_weight(weights * 0.75)
-    assert len(rows) == len(weights)
-    assert rows.tolist() == sorted(rows.tolist())
-    assert np.bincount(rows, minlength=6).tolist() == pytest.approx(weights * 6 / 8, abs=1)
-    assert rows_by_weight(np.ones(9)).tolist() == list(range(9))
-
-
 def test_rows_weigh_what_their_neighbours_on_the_curve_take() -> None:
     order = np.random.default_rng(1).permutation(10_000)
     along = np.where(np.arange(10_000) < 1000, 4000.0, 20.0)
@@ -552,15 +525,3 @@ def test_rows_weigh_what_their_neighbours_on_the_curve_take() -> None:
     mean = 0.1 * 4000 + 0.9 * 20
     assert weights[:900] == pytest.approx(4000 / mean, rel=0.05)
     assert weights[1100:] == pytest.approx(20 / mean, rel=0.05)
-
-
-def test_rows_that_are_wide_by_chance_weigh_as_others_do() -> None:
-    random = np.random.default_rng(2)
-    measured = np.where(random.random(50_000) < 0.05, 4000.0, 20.0)
-    weights = local_means(measured, random.permutation(50_000))
-    assert (weights == 1).mean() > 0.8
-    assert np.abs(np.add.reduceat(weights, range(0, 50_000, 5000)) / 5000 - 1).max() < 0.1
-
-
-def test_one_measured_row_is_enough() -> None:
-    assert local_means(np.array([np.nan, 5.0, np.nan]), np.array([2, 0, 1])).tolist() == [1, 1, 1]

@@ -34,37 +34,12 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructField,
     StructType,
-    parse_schema,
 )
 from liquidlog.spec.text import Rows, iso_time
-
-PRIMITIVES = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "decimal(38,18)": pa.decimal128(38, 18),
-}
 
 
 def _struct(**types: object) -> StructType:
     return StructType(tuple(StructField(name, kind) for name, kind in types.items()))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("name", "arrow"), PRIMITIVES.items(), ids=list(PRIMITIVES))
-def test_primitive_type_goes_to_arrow_and_back(name: str, arrow: pa.DataType) -> None:
-    text = f'{{"type":"struct","fields":[{{"name":"a","type":"{name}","nullable":true}}]}}'
-    schema = parse_schema(text, where="test")
-    assert arrow_schema(schema).field("a").type == arrow
-    assert delta_schema(arrow_schema(schema)) == schema
 
 
 def test_nested_types_go_to_arrow_and_back() -> None:
@@ -75,11 +50,6 @@ def test_nested_types_go_to_arrow_and_back() -> None:
     )
     assert delta_schema(arrow_schema(schema)) == schema
     assert arrow_schema(schema).field("a").type.value_field.name == "element"
-
-
-def test_everything_is_nullable_in_arrow_as_delta_writes_it() -> None:
-    schema = StructType((StructField("a", PrimitiveType("long"), nullable=False),))
-    assert arrow_schema(schema).field("a").nullable
 
 
 def test_physical_schema_has_physical_names_and_field_ids_at_every_depth() -> None:

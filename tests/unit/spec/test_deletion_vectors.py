@@ -96,11 +96,6 @@ def test_inline_vector_of_another_size_than_the_log_says(size: int) -> None:
     )
 
 
-def test_z85_of_its_specification() -> None:
-    assert decode_z85("HelloWorld") == bytes.fromhex("864FD26FB559F75B")
-    assert decode_z85("") == b""
-
-
 @pytest.mark.parametrize("text", ["Hello Worl", "HelloWorl", "#####", "HellöWorld"])
 def test_text_that_is_not_z85(text: str) -> None:
     assert fault_of(lambda: decode_z85(text)) is VectorFault.Z85

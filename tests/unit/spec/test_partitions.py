@@ -4,13 +4,11 @@ import datetime as dt
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from liquidlog.errors import CorruptLogError
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import (
-    data_schema,
     in_zone,
     is_safe_directory,
     is_too_long,
@@ -39,11 +37,6 @@ def test_finds_partition_fields_in_the_tables_order() -> None:
     assert [field.physical_name for field in found] == ["c-1", "Day"]
     with pytest.raises(CorruptLogError):
         partition_fields(SCHEMA, ("gone",), where="a test")
-
-
-def test_leaves_partition_columns_out_by_their_physical_names() -> None:
-    assert [f.name for f in data_schema(SCHEMA, ("c-1", "Day")).fields] == ["id"]
-    assert data_schema(SCHEMA, ()) is SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -109,10 +102,6 @@ def test_escapes_directories_as_hive_does(value: str | None, expected: str) -> N
     found = partition_directory({"p": value}, {"p": "p"})
     assert found == expected
     assert is_safe_directory(found)
-
-
-def test_nests_directories_in_the_tables_order() -> None:
-    assert partition_directory({"b": "2", "a": "1"}, {"a": "a", "b": "b"}) == "a=1/b=2"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +231,3 @@ def test_a_timestamp_without_a_zone_is_one_of_the_zone_that_is_named(
     assert in_zone({"p": text}, [field_of("timestamp")], zone) == {"p": value}
     for kind in ("timestamp_ntz", "string"):
         assert in_zone({"p": text}, [field_of(kind)], zone) == {"p": text}
-
-
-def test_a_null_has_the_type_of_its_column() -> None:
-    assert typed_value(None, field_of(DecimalType(5, 1))).type == pa.decimal128(5, 1)

@@ -119,7 +119,7 @@ def test_a_table_made_again_within_a_second_is_another_one(s3: Emulator) -> None
     assert made.snapshot().metadata.id != first.metadata.id
 
 
-@pytest.mark.parametrize("name", ["a b", "h#x", "ü", "p%", "back\\s"])
+@pytest.mark.parametrize("name", ["a b#ü p%", "back\\s"])
 def test_delta_rs_is_asked_about_the_table_itself(s3: Emulator, name: str) -> None:
     table = Table.create(
         f"{s3.new_table()}/{name}", schema=SCHEMA, cluster_by=["x"], storage_options=s3.options

@@ -13,29 +13,18 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.clustering.outcome import change
-from liquidlog.clustering.outcome import staleness as stale
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Proposal, checkpoint, land
 from liquidlog.errors import (
-    ClusteringColumnError,
     CommitConflictError,
-    SchemaMismatchError,
-    TableExistsError,
-    TableNotFoundError,
     TableReplacedError,
     UsageError,
     VersionNotFoundError,
 )
 from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.operations import batches
-from liquidlog.operations.rewrite import GroupConflict
-from liquidlog.plan import RewriteResult
-from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
-from support.known import known
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int32()), ("s", pa.string())])
 
@@ -87,65 +76,6 @@ def test_duckdb_reads_the_live_files_with_the_same_sum(table: Table) -> None:
     assert relation.fetchall() == [(2000, sum(all_ids(0, 1, 2, 3)))]
 
 
-def test_clustering_lowers_the_depth(table: Table) -> None:
-    before = table.health()
-    plan = table.plan(max_file_size=4000)
-    table.commit(plan, execute(plan))
-    after = table.health()
-    assert before.max_depth == 4
-    assert known(after.average_depth) < known(before.average_depth)
-
-
-def test_committing_the_same_result_again_skips_it_and_deletes_nothing(table: Table) -> None:
-    plan = table.plan(max_file_size=4000)
-    result = execute(plan)
-    table.commit(plan, result)
-    again = table.commit(plan, result)
-    assert again.versions == ()
-    assert again.skipped_groups == (0,)
-    assert ids(table) == all_ids(0, 1, 2, 3)
-
-
-def test_a_second_run_of_the_same_plan_leaves_only_the_first_outputs(table: Table) -> None:
-    plan = table.plan(max_file_size=4000)
-    first, second = execute(plan), execute(plan)
-    table.commit(plan, first)
-    assert table.commit(plan, second).skipped_groups == (0,)
-    kept = {output.path for output in first.groups[0].outputs}
-    written = kept | {output.path for output in second.groups[0].outputs}
-    assert {path.name for path in Path(table.uri).glob("*.parquet")} & written == kept
-
-
-def test_two_plans_of_the_same_files_commit_once_and_clean_up(table: Table) -> None:
-    winner, loser = table.plan(), table.plan()
-    table.commit(winner, execute(winner))
-    result = execute(loser)
-    with pytest.raises(CommitConflictError) as conflict:
-        table.commit(loser, result)
-    (found,) = conflict.value.conflicts
-    assert isinstance(found, GroupConflict)
-    assert "none of the 4 input file(s) is left: version(s) 5 removed them" in str(found.conflict)
-    assert not (Path(table.uri) / result.groups[0].outputs[0].path).exists()
-    assert ids(table) == all_ids(0, 1, 2, 3)
-
-
-def test_an_append_during_the_rewrite_is_kept(table: Table) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    table.append(rows(500, 9))
-    assert table.commit(plan, result).versions == (6,)
-    assert ids(table) == all_ids(0, 1, 2, 3, 9)
-
-
-def test_changed_clustering_columns_make_a_plan_stale(table: Table) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    table.cluster_by(["s"])
-    with pytest.raises(CommitConflictError):
-        table.commit(plan, result)
-    assert ids(table) == all_ids(0, 1, 2, 3)
-
-
 def test_a_result_that_lost_a_row_is_not_committed(table: Table) -> None:
     plan = table.plan()
     good = execute(plan).groups[0]
@@ -156,27 +86,6 @@ def test_a_result_that_lost_a_row_is_not_committed(table: Table) -> None:
     assert table.history(1)[0]["operation"] == "WRITE"
 
 
-def test_an_output_that_vanished_is_not_committed(table: Table) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    (Path(table.uri) / result.groups[0].outputs[0].path).unlink()
-    report = table.commit_each(plan, result.groups)
-    assert "is missing" in report.failures[0]
-    assert report.versions == ()
-
-
-def test_a_result_may_not_name_a_live_file_as_its_output(table: Table) -> None:
-    plan = table.plan()
-    victim = plan.groups[0].inputs[0]
-    good = execute(plan).groups[0]
-    size_bytes = victim.size_bytes
-    stolen = structs.replace(good.outputs[0], path=victim.path, size_bytes=size_bytes)
-    forged = structs.replace(good, outputs=(stolen,))
-    assert table.commit_each(plan, [forged]).failures
-    assert (Path(table.uri) / victim.path).exists()
-    assert ids(table) == all_ids(0, 1, 2, 3)
-
-
 def test_a_result_of_another_plan_is_refused(table: Table) -> None:
     plan, other = table.plan(), table.plan()
     report = table.commit_each(plan, execute(other).groups)
@@ -185,101 +94,11 @@ def test_a_result_of_another_plan_is_refused(table: Table) -> None:
         table.snapshot(99)
 
 
-def test_a_table_without_clustering_columns_is_compacted(table: Table) -> None:
-    table.cluster_by(None)
-    plan = table.plan()
-    assert plan.mode.value == "compaction"
-    table.commit(plan, execute(plan))
-    assert table.detail()["numFiles"] == 1
-    assert table.cubes().num_rows == 0
-    assert ids(table) == all_ids(0, 1, 2, 3)
-
-
-def test_zorder_by_works_without_clustering_columns_only(table: Table) -> None:
-    with pytest.raises(UsageError):
-        table.plan(zorder_by=["x", "s"])
-    table.cluster_by(None)
-    plan = table.plan(zorder_by=["x", "s"], max_file_size=4000)
-    table.commit(plan, execute(plan))
-    assert ids(table) == all_ids(0, 1, 2, 3)
-
-
-def test_create_like_keeps_the_clustering_columns(table: Table, tmp_path: Path) -> None:
-    copy = Table.create(str(tmp_path / "copy"), like=table)
-    assert copy.detail()["clusteringColumns"] == ["x", "s"]
-    assert copy.snapshot().metadata.schema_string == table.snapshot().metadata.schema_string
-    assert copy.detail()["id"] != table.detail()["id"]
-
-
-def test_a_plain_table_is_upgraded_with_the_features_it_had(tmp_path: Path) -> None:
-    plain = Table.create(str(tmp_path / "plain"), schema=SCHEMA)
-    assert plain.detail()["tableFeatures"] == ["appendOnly", "invariants"]
-    assert plain.cluster_by(["s", "x"]) == 1
-    found = plain.detail()
-    assert found["tableFeatures"] == ["appendOnly", "clustering", "domainMetadata", "invariants"]
-    assert found["clusteringColumns"] == ["s", "x"]
-
-
-def test_create_refuses_a_table_that_is_there(table: Table) -> None:
-    with pytest.raises(TableExistsError):
-        Table.create(table.uri, schema=SCHEMA)
-
-
-def test_open_refuses_a_directory_that_is_no_table(tmp_path: Path) -> None:
-    with pytest.raises(TableNotFoundError):
-        Table.open(str(tmp_path))
-
-
-def test_wrong_columns_are_all_named(table: Table) -> None:
-    with pytest.raises(ClusteringColumnError) as error:
-        table.cluster_by(["nope", "x", "x"])
-    assert len(error.value.problems) == 2
-
-
-def test_an_append_of_another_schema_writes_nothing(table: Table) -> None:
-    before = sorted(Path(table.uri).iterdir())
-    with pytest.raises(SchemaMismatchError):
-        table.append(pa.table({"id": ["a"], "x": [1], "s": ["b"]}))
-    assert sorted(Path(table.uri).iterdir()) == before
-
-
 def test_a_clustered_append_sorts_its_rows(table: Table, tmp_path: Path) -> None:
     source = tmp_path / "source.parquet"
     pq.write_table(rows(5000, 7), source)
     table.append(str(source), cluster=True)
     assert ids(table) == all_ids(0, 1, 2, 3) + rows(5000, 7)["id"].to_pylist()
-
-
-def test_an_append_without_rows_makes_no_commit(table: Table) -> None:
-    appended = table.append(rows(0, 0))
-    assert (appended.version, appended.files) == (4, 0)
-
-
-def test_a_plan_of_nothing_commits_nothing(table: Table) -> None:
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    again = table.plan()
-    assert again.groups == ()
-    assert table.commit(again, RewriteResult(plan_id=again.plan_id, groups=())).versions == ()
-
-
-def test_staleness_is_computed_once_per_attempt(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions = []
-    original = stale.staleness_of
-
-    def counted(snapshot: Snapshot, *rest: Any) -> tuple[stale.Staleness, ...]:
-        versions.append(snapshot.version)
-        return original(snapshot, *rest)
-
-    for module in (change, batches):
-        monkeypatch.setattr(module, "staleness_of", counted)
-    plan = table.plan()
-    result = execute(plan)
-    table.append(rows(10, 7))
-    table.commit(plan, result)
-    assert versions == [5]
 
 
 # A table that is dropped and made again at its address while somebody holds it open.

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.cli.main import cli
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.workloads import import_workload
@@ -150,18 +149,6 @@ def test_redacted_workload_has_no_constant(tmp_path: Path) -> None:
     assert "day >= :q200" in text
 
 
-def test_verbs_take_sources_and_what_was_imported(tmp_path: Path, table: Table) -> None:
-    (tmp_path / "q.sql").write_text("SELECT * FROM t JOIN u ON t.x = u.k WHERE t.x = 5000")
-    assert [one.where for one in read_workload(str(tmp_path / "q.sql"), table=table.uri)] == [
-        "(x = 5000)"
-    ]
-    target = str(tmp_path / "w.jsonl")
-    said("workload", "import", str(tmp_path / "q.sql"), "-o", target, "--table", table.uri)
-    status, out, err = said("scan", table.uri, "--workload", target, "--json")
-    assert status == 0, err
-    assert json.loads(out)["files_read"] == 0
-
-
 def test_workload_of_other_tables_names_them(table: Table) -> None:
     with pytest.raises(UsageError, match=r"asks nothing of .*; it asks /warehouse/demo"):
         read_workload(RECORDED, table=table.uri)
@@ -185,7 +172,3 @@ def test_file_that_is_no_source_is_one_error(name: str, content: bytes, tmp_path
     with pytest.raises(LiquidlogError) as raised:
         import_workload([str(tmp_path / name)])
     assert str(tmp_path / name) in str(raised.value)
-
-
-def test_verb_is_listed() -> None:
-    assert "workload" in cli.list_commands(None)  # type: ignore[arg-type]

@@ -236,20 +236,6 @@ def test_queries_nested_too_deeply_say_so() -> None:
         _reads(text)
 
 
-@pytest.mark.parametrize("called", ["range(10)", "unnest([1, 2])", "read_parquet(['/w/t'])"])
-def test_what_functions_make_is_no_table(called: str) -> None:
-    (statement,) = parse_statements(f"SELECT * FROM {called} WHERE a = 1", "duckdb")
-    with pytest.raises(NotAQueryError, match="reads no table"):
-        table_reads(statement, KNOWN)
-
-
-def test_the_parser_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    (statement,) = parse_statements("execute immediate 'select 1'")
-    with pytest.raises(NotAQueryError, match="another kind"):
-        table_reads(statement, KNOWN)
-    assert capsys.readouterr().err == ""
-
-
 # MERGE names columns of two tables: which are the target's.
 
 
@@ -264,11 +250,6 @@ def test_columns_that_follow_each_other_are_of_one_table() -> None:
     )
     assert marked == "((id#1L = __source_id#1L) AND (d#1 > 2024-01-03))"
     assert not certain
-
-
-def test_what_is_inserted_is_of_the_source() -> None:
-    condition = "((id#7L = id#3L) AND (d#8 > 2024-01-03))"
-    assert of_target(condition, ["id", "d"], frozenset({"3"}))[1]
 
 
 def test_log_of_a_merge_has_the_targets_condition() -> None:

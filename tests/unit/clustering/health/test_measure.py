@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from liquidlog.table import Table
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 PAIR = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
@@ -35,21 +33,6 @@ def test_the_contracts_vector() -> None:
     assert (found.max_depth, found.p95_depth, found.constant_file_count) == (2, 2, 1)
     assert found.cluster_by_keys == ("b", "a")
     assert [found.depth_histogram[key] for key in ("00001", "00002", "00003")] == [1, 2, 0]
-
-
-def test_deep_files_fall_into_doubling_buckets() -> None:
-    found = health(snapshot_of(DEEP))
-    assert found.max_depth == 20
-    assert list(found.depth_histogram)[-2:] == ["00016", "00032"]
-    assert found.depth_histogram["00032"] == 20
-    assert found.columns[0].overlap_ratio == 1.0
-
-
-def test_one_column_on_its_own_and_files_apart() -> None:
-    files = [FileSpec(path=str(n), bounds={"x": (2 * n, 2 * n + 1)}) for n in range(4)]
-    (column,) = health(snapshot_of(files)).columns
-    assert (column.files_with_stats, column.average_depth) == (4, 1.0)
-    assert (column.max_depth, column.overlap_ratio) == (1, 0.0)
 
 
 def test_files_without_a_range_are_left_out_and_told() -> None:
@@ -108,16 +91,6 @@ def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None
     assert health(raised).columns[0].files_in_one_prefix == 1
 
 
-def test_the_profile_shows_where_files_lie_deep() -> None:
-    files = [FileSpec(path=str(n), bounds={"x": (n, n)}) for n in range(100)]
-    files += [FileSpec(path=f"deep {n}", bounds={"x": (98, 99)}) for n in range(9)]
-    (column,) = health(snapshot_of(files)).columns
-    assert (column.min, column.max) == (0, 99)
-    assert len(column.depth_profile) == 64
-    assert column.depth_profile[:63] == (1,) * 63
-    assert column.depth_profile[63] == 10
-
-
 def test_a_notebook_shows_health_as_tables_with_names_escaped() -> None:
     schema = StructType((StructField("<b>&", PrimitiveType("integer")),))
     files = [FileSpec(path="1", bounds={"<b>&": (1, 2)})]
@@ -144,14 +117,6 @@ def test_cubes_and_unclustered_bytes_are_counted() -> None:
     # A part of a stable cube is part of a stable cube.
     part = health(snapshot, pa.array([True, False, False, False]))
     assert (part.total_file_count, part.stable_cube_count, part.partial_cube_count) == (1, 1, 0)
-
-
-@pytest.mark.parametrize("cluster_by", [None, [["x"]], [["x"], ["y"]]])
-def test_an_empty_table_is_measured(cluster_by: list[list[str]] | None) -> None:
-    found = health(snapshot_of(cluster_by=cluster_by))
-    assert (found.total_file_count, found.average_depth, found.max_depth) == (0, None, None)
-    assert sum(found.depth_histogram.values()) == 0
-    assert len(found.notes) == (1 if cluster_by is None else 0)
 
 
 @pytest.mark.parametrize(
@@ -205,12 +170,3 @@ def test_a_bar_about_another_column_is_refused() -> None:
     assert is_crossed(parse_bar("x.max_depth>1"), measured)
     with pytest.raises(UsageError):
         is_crossed(parse_bar("y.max_depth>1"), measured)
-
-
-def test_null_is_a_value_below_all_others(tmp_path: Path) -> None:
-    table = Table.create(tmp_path / "t", schema=pa.schema([("k", pa.string())]), cluster_by="k")
-    for values in (["b", None], ["a", None], ["c"]):
-        table.append(pa.table({"k": values}))
-    found = table.health()
-    assert (found.constant_file_count, found.average_depth, found.max_depth) == (1, 1.6667, 2)
-    assert (found.columns[0].min, found.columns[0].max) == ("a", "c")

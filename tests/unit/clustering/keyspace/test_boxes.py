@@ -11,14 +11,6 @@ def ranges(files: int, width: int, seed: int) -> KeyRanges:
     return KeyRanges(lo=lo, hi=lo + width)
 
 
-def test_keys_may_overlap_where_boxes_do_not() -> None:
-    x = KeyRanges(lo=np.array([0, 0, 1]), hi=np.array([1, 1, 1]))
-    y = KeyRanges(lo=np.array([0, 1, 2]), hi=np.array([0, 1, 2]))
-    assert box_overlaps([x, x]).average == 2.0
-    assert box_overlaps([x, y]).average == 0.0
-    assert box_overlaps([]).files_measured == 0
-
-
 def test_the_error_band_of_a_sample_holds_the_exact_number(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [ranges(4_000, width, seed) for seed, width in enumerate((300, 700, 200))]
     # Some files span everything, as after an append of all keys.

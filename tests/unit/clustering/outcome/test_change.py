@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from liquidlog.clustering.outcome.change import planned_group, rewrite_change
+from liquidlog.clustering.outcome.change import rewrite_change
 from liquidlog.clustering.outcome.metrics import optimize_metrics
 from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan
@@ -13,7 +13,6 @@ from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
-    RewriteGroup,
     RewrittenGroup,
     WrittenFile,
 )
@@ -183,22 +182,3 @@ def test_metrics_have_deltas_names() -> None:
             "numDeletionVectorRowsRemoved": 4,
         },
     }
-
-
-def test_a_group_of_a_whole_plan_is_found_without_looking_through_it() -> None:
-    class Groups(tuple[RewriteGroup, ...]):
-        __slots__ = ()
-
-        def __iter__(self) -> Any:
-            raise AssertionError
-
-    files = [FileSpec(path=name, size=70) for name in "abc"]
-    made = planned(snapshot_of(files), target_cube_bytes=1, min_cube_bytes=1)
-    whole = msgspec.structs.replace(made, groups=Groups(made.groups))
-    last = made.groups[-1]
-    assert last.group_id == len(made.groups) - 1 > 0
-    assert planned_group(whole, finished(group_id=last.group_id)) == last
-    part = msgspec.structs.replace(made, groups=(last,))
-    assert planned_group(part, finished(group_id=last.group_id)) == last
-    with pytest.raises(ResultMismatchError, match="no group -1"):
-        planned_group(part, finished(group_id=-1))

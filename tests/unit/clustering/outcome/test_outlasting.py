@@ -303,35 +303,37 @@ def judged(plan: ClusteringPlan, now: Snapshot) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("kind", PLANS)
-@pytest.mark.parametrize("change", OUTLASTED)
-def test_a_plan_outlasts_changes_that_leave_its_files_valid(change: str, kind: str) -> None:
+def test_a_plan_outlasts_changes_that_leave_its_files_valid(kind: str) -> None:
     table, plan = made(kind)
-    assert judged(plan, after(table, OUTLASTED[change])) == ([], [])
+    judgements = {name: judged(plan, after(table, act)) for name, act in OUTLASTED.items()}
+    assert {name: found for name, found in judgements.items() if found != ([], [])} == {}
 
 
 @pytest.mark.parametrize("kind", PLANS)
-@pytest.mark.parametrize("change", CONFLICTING)
-def test_every_other_change_is_a_conflict_and_makes_the_plan_stale(change: str, kind: str) -> None:
+def test_every_other_change_is_a_conflict_and_makes_the_plan_stale(kind: str) -> None:
     table, plan = made(kind)
-    act, words = CONFLICTING[change]
-    try:
-        now = after(table, act)
-    except KeyError:
-        pytest.skip("the table has no such column")
-    changes, reasons = judged(plan, now)
-    assert [text for text in changes if words in text], changes
-    assert set(changes) <= set(reasons)
+    wrong = []
+    for change, (act, words) in CONFLICTING.items():
+        try:
+            now = after(table, act)
+        except KeyError:  # the table has no such column
+            continue
+        changes, reasons = judged(plan, now)
+        if not any(words in text for text in changes) or not set(changes) <= set(reasons):
+            wrong.append((change, changes, reasons))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("change", OUTLASTED)
-def test_a_plan_without_terms_outlasts_nothing(change: str) -> None:
+def test_a_plan_without_terms_outlasts_nothing() -> None:
     table, plan = made("clustering")
     old = structs.replace(plan, terms=UNSET)
     assert written_for(old) is None
     (group,) = old.groups
-    now = after(table, OUTLASTED[change])
-    found = check_conflicts(read_set_of(old, group), [Commit(now.version, (now.metadata,))])
-    assert [str(one) for one in found] == [f"version {now.version} changed the table's metadata"]
+    for change, act in OUTLASTED.items():
+        now = after(table, act)
+        found = check_conflicts(read_set_of(old, group), [Commit(now.version, (now.metadata,))])
+        expected = [f"version {now.version} changed the table's metadata"]
+        assert [str(one) for one in found] == expected, change
 
 
 @pytest.mark.parametrize("highest", ["9", "8", "", "none"])

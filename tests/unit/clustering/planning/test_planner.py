@@ -1,13 +1,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +14,6 @@ from liquidlog.clustering.planning.choice import pack, pack_evenly
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
-from liquidlog.operations.past_commits import written_bytes
 from liquidlog.plan import (
     GIB,
     ClusteringPlan,
@@ -29,8 +25,6 @@ from liquidlog.plan import (
     encode_plan,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.table import Table
-from support.arrow_executor import execute
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 MINE: dict[str, Any] = {"zorder_by": ("x",), "provider": "liquid"}
@@ -174,11 +168,6 @@ def test_zorder_takes_all_files_in_one_group() -> None:
     assert (made.groups[0].zcube_id, made.groups[0].expected_outputs) == (None, 2)
 
 
-@pytest.mark.parametrize("cluster_by", [None, [], [["x"]]])
-def test_an_empty_table_has_nothing_to_do(cluster_by: list[list[str]] | None) -> None:
-    assert planned(snapshot_of(cluster_by=cluster_by)).groups == ()
-
-
 @pytest.mark.parametrize(
     ("policy", "facts"),
     [
@@ -284,30 +273,12 @@ def test_new_files_over_the_whole_range_are_clustered_without_the_large_cube() -
     assert 6 < made.groups[0].expected_outputs <= 24
 
 
-def test_files_that_continue_the_range_are_not_rewritten() -> None:
-    fresh = [file(f"new{number}", 200 + 10 * number, 209 + 10 * number) for number in range(5)]
-    assert not planned_overlap([*tiled(20), *fresh]).groups
-
-
-def test_everything_that_overlaps_is_taken_where_nothing_less_helps() -> None:
-    files = [file(f"f{number}", number, 100 - number) for number in range(8)]
-    made = planned_overlap(files)
-    assert taken_overlap(made) == {spec.path for spec in files}
-    assert len(made.groups) == 1
-
-
 def test_stable_cubes_are_never_touched() -> None:
     wide = [file(f"w{number}", 0, 200, **in_cube("wide")) for number in range(10)]
     policy = ClusteringPolicy(max_file_bytes=100 * MIB, min_cube_bytes=900 * MIB)
     made = planned_overlap([*wide, *(file(f"new{number}", 0, 200) for number in range(9))], policy)
     assert {path[0] for path in taken_overlap(made)} == {"n"}
     assert reasons(made)["w0"] is SkipReason.STABLE_CUBE
-
-
-def test_one_cube_alone_is_not_rewritten_however_wide_its_files() -> None:
-    assert not planned_overlap(
-        [file(f"w{number}", 0, 200, **in_cube("wide")) for number in range(9)]
-    ).groups
 
 
 def test_files_of_others_stay_unless_a_full_rewrite_is_asked_for() -> None:
@@ -377,65 +348,6 @@ def test_groups_are_no_larger_than_cubes_may_be() -> None:
 def test_a_policy_that_means_nothing_is_refused(policy: ClusteringPolicy) -> None:
     with pytest.raises(UsageError):
         planned_overlap(tiled(3), policy)
-
-
-# Rounds of appends with the strategy `overlap`, executed: fewer bytes moved, no row lost.
-
-
-ROUNDS = 10
-ROWS = 3_000
-MAX_FILE = 20_000
-
-
-def batch(number: int) -> pa.Table:
-    random = np.random.default_rng(number)
-    return pa.table(
-        {
-            "id": np.arange(ROWS) + number * ROWS,
-            "x": random.integers(0, 10**9, ROWS),
-            "y": random.integers(0, 10**9, ROWS),
-        }
-    )
-
-
-def play(path: Path, strategy: str) -> tuple[Table, float]:
-    """Return the table after all rounds and how many bytes were rewritten for each appended."""
-    table = Table.create(str(path), schema=batch(0).schema, cluster_by=["x", "y"])
-    for number in range(ROUNDS):
-        table.append(batch(number))
-        plan = table.plan(strategy=strategy, max_file_size=MAX_FILE)
-        table.commit(plan, execute(plan))
-    amplification = written_bytes(table.opened.store)[-1].write_amplification
-    assert amplification is not None
-    return table, amplification
-
-
-def rows_and_sums(table: Table) -> tuple[int, dict[str, int]]:
-    paths = [str(Path(table.uri) / path) for path in table.files()["path"].to_pylist()]
-    found = pa.concat_tables(pq.read_table(path) for path in paths)
-    sums = {name: pc.sum(found[name]).as_py() for name in found.column_names}
-    return len(found), sums
-
-
-def bytes_read(table: Table) -> float:
-    """Return the mean bytes that a query for one value of one column reads."""
-    values = [10**9 * part // 23 for part in range(1, 23)]
-    scans = [table.scan(f"{column} = {value}") for column in "xy" for value in values]
-    return sum(scan.bytes_read for scan in scans) / len(scans)
-
-
-def test_overlap_moves_fewer_bytes_and_reads_about_as_few(tmp_path: Path) -> None:
-    cube, cube_amplification = play(tmp_path / "cube", "cube")
-    ours, amplification = play(tmp_path / "overlap", "overlap")
-    everything = pa.concat_tables(batch(number) for number in range(ROUNDS))
-    expected = len(everything), {name: pc.sum(everything[name]).as_py() for name in "xy"}
-    for table in (cube, ours):
-        count, sums = rows_and_sums(table)
-        assert (count, {name: sums[name] for name in "xy"}) == expected
-        assert sums["id"] == pc.sum(everything["id"]).as_py()
-    assert cube_amplification > 4
-    assert amplification < cube_amplification / 1.5
-    assert bytes_read(ours) < 1.4 * bytes_read(cube)
 
 
 # What may be kept: only files of which the log alone says where all their rows are.
@@ -559,16 +471,6 @@ def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
     assert made.groups[0].zcube_id is None
 
 
-def test_groups_of_two_columns_are_narrow_in_both() -> None:
-    x, y = ([number % 10 for number in range(FILES)], [number // 10 for number in range(FILES)])
-    made = planned_zorder(table(x=x, y=y), "x", "y", target_cube_bytes=250)
-    assert len(made.groups) == 4
-    for group in taken_zorder(made):
-        for values in (x, y):
-            spanned = {values[number] for number in group}
-            assert max(spanned) - min(spanned) < 9
-
-
 def test_files_at_one_place_keep_the_order_in_which_they_were_written() -> None:
     times = shuffled(3)
     made = planned_zorder(table(written=times, x=[5] * FILES), "x", target_cube_bytes=500)
@@ -576,13 +478,6 @@ def test_files_at_one_place_keep_the_order_in_which_they_were_written() -> None:
         [*range(50)],
         [*range(50, 100)],
     ]
-
-
-def test_files_without_statistics_are_taken_too() -> None:
-    files = [FileSpec(path=f"{number}", size=10, rows=None) for number in range(9)]
-    made = planned_zorder(snapshot_of(files, cluster_by=None), "x", target_cube_bytes=40)
-    assert sorted(number for group in taken_zorder(made) for number in group) == [*range(9)]
-    assert [len(group) for group in taken_zorder(made)] == [3, 3, 3]
 
 
 def test_the_size_of_groups_has_an_effect_and_that_of_stable_cubes_none() -> None:
