@@ -334,13 +334,10 @@ FULL = "error: standard output: cannot be written: No space left on device"
     [
         (">/dev/full", ["detail", "{}"], 1, FULL),
         (">/dev/full", ["files", "{}", "--json"], 1, '{\n  "error": {\n    "code": "storage"'),
-        (">/dev/full", ["optimize", "--help"], 1, FULL),
         (">/dev/full", ["--version"], 1, FULL),
-        (">&-", ["detail", "{}"], 1, "error: standard output is closed"),
         (">&-", ["--help"], 1, "error: standard output is closed"),
         (">&- 2>&-", ["detail", "{}"], 1, ""),
         ("<&-", ["detail", "{}"], 0, ""),
-        ("2>/dev/full", ["detail", "nothing"], 1, ""),
         ("2>&-", ["detail", "nothing"], 1, ""),
         ("2>/dev/full", ["detail", "{}", "-v"], 0, ""),
         ("| true; exit ${PIPESTATUS[0]}", ["--help"], None, ""),

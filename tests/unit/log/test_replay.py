@@ -2,6 +2,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -137,7 +138,7 @@ def test_a_bound_that_another_calendar_may_have_moved_is_unknown(
 
 
 SCHEMA = pa.schema([("a", pa.int64())])
-ODD_NAMES = ["x%20y", "%2e%2e", "back\\slash", "tab\tx", "new\nline", "h#x", "q?x", "ü", "p+", "p%"]
+ODD_NAMES = ["x%20y", "%2e%2e", "back\\slash #?ü+ tab\tnew\nline p%"]
 
 
 def _clone(directory: Path, spelled: list[str], removed: str | None = None) -> Table:
@@ -165,14 +166,13 @@ def _file(path: Path, first: int) -> int:
     return path.stat().st_size
 
 
-@pytest.mark.parametrize("removed", ["{}", "file:{}", "file://{}", "file:///{}"])
-@pytest.mark.parametrize("added", ["{}", "file:{}", "file://{}"])
-def test_a_removed_file_is_gone_however_it_was_spelled(
-    tmp_path: Path, added: str, removed: str
-) -> None:
+def test_a_removed_file_is_gone_however_it_was_spelled(tmp_path: Path) -> None:
     path = "/elsewhere/x.parquet"
-    table = _clone(tmp_path / "t", [added.format(path)], removed.format(path))
-    assert table.snapshot().files.num_rows == 0
+    for number, (before, after) in enumerate(
+        product(("", "file:", "file://"), ("", "file:", "file://", "file:///"))
+    ):
+        table = _clone(tmp_path / str(number), [f"{before}{path}"], f"{after}{path}")
+        assert table.snapshot().files.num_rows == 0, (before, after)
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)

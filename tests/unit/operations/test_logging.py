@@ -177,7 +177,6 @@ assert [type(one) for one in own.handlers] == [logging.NullHandler]
     ("configured", "said"),
     [
         ("", ""),
-        (HEARD, "liquidlog.log.loader\nliquidlog.other\n"),
         (
             f"{HEARD}; logging.getLogger('liquidlog.log').setLevel(logging.ERROR)",
             "liquidlog.other\n",

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count, pairwise
+from itertools import count, pairwise, product
 from pathlib import Path
 from typing import Any, Self
 
@@ -415,47 +415,45 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("name", FOREIGN)
 def test_another_file_is_refused_before_the_rewrite_and_stays(
-    name: str, plan: ClusteringPlan, tmp_path: Path
+    plan: ClusteringPlan, tmp_path: Path
 ) -> None:
     path = tmp_path / "precious"
-    path.write_bytes(FOREIGN[name])
-    with pytest.raises(DocumentError):
-        complete_result(str(path), plan, never)
-    with pytest.raises(DocumentError):
-        read_result(str(path), plan)
-    assert path.read_bytes() == FOREIGN[name]
+    for name, content in FOREIGN.items():
+        path.write_bytes(content)
+        with pytest.raises(DocumentError):
+            complete_result(str(path), plan, never)
+        with pytest.raises(DocumentError):
+            read_result(str(path), plan)
+        assert path.read_bytes() == content, name
 
 
-@pytest.mark.parametrize("cut", [None, -1, -40])
 def test_the_result_of_another_plan_is_refused_and_stays(
-    cut: int | None, plan: ClusteringPlan, tmp_path: Path
+    plan: ClusteringPlan, tmp_path: Path
 ) -> None:
-    other = Table.open(plan.table_uri).plan()
     path = tmp_path / "r.jsonl"
-    path.write_bytes(content := lines(other)[0][:cut])
-    with pytest.raises(DocumentError):
-        complete_result(str(path), plan, never)
-    assert path.read_bytes() == content
+    line = lines(Table.open(plan.table_uri).plan())[0]
+    for content in (line, line[:-1], line[:-40]):
+        path.write_bytes(content)
+        with pytest.raises(DocumentError):
+            complete_result(str(path), plan, never)
+        assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize("cut_bytes", [0, 1, 5, 60, 200])
-@pytest.mark.parametrize("whole", [0, 1, 3])
-def test_a_line_that_a_crash_cut_off_is_written_again(
-    whole: int, cut_bytes: int, plan: ClusteringPlan, tmp_path: Path
-) -> None:
-    made, path = lines(plan), tmp_path / "r.jsonl"
-    path.write_bytes(b"".join(made[:whole]) + made[whole][:cut_bytes])
-    asked: list[int] = []
+def test_a_line_that_a_crash_cut_off_is_written_again(plan: ClusteringPlan, tmp_path: Path) -> None:
+    made, path = execute(plan).groups, tmp_path / "r.jsonl"
+    written = [encode_rewritten_group(group) for group in made]
+    for whole, cut_bytes in product((0, 1, 3), (0, 1, 5, 60, 200)):
+        path.write_bytes(b"".join(written[:whole]) + written[whole][:cut_bytes])
+        asked: list[int] = []
 
-    def rewrite(groups: tuple[int, ...]) -> Iterator[RewrittenGroup]:
-        asked.extend(groups)
-        yield from (group for group in execute(plan).groups if group.group_id in groups)
+        def rewrite(groups: tuple[int, ...], asked: list[int] = asked) -> Iterator[RewrittenGroup]:
+            asked.extend(groups)
+            yield from (group for group in made if group.group_id in groups)
 
-    complete_result(str(path), plan, rewrite)
-    assert asked == list(range(whole, 4))
-    assert len(read_result(str(path), plan).groups) == 4
+        complete_result(str(path), plan, rewrite)
+        assert asked == list(range(whole, 4))
+        assert read_result(str(path), plan).groups == made
 
 
 def test_what_no_file_can_be_is_refused_before_the_rewrite(
@@ -536,7 +534,7 @@ def live(table_batches: Table) -> list[tuple[object, ...]]:
     return sorted(zip(*(files[name].to_pylist() for name in columns), strict=True))
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, GROUPS, 100])
+@pytest.mark.parametrize("size", [2, 4, 100])
 def test_any_split_gives_the_table_of_single_commits(
     table_batches: Table, tmp_path: Path, size: int
 ) -> None:
@@ -709,11 +707,12 @@ def test_a_compaction_commits_a_hundred_groups_together(table_batches: Table) ->
     assert rewrite.default_groups_per_commit(compaction) == 100
 
 
-@pytest.mark.parametrize("number", [0, -1, 1.5, "2", True])
-def test_a_number_of_groups_is_a_whole_number(table_batches: Table, number: Any) -> None:
+def test_a_number_of_groups_is_a_whole_number(table_batches: Table) -> None:
     plan, result = planned(table_batches)
-    with pytest.raises(UsageError):
-        table_batches.commit(plan, result, groups_per_commit=number)
+    numbers: list[Any] = [0, -1, 1.5, "2", True]
+    for number in numbers:
+        with pytest.raises(UsageError):
+            table_batches.commit(plan, result, groups_per_commit=number)
     assert table_batches.snapshot().version == plan.read_version
 
 

@@ -41,6 +41,9 @@ from support.plain_table import PlainTable
 from support.raced_store import Crash
 from support.races import FILES, ROWS, Scene, made, row
 
+BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
+"""For what is the same however rows are deleted."""
+
 
 @pytest.fixture(params=[True, False], ids=["vectors", "copies"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
@@ -358,6 +361,7 @@ def test_a_run_that_others_end_meanwhile_is_not_committed(
     scene.expect(without={0: 1})
 
 
+@BY_VECTORS
 def test_statistics_and_tags_that_came_since_change_nothing(scene: Scene) -> None:
     for path in scene.inputs:
         scene.plain.add_again(path)
@@ -428,6 +432,7 @@ def test_another_vector_of_as_many_rows_must_delete_the_same(tmp_path: Path) -> 
     scene.require_tidy()
 
 
+@BY_VECTORS
 def test_a_renewed_vector_of_the_same_rows_is_followed(scene: Scene) -> None:
     path = scene.inputs[0]
     scene.plain.delete({path: [0]})
@@ -437,6 +442,7 @@ def test_a_renewed_vector_of_the_same_rows_is_followed(scene: Scene) -> None:
     scene.require_tidy()
 
 
+@BY_VECTORS
 def test_inputs_that_are_all_gone_are_a_conflict_and_outputs_are_deleted(scene: Scene) -> None:
     scene.plain.compact(scene.inputs)
     (conflict,) = scene.conflicts(max_reconciled_share=1.0)
@@ -444,6 +450,7 @@ def test_inputs_that_are_all_gone_are_a_conflict_and_outputs_are_deleted(scene: 
     scene.require_tidy()
 
 
+@BY_VECTORS
 def test_more_than_the_share_is_a_conflict_that_another_share_allows(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: range(21)})
     (conflict,) = scene.conflicts()
@@ -451,6 +458,7 @@ def test_more_than_the_share_is_a_conflict_that_another_share_allows(scene: Scen
     assert "20 %" in str(conflict)
 
 
+@BY_VECTORS
 def test_outputs_outlast_a_conflict_that_other_limits_allow(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: range(21)})
     scene.conflicts()
@@ -462,6 +470,7 @@ def test_outputs_outlast_a_conflict_that_other_limits_allow(scene: Scene) -> Non
     scene.require_tidy()
 
 
+@BY_VECTORS
 def test_without_a_share_every_deletion_is_a_conflict(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: [0]})
     kinds = {conflict.kind for conflict in scene.conflicts(max_reconciled_share=0)}
@@ -469,6 +478,7 @@ def test_without_a_share_every_deletion_is_a_conflict(scene: Scene) -> None:
     scene.require_tidy()
 
 
+@BY_VECTORS
 def test_a_dry_run_writes_nothing_and_says_what_it_does_not_know(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: [0, 1]})
     before = {path.name for path in scene.path.rglob("*")}
@@ -480,6 +490,7 @@ def test_a_dry_run_writes_nothing_and_says_what_it_does_not_know(scene: Scene) -
     assert isinstance(conflict, TooManyDeletedRows)
 
 
+@BY_VECTORS
 def test_limits_without_effect_or_sense_are_refused(scene: Scene) -> None:
     for settings in (
         {"max_reconciled_share": 0, "reconcile_limit": "1GiB"},
@@ -547,24 +558,18 @@ def test_tasks_read_what_is_more_than_the_limit(scene_reconciling_by_tasks: Scen
 
 
 def test_what_lost_attempts_read_does_not_stop_tasks(
-    scene_reconciling_by_tasks: Scene, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_budget, "_TASKS_READ", 1)  # files this small are footers above all
-    scene_reconciling_by_tasks.plain.delete(
-        {scene_reconciling_by_tasks.inputs[0]: [0]}, how="vector"
-    )
-    scene_reconciling_by_tasks.store.landing = [
-        partial(
-            scene_reconciling_by_tasks.plain.delete,
-            {scene_reconciling_by_tasks.inputs[0]: [row]},
-            how="vector",
-        )
-        for row in range(1, 8)
+    raced = Scene(tmp_path / "t", vectors=True, max_file_size="1KiB")
+    raced.plain.delete({raced.inputs[0]: [0]})
+    raced.store.landing = [
+        partial(raced.plain.delete, {raced.inputs[0]: [row]}) for row in range(1, 8)
     ]
-    report = commit(scene_reconciling_by_tasks, PickledTasks(), reconcile_limit=1)
+    report = commit(raced, PickledTasks(), reconcile_limit=1)
     assert len(report.versions) == 1
     assert report.reconciled.rows == 8
-    scene_reconciling_by_tasks.expect(without=dict.fromkeys(range(8), 1))
+    raced.expect(without=dict.fromkeys(range(8), 1))
 
 
 def test_tasks_are_not_asked_for_less(scene_reconciling_by_tasks: Scene) -> None:

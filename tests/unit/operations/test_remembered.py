@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+import shutil
 from dataclasses import replace
 from decimal import Decimal
 from importlib.metadata import EntryPoint, EntryPoints
@@ -497,12 +498,18 @@ def rows_redacted(seed: int) -> pa.Table:
     return pa.table(arrays, names=list(COLUMNS))
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    made = Table.create(str(tmp_path / "t"), schema=rows_redacted(0).schema)
+@pytest.fixture(scope="module")
+def made_redacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("redacted") / "t"
+    made = Table.create(path, schema=rows_redacted(0).schema)
     for seed in range(4):
         made.append(rows_redacted(seed))
-    return made
+    return path
+
+
+@pytest.fixture
+def table(made_redacted: Path, tmp_path: Path) -> Table:
+    return Table.open(shutil.copytree(made_redacted, tmp_path / "t"))
 
 
 def redacted(table: Table, tmp_path: Path, *wheres: str) -> str:

@@ -19,7 +19,7 @@ from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.predicates.workload_text import parse_workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
+from liquidlog.spec.arguments import CODEC_PROPERTY
 from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -291,19 +291,16 @@ def made(path: Path, **properties: str) -> Table:
     return Table.create(str(path), schema=ROWS.schema, cluster_by=["a"], properties=properties)
 
 
-@pytest.mark.parametrize("spelling", [str.lower, str.upper])
-@pytest.mark.parametrize("name", CODEC_NAMES)
-def test_files_have_the_codec_that_the_table_asks_for(
-    tmp_path: Path, name: str, spelling: Any
-) -> None:
-    created = made(tmp_path / "created", **{CODEC_PROPERTY: spelling(name)})
+@pytest.mark.parametrize("name", ["gzip", "LZ4_RAW", "none"])
+def test_files_have_the_codec_that_the_table_asks_for(tmp_path: Path, name: str) -> None:
+    created = made(tmp_path / "created", **{CODEC_PROPERTY: name})
     changed = made(tmp_path / "changed")
-    changed.set_properties({CODEC_PROPERTY: spelling(name)})
+    changed.set_properties({CODEC_PROPERTY: name})
     for table in (created, changed):
-        assert table.snapshot().metadata.configuration[CODEC_PROPERTY] == spelling(name)
+        assert table.snapshot().metadata.configuration[CODEC_PROPERTY] == name
         for start in (0, 1500):
             table.append(ROWS.slice(start, 1500))
-        expected = {FOOTER_NAMES.get(name, name.upper())}
+        expected = {FOOTER_NAMES.get(name.lower(), name.upper())}
         assert codecs_of(table) == expected
         plan = table.plan(full=True)
         assert plan.groups
