@@ -92,7 +92,7 @@ examples: install ## write anew what the commands in the documents print
 		PYTHONPATH=tests $(BIN)/python -m support.examples --spark
 
 screens: install ## take the report's pictures in the documents anew, after make demo; needs a Chromium
-	PYTHONPATH=tests $(BIN)/python -m support.screens
+	PYTHONPATH=tests $(BIN)/python tools/screens.py
 
 fix: install ## format and apply the linter's safe fixes
 	$(BIN)/ruff format .

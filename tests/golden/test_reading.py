@@ -13,7 +13,6 @@ from liquidlog.errors import (
     CheckpointMismatchError,
     CorruptLogError,
     UnsupportedFeatureError,
-    UsageError,
     VersionNotFoundError,
 )
 from liquidlog.log.checkpointing import state_differences
@@ -25,7 +24,6 @@ from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_record
 from liquidlog.table import Table
 from support.copies import copy_logs
 from support.recordings import digests, snapshot_facts
-from support.replays import compare_optimize
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))
@@ -320,52 +318,11 @@ def test_a_missing_sidecar_gives_way_to_an_older_checkpoint(log: Path) -> None:
     assert live(log) == before
 
 
-# Recorded OPTIMIZE commits of the reference engine beside our plans for the versions before.
+# What recorded commits wrote, by their own metrics.
 
 
 def table(name: str) -> Table:
     return Table.open(str(LOGS / name / "table"))
-
-
-@pytest.mark.parametrize("version", [2, 4, 6, 8])
-def test_every_recorded_optimize_took_what_is_planned_with_its_sizes(version: int) -> None:
-    # What was configured when the table was written is not in its log.
-    sizes = {"min_cube_size": 20_000, "target_cube_size": 30_000}
-    found = compare_optimize(
-        table("04_incremental_mixed").opened.store,
-        version,
-        table("04_incremental_mixed").plan,
-        sizes,
-    )
-    assert found.agrees
-    assert found.taken_files == found.planned_files > 0
-
-
-def test_other_sizes_take_other_files() -> None:
-    found = compare_optimize(
-        table("04_incremental_mixed").opened.store, 8, table("04_incremental_mixed").plan, {}
-    )
-    assert not found.agrees
-    assert len(found.only_planned) == found.planned_files - found.taken_files == 3
-    assert found.only_taken == ()
-
-
-def test_a_full_optimize_is_replayed_as_one() -> None:
-    found = compare_optimize(
-        table("06_optimize_full").opened.store, 8, table("06_optimize_full").plan, {}
-    )
-    assert (found.full, found.agrees) == (True, True)
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_commit_that_is_no_optimize_is_refused(version: int) -> None:
-    with pytest.raises(UsageError):
-        compare_optimize(
-            table("04_incremental_mixed").opened.store,
-            version,
-            table("04_incremental_mixed").plan,
-            {},
-        )
 
 
 def test_bytes_written_new_and_moved_are_those_of_the_recorded_metrics() -> None:

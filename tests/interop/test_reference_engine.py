@@ -152,24 +152,6 @@ def test_data_skipping_on_our_statistics_loses_no_row(spark: Any, table: Table, 
     assert sql(spark, query)[0]["c"] == expected
 
 
-def test_the_engine_accepts_every_way_to_define_a_table(
-    spark: Any, table: Table, tmp_path: Path
-) -> None:
-    like = Table.create(str(tmp_path / "like"), like=table)
-    detail = sql(spark, f"describe detail delta.`{like.uri}`")[0]
-    assert detail["clusteringColumns"] == ["x", "s"]
-    plain = Table.create(str(tmp_path / "plain"), schema=SCHEMA)
-    plain.append(rows(100, 5))
-    plain.cluster_by(["d"])
-    detail = sql(spark, f"describe detail delta.`{plain.uri}`")[0]
-    assert detail["clusteringColumns"] == ["d"]
-    assert sorted(detail["tableFeatures"]) == plain.detail()["tableFeatures"]
-    plain.cluster_by(None)
-    assert sql(spark, f"describe detail delta.`{plain.uri}`")[0]["clusteringColumns"] == []
-    spark.sql(f"alter table delta.`{plain.uri}` cluster by (x)")
-    assert plain.detail()["clusteringColumns"] == ["x"]
-
-
 def test_we_continue_from_the_engines_cube_as_from_our_own(spark: Any, tmp_path: Path) -> None:
     uri = str(tmp_path / "theirs")
     spark.sql(f"create table delta.`{uri}` (id bigint, x int) using delta cluster by (x, id)")
@@ -245,25 +227,3 @@ def test_the_engine_finds_every_row_under_the_id_it_had(spark: Any, tmp_path: Pa
     merged = sql(spark, f"optimize delta.`{uri}`")[0]["metrics"]
     assert merged["clusteringStats"]["inputNumZCubes"] == 1
     assert row_ids(spark, tracked) == before
-
-
-def test_the_engine_continues_a_table_with_v2_checkpoints(spark: Any, tmp_path: Path) -> None:
-    uri = str(tmp_path / "v2")
-    spark.sql(
-        f"create table delta.`{uri}` (id bigint, x int) using delta cluster by (x) tblproperties"
-        " ('delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')"
-    )
-    for start in range(0, 300, 100):
-        spark.sql(
-            f"insert into delta.`{uri}` select id, cast(id % 7 as int) from"
-            f" range({start}, {start + 100})"
-        )
-    ours = Table.open(uri)
-    assert list(Path(uri, "_delta_log").glob("*.checkpoint.*-*"))
-    optimize(spark, ours)
-    for start in range(300, 700, 100):
-        spark.sql(f"insert into delta.`{uri}` select id, 1 from range({start}, {start + 100})")
-    found = sql(spark, f"select count(*) c, sum(id) s from delta.`{uri}`")
-    assert found == [{"c": 700, "s": 699 * 700 // 2}]
-    assert ours.detail()["numRecords"] == 700
-    assert {cube["files"] for cube in ours.cubes().to_pylist()} == {1}

@@ -106,41 +106,6 @@ def test_our_cubes_are_the_engines_after_our_rename_and_drop(
     assert Table.open(uri).plan().groups == ()
 
 
-def test_a_table_that_we_made_with_column_mapping_is_the_engines(
-    spark: Any, tmp_path: Path
-) -> None:
-    uri = str(tmp_path / "t")
-    point = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("k", pa.string())])))])
-    schema = pa.schema([("id", pa.int64()), ("p q", point)])
-    table = Table.create(
-        uri, schema=schema, cluster_by=["`p q`.x"], properties={"delta.columnMapping.mode": "id"}
-    )
-    rows = [{"id": n, "p q": {"x": n, "y": [{"k": str(n)}]}} for n in range(50)]
-    table.append(pa.Table.from_pylist(rows, schema))
-    assert read(spark, uri) == sorted(rows, key=repr)
-    spark.sql(f"alter table delta.`{uri}` add column (new int)")
-    spark.sql(f"insert into delta.`{uri}` values (99, named_struct('x', 1L, 'y', null), 7)")
-    found = read(spark, uri)
-    optimize(spark, uri)
-    assert read(spark, uri) == found
-    assert len(found) == 51
-
-
-def test_column_mapping_that_we_turned_on_is_the_engines(spark: Any, tmp_path: Path) -> None:
-    uri = str(tmp_path / "t")
-    spark.sql(f"create table delta.`{uri}` (id bigint, s string) using delta")
-    spark.sql(f"insert into delta.`{uri}` values (1, 'a'), (2, 'b')")
-    table = Table.open(uri)
-    table.set_properties({"delta.columnMapping.mode": "name"})
-    table.rename_column("s", "word, or two")
-    spark.sql(f"alter table delta.`{uri}` add column (s int)")
-    spark.sql(f"insert into delta.`{uri}` values (3, 'c', 4)")
-    expected = [(1, "a", None), (2, "b", None), (3, "c", 4)]
-    assert [tuple(row.values()) for row in read(spark, uri)] == expected
-    optimize(spark, uri)
-    assert [tuple(row.values()) for row in read(spark, uri)] == expected
-
-
 WIDENINGS = [
     ("tinyint", "smallint", "cast(id % 100 as tinyint)"),
     ("smallint", "int", "cast(-id as smallint)"),

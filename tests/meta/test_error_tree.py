@@ -133,12 +133,6 @@ def test_errors_survive_copying_and_pickling(again: Copy) -> None:
         _assert_same(again(error), error)
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_errors_survive_every_protocol_of_pickle(protocol: int) -> None:
-    for error in EXAMPLES:
-        _assert_same(_pickled(error, protocol), error)
-
-
 def test_errors_cross_the_border_of_a_process() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         raised = [pool.submit(_raise, error).exception() for error in EXAMPLES]

@@ -12,9 +12,7 @@ from support import examples
 from support.repository import ROOT, committed_files, load_script, modules, text
 
 DOCUMENTS = [path for path in committed_files() if path.suffix == ".md"]
-LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 SITE = load_script("tools/docs_site.py")
 
 
@@ -82,23 +80,6 @@ def test_no_block_is_passed_over_for_its_indent() -> None:
     assert [_name(page) for page in DOCUMENTS if indented.search(text(_name(page)))] == []
 
 
-def _anchors(document: Path) -> set[str]:
-    content = SITE.with_generated(document.read_text(encoding="utf-8"))
-    headings = HEADING.findall(FENCE.sub("", content))
-    words = (re.sub(r"[^\w\s-]", "", heading.replace("`", "")) for heading in headings)
-    return {re.sub(r"[\s-]+", "-", word.strip().lower()) for word in words}
-
-
-def test_anchors_resolve() -> None:
-    missing = [
-        f"{_name(document)}: {target}#{anchor}"
-        for document in DOCUMENTS
-        for target, anchor in LINK.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
-        if anchor and anchor not in _anchors((document.parent / target) if target else document)
-    ]
-    assert missing == []
-
-
 @pytest.mark.parametrize(
     "html",
     [
@@ -136,33 +117,6 @@ def test_every_verb_and_error_is_in_the_reference() -> None:
     assert len(verbs) > 20
     errors = re.findall(r"^\| `(\w+Error)`", SITE.error_reference(), re.MULTILINE)
     assert set(errors) == {name for name in vars(liquidlog.errors) if name.endswith("Error")}
-
-
-@pytest.mark.parametrize(
-    ("field", "words"),
-    [
-        ({"type": "integer"}, "integer"),
-        ({"type": ["string", "null"]}, "string or null"),
-        ({"type": "array", "items": {"type": "string"}}, "array of string"),
-        ({"anyOf": [{"$ref": "#/$defs/Column"}, {"type": "null"}]}, "Column or null"),
-        ({"const": True}, "`true`"),
-    ],
-)
-def test_types_of_schemas_are_in_words(field: dict[str, object], words: str) -> None:
-    assert SITE._type(field) == words
-
-
-def test_the_site_is_built_strictly() -> None:
-    # With --quiet, MkDocs hides warnings before --strict counts them.
-    (command,) = re.findall(r"mkdocs build (.+)", text("Makefile"))
-    assert command == "--strict"
-
-
-def test_the_site_leads_to_every_page() -> None:
-    named = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", text("mkdocs.yml"), re.MULTILINE)
-    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
-    assert sorted(set(pages) - set(named)) == []
-    assert len(named) == len(set(named))
 
 
 def test_settable_properties_are_all_listed() -> None:
@@ -223,11 +177,6 @@ def test_paths_of_the_repository_exist() -> None:
         if not (ROOT / path).exists()
     ]
     assert missing == []
-
-
-def test_paths_are_recognised_in_commands_and_tables() -> None:
-    shown = "| `LONG=1 pytest tests/a/test_b.py tests/c` | `python tools/d.py DIR`, my/tests/e.py |"
-    assert PATH.findall(shown) == ["tests/a/test_b.py", "tests/c", "tools/d.py"]
 
 
 def test_every_package_says_what_its_modules_are_for() -> None:

@@ -14,9 +14,9 @@ from liquidlog.operations.batches import committed_groups
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
-from support.pausing import first_task_pauses
 from support.plans import parquet_names
 from support.restored import remove_and_restore
+from support.wrapped_tasks import first_task_pauses
 
 pytestmark = pytest.mark.spark
 

@@ -143,7 +143,7 @@ address, uri, directory, tests = sys.argv[1:]
 sys.path.insert(0, tests)
 from liquidlog import Table
 from liquidspark import execute_groups
-from support.pausing import first_task_pauses
+from support.wrapped_tasks import first_task_pauses
 
 spark = SparkSession.builder.remote(address).getOrCreate()
 plan = Table.open(uri).plan(min_cube_size=1, target_cube_size=1)

@@ -33,10 +33,8 @@ from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
 from liquidspark.jobs import TaskSlots, task_slots
 from liquidspark.pipeline import SparkEngine
-from support.crashing import tasks_crash
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
 from support.partitioned import TEXTS, live_adds, map_columns, partitioned_table, rows_read
-from support.pausing import first_task_pauses
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -47,6 +45,7 @@ from support.plans import (
 from support.processes import eventually
 from support.races import Scene
 from support.repository import ROOT
+from support.wrapped_tasks import first_task_pauses, tasks_crash
 
 pytestmark = pytest.mark.spark
 

@@ -15,13 +15,11 @@ from liquidlog.errors import (
 )
 from liquidspark import append, overwrite, writing
 from support.written import (
-    NOWHERE,
     expected,
     numbers,
     require_untouched,
     rows_of,
     table_of,
-    table_with_lost_vector,
 )
 
 pytestmark = pytest.mark.spark
@@ -85,16 +83,6 @@ def test_what_the_table_forbids_is_refused(
     if error is UsageError:
         assert overwrite(numbers(spark, 5), table, where="id < 1000").version == 2
         assert rows_of(table) == expected(5)
-
-
-@pytest.mark.parametrize("nowhere", NOWHERE)
-def test_deletion_vectors_that_are_nowhere_are_named(
-    spark: SparkSession, tmp_path: Path, nowhere: str
-) -> None:
-    table, path = table_with_lost_vector(spark, tmp_path, nowhere)
-    with pytest.raises(ExecutorError, match=path):
-        overwrite(numbers(spark, 5), table, where="id < 10")
-    require_untouched(table, 2)
 
 
 def test_rows_that_come_while_others_are_replaced_are_a_conflict(

@@ -11,7 +11,7 @@ from liquidlog import Table
 from liquidlog.data.runs import runs_in
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.schema import StructType, parse_schema
-from liquidspark import ExecutorOptions, append
+from liquidspark import ExecutorOptions
 from support.deleted import commit_vectors
 
 SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 13, sample_rows=1 << 12)
@@ -104,10 +104,10 @@ def require_untouched(table: Table, version: int) -> None:
     assert runs_in(table.uri) == ()
 
 
-def table_with_lost_vector(spark: SparkSession, directory: Path, nowhere: str) -> tuple[Table, str]:
+def table_with_lost_vector(directory: Path, nowhere: str) -> tuple[Table, str]:
     """A table of one file, whose deletion vector is `nowhere`; and the path of the file."""
     table = table_of(directory, properties={"delta.enableDeletionVectors": "true"})
-    append(numbers(spark, 100), table)
+    table.append(pa.Table.from_pylist(expected(100), schema=PLAIN_SCHEMA))
     (path,) = table.snapshot().paths().to_pylist()
     kind, place = NOWHERE[nowhere]
     vector = DeletionVector(

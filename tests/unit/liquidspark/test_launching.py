@@ -9,10 +9,11 @@ from threading import Event
 from typing import Any
 
 import pytest
-from pyspark import java_gateway
+from pyspark import SparkContext, java_gateway
 
 from liquidspark import session
 from liquidspark.session import begun, taken
+from support.processes import eventually
 
 SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "1g"}
 
@@ -44,8 +45,10 @@ class Gateway:
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Gateway]]:
-    """Begin no JVM; return what would have been begun."""
+    """Begin no JVM, as if none had begun; return what would have been begun."""
     gateways: list[Gateway] = []
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
 
     def launch(conf: Any, popen_kwargs: Any) -> Gateway:
         popen_kwargs["stderr"].write("it began\n")
@@ -77,7 +80,7 @@ def test_a_session_with_other_settings_gets_none_and_it_is_ended(launched: list[
 def test_one_that_nobody_takes_is_ended(launched: list[Gateway]) -> None:
     with pytest.raises(KeyError), begun(SETTINGS):
         raise KeyError
-    assert launched[0].ended.wait(30)
+    assert eventually(lambda: launched)[0].ended.wait(30)
 
 
 def test_one_that_does_not_begin_is_nobodys(

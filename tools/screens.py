@@ -1,6 +1,6 @@
 """Screens of the report of the demo's table, before and after its rewrite, for the documents.
 
-    PYTHONPATH=tests python -m support.screens
+    PYTHONPATH=tests python tools/screens.py
 
 needs what `make demo` left in `.demo`, and a Chromium. Nothing is asked of the network.
 """
@@ -90,7 +90,8 @@ def _reports(home: Path) -> Mapping[str, Path]:
         (place / "queries.sql").write_text(_WORKLOAD, encoding="utf-8")
         with chdir(place):
             words = ["report", "lineitem", "--workload", "queries.sql", "-o", "report.html"]
-            assert run(cli, words) == 0
+            if run(cli, words):
+                sys.exit("the report could not be written")
         page = place / "report.html"
         # As from inside the directory, wherever that is.
         text = page.read_text(encoding="utf-8").replace(f"{place}/", "")
