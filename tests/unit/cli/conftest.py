@@ -1,9 +1,35 @@
+"""Commands that decode their documents, and rewrites without Spark."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
 import pytest
 
+from liquidlog.cli import rewriting
+from liquidlog.plan import ClusteringPlan, RewrittenGroup
+from support.arrow_executor import execute
 from support.commands import Call, caller
 
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command with --json; return (status, document on stdout, document on stderr)."""
     return caller(capsys)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Rewrite in this process; return what executors were started with."""
+    found: list[tuple[Any, ...]] = []
+
+    def rewrite(
+        plan: ClusteringPlan, pending: Sequence[int], _: object
+    ) -> Iterator[RewrittenGroup]:
+        return (group for group in execute(plan).groups if group.group_id in set(pending))
+
+    def opened(*given: Any, **_: object) -> Any:
+        found.append(given)
+        return nullcontext(rewrite)
+
+    monkeypatch.setattr(rewriting, "open_executor", opened)
+    return found

@@ -42,22 +42,6 @@ def table(tmp_path: Path, source: str, call: Call) -> str:
     return path
 
 
-def test_detail_files_cubes_history_and_explain_are_documents(table: str, call: Call) -> None:
-    detail = call("detail", table)[1]
-    assert detail["clusteringColumns"] == ["x", "id"]
-    assert detail["numRecords"] == 300
-    files = call("files", table)[1]
-    assert files["version"] == 3
-    assert {file["state"] for file in files["files"]} == {"unclustered"}
-    assert files["files"][0]["min"] == {"x": 0, "id": 0}
-    assert call("health", table, "--cubes")[1]["cubes"] == []
-    assert [row["operation"] for row in call("history", table, "--limit", "2")[1]["history"]] == [
-        "WRITE",
-        "WRITE",
-    ]
-    assert {row["decision"] for row in call("plan", table, "--why")[1]["explain"]} == {"rewrite"}
-
-
 def test_a_crossed_bar_exits_with_6(table: str, call: Call) -> None:
     assert call("health", table, "--fail-if", "max_depth > 2")[0] == 6
     assert call("health", table, "--fail-if", "max_depth > 3")[0] == 0
@@ -123,21 +107,6 @@ def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call)
     assert status == 0
     assert f"2 row(s) that version(s) {version} deleted meanwhile were deleted from" in text
     assert opened.snapshot().version == version + 1
-
-
-def test_a_conflict_exits_with_3_and_names_it(table: str, tmp_path: Path, call: Call) -> None:
-    opened = Table.open(table)
-    first = opened.plan()
-    call("plan", table, "-o", str(tmp_path / "p.json"))
-    from liquidlog.operations.rewrite import read_plan
-
-    second = read_plan(str(tmp_path / "p.json"))
-    (tmp_path / "r.jsonl").write_bytes(encode_rewritten_group(execute(second).groups[0]))
-    opened.commit(first, execute(first))
-    status, out, err = call("commit", str(tmp_path / "p.json"), str(tmp_path / "r.jsonl"))
-    assert (status, out) == (3, "")
-    assert err["error"]["code"] == "commit_conflict"
-    assert len(err["error"]["conflicts"]) == 1
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])
@@ -266,21 +235,6 @@ def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:
     assert [(row["share"], row["files"]) for row in found["predicates"]] == [(0.75, 1), (0.25, 2)]
 
 
-def test_explain_of_overlap_gives_numbers_and_history_what_was_written(
-    table: str, call: Call
-) -> None:
-    status, found, _ = call(
-        "plan", table, "--why", "--strategy", "overlap", "--set", "tolerance=100"
-    )
-    assert status == 0
-    rows = found["explain"]
-    assert {row["reason"] for row in rows} == {"well_clustered"}
-    assert all("of the keys" in row["detail"] for row in rows)
-    written = call("history", table, "--amplification", "--limit", "2")[1]["amplification"]
-    assert [row["version"] for row in written] == [2, 3]
-    assert written[-1]["write_amplification"] == 0.0
-
-
 def test_plan_predicts_for_a_workload(table: str, source: str, tmp_path: Path, call: Call) -> None:
     assert call("append", table, *[source] * 12)[0] == 0
     queries = tmp_path / "q.sql"
@@ -297,24 +251,6 @@ def test_plan_predicts_for_a_workload(table: str, source: str, tmp_path: Path, c
     limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]
     assert limited["policy"]["where"] == {"value": "x = 1", "from": "option"}
     assert [row["where"] for row in limited["prediction"]["predicates"]] == ["x = 1"]
-
-
-def test_looking_at_a_table_does_not_wait_for_pandas(source: str, tmp_path: Path) -> None:
-    made = Table.create(str(tmp_path / "quick"), schema=pq.read_schema(source))
-    program = f"""
-import sys
-from liquidlog.cli import main
-sys.argv = ["liquidlog", "detail", {made.uri!r}]
-try:
-    main()
-finally:
-    assert "pandas" not in sys.modules
-    import pandas, pyarrow
-    assert pyarrow.table({{"a": [1]}}).to_pandas()["a"].tolist() == [1]
-"""
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def _in_shell(line: str, *words: str) -> tuple[int, str]:

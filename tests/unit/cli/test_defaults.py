@@ -213,12 +213,6 @@ def test_verbs_that_write_say_that_a_found_file_counted(home: Path) -> None:
     assert said("detail", "t")[2] == ""
 
 
-def test_verbose_says_which_file_counted(home: Path) -> None:
-    (home / FILE_NAME).write_text('[plan]\ncurve = "kd"\n')
-    first = said("plan", "t", "--config", FILE_NAME, "-v")[2].splitlines()[0]
-    assert first.endswith(f"INFO liquidlog.cli.defaults: {FILE_NAME} sets --curve for plan")
-
-
 def test_a_file_of_another_user_does_not_count(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 

@@ -6,8 +6,7 @@ something to do; and where the real run fails, the dry one fails alike.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.cli import rewriting
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
-from liquidlog.plan import ClusteringPlan, RewrittenGroup, encode_plan, encode_rewritten_group
+from liquidlog.plan import ClusteringPlan, encode_plan, encode_rewritten_group
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import Call, said
 from support.copies import copy_table
 from support.partitioned import partitioned_table
+
+pytestmark = pytest.mark.usefixtures("started")
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 DELTA_SCHEMA = StructType(
@@ -218,18 +218,6 @@ CLAIM = re.compile(
 )
 
 
-@pytest.fixture(autouse=True)
-def executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rewrite without Spark."""
-
-    def rewrite(
-        plan: ClusteringPlan, pending: Sequence[int], _: object
-    ) -> Iterator[RewrittenGroup]:
-        return (group for group in execute(plan).groups if group.group_id in set(pending))
-
-    monkeypatch.setattr(rewriting, "open_executor", lambda *_, **__: nullcontext(rewrite))
-
-
 def tree(directory: Path) -> dict[str, bytes | None]:
     """Return every file below a directory with its bytes, and every directory with None."""
     return {
@@ -380,13 +368,6 @@ def test_an_executor_that_is_not_fails_a_dry_run_too(
     monkeypatch.undo()
     words = [*on_table("optimize")(tmp_path), "--executor", "magic"]
     assert call(*words, "--dry-run")[0] == call(*words)[0] == 2
-
-
-@pytest.mark.parametrize("words", [("doctor",), ("orphans",)])
-def test_a_dry_run_of_what_writes_nothing_is_refused(
-    words: tuple[str, ...], tmp_path: Path, call: Call
-) -> None:
-    assert call(*words, made(tmp_path).uri, "--dry-run")[0] == 2
 
 
 def test_a_dry_optimize_says_of_its_worth_what_a_plan_says(tmp_path: Path) -> None:

@@ -100,27 +100,6 @@ def test_a_listing_is_whole_and_with_a_limit_its_first(
         assert all(sum(path in line for line in lines) == 1 for path in paths)
 
 
-def test_numbers_are_whole_in_a_pipe(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, _ = text_of(capsys, "detail", table)
-    (location,) = (line for line in lines if line.startswith(" location"))
-    assert location.split() == ["location", table]
-
-
-def test_explain_counts_files_by_reason(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines, _ = text_of(capsys, "plan", table, "--why", "--set", "min_cube_size=1002")
-    assert len(lines) < 20
-    found = explain_together(Table.open(table).plan(min_cube_size=1002), examples=2)
-    assert [(one.decision, one.reason, one.files) for one in found] == [
-        ("rewrite", "clustering", 249),
-        ("skip", "stable_cube", 1),
-    ]
-    assert found[0].size_bytes == sum(1000 + n for n in range(FILES) if n != 2)
-    assert [path[:10] for path in found[0].paths] == ["part-00000", "part-00001"]
-    for one in found:
-        assert any(one.reason in line and f" {one.files} " in line for line in lines)
-        assert all(any(path in line for line in lines) for path in one.paths)
-
-
 def test_explain_together_says_what_each_row_says(table: str) -> None:
     opened = Table.open(table)
     for policy in ({}, {"strategy": "overlap", "budget": 20_000}):

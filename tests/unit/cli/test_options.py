@@ -16,9 +16,8 @@ import pytest
 from deltalake import write_deltalake
 
 from liquidlog.cli.main import GONE, SECTIONS, cli, run
-from liquidlog.cli.verbosity import VERBOSE, executors_heard, logged
+from liquidlog.cli.verbosity import VERBOSE
 from liquidlog.errors import EXIT_USAGE
-from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.table import Table
 from support.commands import said
 
@@ -365,14 +364,6 @@ def test_it_ends_with_the_command(table: str) -> None:
     assert said("detail", table, "-vv")[0] == 0
     assert (log.level, log.handlers) == before
     assert said("detail", table)[2] == ""
-
-
-def test_what_executors_say_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with logged(logging.INFO), executors_heard(as_json=False):
-        logging.getLogger(EXECUTOR_GROUP).info("starting\x1b[31m\nSpark")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert LINE.fullmatch(line)
-    assert line.endswith(r"INFO liquidlog.executors: starting\x1b[31m\nSpark")
 
 
 def test_three_are_too_many(table: str) -> None:

@@ -2,8 +2,7 @@
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.cli import rewriting
-from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
-from support.arrow_executor import execute
 from support.commands import Call, said
 from support.printed_statements import printed_statements
 
+pytestmark = pytest.mark.usefixtures("started")
+
 ROWS = pa.table({"col1": pa.array(range(50), pa.int32()), "col2": [f"s{n}" for n in range(50)]})
-
-
-@pytest.fixture(autouse=True)
-def executor(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Rewrite without Spark; return what executors were started with."""
-    started: list[tuple[Any, ...]] = []
-
-    def rewrite(
-        plan: ClusteringPlan, pending: Sequence[int], _: object
-    ) -> Iterator[RewrittenGroup]:
-        return (group for group in execute(plan).groups if group.group_id in set(pending))
-
-    def opened(*given: Any, **_: object) -> Any:
-        started.append(given)
-        return nullcontext(rewrite)
-
-    monkeypatch.setattr(rewriting, "open_executor", opened)
-    return started
 
 
 @pytest.fixture
@@ -206,11 +186,11 @@ def test_a_partitioned_table_is_created_copied_and_appended_to(tmp_path: Path, c
 
 
 def test_optimize_rewrites_with_the_executor_that_is_named(
-    table: Table, executor: list[tuple[Any, ...]], call: Call
+    table: Table, started: list[tuple[Any, ...]], call: Call
 ) -> None:
     words = ("--executor", "spark", "--spark-conf", "a=b")
     status, document, _ = call("sql", f"OPTIMIZE '{table.uri}'", *words)
-    assert (status, len(document["groups"]), executor) == (0, 1, [("spark", {"a": "b"}, {})])
+    assert (status, len(document["groups"]), started) == (0, 1, [("spark", {"a": "b"}, {})])
     assert table.files().num_rows == 1
 
 

@@ -51,17 +51,6 @@ def test_an_interval_covers_the_rows_that_are_in_it(
     assert [day for day, found in zip(DAYS.to_pylist(), inside, strict=True) if found] == rows
 
 
-def test_coarse_ranges_end_where_predicates_do() -> None:
-    values = pa.array(np.arange(10_000))
-    asked = conditions(ends([1234]), ends([5678]))
-    (between,) = asked.borders([values])
-    assert between.to_pylist() == [1233, 5678]
-    axis, coords = axis_of(values, between, max_ranges=4, bits=16)
-    grid = asked.on([axis], [values], 16)
-    inside = (coords >= grid.lows[0] * (1 << 16)) & (coords < grid.ends[0] * (1 << 16))
-    assert np.flatnonzero(inside).tolist() == list(range(1234, 5679))
-
-
 def test_weights_of_columns_become_points_of_all_rows() -> None:
     values = pa.array(np.arange(6_400))
     asked = conditions(ends([5]), ends([5]), column_weight=3.0)

@@ -15,15 +15,13 @@ from liquidlog.curve.cuts import (
 )
 from liquidlog.curve.grid import (
     Axis,
-    coordinate_ends,
     positions_in,
     range_boundaries,
     range_ids,
-    spread_ids,
 )
 from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
 from liquidlog.errors import ClusteringColumnError
-from support.curves import Array, as_sample, asked_of, ordinals_of, spread
+from support.curves import as_sample, asked_of, ordinals_of, spread
 
 
 def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
@@ -78,22 +76,6 @@ def test_samples_that_are_cut_together_are_cut_as_alone() -> None:
         )
 
 
-def on_whole_grid(coords: Array, bits: int) -> CurveSample:
-    lows, highs = coords / (1 << bits), coordinate_ends(coords, bits) / (1 << bits)
-    keys = curve_index(coords, bits, Curve.HILBERT)
-    return CurveSample.sort(keys, ordinals_of(coords), lows=lows, highs=highs)
-
-
-@pytest.mark.parametrize(("parts", "columns"), [(9, 2), (25, 2), (100, 2), (27, 3)])
-def test_where_the_files_are_a_square_or_cube_each_is_a_cell(parts: int, columns: int) -> None:
-    coords = spread(200_000, columns)
-    _, sample, cuts = fit_curve(
-        coords[::4], ordinals_of(coords)[::4], parts, curve=Curve.HILBERT, bits=16
-    )
-    ideal = parts ** (-1 / columns)
-    assert opened_shares(sample, cuts).mean() < 1.02 * ideal
-
-
 @pytest.mark.parametrize("parts", [2, 5, 24, 57, 110])
 def test_rows_that_the_sample_missed_go_where_their_cell_goes(parts: int) -> None:
     coords = spread(200_000, 2)
@@ -107,17 +89,6 @@ def test_rows_that_the_sample_missed_go_where_their_cell_goes(parts: int) -> Non
     assert opened < 1.05 * promised
     assert counts.min() > 0.4 * counts.mean()
     assert counts.max() < 1.7 * counts.mean()
-
-
-@pytest.mark.parametrize("values", [1, 2, 7])
-def test_few_values_are_not_read_more_than_on_the_whole_grid(values: int) -> None:
-    coords = np.column_stack([spread(50_000, 1), spread(50_000, 1, values=values, seed=6)])
-    rows = ordinals_of(coords)
-    _, sample, cuts = fit_curve(coords, rows, 24, curve=Curve.HILBERT, bits=16)
-    whole = on_whole_grid(coords, 16)
-    found = opened_shares(sample, cuts)
-    plain = opened_shares(whole, choose_cuts(whole, 24))
-    assert np.linalg.norm(found) <= 1.01 * np.linalg.norm(plain)
 
 
 # How many files a layout that is fitted to readers has.
@@ -156,12 +127,6 @@ def files_and_share(
     return len(cuts.keys) + 1, asked_share(sample, cuts, asked)
 
 
-@pytest.mark.parametrize("curve", [Curve.HILBERT, Curve.KD])
-@pytest.mark.parametrize("parts", [1, 16, 25])
-def test_no_more_files_where_as_many_serve_all_readers_alike(curve: Curve, parts: int) -> None:
-    assert files_and_share(curve, parts, readers(0.5, 0.5), fit=True)[0] == parts
-
-
 @pytest.mark.parametrize("curve", list(Curve))
 @pytest.mark.parametrize("parts", [9, 64, 65])
 def test_never_more_than_an_eighth_more_files(curve: Curve, parts: int) -> None:
@@ -198,12 +163,6 @@ def test_equally_frequent_ranges_hold_equal_shares() -> None:
     counts = np.bincount(range_ids(pa.array(values), bounds))[1:]
     assert len(counts) == 10
     assert counts.max() - counts.min() <= 2
-
-
-def test_spread_ids_give_a_frequent_value_its_share_of_the_grid() -> None:
-    ids = np.repeat(np.array([1, 2, 3], np.uint32), [5000, 2500, 2500])
-    spread = spread_ids(ids, max_id=3, bits=16) / 2**16
-    assert spread[1:].tolist() == pytest.approx([0.0, 0.5, 0.75], abs=0.001)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.data.append import conform, open_source, read_schema, too_long
-from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
+from liquidlog.errors import SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import arrow_schema, delta_schema, parse_limits
 from liquidlog.spec.schema import StructType, parse_schema
 
@@ -175,14 +174,6 @@ def test_lengths_that_cannot_be_read_are_refused() -> None:
         _conformed(pa.table({"a": ["x"]}), schema)
 
 
-def test_reader_is_consumed_batch_by_batch() -> None:
-    schema = pa.schema([("a", pa.int64())])
-    batches = [pa.record_batch([pa.array([number])], schema=schema) for number in range(3)]
-    data = pa.RecordBatchReader.from_batches(schema, iter(batches))
-    pieces = list(conform(data, _schema(a=pa.int64()), where="test"))
-    assert [piece.to_pylist() for piece in pieces] == [[{"a": number}] for number in range(3)]
-
-
 def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
     path = str(tmp_path / "f.parquet")
     table = pa.table({"a": range(5), "t": pa.array(range(5), pa.timestamp("us"))})
@@ -194,24 +185,6 @@ def test_parquet_file_is_read_row_group_by_row_group(tmp_path: Path) -> None:
     assert [piece.num_rows for piece in pieces] == [2, 2, 1]
     assert pa.concat_tables(pieces)["t"].cast(pa.int64()).to_pylist() == list(range(5))
     assert read_schema(path) == pa.schema([("a", pa.int64()), ("t", UTC)])
-
-
-def test_parquet_in_the_julian_calendar_is_moved_to_todays(tmp_path: Path) -> None:
-    path = str(tmp_path / "f.parquet")
-    table = pa.table({"d": pa.array([-719164, None, 0], pa.int32()).cast(pa.date32())})
-    pq.write_table(table.replace_schema_metadata({"org.apache.spark.version": "2.4.8"}), path)
-    (rows,) = open_source(path, _schema(d=pa.date32()))
-    assert rows["d"].to_pylist() == [dt.date(1, 1, 1), None, dt.date(1970, 1, 1)]
-
-
-def test_missing_and_broken_inputs_are_data_file_errors(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.parquet"
-    broken.write_bytes(b"PAR1 is not enough PAR1")
-    for path in (str(tmp_path / "none.parquet"), str(broken)):
-        with pytest.raises(DataFileError):
-            open_source(path, _schema(a=pa.int64()))
-        with pytest.raises(DataFileError):
-            ParquetFile(path)
 
 
 TEXT = pa.string()

@@ -188,14 +188,6 @@ def test_a_filter_that_would_take_too_much_is_left_out(tmp_path: Path) -> None:
     assert all("filler" in one for one in written(tmp_path / "g.parquet", rows, *asked[::-1]))
 
 
-@pytest.mark.usefixtures("any_share")
-def test_only_the_column_that_is_asked_for_has_filters(tmp_path: Path) -> None:
-    values = pa.array(range(GROUP_ROWS))
-    rows = pa.table({"c": values, "a": pa.StructArray.from_arrays([values], ["b"])})
-    assert written(tmp_path / "f.parquet", rows, ("c",))[0].keys() == {"c"}
-    assert written(tmp_path / "g.parquet", rows, ("a", "b"))[0].keys() == {"a.b"}
-
-
 def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,21 +110,6 @@ def test_only_row_groups_that_may_hold_the_rows_are_read(
     assert found.checksum == multiset_checksum(row)
 
 
-def test_row_groups_without_the_keys_are_not_read_whole(tmp_path: Path) -> None:
-    payload = [np.random.default_rng(n).bytes(500) for n in range(100)]
-    rows = pa.table({"x": np.arange(100) * 2, "payload": payload})
-    layout = layout_of(rows.schema, columns=[("x",)])
-    even = write_output(tmp_path / "o.parquet", rows, layout)
-    other = pa.table({"x": [51], "payload": [b"z"]})
-    one = write_input(tmp_path / "i.parquet", other)
-    with pytest.raises(RowsNotFoundError):
-        find([replace(one, positions=None)], [even], layout)
-    last = write_output(tmp_path / "last.parquet", other, layout)
-    found = find([replace(one, positions=None)], [even, last], layout)
-    assert lists(found) == [[], [0]]
-    assert found.bytes_read < stored_bytes(even, 0) // 2
-
-
 def test_more_bytes_than_allowed_are_refused_before_they_are_read(
     sorted_files: tuple[DeletedRows, list[Output], FileLayout],
 ) -> None:
@@ -535,16 +520,6 @@ def test_the_checksum_is_that_of_the_rows(
     expected = ROWS.take(pa.array(rows, pa.int64()))
     assert proved.checksum == multiset_checksum(expected)
     assert np.array_equal(proved.positions, positions(rows))
-
-
-def test_only_row_groups_with_such_rows_are_read(outputs: list[Output], layout: FileLayout) -> None:
-    def bytes_read(rows: list[int]) -> int:
-        return proved_rows(outputs[0], positions(rows), layout).bytes_read
-
-    parts = [bytes_read([first]) for first in (0, *CUTS)]
-    assert all(parts)
-    assert bytes_read([0, 2, 9]) == parts[0] + parts[3]
-    assert bytes_read(list(range(10))) == sum(parts)
 
 
 def test_equal_rows_of_another_output_do_as_well(outputs: list[Output], layout: FileLayout) -> None:

@@ -85,15 +85,6 @@ def test_nested_columns_come_flat_in_the_order_asked(tmp_path: Path) -> None:
     assert found.columns[3].to_pylist() == [["x"], None, None]
 
 
-def test_row_groups_are_counted_and_read_apart(tmp_path: Path) -> None:
-    path = _write(tmp_path / "f", pa.table({"a": range(10)}), row_group_size=4)
-    with DataFile.open(path, schema=_schema(a=pa.int64())) as file:
-        assert (file.num_rows, file.num_row_groups) == (10, 3)
-        assert [file.row_group_rows(index) for index in range(3)] == [4, 4, 2]
-        assert file.read(row_groups=[2, 0])["a"].to_pylist() == [8, 9, 0, 1, 2, 3]
-        assert file.read(row_groups=[]).num_rows == 0
-
-
 def test_encodings_that_arrow_remembers_become_plain(tmp_path: Path) -> None:
     table = pa.table(
         {
@@ -205,14 +196,6 @@ def test_a_row_group_read_in_parts_is_checked_as_if_read_whole(tmp_path: Path) -
         assert caught.value.path == file.path
 
 
-def test_memory_is_that_of_values_not_of_their_encoding(tmp_path: Path) -> None:
-    table = pa.table({"a": pa.array([7] * 50_000, pa.int64()), "s": ["x" * 100] * 50_000})
-    path = _write(tmp_path / "f", table, use_dictionary=["a"])
-    with DataFile.open(path, schema=_schema(a=pa.int64(), s=pa.string())) as file:
-        estimated = file.row_group_memory_bytes(0)
-        assert estimated > 0.9 * file.read().nbytes > 10 * Path(path).stat().st_size
-
-
 def test_int96_is_no_timestamp_without_zone(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([0], pa.timestamp("us"))})
     path = _write(tmp_path / "f", table, use_deprecated_int96_timestamps=True)
@@ -289,25 +272,6 @@ def test_flipped_bit_in_a_page_is_refused(tmp_path: Path) -> None:
     content[len(content) // 3] ^= 1
     path.write_bytes(content)
     assert "CRC" in _refusal(str(path), _schema(a=pa.int64()))
-
-
-def test_strings_of_few_values_stay_in_dictionaries_if_asked(tmp_path: Path) -> None:
-    count = 20_000
-    table = pa.table(
-        {
-            "few": [f"value {row % 5}" for row in range(count)],
-            "many": [f"value {row}" for row in range(count)],
-            "number": [row % 5 for row in range(count)],
-        }
-    )
-    path = _write(tmp_path / "f", table, row_group_size=count // 2)
-    with DataFile.open(path, schema=delta_schema(table.schema), dictionary=True) as file:
-        found = file.read()
-        assert found.schema.field("few").type == pa.dictionary(pa.int32(), pa.string())
-        assert found.schema.field("many").type == pa.string()
-        assert found.cast(table.schema).equals(table)
-        assert file.read(columns=[("few",)])["few"].type == found.schema.field("few").type
-    assert _read(path, delta_schema(table.schema)).equals(table)
 
 
 # Columns found by physical name or by field id, and files that leave a doubt refused.
@@ -435,16 +399,6 @@ def test_a_file_with_no_column_of_the_table_is_refused_in_name_mode(tmp_path: Pa
     path = file_of(tmp_path / "f", [stored("a", 1), stored("b", 2)], [{"a": 1, "b": 2}])
     schema = schema_of(field("a", 1), field("b", 2))
     assert "none of the table's columns" in refusal(path, schema, MappingMode.NAME)
-
-
-def test_dictionaries_are_kept_under_the_files_own_name(tmp_path: Path) -> None:
-    schema = schema_of(field("a", 1, '"string"'))
-    rows = [{"zz": "few"}] * 50
-    path = file_of(tmp_path / "f", [stored("zz", 1, pa.string())], rows)
-    with DataFile.open(path, schema=schema, mapping=MappingMode.ID, dictionary=True) as file:
-        column = file.read()["col-a"]
-    assert pa.types.is_dictionary(column.type)
-    assert column.to_pylist() == ["few"] * 50
 
 
 def test_appended_rows_get_physical_names_and_ids_at_every_depth(tmp_path: Path) -> None:

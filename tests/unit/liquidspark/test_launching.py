@@ -1,7 +1,5 @@
 """JVMs that begin ahead: taken over by the session they were begun for, ended otherwise."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -126,21 +124,3 @@ def test_only_sessions_that_would_be_new_and_local_begin_early(
         if launch is not None:
             launch.end()
     assert bool(launched) == begins
-
-
-def test_pyspark_is_imported_before_anything_runs_beside() -> None:
-    program = """
-import sys
-from liquidspark import session
-
-class Thread:
-    def __init__(self, **_): pass
-    def start(self): print(hasattr(sys.modules.get("pyspark"), "SparkConf"))
-
-session.Thread = Thread
-session.Launch({})
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "True\n"

@@ -49,11 +49,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_table_that_is_reached_is_left_as_it_was(file: Path) -> None:
-    assert problem_at(file.parent, file) is None
-    assert list(file.parent.iterdir()) == [file]
-
-
 def test_what_is_not_reached_is_named(file: Path, tmp_path: Path) -> None:
     missing = tmp_path / "missing.parquet"
     found = problem_at(tmp_path, missing)
@@ -139,13 +134,6 @@ def test_a_probe_that_spark_cannot_run_is_explained(text: str, words: list[str])
     assert "\n" not in found
     for word in words:
         assert word in found
-
-
-def test_the_least_versions_are_those_of_the_installed_package() -> None:
-    least = least_versions()
-    assert least["pyarrow"].split(".")[0].isdigit()
-    assert {"liquidlog", "numpy", "msgspec"} <= least.keys()
-    assert "pandas" not in least
 
 
 def test_a_worker_answers_for_itself(file: Path) -> None:

@@ -47,18 +47,6 @@ def user_values() -> dict[str, str]:
     return {"spark.a": "before", "spark.other": "x"}
 
 
-def test_the_first_that_ends_leaves_the_others_their_settings() -> None:
-    conf = Conf(user_values())
-    first = settings_applied(Session(conf, "s"), OURS)
-    second = settings_applied(Session(conf, "s"), OURS)
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert conf.values == user_values() | OURS
-    second.__exit__(None, None, None)
-    assert conf.values == user_values()
-
-
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 2), max_size=12))
 def test_any_overlap_of_users_restores_exactly(moves: list[int], values: list[int]) -> None:
     conf = Conf(user_values())
@@ -129,11 +117,3 @@ def test_nothing_stays_of_settings_of_which_one_is_refused(others: int) -> None:
         assert conf.values == held
     assert conf.values == user_values()
     assert not session._in_use
-
-
-def test_sessions_have_their_own_settings() -> None:
-    one, other = Conf(user_values()), Conf({})
-    with settings_applied(Session(one), OURS), settings_applied(Session(other), {"spark.a": "7"}):
-        assert one.values == user_values() | OURS
-        assert other.values == {"spark.a": "7"}
-    assert (one.values, other.values) == (user_values(), {})

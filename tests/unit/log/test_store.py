@@ -11,7 +11,6 @@ import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, UsageError
 from liquidlog.log import second_opinion
-from liquidlog.log.loader import open_store
 from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.store import what_is_there
@@ -47,19 +46,6 @@ def test_an_unwritable_target_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         LocalTableStore(tmp_path / "file").put_log_if_absent(commit_name(0), b"x")
-
-
-def test_a_missing_log_is_none_and_a_missing_file_too(tmp_path: Path) -> None:
-    store = LocalTableStore(tmp_path)
-    assert store.list_log() is None
-    assert store.read_log(commit_name(0)) is None
-    assert store.file_facts("x") is None
-
-
-def test_file_uris_and_paths_mean_the_same_place(tmp_path: Path) -> None:
-    place = tmp_path / "a b#c"
-    assert open_store(str(place)).uri == str(place)
-    assert open_store(f"file://{tmp_path}/a%20b%23c").uri == str(place)
 
 
 @pytest.mark.parametrize(

@@ -360,18 +360,6 @@ def test_no_property_is_nothing_to_set(tmp_path: Path) -> None:
     assert said(caught.value) == {(Kind.PROPERTY_MISSING, None)}
 
 
-def test_properties_are_set_and_unset_in_one_commit(tmp_path: Path) -> None:
-    table = empty(tmp_path, note="old")
-    version = table.set_properties(
-        {"delta.LOGretentionduration": "interval 2 weeks", "other": "x"}, unset=["note"]
-    )
-    found = table.snapshot().metadata.configuration
-    assert table.snapshot().version == version
-    assert found["delta.logRetentionDuration"] == "interval 2 weeks"
-    assert "note" not in found
-    assert DeltaTable(table.uri).metadata().configuration == found
-
-
 def test_several_columns_are_dropped_in_one_commit_or_none(table: Table) -> None:
     version = table.snapshot().version
     with pytest.raises(SchemaChangeError) as caught:

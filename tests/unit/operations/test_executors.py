@@ -66,13 +66,6 @@ def test_an_executor_that_cannot_leave_it_out_is_refused(monkeypatch: pytest.Mon
     assert caught.value.fields == {"option": "no_read_back"}
 
 
-def test_spark_can_leave_it_out() -> None:
-    with pytest.raises(UsageError) as caught:
-        open_executor("nobody", {}, {}, read_back=False)
-    assert caught.value.fields == {"name": "nobody"}
-    open_executor("spark", {}, {}, read_back=False)
-
-
 def test_a_result_says_that_it_was_not_read_back() -> None:
     whole = encode_rewritten_group(GROUP)
     assert b"read_back" not in whole  # as it was before, so that digests stay

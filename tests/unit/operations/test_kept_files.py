@@ -244,12 +244,3 @@ def test_a_plan_says_what_it_keeps(tmp_path: Path) -> None:
     counted = {row.decision: row.files for row in explain_together(plan, examples=3)}
     assert counted == {"rewrite": 2, "keep": 2}
     assert len(plans.plan(plan)) > len(plans.plan(table.plan()))
-
-
-def test_files_that_all_lie_well_are_left_alone(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
-    for low in (0, 1000, 2000):
-        table.append(rows(low, low + 1000))
-    plan = planned(table)
-    assert plan.groups == ()
-    assert {file.reason.value for file in plan.skipped} == {"well_clustered"}

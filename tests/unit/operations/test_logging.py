@@ -10,11 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.errors import CommitConflictError
 from liquidlog.logs import Log
 from liquidlog.storage.clients import BackOff, again
 from liquidlog.table import Table
-from support.arrow_executor import execute, execute_groups
+from support.arrow_executor import execute_groups
 from support.repository import modules, text
 
 ROWS = pa.table({"x": range(100), "s": [str(n) for n in range(100)]})
@@ -67,21 +66,6 @@ def test_an_optimize_says_what_becomes_of_each_group(
         lines(caplog, "commit.transaction"),
         r"committed version 3 of .*: OPTIMIZE, 3 actions, at attempt 1, which took \d+ ms",
     )
-
-
-def test_a_conflict_is_said_with_its_reason(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    table = made(tmp_path / "t")
-    plan, other = table.plan(), table.plan()
-    result = execute(plan)
-    table.commit(other, execute(other))
-    caplog.clear()
-    with pytest.raises(CommitConflictError):
-        Table.open(table.uri).commit(plan, result)
-    found = lines(caplog, "commit.transaction")
-    assert found
-    assert all(line.startswith("conflict since version 2: ") for line in found)
 
 
 def test_a_lost_race_is_said(

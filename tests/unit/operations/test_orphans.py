@@ -9,11 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.cli.main import cli
 from liquidlog.data.runs import (
     APPEND,
     Origin,
@@ -31,7 +29,6 @@ from liquidlog.operations import vacuum as operation
 from liquidlog.operations.at_work import at_work
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.spec.deletion_vectors import vector_path
-from liquidlog.spec.text import rough_duration
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.deleted import commit_vectors, positions
@@ -84,10 +81,6 @@ def rewritten(table: Table, *, age_s: int) -> tuple[ClusteringPlan, RewriteResul
 def rows_at(table: Table, version: int) -> int:
     files = table.snapshot(version).files["path"].to_pylist()
     return sum(pa.parquet.read_metadata(f"{table.uri}/{path}").num_rows for path in files)
-
-
-def test_a_table_without_runs_has_no_orphans(tmp_path: Path) -> None:
-    assert table_at(tmp_path).orphans(older_than="0s") == ()
 
 
 def test_files_of_a_dead_run_go_and_nothing_else(tmp_path: Path) -> None:
@@ -311,21 +304,6 @@ def test_other_durations_are_refused(text: str, tmp_path: Path) -> None:
     assert caught.value.fields == {"duration": text}
 
 
-def test_the_command_tells_first_and_deletes_when_asked(tmp_path: Path) -> None:
-    table_at(tmp_path)
-    (name,) = leave(tmp_path, DEAD, files=1, age_s=2 * DAY_S)
-    run = CliRunner().invoke
-    shown = run(cli, ["orphans", str(tmp_path)])
-    assert name[:13] in shown.output.replace("\n", "")
-    found = json.loads(run(cli, ["orphans", str(tmp_path), "--json"]).output)
-    assert (found["orphan_count"], found["orphan_bytes"], found["deleted"]) == (1, 5, False)
-    assert (tmp_path / name).exists()
-    deleted = json.loads(run(cli, ["orphans", str(tmp_path), "--delete", "--json"]).output)
-    assert deleted["deleted"]
-    assert not (tmp_path / name).exists()
-    assert "no orphans" in run(cli, ["orphans", str(tmp_path)]).output
-
-
 # Whose rewrites may be at work on a table, by what the markers of their runs say.
 
 
@@ -352,11 +330,6 @@ def age_at_work(path: Path, seconds: int) -> None:
 
 def marker(run: Run) -> Path:
     return Path(run.directory, f"_liquidspark-{run.token}")
-
-
-def test_nobody_is_at_work_on_a_table_at_rest(table: Table) -> None:
-    table.append(pa.table({"x": [1]}))
-    assert at_work(table.opened.store, table.opened.clock) == ()
 
 
 def test_groups_of_one_process_are_one(table: Table) -> None:
@@ -451,11 +424,3 @@ def test_no_marker_is_too_strange_to_be_read(content: bytes) -> None:
 def test_later_releases_may_say_more() -> None:
     said = {**json.loads(encode_origin(OTHER)), "user": "somebody"}
     assert decode_origin(json.dumps(said).encode()) == OTHER
-
-
-@pytest.mark.parametrize(
-    ("duration_ms", "expected"),
-    [(0, "0 s"), (59_999, "59 s"), (60_000, "1 min"), (3_600_000, "1 h"), (172_800_000, "2 d")],
-)
-def test_durations_are_rough(duration_ms: int, expected: str) -> None:
-    assert rough_duration(duration_ms) == expected

@@ -22,7 +22,6 @@ from liquidlog.errors import DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations import executors
 from liquidlog.operations.explain import explain_together
-from liquidlog.operations.redacted import is_redacted
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.workloads import import_workload
 from liquidlog.plan import decode_plan, encode_plan
@@ -571,12 +570,6 @@ def test_only_the_order_of_other_constants_is_known_and_that_is_said(
     alone = redacted(table, tmp_path, where.replace("{}", "3"))
     with pytest.raises(UsageError, match="import the workload without --redact"):
         table.scan(workload=read_workload(alone, table=table.uri))
-
-
-def test_conditions_without_constants_need_no_stand_in(table: Table, tmp_path: Path) -> None:
-    path = redacted(table, tmp_path, "x IS NULL", "name IS NOT NULL AND flag")
-    workload = read_workload(path, table=table.uri)
-    assert not any(is_redacted(one.where) or one.has_stand_ins for one in workload)
 
 
 def test_advice_is_measured_with_stand_ins_and_no_layout_is_fitted_to_them(

@@ -1,7 +1,6 @@
 import json
 import shutil
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import LiquidlogError, SchemaChangeError, SchemaProblemKind, UsageError
-from liquidlog.log import second_opinion
-from liquidlog.log.local_store import LocalTableStore
 from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.predicates.workload_text import parse_workload
-from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import CODEC_PROPERTY
-from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.repository import ROOT
@@ -45,12 +40,6 @@ def test_a_time_without_a_zone_is_of_the_readers_zone(
 ) -> None:
     found = table.scan("t = '2024-06-01 14:00:00'", time_zone=time_zone)
     assert found.files_read == files
-
-
-@pytest.mark.parametrize("name", ["Nowhere/Here", "", "../etc/passwd", "a\0b"])
-def test_unknown_time_zones_are_refused(table: Table, name: str) -> None:
-    with pytest.raises(UsageError):
-        table.scan("t IS NULL", time_zone=name)
 
 
 def test_predicates_that_are_no_condition_on_the_table_are_left_out(table: Table) -> None:
@@ -103,52 +92,8 @@ def test_a_plan_says_the_time_that_its_predicate_means(tmp_path: Path) -> None:
 # What the commits of a run share: a commit of the log is read a few times, not once per group.
 
 
-GROUPS = 12
-READERS = 4
 """What may read a commit: which groups have landed, the next version, delta-rs's agreement; and
 one of them twice where a race was lost."""
-
-
-@pytest.fixture
-def table_shared_reads(tmp_path: Path) -> Table:
-    schema = pa.schema([("x", pa.int64())])
-    properties = {"delta.checkpointInterval": "1000"}
-    table_shared_reads = Table.create(
-        tmp_path / "t", schema=schema, cluster_by=["x"], properties=properties
-    )
-    for first in range(2 * GROUPS):
-        table_shared_reads.append(pa.table({"x": [first, first + 100]}))
-    return table_shared_reads
-
-
-def test_commits_since_the_plan_are_not_read_for_every_group(
-    table_shared_reads: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: Counter[str] = Counter()
-    agreed: list[int] = []
-    read_logs, require_agreement = LocalTableStore.read_logs, second_opinion.require_agreement
-
-    def counted(store: LocalTableStore, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        read.update(names)
-        return read_logs(store, names)
-
-    def counted_agreement(snapshot: Snapshot, *rest: object) -> None:
-        agreed.append(snapshot.version)
-        require_agreement(snapshot, *rest)  # type: ignore[arg-type]
-
-    size = max(table_shared_reads.files()["size_bytes"].to_pylist())
-    plan = table_shared_reads.plan(min_cube_size=1, target_cube_size=2 * size)
-    assert len(plan.groups) == GROUPS
-    result = execute(plan)
-    for first in range(GROUPS):
-        table_shared_reads.append(pa.table({"x": [first]}))
-    monkeypatch.setattr(LocalTableStore, "read_logs", counted)
-    monkeypatch.setattr(second_opinion, "require_agreement", counted_agreement)
-    report = table_shared_reads.commit(plan, result, groups_per_commit=1)
-    assert len(report.versions) == GROUPS
-    since = [commit_name(v) for v in range(plan.read_version + 1, report.versions[-1] + 1)]
-    assert max(read[name] for name in since) <= READERS
-    assert len(agreed) == 1
 
 
 # What a rewrite would refuse for its calendar is said before it is begun.

@@ -81,15 +81,6 @@ def refused_at_commit(table: Table, plan: ClusteringPlan) -> Mapping[int, list[C
     return found
 
 
-def test_own_commits_make_no_group_impossible(table: Table, plan: ClusteringPlan) -> None:
-    time = Time()
-    watch = watch_at(table, plan, time)
-    for committed in execute(plan).groups:
-        assert table.commit_each(plan, [committed]).committed_groups == (committed.group_id,)
-        time.now_ms += INTERVAL_MS
-        assert watch() == {}
-
-
 def test_an_input_that_came_back_dooms_its_group_alone(table: Table, plan: ClusteringPlan) -> None:
     version = remove_and_restore(table, input_of(plan, 1))
     watch = table.watch(plan)

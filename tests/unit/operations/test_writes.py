@@ -58,13 +58,6 @@ def test_rows_are_made_without_a_look_at_the_table_only_if_the_writer_says_so(
     assert table.history(1)[0]["isBlindAppend"] is False
 
 
-def test_without_clustering_there_is_no_cube(table: Table) -> None:
-    plan = table.plan_write(DELTA, cluster=False)
-    table.commit_write(plan, write(plan, rows(40)))
-    assert table.cubes().num_rows == 0
-    assert (plan.columns, plan.curve, plan.zcube_id) == ((), None, None)
-
-
 @pytest.mark.parametrize(
     ("where", "removed", "rewritten"),
     [

@@ -20,8 +20,6 @@ from liquidlog.rewriting.source import (
     encode_survey,
     open_logical_file,
     read_split,
-    rows_to_sample,
-    sample_positions,
     split_file,
     survey_file,
 )
@@ -56,22 +54,6 @@ def test_a_work_is_another_one_with_what_is_unlike_it() -> None:
     assert other.unlike(one).keys() == {"outputs", "token", "output_directories"}
     assert replace(one, **other.unlike(one)) == other
     assert one.unlike(one) == {}
-
-
-@given(rows=st.integers(0, 10_000), count=st.integers(0, 300))
-def test_sample_positions_are_distinct_rows_spread_evenly(rows: int, count: int) -> None:
-    positions = sample_positions(rows, count).astype(np.int64)
-    assert min(rows, count) / 2 <= len(positions) <= min(rows, count)
-    assert (np.diff(positions) > 0).all()
-    if len(positions):
-        assert positions[0] >= 0
-        assert positions[-1] < rows
-        widest_gap = np.diff([-1, *positions, rows]).max()
-        assert widest_gap <= 2 * rows / count + 2
-
-
-def test_rows_to_sample_follow_sizes_and_leave_none_out() -> None:
-    assert rows_to_sample([100, 300, 1], 400) == [100, 300, 1]
 
 
 def test_survey_survives_the_trip() -> None:

@@ -22,7 +22,7 @@ from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import pieces
 from liquidlog.rewriting.groups import file_location
-from liquidlog.rewriting.layout import build_layout, local_means
+from liquidlog.rewriting.layout import build_layout
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
@@ -483,23 +483,6 @@ def test_small_groups_and_compactions_to_one_file_are_one_task(
 
 
 @pytest.mark.parametrize(
-    ("uri", "path", "expected"),
-    [
-        ("/data/t", "a b.parquet", "/data/t/a b.parquet"),
-        ("/data/t", "", "/data/t"),
-        ("/data/t/", "p=1/a.parquet", "/data/t/p=1/a.parquet"),
-        ("file:///data/a%20b", "x%20y.parquet", "/data/a b/x%20y.parquet"),
-        ("/data/t", "/elsewhere/a.parquet", "/elsewhere/a.parquet"),
-        ("s3://bucket/t", "p=1/a b.parquet", "s3://bucket/t/p=1/a b.parquet"),
-        ("s3://bucket/t", "s3a://other/a.parquet", "s3a://other/a.parquet"),
-        ("/data/t", "/else%20where/a.parquet", "/else%20where/a.parquet"),
-    ],
-)
-def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> None:
-    assert file_location(uri, path) == expected
-
-
-@pytest.mark.parametrize(
     ("uri", "path"),
     [
         ("s3://bucket/t", "/elsewhere/a.parquet"),
@@ -513,15 +496,3 @@ def test_location_joins_table_and_file(uri: str, path: str, expected: str) -> No
 def test_location_refuses_a_file_in_another_storage(uri: str, path: str) -> None:
     with pytest.raises(ExecutorError):
         file_location(uri, path)
-
-
-def test_rows_weigh_what_their_neighbours_on_the_curve_take() -> None:
-    order = np.random.default_rng(1).permutation(10_000)
-    along = np.where(np.arange(10_000) < 1000, 4000.0, 20.0)
-    measured = np.empty(10_000)
-    measured[order] = along
-    measured[::7] = np.nan
-    weights = local_means(measured, order)[order]
-    mean = 0.1 * 4000 + 0.9 * 20
-    assert weights[:900] == pytest.approx(4000 / mean, rel=0.05)
-    assert weights[1100:] == pytest.approx(20 / mean, rel=0.05)

@@ -56,16 +56,6 @@ def test_every_file_has_a_range_or_only_nulls_or_is_unknown() -> None:
     assert bounds.select([1]).all_known().all()
 
 
-def test_files_are_chosen_and_put_together_again() -> None:
-    bounds = four_files()
-    first = bounds.filter(pa.array([True, True, False, False]))
-    rest = bounds.take(pa.array([3, 2]))
-    assert (len(first), len(rest)) == (2, 2)
-    together = concat_bounds([first, rest]).take(pa.array([0, 1, 3, 2]))
-    assert plain_bounds(together) == plain_bounds(bounds)
-    assert plain_bounds(bounds.select([1, 0]))[0]["columns"] == [(1, 5, 0), (1, 2, 0)]
-
-
 def test_parts_of_other_columns_are_not_put_together() -> None:
     with pytest.raises(ValueError, match="shorter"):
         concat_bounds([four_files(), four_files().select([0])])

@@ -43,17 +43,6 @@ def test_reprs_are_one_short_line_that_hides_nothing(shown: list[Summary]) -> No
         assert len(line) < 1000
 
 
-def test_reprs_say_what_the_object_is_about(shown: list[Summary]) -> None:
-    table, snapshot, health, plan, result, report = map(repr, shown)
-    assert table.endswith("<b>orders', seen_version=2)")
-    assert "version=2" in snapshot
-    assert "cluster_by_keys=['id']" in health
-    assert "groups=1, files=2" in plan
-    assert "files=1" in result
-    assert "rows_written=20" in result
-    assert "versions=[3]" in report
-
-
 def test_notebooks_get_escaped_tables(shown: list[Summary]) -> None:
     for one in shown:
         html = one._repr_html_()

@@ -13,7 +13,6 @@ from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, survey
 from liquidlog.report.page import page
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
-from support.commands import said
 from support.emulators import SENTINEL, Emulator
 from support.lake import EAGER, SCHEMA, rows, ticked
 
@@ -80,15 +79,6 @@ def test_a_survey_in_other_processes(emulator: Emulator, lake: str, tmp_path: Pa
     said_of = json.dumps(fleet.document())
     shown = "".join(path.read_text(encoding="utf-8") for path in tmp_path.iterdir())
     assert SENTINEL not in said_of + shown
-
-
-def test_the_command_with_storage_options(emulator: Emulator, lake: str) -> None:
-    words = [f"--storage-option={name}={value}" for name, value in emulator.options.items()]
-    status, out, err = said("fleet", f"{lake}/deep", "--json", *words)
-    assert (status, err) == (0, "")
-    tables = json.loads(out)["tables"]
-    assert {table["table"] for table in tables} == {f"{lake}/deep/c", f"{lake}/deep/er/d"}
-    assert SENTINEL not in out
 
 
 def test_a_store_that_refuses_is_a_line(emulator: Emulator, lake: str) -> None:

@@ -64,19 +64,6 @@ def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> 
     assert [request.method for request in emulator.proxy.requests] == ["GET"]
 
 
-def test_the_footer_of_a_larger_input_is_read_once(tmp_path: Path, emulator: Emulator) -> None:
-    many = ROWS.set_column(0, "a", pa.array(np.random.default_rng(1).random(len(ROWS)) * 1e15))
-    many = pa.concat_tables([many.set_column(0, "a", many["a"].cast(pa.int64(), safe=False))] * 3)
-    body = content(tmp_path, many)
-    assert len(body) > 4 << 20
-    address, options = stored(emulator, body)
-    with opened(address, len(body), options) as file:
-        assert len(file.read(None, [0])) == 100_000
-    methods = [request.method for request in emulator.proxy.requests]
-    assert set(methods) == {"GET"}
-    assert len(methods) <= 3
-
-
 def sizes_in(error: DataFileError) -> tuple[int, int]:
     """Return the size that the object has, and the one that it should have."""
     cause = error.__context__
@@ -94,16 +81,6 @@ def test_an_object_of_another_size_is_refused(
     with pytest.raises(DataFileError) as caught:
         opened(address, said, options)
     assert sizes_in(caught.value) == (len(body), said)
-
-
-def test_a_longer_object_that_begins_with_the_file_is_refused(
-    tmp_path: Path, emulator: Emulator
-) -> None:
-    body = content(tmp_path, ROWS)
-    address, options = stored(emulator, body + body)
-    with pytest.raises(DataFileError) as caught:
-        opened(address, len(body), options)
-    assert sizes_in(caught.value) == (2 * len(body), len(body))
 
 
 def test_a_missing_object_is_missing(emulator: Emulator) -> None:

@@ -560,7 +560,3 @@ def test_what_may_pass_is_known_from_what_is_behind_it(
     error = DataFileError("a.parquet", "cannot be read")
     error.__cause__ = between
     assert may_pass(error) is expected
-
-
-def test_our_own_checks_do_not_pass() -> None:
-    assert not may_pass(DataFileError("a.parquet", "has 9 rows where its footer says 10"))

@@ -91,17 +91,6 @@ def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None
     assert health(raised).columns[0].files_in_one_prefix == 1
 
 
-def test_a_notebook_shows_health_as_tables_with_names_escaped() -> None:
-    schema = StructType((StructField("<b>&", PrimitiveType("integer")),))
-    files = [FileSpec(path="1", bounds={"<b>&": (1, 2)})]
-    html = health(snapshot_of(files, cluster_by=[["<b>&"]], schema=schema))._repr_html_()
-    assert "<td>average_depth</td><td>1.0</td>" in html
-    assert "<td>depth_ratio</td><td>not measured</td>" in html
-    assert "<td>measured_at</td><td></td>" in html
-    assert "&lt;b&gt;&amp;" in html
-    assert "<b>&" not in html.replace("<b>columns</b>", "")
-
-
 def test_cubes_and_unclustered_bytes_are_counted() -> None:
     mine: dict[str, Any] = {"zorder_by": ("x",), "provider": "liquid"}
     files = [

@@ -183,12 +183,6 @@ def test_bad_policies_are_refused(policy: dict[str, object], facts: dict[str, ob
     assert caught.value.fields == facts
 
 
-def test_full_needs_clustering_columns() -> None:
-    with pytest.raises(UsageError) as caught:
-        planned(snapshot_of(cluster_by=[]), full=True)
-    assert caught.value.fields == {"option": "full"}
-
-
 @pytest.mark.parametrize("name", ["nope", "flag"])
 def test_zorder_columns_must_exist_and_have_statistics(name: str) -> None:
     with pytest.raises(ClusteringColumnError):
@@ -248,14 +242,6 @@ def taken_overlap(made: ClusteringPlan) -> set[str]:
 
 def reasons(made: ClusteringPlan) -> dict[str, SkipReason]:
     return {file.path: file.reason for file in made.skipped}
-
-
-def test_few_files_of_a_large_table_are_joined_if_asked_for() -> None:
-    asked = [FileSpec(path=name, size=MIB, bounds={"x": (5_000, 5_100)}) for name in "abc"]
-    files = [*tiled(40), *asked]
-    assert taken_overlap(planned_overlap(files)) == set()
-    policy = ClusteringPolicy(max_file_bytes=100 * MIB, where="x >= 5000")
-    assert taken_overlap(planned_overlap(files, policy)) == set("abc")
 
 
 def test_a_table_that_was_rewritten_as_a_whole_is_left_alone() -> None:
@@ -457,11 +443,6 @@ def shuffled(seed: int) -> list[int]:
     return found
 
 
-def test_a_table_up_to_the_target_is_one_group_in_the_order_of_its_files() -> None:
-    made = planned_zorder(table(x=shuffled(1)), "x", target_cube_bytes=10 * FILES)
-    assert taken_zorder(made) == [list(range(FILES))]
-
-
 def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
     values = shuffled(2)
     made = planned_zorder(table(x=values), "x", target_cube_bytes=350, max_file_bytes=128)
@@ -478,12 +459,6 @@ def test_files_at_one_place_keep_the_order_in_which_they_were_written() -> None:
         [*range(50)],
         [*range(50, 100)],
     ]
-
-
-def test_the_size_of_groups_has_an_effect_and_that_of_stable_cubes_none() -> None:
-    with pytest.raises(UsageError) as caught:
-        planned_zorder(table(x=shuffled(1)), "x", min_cube_bytes=5)
-    assert caught.value.fields == {"option": "min_cube_size"}
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 120))
