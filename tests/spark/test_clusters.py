@@ -80,16 +80,15 @@ def test_workers_without_the_packages_are_sent_them(
     optimize_whole(table, {**on_cluster(master), **bare, **files})
 
 
-def test_workers_run_the_python_of_an_archive(table: Table, master: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_killed_executor_is_survived(
+    table: Table, seed: int, master: str, tmp_path: Path
+) -> None:
+    """Its workers run the Python of an archive, which another executor unpacks in its place."""
     without_us(tmp_path / "bare")
     archive = packed(tmp_path / "env.tar.gz", tmp_path / "bare" / "packages")
     sent = {"spark.archives": f"{archive}#env", "spark.pyspark.python": "./env/bin/python"}
-    optimize_whole(table, {**on_cluster(master), **sent})
-
-
-@pytest.mark.parametrize("seed", range(RUNS))
-def test_a_killed_executor_is_survived(table: Table, seed: int, master: str) -> None:
-    process = start(table, conf=on_cluster(master), environment=environment())
+    process = start(table, conf={**on_cluster(master), **sent}, environment=environment())
 
     def executors() -> list[int]:
         named = "CoarseGrainedExecutorBackend"

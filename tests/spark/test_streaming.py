@@ -18,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
+from liquidlog.data.runs import runs_in
 from liquidlog.errors import SchemaMismatchError, UsageError
 from liquidspark import InlineClustering, stream, writing
 from support.repository import ROOT
@@ -138,11 +139,10 @@ KILLED = """
 def test_a_killed_driver_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     program = dedent(KILLED).format(tests=str(ROOT / "tests"), here=str(ROOT / "tests" / "spark"))
-    ends = [
-        subprocess.run([sys.executable, "-c", program, point, tmp_path], check=False).returncode
-        for point in ("before", "after")
-    ]
-    assert ends == [-9, -9]
+    for point, version in (("before", 1), ("after", 3)):
+        killed = subprocess.run([sys.executable, "-c", program, point, tmp_path], check=False)
+        assert (killed.returncode, table.snapshot().version) == (-9, version)
+        assert runs_in(table.uri)
     run(spark, tmp_path, table)
     assert ids_in(table) == list(range(BATCHES * ROWS))
     assert table.snapshot().version == BATCHES

@@ -1,11 +1,8 @@
 """DataFrames that are appended to tables. What cannot succeed commits nothing and loses nothing."""
 
 import datetime as dt
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +20,6 @@ from liquidlog.errors import (
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidspark import append, overwrite, writing
 from support.interpreters import interpreter
-from support.repository import ROOT
 from support.written import (
     SHUFFLED,
     TYPED,
@@ -420,52 +416,3 @@ def test_workers_that_lack_the_package_are_refused_before_any_work(
             append(numbers(spark, 10), table)
     assert "\n" not in caught.value.message
     require_untouched(table, 0)
-
-
-KILLED = """
-    import os, sys
-    sys.path.insert(0, {tests!r})
-    from pathlib import Path
-    from liquidlog import Table
-    from liquidspark import append
-    from liquidspark.session import open_session
-    from support.written import numbers
-
-    point, home = sys.argv[1], Path(sys.argv[2])
-    real = Table.commit_write
-
-    def commit_write(*given, **named):
-        if point == "before":
-            os.kill(os.getpid(), 9)
-        done = real(*given, **named)
-        if point == "after":
-            os.kill(os.getpid(), 9)
-        return done
-
-    Table.commit_write = commit_write
-    with open_session({{"spark.master": "local[2]", "spark.driver.memory": "1g"}}) as spark:
-        append(numbers(spark, 500), Table.open(home / "t"), txn=("job", 1))
-"""
-
-
-def test_a_killed_driver_leaves_an_append_that_can_be_repeated(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = table_of(tmp_path)
-    program = dedent(KILLED).format(tests=str(ROOT / "tests"))
-
-    def appended(point: str) -> int:
-        done = subprocess.run([sys.executable, "-c", program, point, tmp_path], check=False)
-        return done.returncode
-
-    assert appended("before") == -9
-    assert table.snapshot().version == 0
-    assert len(runs_in(table.uri)) == 1
-    assert appended("after") == -9
-    assert table.snapshot().version == 1
-    assert append(numbers(spark, 500), table, txn=("job", 1)).skipped
-    assert table.snapshot().version == 1
-    assert rows_of(table) == expected(500)
-    table.orphans(delete=True, older_than="0s", finished=True)  # a version stops finished runs
-    require_untouched(table, table.snapshot().version)
-    assert rows_of(table) == expected(500)
