@@ -414,7 +414,7 @@ def _setting_value(setting: Setting, found: object, where: str, defaults: Defaul
             f"{where} cannot come from a file: say it on the command line", config=defaults.path
         )
     try:
-        value = setting.from_text(_text(found, where)) if isinstance(found, str) else found
+        value = setting.kind.of_text(_text(found, where)) if isinstance(found, str) else found
         setting.parsed(value)
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", config=defaults.path) from None

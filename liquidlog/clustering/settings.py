@@ -52,37 +52,6 @@ Names = str | Sequence[str]
 """Names of columns: one, or several."""
 
 
-class PlanSettings(TypedDict, total=False):
-    """The settings of a plan, as keyword arguments; `SETTINGS` says what each is."""
-
-    full: bool | None
-    strategy: str | None
-    curve: str | None
-    where: str | None
-    budget: Size | None
-    max_file_size: Size | None
-    zorder_by: Names | None
-    min_cube_size: Size | None
-    target_cube_size: Size | None
-    tolerance: float | None
-    min_overlapping_files: int | None
-    min_overlap: float | None
-    skip_clustered: bool | None
-    prefix: Names | None
-    compression: str | None
-    bloom_filter: Names | None
-    row_group_rows: int | None
-    partition_time_zone: str | None
-
-
-class CommitSettings(TypedDict, total=False):
-    """How finished groups are committed, as keyword arguments; `SETTINGS` says what each is."""
-
-    groups_per_commit: int | None
-    max_reconciled_share: float | None
-    reconcile_limit: Size | None
-
-
 class MigrationSettings(TypedDict, total=False):
     """The settings of a plan that makes a partitioned table a clustered one."""
 
@@ -95,6 +64,28 @@ class MigrationSettings(TypedDict, total=False):
     bloom_filter: Names | None
     row_group_rows: int | None
     partition_time_zone: str | None
+
+
+class PlanSettings(MigrationSettings, total=False):
+    """The settings of a plan, as keyword arguments; `SETTINGS` says what each is."""
+
+    full: bool | None
+    strategy: str | None
+    where: str | None
+    budget: Size | None
+    zorder_by: Names | None
+    tolerance: float | None
+    min_overlapping_files: int | None
+    min_overlap: float | None
+    skip_clustered: bool | None
+
+
+class CommitSettings(TypedDict, total=False):
+    """How finished groups are committed, as keyword arguments; `SETTINGS` says what each is."""
+
+    groups_per_commit: int | None
+    max_reconciled_share: float | None
+    reconcile_limit: Size | None
 
 
 class RewriteSettings(PlanSettings, CommitSettings, total=False):
@@ -116,46 +107,44 @@ class Stage(StrEnum):
     JUDGE = "judge"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of values: `read` checks what a caller gave under a name, `of_text` is for text."""
+
+    read: Callable[[Any, str], Any]
+    of_text: Callable[[str], Any] = str
+    is_size: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """A setting.
 
     `name` is how callers, files and the command line write it; `field` how the policy of a plan
-    has it, whose sizes are bytes. `read` turns what a caller gave, or what `from_text` made of
-    text, into the field's value. The first of `properties` that a table has decides the setting
-    unless a caller does. `help` is one clause for people.
+    has it, whose sizes are bytes. `help` is one clause for people. The first of `properties` that
+    a table has decides the setting unless a caller does.
     """
 
     name: str
+    kind: Kind
     help: str
-    read: Callable[[Any, str], Any]
-    from_text: Callable[[str], Any] = str
     stage: Stage = Stage.PLAN
-    bytes_field: str | None = None
     properties: tuple[str, ...] = ()
 
     @property
     def field(self) -> str:
         """The name of the policy's field."""
-        return self.bytes_field or self.name
+        return f"{self.name.removesuffix('_size')}_bytes" if self.kind.is_size else self.name
 
     def parsed(self, given: Any) -> Any:  # noqa: ANN401  any setting's value
         """Return the field's value of what a caller gave."""
-        return self.read(given, self.name)
-
-    def of_text(self, text: str) -> Any:  # noqa: ANN401  any setting's value
-        """Return the field's value of a text."""
-        return self.parsed(self.from_text(text))
+        return self.kind.read(given, self.name)
 
 
 # Values
 
 
-def _size(given: Any, _: str) -> int:  # noqa: ANN401  as a caller gives it
-    return parse_size(given)
-
-
-def _file_size(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
+def _file_size(given: Size, name: str) -> int:
     size_bytes = parse_size(given)
     if size_bytes < MIN_FILE_BYTES:
         raise UsageError(
@@ -166,64 +155,34 @@ def _file_size(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives
     return size_bytes
 
 
-def _columns(given: Any, name: str) -> tuple[Path, ...]:  # noqa: ANN401  as a caller gives it
-    return column_paths(given, argument=name)
-
-
-def _codec(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
-    return parse_codec(one(given, str, argument=name, expected="a codec")).value
-
-
-def _flag(given: Any, name: str) -> bool:  # noqa: ANN401  as a caller gives it
-    return one(given, bool, argument=name, expected="True or False")
-
-
-def _text(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
-    return one(given, str, argument=name, expected="text")
-
-
-def _curve(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
+def _curve(given: object, name: str) -> str:
     from liquidlog.curve.curves import Curve
 
-    check_known(name, _text(given, name), tuple(Curve))
-    return str(given)
+    found = one(given, str, argument=name, expected="text")
+    check_known(name, found, tuple(Curve))
+    return found
 
 
-def _at_least_1(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
+def _tolerance(given: object, name: str) -> float:
     found = one(given, (int, float), argument=name, expected="a number")
     if not found >= 1:
         raise UsageError(f"the {name} must be at least 1, not {found}", option=name)
     return float(found)
 
 
-def _share(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
+def _share(given: object, name: str) -> float:
     found = one(given, (int, float), argument=name, expected="a number")
     if not 0 <= found <= 1:
         raise UsageError(f"{name} must be between 0 and 1, not {found}", option=name)
     return float(found)
 
 
-def _number(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
-    return number(given, argument=name)
+def _positive(given: object, name: str) -> float:
+    return number(given, argument=name) or refuse(name, "a number above 0", given)
 
 
-def _positive(given: Any, name: str) -> float:  # noqa: ANN401  as a caller gives it
-    found = number(given, argument=name)
-    if not found:
-        refuse(name, "a number above 0", given)
-    return found
-
-
-def _count(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
-    return whole_number(given, argument=name)
-
-
-def _count_from_1(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
-    return whole_number(given, argument=name, least=1)
-
-
-def _time_zone(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives it
-    found = _text(given, name)
+def _time_zone(given: object, name: str) -> str:
+    found = one(given, str, argument=name, expected="text")
     try:
         ZoneInfo(found)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -231,14 +190,6 @@ def _time_zone(given: Any, name: str) -> str:  # noqa: ANN401  as a caller gives
             f"there is no time zone {found!r}; name one as UTC or Europe/Berlin", option=name
         ) from error
     return found
-
-
-def _row_group_rows(given: Any, name: str) -> int:  # noqa: ANN401  as a caller gives it
-    return whole_number(given, argument=name, least=MIN_ROW_GROUP_ROWS)
-
-
-def _weights(given: Any, _: str) -> tuple[tuple[Path, float], ...]:  # noqa: ANN401  text is read
-    return tuple(given)
 
 
 def _number_text(text: str) -> float:
@@ -321,198 +272,191 @@ WEIGHTS: Final = "weights"
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 """A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
 
+_TEXT: Final = Kind(lambda given, name: one(given, str, argument=name, expected="text"))
+_CODEC: Final = Kind(
+    lambda given, name: parse_codec(one(given, str, argument=name, expected="a codec")).value
+)
+_CURVE: Final = Kind(_curve)
+_TIME_ZONE: Final = Kind(_time_zone)
+_SIZE: Final = Kind(lambda given, _: parse_size(given), is_size=True)
+_FILE_SIZE: Final = Kind(_file_size, is_size=True)
+_COLUMNS: Final = Kind(lambda given, name: column_paths(given, argument=name), split_names)
+_WEIGHTS: Final = Kind(lambda given, _: tuple(given), weights_of)
+_FLAG: Final = Kind(
+    lambda given, name: one(given, bool, argument=name, expected="True or False"), _flag_text
+)
+_NUMBER: Final = Kind(lambda given, name: number(given, argument=name), _number_text)
+_POSITIVE: Final = Kind(_positive, _number_text)
+_TOLERANCE: Final = Kind(_tolerance, _number_text)
+_SHARE: Final = Kind(_share, _share_text)
+
+
+def _count_from(least: int) -> Kind:
+    return Kind(lambda given, name: whole_number(given, argument=name, least=least), _whole_text)
+
+
 SETTINGS: Final = (
+    Setting("full", _FLAG, "also rewrite files of other clustering columns or providers"),
     Setting(
-        name="full",
-        help="also rewrite files of other clustering columns or providers",
-        read=_flag,
-        from_text=_flag_text,
-    ),
-    Setting(
-        name=STRATEGY,
-        help="how files are chosen: cube or overlap; cube by default",
-        read=_text,
+        STRATEGY,
+        _TEXT,
+        "how files are chosen: cube or overlap; cube by default",
         properties=("liquidlog.strategy",),
     ),
     Setting(
-        name="curve",
-        help="order of rows in a cube: hilbert (default), kd, zorder or linear",
-        read=_curve,
+        "curve",
+        _CURVE,
+        "order of rows in a cube: hilbert (default), kd, zorder or linear",
         properties=(CURVE_PROPERTY,),
     ),
     Setting(
-        name="where",
-        help="overlap: only files that this SQL predicate may match; of a partitioned table"
+        "where",
+        _TEXT,
+        "overlap: only files that this SQL predicate may match; of a partitioned table"
         " the partitions that match it",
-        read=_text,
     ),
+    Setting("budget", _SIZE, "overlap: rewrite at most this size"),
     Setting(
-        name="budget",
-        help="overlap: rewrite at most this size",
-        read=_size,
-        bytes_field="budget_bytes",
-    ),
-    Setting(
-        name="max_file_size",
-        help="the input is divided by this size: the number of files to write; 1GiB",
-        read=_file_size,
-        bytes_field="max_file_bytes",
+        "max_file_size",
+        _FILE_SIZE,
+        "the input is divided by this size: the number of files to write; 1GiB",
         properties=(MAX_FILE_SIZE_PROPERTY, TARGET_FILE_SIZE),
     ),
     Setting(
-        name="zorder_by",
-        help="order rows by these columns, a,b, in a table without clustering columns",
-        read=_columns,
-        from_text=split_names,
+        "zorder_by",
+        _COLUMNS,
+        "order rows by these columns, a,b, in a table without clustering columns",
         properties=(ZORDER_PROPERTY,),
     ),
     Setting(
-        name="min_cube_size",
-        help="a cube of this size is stable and left alone; 100GiB",
-        read=_size,
-        bytes_field="min_cube_bytes",
+        "min_cube_size",
+        _SIZE,
+        "a cube of this size is stable and left alone; 100GiB",
         properties=("liquidlog.minCubeSize",),
     ),
     Setting(
-        name="target_cube_size",
-        help="cubes, and groups of zorder_by, are filled to this size; 150GiB",
-        read=_size,
-        bytes_field="target_cube_bytes",
+        "target_cube_size",
+        _SIZE,
+        "cubes, and groups of zorder_by, are filled to this size; 150GiB",
         properties=("liquidlog.targetCubeSize",),
     ),
     Setting(
-        name="tolerance",
-        help="overlap: rewrite only if queries for one value read more than this many times"
+        "tolerance",
+        _TOLERANCE,
+        "overlap: rewrite only if queries for one value read more than this many times"
         " the bytes of a full rewrite; 1.27",
-        read=_at_least_1,
-        from_text=_number_text,
         properties=("liquidlog.tolerance",),
     ),
     Setting(
-        name="min_overlapping_files",
-        help="overlap: rewrite a full clustered file only if on average this many others"
+        "min_overlapping_files",
+        _count_from(0),
+        "overlap: rewrite a full clustered file only if on average this many others"
         " share min_overlap of its range; 4",
-        read=_count,
-        from_text=_whole_text,
     ),
     Setting(
-        name="min_overlap",
-        help="overlap: the share of a file's range, 0 to 1, that others must cover; 0.75",
-        read=_share,
-        from_text=_number_text,
+        "min_overlap",
+        _SHARE,
+        "overlap: the share of a file's range, 0 to 1, that others must cover; 0.75",
     ),
     Setting(
-        name="skip_clustered",
-        help="cube: files that lie well in their group keep their bytes and join the cube",
-        read=_flag,
-        from_text=_flag_text,
+        "skip_clustered",
+        _FLAG,
+        "cube: files that lie well in their group keep their bytes and join the cube",
     ),
     Setting(
-        name="prefix",
-        help="clustering columns of few values, a,b: each file holds one value of them, as"
+        "prefix",
+        _COLUMNS,
+        "clustering columns of few values, a,b: each file holds one value of them, as"
         " far as files keep a quarter of max_file_size",
-        read=_columns,
-        from_text=split_names,
         properties=(PREFIX_PROPERTY,),
     ),
     Setting(
-        name="compression",
-        help="codec of the files: zstd (default), snappy, gzip, lz4_raw or uncompressed",
-        read=_codec,
+        "compression",
+        _CODEC,
+        "codec of the files: zstd (default), snappy, gzip, lz4_raw or uncompressed",
     ),
     Setting(
-        name="bloom_filter",
-        help="write Bloom filters for these columns, a,b",
-        read=_columns,
-        from_text=split_names,
+        "bloom_filter",
+        _COLUMNS,
+        "write Bloom filters for these columns, a,b",
         properties=(BLOOM_FILTER_PROPERTY,),
     ),
     Setting(
-        name=TIME_ZONE,
-        help="migrate: the zone of timestamps in partition values that name none; UTC",
-        read=_time_zone,
+        TIME_ZONE,
+        _TIME_ZONE,
+        "migrate: the zone of timestamps in partition values that name none; UTC",
         properties=("liquidlog.partitionTimeZone",),
     ),
     Setting(
-        name="row_group_rows",
-        help="the most rows of a row group, which takes at most 128 MiB in memory; 1000000",
-        read=_row_group_rows,
-        from_text=_whole_text,
+        "row_group_rows",
+        _count_from(MIN_ROW_GROUP_ROWS),
+        "the most rows of a row group, which takes at most 128 MiB in memory; 1000000",
         properties=("liquidlog.rowGroupRows",),
     ),
     Setting(
-        name=WEIGHTS,
-        help="how much queries ask for each clustering column, a=4,b=1",
-        read=_weights,
-        from_text=weights_of,
+        WEIGHTS,
+        _WEIGHTS,
+        "how much queries ask for each clustering column, a=4,b=1",
         properties=(WEIGHTS_PROPERTY,),
     ),
     Setting(
-        name="final",
-        help="overlap: repeat as long as each round lowers the average depth by min_gain",
-        read=_flag,
-        from_text=_flag_text,
+        "final",
+        _FLAG,
+        "overlap: repeat as long as each round lowers the average depth by min_gain",
         stage=Stage.ROUNDS,
     ),
     Setting(
-        name="min_gain",
-        help="final: the least amount by which a round lowers the average depth; 0.1",
-        read=_number,
-        from_text=_number_text,
+        "min_gain",
+        _NUMBER,
+        "final: the least amount by which a round lowers the average depth; 0.1",
         stage=Stage.ROUNDS,
     ),
     Setting(
-        name="read_back",
-        help="false: outputs are not read back, and their proof ends before the encoder",
-        read=_flag,
-        from_text=_flag_text,
+        "read_back",
+        _FLAG,
+        "false: outputs are not read back, and their proof ends before the encoder",
         stage=Stage.RUN,
     ),
     Setting(
-        name="local_limit",
-        help="the executor local refuses a plan of more input than this",
-        read=_size,
+        "local_limit",
+        _SIZE,
+        "the executor local refuses a plan of more input than this",
         stage=Stage.RUN,
     ),
     Setting(
-        name="groups_per_commit",
-        help="commit up to this many finished groups as one version; 100 for a compaction, else 1",
-        read=_count_from_1,
-        from_text=_whole_text,
+        "groups_per_commit",
+        _count_from(1),
+        "commit up to this many finished groups as one version; 100 for a compaction, else 1",
         stage=Stage.COMMIT,
     ),
     Setting(
-        name="max_reconciled_share",
-        help="follow deletions by others up to this share of a group's rows; 20%",
-        read=_share,
-        from_text=_share_text,
+        "max_reconciled_share",
+        _SHARE,
+        "follow deletions by others up to this share of a group's rows; 20%",
         stage=Stage.COMMIT,
     ),
     Setting(
-        name="sample",
-        help="false: predict from the bounds in the log, and read no rows of some files",
-        read=_flag,
-        from_text=_flag_text,
+        "sample",
+        _FLAG,
+        "false: predict from the bounds in the log, and read no rows of some files",
         stage=Stage.JUDGE,
     ),
     Setting(
-        name="payback_days",
-        help="a rewrite is worth it if it pays back within this many days; 30",
-        read=_positive,
-        from_text=_number_text,
+        "payback_days",
+        _POSITIVE,
+        "a rewrite is worth it if it pays back within this many days; 30",
         stage=Stage.JUDGE,
     ),
     Setting(
-        name="readings_per_day",
-        help="how often each predicate is read in a day; 24",
-        read=_positive,
-        from_text=_number_text,
+        "readings_per_day",
+        _POSITIVE,
+        "how often each predicate is read in a day; 24",
         stage=Stage.JUDGE,
     ),
     Setting(
-        name="reconcile_limit",
-        help="read at most this size per group to find rows that others deleted; 10GiB",
-        read=_size,
+        "reconcile_limit",
+        _SIZE,
+        "read at most this size per group to find rows that others deleted; 10GiB",
         stage=Stage.COMMIT,
     ),
 )
@@ -637,7 +581,7 @@ def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
         raise UsageError(f"--set takes NAME=VALUE: {problem}", option="set")
     setting = BY_NAME[name]
     try:
-        read = setting.from_text(value.strip())
+        read = setting.kind.of_text(value.strip())
     except UsageError as error:
         raise UsageError(f"{name}: {error.message}", option=name) from error
     setting.parsed(read)
@@ -665,7 +609,7 @@ def parse_property(
     The table's properties, `configuration`, say which columns have statistics.
     """
     setting = BY_PROPERTY[name]
-    value = setting.of_text(text)
+    value = setting.parsed(setting.kind.of_text(text))
     match setting.name:
         case "strategy":
             check_known(STRATEGY, value, tuple(strategies()))
