@@ -141,7 +141,7 @@ rows = None
 # What `Table.commit` asks of the log: delta-rs agrees before each put, and all groups share a run.
 _RUN = """
 from msgspec import structs
-from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations.batches import LandedGroups
 read_logs = type(table._store).read_logs
 reads = 0

@@ -28,8 +28,8 @@ from bench_rewrite import (
 )
 
 from liquidlog import Table
+from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import Run, run_token
-from liquidlog.data.vectors import write_vector
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidspark.executor import execute
 from liquidspark.session import open_session

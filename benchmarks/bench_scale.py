@@ -32,9 +32,9 @@ from msgspec import structs
 
 from liquidlog.plan import GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.passes import CompactionTasks, shares
 from liquidlog.rewriting.sink import decode_facts
 from liquidlog.rewriting.source import survey_file
-from liquidlog.rewriting.whole import CompactionTasks, shares
 from liquidlog.table import Table
 from liquidspark.executor import execute_groups
 from liquidspark.sending import prepare_worker

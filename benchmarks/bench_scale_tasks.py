@@ -21,8 +21,8 @@ from bench_rewrite import Stopwatch
 from pyspark.sql import SparkSession
 
 from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.rewriting.passes import Share, shares
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey
-from liquidlog.rewriting.whole import Share, shares
 from liquidspark.sending import assigned
 from liquidspark.session import open_session
 

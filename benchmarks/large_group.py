@@ -23,13 +23,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bench_memory import high_water_bytes
 
-from liquidlog.data.narrow import decode_table
+from liquidlog.data.encodings import decode_table
 from liquidlog.plan import ClusteringPlan
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.options import ExecutorOptions
-from liquidlog.rewriting.pieces import NOTES, Piece, in_batches, pieces_of, received
-from liquidlog.rewriting.shuffle import SLICE_COLUMN, OutputTasks, RegroupTasks, SplitTasks
+from liquidlog.rewriting.shuffle import (
+    NOTES,
+    SLICE_COLUMN,
+    OutputTasks,
+    Piece,
+    RegroupTasks,
+    SplitTasks,
+    in_batches,
+    pieces_of,
+    received,
+)
 from liquidlog.rewriting.sink import decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
 from liquidspark.sending import partition_values, prepare_worker

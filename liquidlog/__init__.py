@@ -6,8 +6,7 @@ release to release.
 
 - `table` the facade, one method per stage and per question
 - `snapshot` the table at one version, columnar
-- `errors` the tree of errors, codes, exit statuses
-- `facts` the reasons that errors hold
+- `errors` the tree of errors, codes, exit statuses, and the reasons that errors hold
 - `version` of this distribution
 - `logs` lines for Python's logging
 - `startup` what processes of our own need not import

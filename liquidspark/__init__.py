@@ -4,17 +4,18 @@ The names below are loaded on first use: without pyspark the package can still b
 `liquidspark.session` says what is missing.
 
 - `executor` plan to result, group by group
-- `pipeline` the tasks of a group, or of several, as Spark jobs; any function as tasks
-- `sending` what each task is sent, functions over batches; `jobs` named, counted and stopped
+- `pipeline` the tasks of a group, or of several, as Spark jobs, named, counted and stopped; any
+  function as tasks
+- `sending` what each task is sent, functions over batches
 - `arriving` rows of a DataFrame instead of inputs: tasks that sample, place and write them;
   `writing` append and overwrite, rows aligned with the table, and the jobs; `streaming` batch by
   batch
 - `reading` rows of a table as a DataFrame
-- `session` Spark, started quietly, with our settings; `versions` what differs between those of
-  PySpark; `probing` whether workers can do it, asked first
+- `session` Spark, started quietly, with our settings, and what differs between its versions;
+  `probing` whether workers can do it, asked first
 - `cli`, `__main__` the entry point, the program for spark-submit
-- `tables` DeltaTable with Delta's names, `statements` SQL on a session, `answers` as DataFrames,
-  `catalog` names of tables
+- `tables` DeltaTable with Delta's names, names in the catalog, answers as DataFrames; `statements`
+  SQL on a session
 """
 
 import logging

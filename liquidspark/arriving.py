@@ -32,8 +32,8 @@ from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
 from liquidlog.rewriting.arriving import ArrivingFiles, Parting
-from liquidlog.rewriting.pieces import Piece
-from liquidlog.rewriting.shuffle import MapSide
+from liquidlog.rewriting.passes import facts_batch, sorted_outputs
+from liquidlog.rewriting.shuffle import MapSide, Piece
 from liquidlog.rewriting.sink import TaskFacts, TaskProofs, encode_facts, failed, require_running
 from liquidlog.rewriting.source import (
     ArrivingWork,
@@ -42,7 +42,6 @@ from liquidlog.rewriting.source import (
     flat_array,
     sample_positions,
 )
-from liquidlog.rewriting.whole import facts_batch, sorted_outputs
 from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
 from liquidlog.spec.schema import StructType, leaves, schema_json
 

@@ -11,7 +11,7 @@ import click
 
 from liquidlog.cli.main import run
 from liquidlog.cli.options import PAIR, Pairs, mapping, settings_options, storage_option
-from liquidlog.cli.verbosity import VERBOSE, executors_heard
+from liquidlog.cli.output import VERBOSE, executors_heard
 from liquidlog.clustering.settings import Stage, settings_of
 from liquidlog.errors import UsageError
 from liquidlog.operations.executors import NOT_READ_BACK, Executor, rewrite_groups

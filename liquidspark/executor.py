@@ -24,8 +24,7 @@ from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, file_location, runs_of
 from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.storage.options import OptionsSource, StorageOptions
-from liquidspark.jobs import TaskSlots
-from liquidspark.pipeline import SharedJobs, SparkEngine
+from liquidspark.pipeline import SharedJobs, SparkEngine, TaskSlots
 from liquidspark.probing import require_ready
 from liquidspark.session import piece_session
 

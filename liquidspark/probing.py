@@ -24,10 +24,9 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.access import CANNOT_READ, new_token, storage_problem
+from liquidlog.rewriting.process import CANNOT_READ, new_token, storage_problem
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidspark.session import failure_reason
-from liquidspark.versions import OWN_WORKERS, context_of, setting_of
+from liquidspark.session import OWN_WORKERS, context_of, failure_reason, setting_of
 
 _PRODUCT: Final = "liquidlog"
 _SEE: Final = "see docs/where-it-runs.md"
@@ -284,7 +283,7 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
     }
     try:
         import_module("liquidspark.sending").prepare_worker()
-        problem_of = import_module("liquidlog.rewriting.access").storage_problem
+        problem_of = import_module("liquidlog.rewriting.process").storage_problem
     except ImportError as error:
         answer["missing"] = str(error)
     else:

@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStruct
 
 from liquidlog.data.exact import convert_chunks
-from liquidlog.data.table_rows import FilePart, TableRows
-from liquidlog.data.vectors import vector_location
+from liquidlog.data.logical_file import FilePart, TableRows, vector_location
 from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan
 from liquidlog.rewriting.source import Assignment
@@ -22,8 +21,7 @@ from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
 from liquidspark.sending import AssignedTasks, assigned, map_batches
-from liquidspark.session import failure_reason
-from liquidspark.versions import context_of, spark_arrow_schema
+from liquidspark.session import context_of, failure_reason, spark_arrow_schema
 from liquidspark.writing import opened_table
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from liquidlog.rewriting.process import prepare_process
 from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, Made, Own, TaskFunction
-from liquidspark.versions import OWN_WORKERS, arrow_frame
+from liquidspark.session import OWN_WORKERS, arrow_frame
 
 
 class BatchFunction(Protocol):

@@ -13,15 +13,16 @@ from liquidlog.sql import statements as ask
 from liquidlog.sql.parser import parse_statement
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
-from liquidspark import catalog
-from liquidspark.answers import (
+from liquidspark.tables import (
     ADVICE,
     HEALTH,
+    DeltaTable,
+    create_table,
     empty_frame,
     frame,
     optimize_frame,
+    quoted,
 )
-from liquidspark.tables import DeltaTable, create_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +76,7 @@ def open_table(
     """Return the table of a statement."""
     if isinstance(name, ask.TableAt):
         return DeltaTable.forPath(spark, name.uri, storage_options=storage_options)
-    return DeltaTable.forName(spark, catalog.quoted(name.parts), storage_options)
+    return DeltaTable.forName(spark, quoted(name.parts), storage_options)
 
 
 def _answered(

@@ -25,7 +25,7 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
 from liquidspark.pipeline import session_tasks
-from liquidspark.versions import context_of, require_frame
+from liquidspark.session import context_of, require_frame
 from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_fitting
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ Source: Delta Lake, Python API, `delta.tables`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from liquidlog import table as table_module
@@ -14,26 +16,197 @@ from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError
 from liquidlog.operations.optimize import partition_where
 from liquidlog.spec.arguments import address, number, one, text_mapping, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
-from liquidlog.sql.definitions import column_type
+from liquidlog.sql.parser import column_type
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
-from liquidspark import catalog
-from liquidspark.answers import (
-    PATHS,
-    detail_frame,
-    empty_frame,
-    frame,
-    history_frame,
-    optimize_frame,
-)
-from liquidspark.versions import setting_of
+from liquidspark.session import parsed_schema, setting_of
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import DataType
     from pyspark.sql.types import StructType as SparkStruct
+
+# Names of tables in the catalog of a Spark session: where a table is, and new names.
+
+_FACTS: Final = "# Detailed Table Information"
+"""The row of DESCRIBE EXTENDED behind the columns, of which one may be called Location."""
+
+_SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table of a catalog: where it is, and its whole name."""
+
+    uri: str
+    name: str
+
+
+def find_table(spark: "SparkSession", parts: Sequence[str]) -> CatalogTable:
+    """Return the Delta table of a name."""
+    name = quoted(parts)
+    if not has_table(spark, parts):
+        raise TableNotFoundError(name, "the session's catalog has no table of this name")
+    facts = _facts(spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect())
+    provider, uri = facts.get("Provider", facts.get("Type", "view")), facts.get("Location")
+    if provider.lower() != "delta" or not uri:
+        raise UsageError(f"{name} is no Delta table, but one of {provider.lower()}", table=name)
+    whole = [facts[key] for key in ("Catalog", "Database", "Table") if facts.get(key)]
+    return CatalogTable(uri, ".".join(whole) or name)
+
+
+def has_table(spark: "SparkSession", parts: Sequence[str]) -> bool:
+    """Return whether the catalog has a table or view of this name."""
+    return bool(spark.catalog.tableExists(quoted(parts)))
+
+
+def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
+    """Return where a new table of this name goes: into the directory of its database."""
+    database = quoted(parts[:-1]) if parts[:-1] else quoted((spark.catalog.currentDatabase(),))
+    rows = spark.sql(f"DESCRIBE DATABASE EXTENDED {database}").collect()
+    facts = {row[0]: row[1] for row in rows}
+    return f"{facts['Location'].rstrip('/')}/{parts[-1].lower()}"
+
+
+def require_names(spark: "SparkSession", parts: Sequence[str]) -> None:
+    """Refuse a new name if the session's catalog cannot hold Delta tables."""
+    catalog = setting_of(spark, _SESSION_CATALOG) or ""
+    if not catalog.endswith("DeltaCatalog"):
+        raise UsageError(
+            f"the session's catalog cannot hold the Delta table {quoted(parts)}: set"
+            f" {_SESSION_CATALOG} to Delta's catalog, or create the table by its path",
+            table=quoted(parts),
+        )
+
+
+def register(spark: "SparkSession", parts: Sequence[str], uri: str) -> None:
+    """Give a table that is there a name in the catalog."""
+    literal = uri.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"CREATE TABLE {quoted(parts)} USING delta LOCATION '{literal}'")
+
+
+def quoted(parts: Sequence[str]) -> str:
+    """Return a name as SQL writes it, each part in backticks."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+
+
+def _facts(rows: "Sequence[Row]") -> dict[str, str]:
+    names = [row[0] for row in rows]
+    begin = names.index(_FACTS) + 1 if _FACTS in names else len(names)
+    return {row[0]: row[1] for row in rows[begin:] if row[0]}
+
+
+# Answers as DataFrames, with the columns that Delta Spark gives them.
+#
+# Source: Delta Spark 4.4, DescribeDeltaDetailCommand, DeltaHistory and OptimizeTableCommand.
+
+DETAIL: Final = (
+    "format string, id string, name string, description string, location string,"
+    " createdAt timestamp, lastModified timestamp, partitionColumns array<string>,"
+    " clusteringColumns array<string>, numFiles bigint, sizeInBytes bigint,"
+    " properties map<string,string>, minReaderVersion int, minWriterVersion int,"
+    " tableFeatures array<string>"
+)
+"""Columns of DESCRIBE DETAIL."""
+
+HISTORY: Final = (
+    "version bigint, timestamp timestamp, userId string, userName string, operation string,"
+    " operationParameters map<string,string>, job struct<jobId:string,jobName:string,"
+    "jobRunId:string,runId:string,jobOwnerId:string,triggerType:string>,"
+    " notebook struct<notebookId:string>, clusterId string, readVersion bigint,"
+    " isolationLevel string, isBlindAppend boolean, operationMetrics map<string,string>,"
+    " userMetadata string, engineInfo string"
+)
+"""Columns of DESCRIBE HISTORY."""
+
+_SIZES: Final = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"
+_CUBES: Final = "struct<num:bigint,size:bigint>"
+_ZCUBES: Final = "struct<numFiles:bigint,size:bigint>"
+OPTIMIZE: Final = (
+    f"path string, metrics struct<numFilesAdded:bigint,numFilesRemoved:bigint,filesAdded:{_SIZES},"
+    f"filesRemoved:{_SIZES},partitionsOptimized:bigint,zOrderStats:struct<strategyName:string,"
+    f"inputCubeFiles:{_CUBES},inputOtherFiles:{_CUBES},inputNumCubes:bigint,mergedFiles:{_CUBES},"
+    "numOutputCubes:bigint,mergedNumCubes:bigint>,clusteringStats:struct<inputZCubeFiles:"
+    f"{_ZCUBES},inputOtherFiles:{_ZCUBES},inputNumZCubes:bigint,mergedFiles:{_ZCUBES},"
+    "numOutputZCubes:bigint>,numBins:bigint,numBatches:bigint,totalConsideredFiles:bigint,"
+    "totalFilesSkipped:bigint,preserveInsertionOrder:boolean,"
+    "numFilesSkippedToReduceWriteAmplification:bigint,"
+    "numBytesSkippedToReduceWriteAmplification:bigint,startTimeMs:bigint,endTimeMs:bigint,"
+    "totalClusterParallelism:bigint,totalScheduledTasks:bigint,autoCompactParallelismStats:"
+    "struct<maxClusterActiveParallelism:bigint,minClusterActiveParallelism:bigint,"
+    "maxSessionActiveParallelism:bigint,minSessionActiveParallelism:bigint>,deletionVectorStats:"
+    "struct<numDeletionVectorsRemoved:bigint,numDeletionVectorRowsRemoved:bigint>,"
+    "numTableColumns:bigint,numTableColumnsWithStats:bigint>"
+)
+"""Columns of OPTIMIZE; what is not measured is null."""
+
+HEALTH: Final = (
+    "table_uri string, version bigint, cluster_by_keys array<string>, total_file_count bigint,"
+    " total_bytes bigint, unclustered_file_count bigint, unclustered_bytes bigint,"
+    " constant_file_count bigint, stable_cube_count bigint, partial_cube_count bigint,"
+    " average_overlaps double, average_depth double, p95_depth bigint, p99_depth bigint,"
+    " max_depth bigint, depth_ratio double, read_ratio double,"
+    " depth_histogram map<string,bigint>, notes array<string>"
+)
+"""Columns of clustering information, named as `liquidlog health --json` names them."""
+
+PATHS: Final = "path string"
+"""Columns of VACUUM."""
+
+ADVICE: Final = "recommended array<string>, reason string, document string"
+"""Columns of ADVISE; the document is that of `liquidlog advise --json`."""
+
+
+def detail_frame(
+    spark: "SparkSession", detail: Mapping[str, Any], name: str | None = None
+) -> "DataFrame":
+    """Return the DESCRIBE DETAIL row; `name` is that in a catalog, if the table has one."""
+    times = {key: _time(detail[key]) for key in ("createdAt", "lastModified")}
+    return frame(spark, [{**detail, **times, "name": name or detail["name"]}], DETAIL)
+
+
+def history_frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
+    """Return one row per commit."""
+    shown = [{"operationMetrics": {}, **row, "timestamp": _time(row["timestamp"])} for row in rows]
+    return frame(spark, shown, HISTORY)
+
+
+def optimize_frame(
+    spark: "SparkSession", path: str, metrics: Iterable[Mapping[str, Any]]
+) -> "DataFrame":
+    """Return one row per run of OPTIMIZE."""
+    return frame(spark, [{"path": path, "metrics": dict(one)} for one in metrics], OPTIMIZE)
+
+
+def empty_frame(spark: "SparkSession") -> "DataFrame":
+    """Return what a statement answers that has no answer: no rows, no columns."""
+    from pyspark.sql.types import StructType
+
+    no_rows: list[tuple[Any, ...]] = []
+    return spark.createDataFrame(no_rows, StructType([]))
+
+
+def frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]], schema: str) -> "DataFrame":
+    """Return rows as a DataFrame; fields that the schema lacks are left out, others are null."""
+    wanted = parsed_schema(spark, schema)
+    return spark.createDataFrame([_cast(row, wanted) for row in rows], wanted)
+
+
+def _cast(value: Any, wanted: Any) -> Any:  # noqa: ANN401  any value of a row
+    from pyspark.sql.types import DoubleType, StructType
+
+    if value is None:
+        return None
+    if isinstance(wanted, StructType):
+        return tuple(_cast(value.get(field.name), field.dataType) for field in wanted.fields)
+    return float(value) if isinstance(wanted, DoubleType) else value
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
 
 # ruff: noqa: N802, N803  the names are those of delta.tables
 
@@ -91,7 +264,7 @@ class DeltaTable:
         """
         spark = _session(sparkSession)
         name = _text(tableOrViewName, argument="tableOrViewName")
-        found = catalog.find_table(spark, split_path(name))
+        found = find_table(spark, split_path(name))
         opened = Table.open(found.uri, storage_options=storage_options)
         return cls(spark, opened, found.name)
 
@@ -402,13 +575,13 @@ def create_table(
     """
     if name is None and location is None:
         raise UsageError("a new table needs a name or a location")
-    if name is not None and catalog.has_table(spark, name):
+    if name is not None and has_table(spark, name):
         if if_not_exists:
-            return DeltaTable.forName(spark, catalog.quoted(name), storage_options)
-        raise TableExistsError(catalog.quoted(name))
+            return DeltaTable.forName(spark, quoted(name), storage_options)
+        raise TableExistsError(quoted(name))
     if name is not None:
-        catalog.require_names(spark, name)
-    place = location if location is not None else catalog.new_location(spark, name or ())
+        require_names(spark, name)
+    place = location if location is not None else new_location(spark, name or ())
     made = table_module.define_table(**definition)
     has_columns = made.like is not None or bool(definition["schema"].fields)
     try:
@@ -424,8 +597,8 @@ def create_table(
         table = Table.open(place, storage_options=storage_options)
     if name is None:
         return DeltaTable(spark, table)
-    catalog.register(spark, name, place)
-    return DeltaTable.forName(spark, catalog.quoted(name), storage_options)
+    register(spark, name, place)
+    return DeltaTable.forName(spark, quoted(name), storage_options)
 
 
 def _retention(hours: float) -> str:

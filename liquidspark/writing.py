@@ -75,13 +75,11 @@ from liquidspark.session import (
     BYTES_PER_BATCH,
     FEW_ROWS,
     ROWS_PER_BATCH,
-    bounded_batches,
-    failure_reason,
-)
-from liquidspark.versions import (
     add_tag,
+    bounded_batches,
     cancel_tagged,
     context_of,
+    failure_reason,
     has_setting,
     reads_nothing_below,
     remove_tag,

@@ -2,9 +2,9 @@
 
 - `main` the verbs by name and section, each loaded when it is called: begin here
 - `options` what they take, as values and for completion
-- `output` where results go, and consent asked for
-- `verbosity` what -v logs, `defaults` from a file, of storages by prefix
-- `judging` plans, `looking`, `asking`, `advising`, `changing`, `planning`, `rewriting`,
+- `output` where results go, what -v logs, and consent asked for
+- `defaults` from a file, of storages by prefix
+- `judging` plans, `looking`, `advising`, `changing`, `planning`, `rewriting`,
   `operating` the verbs, `upkeeping` those of many tables, `statements` of SQL
 - `failures` errors to sentences and exit statuses
 """

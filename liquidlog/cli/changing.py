@@ -19,7 +19,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, require_consent
 from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
-from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
+from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import (
     CorruptLogError,
     DocumentError,

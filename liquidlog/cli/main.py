@@ -54,7 +54,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
-        "workload": Verb("asking", "Import queries, from logs of engines and from SQL."),
+        "workload": Verb("advising", "Import queries, from logs of engines and from SQL."),
     },
 }
 """The verbs by the heading of their section."""

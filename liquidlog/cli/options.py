@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
 from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
-from liquidlog.cli.verbosity import VERBOSE
+from liquidlog.cli.output import VERBOSE
 from liquidlog.clustering.settings import SETTINGS, WEIGHTS, Stage, parse_setting, split_names
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload

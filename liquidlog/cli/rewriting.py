@@ -30,9 +30,8 @@ from liquidlog.cli.options import (
     workload_at,
     workload_option,
 )
-from liquidlog.cli.output import emit, replace_file, require_consent
-from liquidlog.cli.verbosity import executors_heard
-from liquidlog.clustering.planning.readers import fitted_to
+from liquidlog.cli.output import emit, executors_heard, replace_file, require_consent
+from liquidlog.clustering.planning.planner import fitted_to
 from liquidlog.clustering.settings import (
     WITH_OPTION,
     MigrationSettings,

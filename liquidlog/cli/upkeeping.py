@@ -23,8 +23,7 @@ from liquidlog.cli.options import (
     verb,
     workload_option,
 )
-from liquidlog.cli.output import emit, replace_file
-from liquidlog.cli.verbosity import executors_heard
+from liquidlog.cli.output import emit, executors_heard, replace_file
 from liquidlog.errors import UsageError
 from liquidlog.fleet.finding import is_listing
 from liquidlog.fleet.policy import UpkeepPolicy, read_policy

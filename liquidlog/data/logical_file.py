@@ -9,6 +9,7 @@ Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Trackin
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
 
@@ -19,14 +20,127 @@ import pyarrow.compute as pc
 
 from liquidlog.data.buffers import integer_array
 from liquidlog.data.encodings import CODES
-from liquidlog.data.reader import DataFile
-from liquidlog.data.vectors import read_deletion_vector
-from liquidlog.errors import DataFileError
-from liquidlog.plan import InputFile, RowTracking, file_schema
-from liquidlog.spec.deletion_vectors import Positions
-from liquidlog.spec.partitions import typed_value
-from liquidlog.spec.schema import MappingMode, Path, StructType
+from liquidlog.data.reader import DataFile, with_names_of
+from liquidlog.data.runs import Run
+from liquidlog.errors import CorruptLogError, DataFileError, StorageError, UsageError
+from liquidlog.plan import InputFile, ReadPlan, RowTracking, file_schema
+from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.arrow import arrow_type, without_void
+from liquidlog.spec.deletion_vectors import (
+    FILE_VERSION,
+    DeletionVectorError,
+    Positions,
+    deleted_positions,
+    encoded_payload,
+    framed_bytes,
+    framed_payload,
+    inline_payload,
+    stored_vector,
+    vector_file,
+    vector_file_name,
+    vector_path,
+)
+from liquidlog.spec.partitions import PartitionTexts, data_schema, typed_value
+from liquidlog.spec.schema import MappingMode, Path, StructField, StructType, parse_schema
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.clients import AmbiguousPutError
+from liquidlog.storage.files import open_input, put_if_absent
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+
+# Files of deletion vectors: where one is, reading one vector, and writing one.
+#
+# Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector File Storage Format".
+
+
+def vector_location(table_uri: str, file: InputFile) -> str | None:
+    """Return where a file's deletion vector is, None if it has none or the log holds it."""
+    planned = file.deletion_vector
+    vector = None if planned is None else planned.descriptor
+    return located_vector(table_uri, vector, data_file=file.path)
+
+
+def located_vector(table_uri: str, vector: DeletionVector | None, *, data_file: str) -> str | None:
+    """Return the local path or URI of the file that holds a vector, None for one in the log."""
+    if vector is None:
+        return None
+    try:
+        path = vector_path(vector)
+        return None if path is None else file_address(table_uri, path)
+    except DeletionVectorError as error:
+        raise DataFileError(data_file, error.message) from error
+    except (UsageError, CorruptLogError) as error:
+        detail = f"its deletion vector has no usable address: {error.message}"
+        raise DataFileError(data_file, detail) from error
+
+
+def read_deletion_vector(
+    vector: DeletionVector | None,
+    *,
+    location: str | None,
+    data_file: str,
+    num_rows: int,
+    storage: StorageOptions = NO_OPTIONS,
+) -> Positions:
+    """Return the physical rows of a data file that are deleted, (n,) uint64, increasing."""
+    if vector is None:
+        return np.empty(0, np.uint64)
+    try:
+        payload = inline_payload(vector) if location is None else _stored(vector, location, storage)
+        return deleted_positions(payload, cardinality=vector.cardinality, num_rows=num_rows)
+    except ValueError as error:
+        raise DataFileError(data_file, str(error)) from error
+    except OSError as error:
+        detail = f"its deletion vector cannot be read from {location}: {error.strerror or error}"
+        raise DataFileError(data_file, detail) from error
+    except StorageError as error:
+        detail = f"its deletion vector cannot be read: {error.message}"
+        raise DataFileError(data_file, detail) from None
+
+
+def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> bytes:
+    offset, length = framed_bytes(vector)
+    with open_input(location, storage) as file:
+        version = file.read(1)
+        if version != bytes([FILE_VERSION]):
+            raise ValueError(f"its deletion vector is in a file of an unknown version: {location}")
+        file.seek(offset)
+        return framed_payload(vector, file.read(length))
+
+
+def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionVector:
+    """Write a file with one deletion vector into the table's directory and return its descriptor.
+
+    The file is read back before this returns. `run` must have begun, and `unique_id` names no other
+    file of it.
+    """
+    payload = encoded_payload(positions)
+    uuid = run.uuid(unique_id)
+    vector = stored_vector(uuid, payload, cardinality=len(positions))
+    name = vector_file_name(uuid)
+    address = f"{run.directory}/{name}"
+    try:
+        if not put_if_absent(address, vector_file(payload), run.storage):
+            raise StorageError(address, "is there already, though its name is unique to one run")
+    except AmbiguousPutError:
+        pass  # what is there now decides
+    with run.accepting(name):
+        _require_written(vector, address, positions, run.storage)
+    return vector
+
+
+def _require_written(
+    vector: DeletionVector, address: str, positions: Positions, storage: StorageOptions
+) -> None:
+    most = int(positions[-1]) + 1
+    try:
+        found = read_deletion_vector(
+            vector, location=address, data_file=address, num_rows=most, storage=storage
+        )
+    except DataFileError as error:
+        raise StorageError(address, f"is not what was written: {error.detail}") from error
+    if not np.array_equal(found, positions):
+        raise StorageError(address, "is not what was written: it deletes other rows")
+
 
 Span = tuple[int, int]
 """Consecutive physical rows of a file: the first, and the one after the last."""
@@ -312,3 +426,133 @@ def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) 
         return
     if source.base_row_id is None or source.default_row_commit_version is None:
         raise DataFileError(file.path, "has no row ids in the log, though row tracking is enabled")
+
+
+# Rows of a table as its readers get them: live ones, of all its columns, under the table's names.
+#
+# Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Deletion Vectors", "Partition
+# Value Serialization".
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """Some row groups of a file: those of which `part` is the share, when `parts` share them.
+
+    `path` and `vector_path` say where the file and its deletion vector are, `values` are its
+    partition values as the log spells them.
+    """
+
+    file: InputFile
+    path: str
+    vector_path: str | None = None
+    values: PartitionTexts
+    part: int = 0
+    parts: int = 1
+
+    def row_groups(self, count: int) -> range:
+        """Return the numbers of those of `count` row groups that are in this part."""
+        first, last = (share * count // self.parts for share in (self.part, self.part + 1))
+        return range(first, last)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRows:
+    """Reads files of a table at one version.
+
+    Args:
+        schema: The table's.
+        columns: Names of top-level columns to read, in their order.
+        mapping, row_tracking, partition_columns: As `plan.ReadPlan` has them.
+        storage: Opens the files.
+        max_bytes: About how many bytes of rows, in memory, are read at a time.
+    """
+
+    schema: StructType
+    columns: tuple[str, ...]
+    mapping: MappingMode
+    row_tracking: RowTracking | None
+    partition_columns: tuple[str, ...]
+    storage: StorageOptions
+    max_bytes: int
+
+    @classmethod
+    def of_plan(
+        cls, plan: ReadPlan, columns: Sequence[str], *, storage: StorageOptions, max_bytes: int
+    ) -> Self:
+        """Return what reads the files of a plan."""
+        return cls(
+            schema=without_void(parse_schema(plan.schema_string, where="the plan")),
+            columns=tuple(columns),
+            mapping=plan.mapping_mode,
+            row_tracking=plan.row_tracking,
+            partition_columns=plan.partition_columns,
+            storage=storage,
+            max_bytes=max_bytes,
+        )
+
+    def read(self, part: FilePart) -> Iterator[pa.Table]:
+        """Yield the live rows of a part of a file, columns in the types of `arrow_schema`."""
+        fields = self._fields()
+        stored = [one for one in fields if one.physical_name not in self.partition_columns]
+        known = self._partition_values(part, fields)
+        with LogicalFile.open(
+            part.path,
+            part.file,
+            schema=data_schema(self.schema, self.partition_columns),
+            mapping=self.mapping,
+            vector_location=part.vector_path,
+            row_tracking=self.row_tracking,
+            partition_columns=self.partition_columns,
+            storage=self.storage,
+        ) as file:
+            for group in part.row_groups(file.num_row_groups):
+                if not stored:
+                    yield self._table(fields, {}, known, file.row_group_rows(group))
+                    continue
+                for rows in self._read(file, group, stored):
+                    found = dict(zip((one.name for one in stored), rows.columns, strict=True))
+                    yield self._table(fields, found, known, len(rows))
+                    del rows, found  # before the next ones are read
+
+    def _fields(self) -> list[StructField]:
+        known = {one.name: one for one in self.schema.fields}
+        return [known[name] for name in self.columns]
+
+    def _read(
+        self, file: LogicalFile, group: int, stored: Sequence[StructField]
+    ) -> Iterator[pa.Table]:
+        paths = [(one.physical_name,) for one in stored]
+        rows = file.row_group_physical_rows(group)
+        memory_bytes = file.row_group_memory_bytes(group)
+        if memory_bytes <= self.max_bytes:
+            yield file.read(paths, [group])
+            return
+        max_rows = max(1, rows * self.max_bytes // memory_bytes)
+        yield from file.read_in_parts(paths, group, max_rows=max_rows)
+
+    def _partition_values(
+        self, part: FilePart, fields: Sequence[StructField]
+    ) -> dict[str, pa.Scalar]:
+        try:
+            return {
+                one.name: typed_value(part.values[one.physical_name], one)
+                for one in fields
+                if one.physical_name in self.partition_columns
+            }
+        except ValueError as error:
+            raise DataFileError(part.path, str(error)) from error
+
+    def _table(
+        self,
+        fields: Sequence[StructField],
+        stored: dict[str, pa.ChunkedArray],
+        known: dict[str, pa.Scalar],
+        rows: int,
+    ) -> pa.Table:
+        columns = [
+            pa.chunked_array([pa.repeat(known[one.name], rows)])
+            if one.name in known
+            else with_names_of(stored[one.name], arrow_type(one.data_type))
+            for one in fields
+        ]
+        return pa.table(columns, names=[one.name for one in fields])

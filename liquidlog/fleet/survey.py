@@ -34,9 +34,8 @@ from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
-from liquidlog.workload.form import Query, grouped
+from liquidlog.workload.form import KnownTable, Query, Tables, grouped, normal
 from liquidlog.workload.sources import found_in, open_table
-from liquidlog.workload.tables import KnownTable, Tables, normal
 
 _log: Final = Log(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from liquidlog.clustering.planning.affordable import affordable
+from liquidlog.clustering.planning.planner import affordable
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import (
     EXIT_ERROR,

@@ -95,7 +95,7 @@ def asked_readers(
     """Return the readers of a workload."""
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.conditions import referenced_leaves
-    from liquidlog.predicates.workload_text import answers
+    from liquidlog.predicates.matching import answers
 
     found = answers(snapshot, workload, bounds_of, Session.at_ms(now_ms))
     wheres = tuple(one.where for one in found.workload)

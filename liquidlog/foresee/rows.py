@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.planning.choice import input_files
 from liquidlog.clustering.row_tracking import planned_row_tracking
-from liquidlog.data.logical_file import LogicalFile
-from liquidlog.data.vectors import vector_location
+from liquidlog.data.logical_file import LogicalFile, vector_location
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.sample import Floats, Numbers, Sample, sampled, spread
 from liquidlog.log.statistics import load_bounds

@@ -63,7 +63,7 @@ def asked_of(
     """
     # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.conditions import referenced_leaves_each
-    from liquidlog.predicates.workload_text import answers
+    from liquidlog.predicates.matching import answers
 
     session = Session.at_ms(now_ms)
     found = answers(snapshot, workload, bounds_of, session)

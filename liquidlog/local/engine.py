@@ -21,12 +21,10 @@ from liquidlog.errors import ExecutorError
 from liquidlog.local.workers import TaskFailedError, Workers
 from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.layout import Layout, Route
-from liquidlog.rewriting.passes import SurveyOrder, SurveyTasks
-from liquidlog.rewriting.pieces import Piece
-from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks
+from liquidlog.rewriting.passes import CompactionTasks, GroupTask, Share, SurveyOrder, SurveyTasks
+from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import Assignment, GroupWork, Split, Survey
-from liquidlog.rewriting.whole import CompactionTasks, GroupTask, Share
 
 TASK_ATTEMPTS: Final = 4
 """How often a task is tried whose error may pass, as on a cluster."""

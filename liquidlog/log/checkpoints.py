@@ -38,9 +38,9 @@ from liquidlog.spec.actions import (
     decode_line,
     decode_sidecar_line,
 )
+from liquidlog.spec.arrow import json_objects, map_values
 from liquidlog.spec.bounds import record_counts
 from liquidlog.spec.calendars import Calendars
-from liquidlog.spec.json_texts import json_objects, map_values
 from liquidlog.spec.paths import SIDECAR_DIR, are_plain, log_path, parse_log_file
 from liquidlog.spec.schema import Path
 from liquidlog.storage.files import Source

@@ -18,8 +18,6 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.object_store import ObjectTableStore
 from liquidlog.log.replay import (
     TailState,
     reconciled_files,
@@ -37,7 +35,7 @@ from liquidlog.log.segment import (
     read_infos,
     read_selected,
 )
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import LocalTableStore, ObjectTableStore, TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol

@@ -3,18 +3,160 @@
 Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at all).
 """
 
+import os
 import re
+import secrets
+import stat
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
-from liquidlog.spec.paths import LOG_DIR, LogFile
+from liquidlog.errors import StorageError, UnsupportedFeatureError
+from liquidlog.spec.paths import (
+    LAST_CHECKPOINT,
+    LOG_DIR,
+    MAX_LOG_BYTES,
+    VERSION_DIGITS,
+    LogFile,
+    LogFileKind,
+    parse_log_file,
+)
 from liquidlog.spec.text import near_names
-from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.storage import local
+from liquidlog.storage.addresses import file_address, is_local, local_path, read_regular
 from liquidlog.storage.clients import AmbiguousPutError
-from liquidlog.storage.files import FileFacts, Source
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts, open_input
+from liquidlog.storage.objects import KnownObject, ObjectReader, Objects
+from liquidlog.storage.options import NO_OPTIONS, SINGLE_WRITER, StorageOptions
+
+# A table on local disk: a version is a file that is flushed, then linked to its name.
+
+_MAX_HINT_BYTES: Final = 64 << 20
+"""Most bytes of a `_last_checkpoint`: it has hundreds, or some megabytes with a schema."""
+
+
+class LocalTableStore:
+    """A table on local disk.
+
+    A commit is written under a temporary name, flushed to disk and linked to its final name:
+    the link either creates the whole file or fails because the name is taken.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._log = root / LOG_DIR
+        self._proved = False
+
+    @property
+    def uri(self) -> str:
+        """The absolute path of the table directory."""
+        return str(self._root)
+
+    @property
+    def storage(self) -> StorageOptions:
+        """No options."""
+        return NO_OPTIONS
+
+    def require_writable(self) -> None:
+        """See TableStore. The file system has to prove once that it can link files."""
+        if self._proved or local.facts(str(self._log)) is None:
+            return  # without a table, putting its first version shows whether links work
+        local.require_links(str(self._log), self.uri)
+        self._proved = True
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
+        """See TableStore. A local directory is always listed whole."""
+        del first_version
+        try:
+            with os.scandir(self._log) as entries:
+                found = [_log_file(entry) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StorageError(str(self._log), f"cannot be listed: {error.strerror}") from error
+        return tuple(sorted((f for f in found if f is not None), key=lambda file: file.name))
+
+    def read_log(self, name: str) -> bytes | None:
+        """See TableStore."""
+        try:
+            return read_regular(str(self._log / name), max_bytes=_max_bytes(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StorageError(
+                str(self._log / name), f"cannot be read: {error.strerror}"
+            ) from error
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        """See TableStore."""
+        return tuple(self.read_log(name) for name in names)
+
+    def put_log_if_absent(self, name: str, content: bytes) -> bool:
+        """See TableStore."""
+        target = str(self._log / name)
+        try:
+            self._log.mkdir(parents=True, exist_ok=True)
+            # The files that the commit names must survive a power cut if the commit does.
+            local.sync_directory(str(self._root))
+        except OSError as error:
+            raise StorageError(target, f"cannot be written: {error.strerror}") from error
+        return local.put_if_absent(target, content)
+
+    def replace_log(self, name: str, content: bytes) -> None:
+        """See TableStore."""
+        local.replace(str(self._log / name), content)
+
+    def open_log(self, name: str) -> Source:
+        """See TableStore."""
+        return open_input(str(self._log / name))
+
+    def file_facts(self, path: str) -> FileFacts | None:
+        """See TableStore."""
+        return local.facts(self.data_path(path))
+
+    def delete_file(self, path: str) -> None:
+        """See TableStore."""
+        local.delete(self.data_path(path))
+
+    def temporaries(self) -> tuple[str, ...]:
+        """See TableStore."""
+        directories = {"": self._root, f"{LOG_DIR}/": self._log}
+        return tuple(
+            f"{prefix}{name}"
+            for prefix, directory in directories.items()
+            for name in sorted(local.names_with_prefix(str(directory), "."))
+            if local.is_temporary(name)
+        )
+
+    def data_path(self, path: str) -> str:
+        """See TableStore."""
+        return file_address(self.uri, path)
+
+
+def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
+    if parse_log_file(entry.name, 0, 0) is None:
+        return None
+    try:
+        status = entry.stat()
+    except FileNotFoundError:
+        if not entry.is_symlink():
+            return None  # deleted since it was listed
+        status = entry.stat(follow_symlinks=False)
+    found = parse_log_file(entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+    if stat.S_ISREG(status.st_mode):
+        return found
+    if found is not None and found.kind is LogFileKind.COMMIT:
+        # If it were passed over, its version would seem not to exist yet.
+        raise StorageError(entry.path, "cannot be read: it is not a regular file")
+    return None
+
+
+def _max_bytes(name: str) -> int:
+    return _MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES
+
 
 __all__ = ["AmbiguousPutError", "TableStore"]
 
@@ -167,3 +309,135 @@ def _missing(path: Path) -> str:
             " DESCRIBE DETAIL shows as its location"
         )
     return "nothing is there"
+
+
+# A table in an object store: a version is one conditional put.
+#
+# Source: docs/adr/0005, for which stores are trusted and how a lost response is detected.
+
+_PARALLEL_READS: Final = 16
+PROBE_PREFIX: Final = "_liquidlog-probe-"
+_DYNAMODB_DIR: Final = ".tmp"
+"""Directory in which a commit is prepared. Source: Delta Spark, BaseExternalLogStore."""
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
+"""Characters that delta-rs decodes or refuses even if quoted; commits need its second opinion."""
+
+
+class ObjectTableStore:
+    """A table in S3, Google Cloud Storage or Azure."""
+
+    def __init__(self, uri: str, options: StorageOptions) -> None:
+        """Make the client; no request is sent yet."""
+        self._uri = uri
+        self._options = options
+        self._objects = Objects.at(uri, options)
+        self._root = self._objects.path
+        self._log = f"{self._root}/{LOG_DIR}"
+        self._proved = not self._objects.client.own_endpoint
+        self._visible = self._objects.address.family != "s3" or options.single_writer
+
+    @property
+    def uri(self) -> str:
+        """The URI of the table, without a trailing slash."""
+        return self._uri
+
+    @property
+    def storage(self) -> StorageOptions:
+        """The options as given."""
+        return self._options
+
+    def require_writable(self) -> None:
+        """See TableStore. A server other than the cloud's own has to prove its conditional put.
+
+        Delta Spark's DynamoDB log store keeps a table's versions in DynamoDB and overwrites
+        versions that others created, so a table whose log has traces of it is refused.
+        """
+        if _MISREAD.search(self._uri):
+            reason = "a percent-encoded or control character in its address"
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        if not self._visible and self._objects.holds_any(f"{self._log}/{_DYNAMODB_DIR}"):
+            reason = (
+                f"Delta Spark's DynamoDB log store ({LOG_DIR}/{_DYNAMODB_DIR} holds its commits),"
+                " in which our versions are not recorded; if no writer uses it any more, give"
+                f" the storage option {SINGLE_WRITER}=true"
+            )
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        self._visible = True
+        if self._proved:
+            return
+        # The name is hidden from everything that lists data files, and is outside of the log.
+        probe = f"{self._root}/{PROBE_PREFIX}{secrets.token_hex(8)}"
+        try:
+            first = self._put(probe, b"first")
+            second = self._put(probe, b"second")
+            kept = self._objects.read(probe)
+        except AmbiguousPutError as error:
+            raise StorageError(self._uri, f"cannot be written: {error}") from None
+        finally:
+            with suppress(StorageError):
+                self._objects.delete(probe)
+        if not first or second or kept != b"first":
+            reason = "a storage whose server ignores the condition of a conditional put,"
+            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+        self._proved = True
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
+        """See TableStore."""
+        first = f"{first_version:0{VERSION_DIGITS}d}" if first_version else ""
+        found = self._objects.list_directory(self._log, first)
+        if found is None:
+            return None
+        files = (
+            parse_log_file(item.name, item.size_bytes, item.modification_time_ms, item.etag)
+            for item in found
+        )
+        return tuple(sorted((f for f in files if f is not None), key=lambda file: file.name))
+
+    def read_log(self, name: str) -> bytes | None:
+        """See TableStore."""
+        return self._objects.read(f"{self._log}/{name}")
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        """See TableStore."""
+        if not names:
+            return ()
+        with ThreadPoolExecutor(min(len(names), _PARALLEL_READS)) as pool:
+            return tuple(pool.map(self.read_log, names))
+
+    def put_log_if_absent(self, name: str, content: bytes) -> bool:
+        """See TableStore."""
+        self._options.fresh()  # for the whole of the commit, and what reads it back
+        self.require_writable()
+        return self._put(f"{self._log}/{name}", content)
+
+    def replace_log(self, name: str, content: bytes) -> None:
+        """See TableStore."""
+        self.require_writable()
+        self._objects.replace(f"{self._log}/{name}", content)
+
+    def open_log(self, name: str) -> Source:
+        """See TableStore."""
+        path = f"{self._log}/{name}"
+        facts = self._objects.facts(path)
+        if facts is None:
+            raise FileNotFoundError(path)
+        return ObjectReader(KnownObject(self._objects, path, facts.size_bytes))
+
+    def file_facts(self, path: str) -> FileFacts | None:
+        """See TableStore."""
+        return file_facts(self.data_path(path), self._options)
+
+    def delete_file(self, path: str) -> None:
+        """See TableStore."""
+        delete_file(self.data_path(path), self._options)
+
+    def temporaries(self) -> tuple[str, ...]:
+        """See TableStore."""
+        return tuple(sorted(self._objects.names_with_prefix(self._root, PROBE_PREFIX)))
+
+    def data_path(self, path: str) -> str:
+        """See TableStore."""
+        return file_address(self._uri, path)
+
+    def _put(self, path: str, content: bytes) -> bool:
+        return self._objects.put_if_absent(path, content)

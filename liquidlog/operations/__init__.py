@@ -3,7 +3,7 @@
 - `define` CREATE, CLUSTER BY, DROP FEATURE, columns and properties: changes without a rewrite
 - `writes` what a table asks of rows from outside, and the commit of their files; `append` of Arrow
   data
-- `detail`, `inspect`, `explain`, `scan`, `reads`, `past_commits` what only looks
+- `detail`, `inspect`, `explain`, `scan`, `reads` what only looks
 - `planned` a plan from arguments, properties and defaults
 - `judge` whether a rewrite is worth it
 - `doctor`, `backfill` finding and mending

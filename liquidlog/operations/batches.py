@@ -38,8 +38,8 @@ from liquidlog.errors import (
     ResultMismatchError,
     TableReplacedError,
 )
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import load_commits
-from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.segment import list_log_from, mark_of
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore

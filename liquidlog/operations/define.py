@@ -17,8 +17,12 @@ from liquidlog.commit.transaction import (
     require_writable,
 )
 from liquidlog.definition.create import cluster_by_change, create_change, like_change, without_state
-from liquidlog.definition.property_rules import new_table_problems
-from liquidlog.definition.protocols import cleanup_change, feature_drop, feature_to_drop
+from liquidlog.definition.property_rules import (
+    cleanup_change,
+    feature_drop,
+    feature_to_drop,
+    new_table_problems,
+)
 from liquidlog.definition.schema_changes import (
     add_change,
     drop_change,

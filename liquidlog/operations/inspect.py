@@ -154,7 +154,7 @@ _ALL = _Part()
 def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None) -> _Part:
     """Return the files that a predicate may match."""
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
-    from liquidlog.predicates.workload_text import answers
+    from liquidlog.predicates.matching import answers
 
     session = Session.at_ms(now_ms)
     bounds_of = partial(load_bounds, store, snapshot)

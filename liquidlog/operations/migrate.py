@@ -26,7 +26,7 @@ from liquidlog.clustering.settings import (
     partition_time_zone,
 )
 from liquidlog.commit.transaction import Clock
-from liquidlog.definition.protocols import ProtocolChange, clustering_protocol_change
+from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
 from liquidlog.log.loader import require_same_table
 from liquidlog.log.store import TableStore

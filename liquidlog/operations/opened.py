@@ -5,6 +5,7 @@ from functools import cached_property
 
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import UsageError
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import (
     advance,
     load_snapshot,
@@ -12,7 +13,6 @@ from liquidlog.log.loader import (
     open_store,
     require_same_table,
 )
-from liquidlog.log.second_opinion import SecondOpinion
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import measure_health
-from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
+from liquidlog.clustering.outcome.change import optimize_metrics, planned_metrics
 from liquidlog.clustering.settings import (
     CommitSettings,
     RewriteSettings,

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from liquidlog.clustering.outcome.change import FilesAdded, Reconciled
 from liquidlog.clustering.outcome.staleness import Staleness, TooManyDeletedRows, deleted_rows
-from liquidlog.data.evidence import columns_held, footer_problems
+from liquidlog.data.row_group_bounds import columns_held, footer_problems
 from liquidlog.data.runs import Run
 from liquidlog.errors import (
     Conflict,
@@ -19,7 +19,7 @@ from liquidlog.errors import (
     StorageError,
     UsageError,
 )
-from liquidlog.log.named import named_files
+from liquidlog.log.history import named_files
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.plan import (

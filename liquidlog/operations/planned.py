@@ -9,8 +9,7 @@ from msgspec import structs
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planning.choice import NewId
-from liquidlog.clustering.planning.planner import plan
-from liquidlog.clustering.planning.readers import fitted_to, readers_of, require_fitted
+from liquidlog.clustering.planning.planner import fitted_to, plan, readers_of, require_fitted
 from liquidlog.clustering.settings import notes, policy_settings, remembered_readers, settle
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.executors import find_strategies, strategy_names

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from liquidlog.clustering.planning.choice import input_files
-from liquidlog.clustering.planning.partitions import partitions_of
+from liquidlog.clustering.planning.choice import input_files, partitions_of
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import partition_time_zone
 from liquidlog.errors import CorruptLogError

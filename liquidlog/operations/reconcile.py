@@ -18,11 +18,16 @@ import numpy as np
 from liquidlog.clustering.outcome.change import CommittedOutput, Reconciled
 from liquidlog.clustering.outcome.staleness import DeletedInput, Staleness
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.deleted_rows import DeletedRows, find_rows
-from liquidlog.data.deletion_proof import ProvedRows, require_found, write_without
+from liquidlog.data.deleted_rows import (
+    DeletedRows,
+    ProvedRows,
+    find_rows,
+    require_found,
+    write_without,
+)
+from liquidlog.data.logical_file import located_vector, read_deletion_vector, write_vector
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, run_token
-from liquidlog.data.vectors import located_vector, read_deletion_vector, write_vector
 from liquidlog.errors import (
     CommitConflictError,
     Conflict,

@@ -95,7 +95,7 @@ def scan(
     no file.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
-    from liquidlog.predicates.workload_text import answers
+    from liquidlog.predicates.matching import answers
 
     session = Session.at_ms(now_ms, _time_zone(time_zone))
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
@@ -197,7 +197,7 @@ def _recorded(query: "Query") -> Recorded:
 
 def _written(path: str) -> tuple[Workload, UsageError | None]:
     """Return the predicates of a local file as people write them, or why it has none."""
-    from liquidlog.predicates.workload_text import parse_workload
+    from liquidlog.predicates.matching import parse_workload
 
     if not is_local(path) or not Path(local_path(path)).is_file():
         return (), None

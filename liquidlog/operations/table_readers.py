@@ -21,8 +21,8 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
 from liquidlog.plan import FittedWorkload
+from liquidlog.predicates.matching import Answers, answers
 from liquidlog.predicates.workload import Session, Workload
-from liquidlog.predicates.workload_text import Answers, answers
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves

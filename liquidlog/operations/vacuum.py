@@ -21,8 +21,8 @@ from liquidlog.errors import (
     TableReplacedError,
     UsageError,
 )
+from liquidlog.log.history import Needed, named_files, needed_files
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.named import Needed, named_files, needed_files
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
@@ -46,7 +46,7 @@ from liquidlog.spec.text import (
     set_properties,
 )
 from liquidlog.storage.files import FileFacts
-from liquidlog.storage.reading import tree
+from liquidlog.storage.objects import tree
 from liquidlog.version import ENGINE_INFO
 
 

@@ -8,9 +8,8 @@ from liquidlog.log.loader import require_used
 from liquidlog.spec.text import parse_time
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import StorageOptions
-from liquidlog.workload.form import Imported, Query, grouped, redact, redacted
+from liquidlog.workload.form import Imported, Query, Tables, grouped, redact, redacted
 from liquidlog.workload.sources import found_in, open_table
-from liquidlog.workload.tables import Tables
 
 _NAMED: Final = 5
 """The most tables that an error names."""

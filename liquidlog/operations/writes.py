@@ -27,9 +27,9 @@ from liquidlog.clustering.planning.choice import (
     check_clustered,
     check_table,
     input_files,
+    partitions_of,
     planned_writer_options,
 )
-from liquidlog.clustering.planning.partitions import partitions_of
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.clustering.settings import (
     PREFIX_PROPERTY,

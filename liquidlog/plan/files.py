@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.spec.actions import DeletionVector
-from liquidlog.spec.json_texts import json_texts
+from liquidlog.spec.arrow import json_texts
 
 _BATCH_FILES: Final = 8_192
 

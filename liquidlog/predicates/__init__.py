@@ -5,9 +5,8 @@
 - `folding` constant expressions, arithmetic among them
 - `times` durations; years, months and days of a column as ranges of it
 - `file_bounds` what the log says of each file, as three-valued answers
-- `matching` which files a whole workload may need, LIKE among it; `exact` for partitions: decided
-  or refused
-- `workload` predicates with weights and readers' sessions, `workload_text` as people write them,
-  and which are usable
+- `matching` which files a whole workload may need, LIKE among it, and workloads as people write
+  them; `exact` for partitions: decided or refused
+- `workload` predicates with weights and readers' sessions
 - `reduction` predicates to boxes that layouts are fitted to
 """

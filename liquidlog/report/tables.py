@@ -8,7 +8,7 @@ import pyarrow as pa
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
 from liquidlog.judgement.asked import Asked
 from liquidlog.judgement.verdicts import Judgement
-from liquidlog.operations.past_commits import WrittenBytes
+from liquidlog.operations.detail import WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.layout import (

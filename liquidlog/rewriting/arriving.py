@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.curve.curves import parse_curve
-from liquidlog.data.partitioned import split_by_partition
+from liquidlog.data.append import split_by_partition
 from liquidlog.data.runs import Origin, Run
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import WritePlan, WriteResult, WrittenFile, files_digest

@@ -11,7 +11,7 @@ from uuid import uuid4  # noqa: TID251  names the files of a run
 from msgspec import UNSET, structs
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.data import vectors
+from liquidlog.data import logical_file
 from liquidlog.data.runs import Origin, Run
 from liquidlog.errors import DataFileError, ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
@@ -376,6 +376,6 @@ def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
 def vector_location(table_uri: str, file: InputFile) -> str | None:
     """Return where an input's deletion vector is, None if it has none or the plan holds it."""
     try:
-        return vectors.vector_location(table_uri, file)
+        return logical_file.vector_location(table_uri, file)
     except DataFileError as error:
         raise ExecutorError(error.message) from error

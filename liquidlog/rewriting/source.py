@@ -24,9 +24,8 @@ import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.buffers import value_bytes
-from liquidlog.data.encodings import decoded
+from liquidlog.data.encodings import decode_table, decoded, encode_table
 from liquidlog.data.logical_file import LogicalFile, Span
-from liquidlog.data.narrow import decode_table, encode_table
 from liquidlog.data.runs import Run
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.partitions import data_schema

@@ -8,10 +8,9 @@
 - `deletion_vectors` which rows a vector deletes
 - `paths` data files' paths in one form, names of log files, and what may be data
 - `partitions` partition values, their types and directories
-- `arrow` table types as Arrow's, lengths of char and varchar
+- `arrow` table types as Arrow's, lengths of char and varchar, JSON objects as columns of texts
 - `calendars` in which files count their dates
 - `arguments` what callers give, codecs among it
 - `text` sizes, times, names and rows as people, pages and shells read them; no character that
   hides or acts, no credentials
-- `json_texts` JSON objects as columns of texts
 """

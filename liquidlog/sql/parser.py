@@ -4,16 +4,275 @@ Source: Delta Lake, "Table utility commands" and "Use liquid clustering"; Databe
 RECLUSTER" and "CLUSTERING_INFORMATION".
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+from sqlglot import exp
+from sqlglot.expressions import Expr
 
 from liquidlog.errors import UsageError
-from liquidlog.spec.schema import quote_path
+from liquidlog.spec.arrow import CHAR_VARCHAR, TextLimit
+from liquidlog.spec.schema import (
+    MAX_DEPTH,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    Path,
+    PrimitiveType,
+    StructField,
+    StructType,
+    quote_path,
+    quote_paths,
+)
 from liquidlog.sql import statements as ask
-from liquidlog.sql.definitions import NO_AUTO, added, create, properties_of
+from liquidlog.sql.statements import Creation
 from liquidlog.sql.words import A_TABLE, Words
+
+# New tables, columns, types and properties, from sqlglot's trees of Databricks' SQL.
+#
+# What a tree has and is not used here is refused: nothing that is asked for is left out silently.
+# Source: Spark, SQL reference, "Data Types"; PROTOCOL.md, "Primitive Types".
+
+_PRIMITIVES: Final[Mapping[str, str]] = {
+    "BIGINT": "long",
+    "BINARY": "binary",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "DOUBLE": "double",
+    "FLOAT": "float",
+    "INT": "integer",
+    "SMALLINT": "short",
+    "TEXT": "string",
+    "TIMESTAMPLTZ": "timestamp",
+    "TIMESTAMPNTZ": "timestamp_ntz",
+    "TIMESTAMPTZ": "timestamp",
+    "TINYINT": "byte",
+    "VARIANT": "variant",
+}
+"""By sqlglot's names."""
+_MOST_DIGITS: Final = 38
+_A_COLUMN: Final = "a column as NAME TYPE [NOT NULL] [COMMENT 'text']"
+_CLAUSES: Final = (
+    "USING, CLUSTER BY, PARTITIONED BY, TBLPROPERTIES, COMMENT, LOCATION or the end of the"
+    " statement"
+)
+_ARGUMENTS: Final[Mapping[type[Expr], str]] = {
+    exp.SchemaCommentProperty: "description",
+    exp.LocationProperty: "location",
+}
+NO_AUTO: Final = "columns are not chosen by themselves; ADVISE says which suit readers"
+
+
+def create(words: Words) -> Creation:
+    """Return the statement behind CREATE."""
+    if words.sees("OR", "REPLACE"):
+        words.fail("a table is not replaced here, since its rows would go; use IF NOT EXISTS")
+    words.expect("TABLE")
+    exists, table = words.take("IF", "NOT", "EXISTS"), words.table()
+    like = words.table() if words.take("LIKE") else None
+    begin, tree = words.offset, words.tree()
+    if tree.args.get("expression"):
+        problem = "rows of a query cannot be written; create the table, then append to it"
+        words.fail(problem, at=words.seek("AS", "SELECT", "WITH", after=begin))
+    clauses = dict(_clauses(words, tree, begin))
+    location = clauses.pop("location", None)
+    if like is not None and clauses:
+        problem = "LIKE copies clustering and partition columns and comment; leave them out"
+        words.fail(problem, at=begin)
+    given = _properties(tree, of_table=True)
+    definition = clauses | {"properties": properties_of(words, given)}
+    if like is None:
+        if not isinstance(tree.this, exp.Schema):
+            example = "give them before this, as (day DATE, store STRING)"
+            words.fail(f"a new table needs columns; {example}", at=begin)
+        partitions = clauses.get("partition_by", [])
+        typed = partitions if any(isinstance(one, exp.ColumnDef) for one in partitions) else []
+        columns = _fields(words, [*tree.this.expressions, *typed], "columns")
+        definition["schema"] = StructType(tuple(columns))
+        if partitions:
+            names = (_path(words, one.this if typed else one) for one in partitions)
+            definition["partition_by"] = quote_paths(names)
+    return Creation(
+        table=table, definition=definition, like=like, location=location, if_not_exists=exists
+    )
+
+
+def _clauses(words: Words, tree: Expr, begin: int) -> Iterator[tuple[str, Any]]:
+    _only(words, tree, "this", "kind", "exists", "properties", at=begin, expected=_CLAUSES)
+    seen: dict[str, int] = {}
+    for one in _properties(tree):
+        word, *_ = re.split(r"\W", one.sql("databricks").upper(), maxsplit=1)
+        at = words.seek(word, after=begin)
+        if word in seen:
+            words.fail(f"{word} is there twice", at=words.seek(word, after=seen[word] + 1))
+        seen[word] = at
+        if isinstance(one, exp.ClusterProperty):
+            if one.name.upper() == "AUTO":
+                words.fail(NO_AUTO, at=words.seek("AUTO", after=at))
+            yield "cluster_by", quote_paths(_path(words, one) for one in one.expressions)
+        elif type(one) in _ARGUMENTS:
+            yield _ARGUMENTS[type(one)], one.name
+        elif isinstance(one, exp.PartitionedByProperty):
+            yield "partition_by", one.this.expressions
+        elif not isinstance(one, exp.FileFormatProperty | exp.LikeProperty):
+            words.fail(f"expected {_CLAUSES}", at=at)
+        elif one.name.upper() not in {"", "DELTA"}:
+            at = words.seek(one.name.upper(), after=at)
+            words.fail(f"expected DELTA, found {one.name}", at=at)
+
+
+def _properties(tree: Expr, *, of_table: bool = False) -> list[Expr]:
+    found = tree.args["properties"].expressions if tree.args.get("properties") else []
+    return [one for one in found if one and (type(one) is exp.Property) == of_table]
+
+
+def properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:
+    """Return properties and their values."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, value = one.this, one.args.get("value")
+        key = ".".join(part.name for part in _parts(name))
+        at = words.seek(key.upper(), key.partition(".")[0].upper())
+        if not isinstance(value, exp.Literal | exp.Boolean):
+            shown = "none" if value is None else value.sql("databricks")
+            at = words.seek(shown.upper(), after=at)
+            words.fail(f"expected the property's value in quotes, found {shown}", at=at)
+        text = value.name if isinstance(value, exp.Literal) else str(value.this).lower()
+        if found.setdefault(key, text) != text:
+            words.fail(f"{key} is given two values", at=words.seek(key.upper(), after=at + 1))
+    return found
+
+
+def added(words: Words) -> tuple[Path, StructType]:
+    """Read columns to add: the path of the struct that gets them, () for the table, and them."""
+    head, tail = ("CREATE TABLE t ", "") if words.sees("(") else ("CREATE TABLE t (", "\n)")
+    begin, tree = words.offset, words.tree(head, tail)
+    given = tree.this.expressions
+    if not given or any(tree.args[name] for name in tree.args if name not in {"this", "kind"}):
+        words.fail(f"expected {_A_COLUMN}", at=begin)
+    fields = StructType(tuple(_fields(words, given, "columns")))
+    places = [_path(words, one.this)[:-1] for one in given]
+    for one, place in zip(given, places, strict=True):
+        if place != places[0]:
+            problem = "columns of one struct are added at a time: a statement each"
+            words.fail(problem, at=_start(one))
+    return places[0], fields
+
+
+def column_type(name: str, text: str) -> StructField:
+    """Return a column whose type is written as in SQL."""
+    words = Words(f"ALTER TABLE t ADD COLUMN c {text}")
+    words.take("ALTER", "TABLE", "T", "ADD", "COLUMN")
+    (field,) = added(words)[1].fields
+    return StructField(name, field.data_type, field.nullable, field.metadata)
+
+
+def _fields(
+    words: Words, given: Sequence[Expr], what: str, depth: int = 0
+) -> Iterator[StructField]:
+    names: set[str] = set()
+    for one in given:
+        begin = _start(one)
+        if not isinstance(one, exp.ColumnDef) or one.args.get("kind") is None:
+            words.fail(f"expected {_A_COLUMN}", at=begin)
+        _path(words, one.this)
+        at = words.seek("FIRST", "AFTER", after=begin)
+        _only(words, one, "this", "kind", "constraints", at=at, expected=_A_COLUMN)
+        field = _field(words, one, depth)
+        if field.name.lower() in names:
+            words.fail(f"there are two {what} {field.name}", at=begin)
+        names.add(field.name.lower())
+        yield field
+
+
+def _field(words: Words, column: exp.ColumnDef, depth: int) -> StructField:
+    name = _parts(column.this)[-1]
+    behind = words.text[name.meta["end"] + 1 :]
+    at = len(words.text) - len(behind.lstrip(" \t\r\n:"))
+    metadata: dict[str, Any] = {}
+    data_type = _type(words, column.args["kind"], at, depth)
+    if isinstance(data_type, TextLimit):
+        metadata[CHAR_VARCHAR] = str(data_type)
+        data_type = PrimitiveType("string")
+    nullable = True
+    for one in column.args.get("constraints") or ():
+        kind = one.kind
+        if isinstance(kind, exp.NotNullColumnConstraint):
+            nullable = bool(kind.args.get("allow_null"))
+        elif isinstance(kind, exp.CommentColumnConstraint):
+            metadata["comment"] = kind.name
+        else:
+            word = kind.sql("databricks").partition(" ")[0]
+            problem = f"{word} cannot be defined here; create the table with Delta Spark"
+            words.fail(problem, at=words.seek(word, after=at))
+    return StructField(name.name, data_type, nullable, metadata)
+
+
+def _type(words: Words, kind: Expr, at: int, depth: int) -> DataType | TextLimit:
+    """Return a type; a char or varchar, which is a string with a limit, only as a whole column."""
+    if depth > MAX_DEPTH:
+        words.fail(f"a type is nested more than {MAX_DEPTH} levels deep", at=at)
+    name = kind.this.name if isinstance(kind, exp.DataType) else ""
+    inside = list(kind.expressions)
+    inner: Iterator[Any] = (_type(words, one, at, depth + 1) for one in inside)
+    match name, len(inside):
+        case "ARRAY", 1:
+            return ArrayType(next(inner))
+        case "MAP", 2:
+            return MapType(next(inner), next(inner))
+        case "STRUCT", _ if inside:
+            return StructType(tuple(_fields(words, inside, "fields", depth + 1)))
+    found = _plain_type(name, [one.name for one in inside])
+    if found is None or (depth and isinstance(found, TextLimit)):
+        words.fail(
+            "expected a type, as INT, DECIMAL(38, 2), ARRAY<STRING> or, of a whole column,"
+            f" VARCHAR(20), found {kind.sql('databricks')}",
+            at=at,
+        )
+    return found
+
+
+def _plain_type(name: str, sizes: Sequence[str]) -> DataType | TextLimit | None:
+    numbers = [int(size) for size in sizes if size.isascii() and size.isdecimal()]
+    if len(numbers) < len(sizes):
+        return None
+    match name, numbers:
+        case "CHAR" | "VARCHAR", [length] if length:
+            return TextLimit(length, name == "CHAR")
+        case "DECIMAL", []:
+            return DecimalType(10, 0)
+        case "DECIMAL", [digits, *scale] if len(scale) <= 1 and 1 <= digits <= _MOST_DIGITS:
+            return DecimalType(digits, sum(scale)) if sum(scale) <= digits else None
+        case _, [] if name in _PRIMITIVES:
+            return PrimitiveType(_PRIMITIVES[name])
+    return None
+
+
+def _only(words: Words, node: Expr, *used: str, at: int, expected: str) -> None:
+    if any(value for name, value in node.args.items() if name not in used):
+        words.fail(f"expected {expected}", at=at)
+
+
+def _path(words: Words, node: Expr) -> Path:
+    parts = _parts(node)
+    if not all(isinstance(part, exp.Identifier) for part in parts):
+        words.fail(f"expected a column's name, found {node.sql('databricks')}", at=_start(node))
+    return tuple(part.name for part in parts)
+
+
+def _parts(node: Expr) -> list[Expr]:
+    if isinstance(node, exp.Dot):
+        return [*_parts(node.this), *_parts(node.expression)]
+    return node.parts if isinstance(node, exp.Column) else [node]
+
+
+def _start(node: Expr) -> int:
+    return min((one.meta.get("start", 0) for one in node.find_all(exp.Identifier)), default=0)
+
 
 _FUNCTION: Final = "CLUSTERING_INFORMATION"
 

@@ -2,9 +2,9 @@
 
 - `addresses` paths and URIs; regular files only
 - `options` values never shown, or a callable that gives them
-- `providers` options of S3, GCS and Azure to a client's arguments
-- `clients` fsspec, trusted by class, and what may be tried again
-- `objects` every request to an object store: begin here
+- `clients` fsspec, trusted by class, its arguments for S3, GCS and Azure, and what may be tried
+  again
+- `objects` every request to an object store, and an object as a file: begin here
 - `local` the same on local disk
-- `reading`, `files` files over them, and all files below a directory
+- `files` files over both, and all files below a directory
 """

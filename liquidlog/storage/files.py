@@ -13,9 +13,8 @@ from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local, local_path, open_regular, parse_object_address
 from liquidlog.storage.clients import OtherSizeError
 from liquidlog.storage.local import FileFacts
-from liquidlog.storage.objects import Objects
+from liquidlog.storage.objects import KnownObject, ObjectReader, Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidlog.storage.reading import KnownObject, ObjectReader
 
 __all__ = [
     "FileFacts",

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.text import parse_time
-from liquidlog.workload.form import Found, NotUnderstood, OfOther, RecordedQuery
+from liquidlog.workload.form import Found, KnownTable, NotUnderstood, OfOther, RecordedQuery, Tables
 from liquidlog.workload.scans import TooHardError, of_target, statement_conditions
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
-from liquidlog.workload.tables import KnownTable, Tables
 
 Row = Mapping[str, Any]
 

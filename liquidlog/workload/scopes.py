@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from liquidlog.workload.tables import KnownTable, Tables
+from liquidlog.workload.form import KnownTable, Tables
 
 _READING: Final = frozenset({"delta_scan", "parquet_scan", "read_parquet"})
 """DuckDB's functions that read what is at an address."""

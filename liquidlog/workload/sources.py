@@ -25,11 +25,15 @@ from liquidlog.storage.files import entries, open_input
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.workload.form import (
     Found,
+    KnownTable,
     NotUnderstood,
     OfOther,
     RecordedQuery,
+    Tables,
     decode_query,
     is_query,
+    known_table,
+    normal,
 )
 from liquidlog.workload.query_logs import (
     flat,
@@ -39,7 +43,6 @@ from liquidlog.workload.query_logs import (
     statements_asked,
 )
 from liquidlog.workload.spark_events import BEGINNING, EventLog, questions
-from liquidlog.workload.tables import KnownTable, Tables, known_table, normal
 
 _CHUNK_BYTES: Final = 4 << 20
 _PIECE_BYTES: Final = 64 << 10

@@ -8,7 +8,16 @@ from typing import Any, Final
 import msgspec
 
 from liquidlog.spec.schema import Path
-from liquidlog.workload.form import Found, NotUnderstood, OfOther, RecordedQuery, Tally
+from liquidlog.workload.form import (
+    Found,
+    NotUnderstood,
+    OfOther,
+    RecordedQuery,
+    Tables,
+    Tally,
+    normal,
+    read_types,
+)
 from liquidlog.workload.scans import (
     ScanConditions,
     ScanText,
@@ -17,7 +26,6 @@ from liquidlog.workload.scans import (
     printed_merge,
     statement_conditions,
 )
-from liquidlog.workload.tables import Tables, normal, read_types
 
 BEGINNING: Final = b'{"Event":"'
 """What every line of an event log begins with."""

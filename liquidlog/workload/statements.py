@@ -18,8 +18,8 @@ from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import parse_condition, sql_problem
+from liquidlog.workload.form import Tables
 from liquidlog.workload.scopes import Bound, Ctes, Filter, Scopes, View, split, with_ctes
-from liquidlog.workload.tables import Tables
 
 _READS: Final = (exp.Query, exp.Delete, exp.Update, exp.Merge, exp.Insert, exp.Create)
 _DEEPEST: Final = 40

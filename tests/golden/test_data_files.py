@@ -16,9 +16,9 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.data.checksum import multiset_checksum
+from liquidlog.data.logical_file import read_deletion_vector
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector
-from liquidlog.data.vectors import read_deletion_vector
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import LiquidlogError
 from liquidlog.log import statistics

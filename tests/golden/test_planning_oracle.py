@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.outcome.metrics import optimize_metrics, planned_metrics
+from liquidlog.clustering.outcome.change import optimize_metrics, planned_metrics
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.log.statistics import load_bounds

@@ -15,11 +15,9 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
-from liquidlog.log.checkpointing import state_differences
+from liquidlog.log.checkpointing import require_agreement, state_differences
 from liquidlog.log.checkpoints import CheckpointState
-from liquidlog.log.second_opinion import require_agreement
-from liquidlog.operations.detail import detail
-from liquidlog.operations.past_commits import written_bytes
+from liquidlog.operations.detail import detail, written_bytes
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table
 from support.copies import copy_logs

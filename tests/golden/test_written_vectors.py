@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from liquidlog.data.logical_file import read_deletion_vector, write_vector
 from liquidlog.data.runs import Run
-from liquidlog.data.vectors import read_deletion_vector, write_vector
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.snapshot import decoded_paths, deletion_vector
 from liquidlog.spec.deletion_vectors import Positions, vector_path

@@ -23,8 +23,7 @@ from liquidlog.curve.curves import order_rows
 from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
-from liquidlog.data.encodings import CODES, compacted, concat
-from liquidlog.data.narrow import aligned, narrowed, widened
+from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrowed, widened
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds

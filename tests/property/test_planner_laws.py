@@ -23,8 +23,8 @@ from liquidlog.clustering.health.maps import KeyMap, MappedFiles, closed, key_ma
 from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER, STABLE, file_states
+from liquidlog.data.append import split_by_partition
 from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.partitioned import split_by_partition
 from liquidlog.judgement.reached import Ratios, ratios
 from liquidlog.log.loader import open_store
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, SkipReason, decode_plan, encode_plan

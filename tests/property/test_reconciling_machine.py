@@ -35,7 +35,7 @@ from hypothesis.stateful import (
 
 from liquidlog.commit.transaction import PUTS
 from liquidlog.errors import CommitStateUnknownError
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import ClusteringPlan, RewrittenGroup

@@ -136,7 +136,7 @@ def test_properties_alone_are_never_an_error_and_plan_as_options_do(
     expected = {setting: name for setting, name in deciding.items() if setting in listening}
     assert {**settled.decided_by} == expected
     named = {
-        BY_PROPERTY[name].name: BY_PROPERTY[name].from_text(properties[name])
+        BY_PROPERTY[name].name: BY_PROPERTY[name].kind.of_text(properties[name])
         for name in expected.values()
     }
     plain = _table(columns, {})
@@ -197,6 +197,6 @@ def test_properties_stand_for_settings_that_there_are() -> None:
     assert set(VALUES) == set(BY_PROPERTY)
     assert set(built_in()) == set(STRATEGIES)
     for name, known in BY_PROPERTY.items():
-        value = known.from_text(VALUES[name][0])
+        value = known.kind.of_text(VALUES[name][0])
         if known.name != WEIGHTS:
             assert [*policy_settings({known.name: value})] == [known.field]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.rewriting.passes import GroupTask
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
-from liquidlog.rewriting.whole import GroupTask
 from liquidlog.spec.arrow import delta_schema, leaf_column
 from liquidlog.spec.bounds import has_bounds, parse_bounds
 from liquidlog.spec.schema import leaves, schema_json

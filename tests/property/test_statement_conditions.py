@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.workload.form import Tables, known_table
 from liquidlog.workload.statements import TableRead, parse_statements, table_reads
-from liquidlog.workload.tables import Tables, known_table
 
 _COLUMNS = (("a", "b", "c"), ("a", "b", "k"), ("a", "d"))
 _JOINS = ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "SEMI JOIN", "ANTI JOIN")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import CheckpointMismatchError
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.table import Table, as_table
 from support.plain_vectors import stored_vector, vector_place

@@ -10,8 +10,8 @@ from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
+from liquidlog.data.logical_file import TableRows
 from liquidlog.data.runs import runs_in
-from liquidlog.data.table_rows import TableRows
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.spec.partitions import PartitionTexts
 from liquidspark import append, arriving, overwrite, stream, writing

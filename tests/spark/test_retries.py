@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import DataFileError
 from liquidlog.plan import GroupFailure, InputFile, RewriteMode, RewrittenGroup
-from liquidlog.rewriting import shuffle, whole
+from liquidlog.rewriting import passes, shuffle
 from liquidspark import ExecutorOptions, execute_groups
 from liquidspark.sending import BatchFunction
 from support.plans import (
@@ -46,7 +46,7 @@ class Throttled:
         attempt = 0 if context is None else context.attemptNumber()
         with pytest.MonkeyPatch.context() as patch:
             if attempt < self.failures:
-                for module in (shuffle, whole):
+                for module in (shuffle, passes):
                     patch.setattr(module, "read_split", slow_down)
             yield from self.function(batches)
 

@@ -11,9 +11,8 @@ from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 import liquidspark
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
 from liquidlog.table import Table
-from liquidspark.answers import DETAIL, HISTORY, OPTIMIZE
-from liquidspark.tables import DeltaTable
-from liquidspark.versions import parsed_schema
+from liquidspark.session import parsed_schema
+from liquidspark.tables import DETAIL, HISTORY, OPTIMIZE, DeltaTable
 
 pytestmark = pytest.mark.spark
 

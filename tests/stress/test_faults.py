@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.named import named_files
+from liquidlog.log.history import named_files
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from liquidlog.log.named import Needed
+from liquidlog.log.history import Needed
 from liquidlog.operations import vacuum as vacuuming
 from support.effort import effort
 from support.interleavings import Race, depend

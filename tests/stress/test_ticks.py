@@ -22,8 +22,8 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.data.runs import runs_in
-from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.named import named_files
+from liquidlog.log.history import named_files
+from liquidlog.log.store import LocalTableStore
 from liquidlog.table import Table
 from support.effort import effort
 from support.forking import Forking

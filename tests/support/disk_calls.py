@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from liquidlog.log import loader, local_store
-from liquidlog.storage import addresses, files, local, reading
+from liquidlog.log import loader, store
+from liquidlog.storage import addresses, files, local, objects
 
-_MODULES: Final = (local, addresses, local_store, loader, files, reading)
+_MODULES: Final = (local, addresses, store, loader, files, objects)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 from unittest import mock
 
-from liquidlog.data import read_budget
-from liquidlog.log import object_store
-from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.data import output_rows
+from liquidlog.log import store
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import backfill, outputs, vacuum
 from support.disk_calls import Call, Effect
 from support.plain_log import State
@@ -52,8 +52,8 @@ def alone_on_storage() -> Iterator[None]:
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(vacuum, "ThreadPoolExecutor", OneByOne),
-        mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
-        mock.patch.object(read_budget, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(store, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(output_rows, "ThreadPoolExecutor", OneByOne),
     ):
         yield
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from liquidlog.errors import (
     CommitConflictError,
 )
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import as_table, system_clock

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
-from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import vacuum as vacuuming
 from liquidlog.operations.append import Appended
 from liquidlog.operations.vacuum import OPERATION as ORPHANS

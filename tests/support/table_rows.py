@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from liquidlog.data.table_rows import FilePart, TableRows
-from liquidlog.data.vectors import vector_location
+from liquidlog.data.logical_file import FilePart, TableRows, vector_location
 from liquidlog.log.store import TableStore
 from liquidlog.operations.reads import plan_read
 from liquidlog.plan import ReadPlan

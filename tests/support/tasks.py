@@ -12,11 +12,10 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.layout import Route, build_layout, first_ordinals
-from liquidlog.rewriting.pieces import in_batches
-from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks
+from liquidlog.rewriting.passes import CompactionTasks, shares
+from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks, in_batches
 from liquidlog.rewriting.sink import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
-from liquidlog.rewriting.whole import CompactionTasks, shares
 from liquidspark.sending import partition_values
 from support.plans import rows_of, schema_json_of, write_inputs
 

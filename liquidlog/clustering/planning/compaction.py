@@ -19,14 +19,15 @@ from liquidlog.clustering.planning.choice import (
     Choice,
     Columns,
     NewId,
+    asked_for,
     build_plan,
     deleted_shares,
     output_count,
     pack,
     pack_evenly,
+    partitions_of,
     reason_code,
 )
-from liquidlog.clustering.planning.partitions import asked_for, partitions_of
 from liquidlog.clustering.zcubes import sizes
 from liquidlog.curve.curves import Curve, order_rows
 from liquidlog.errors import ClusteringColumnError

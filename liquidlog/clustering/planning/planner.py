@@ -24,12 +24,93 @@ from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
     FittedWorkload,
+    RewriteGroup,
+    SkippedFiles,
+    SkipReason,
     repeated_inputs,
     repeated_message,
 )
+from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.schema import Leaf
+from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema
+
+# A plan whose layout is fitted to what readers ask.
+
+
+def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
+    """Return the plan with what a workload asks of the columns that it orders by.
+
+    A plan that orders by no column is returned as it is. What the layout cannot be fitted to is
+    counted in `plan.fitted.left_out`.
+    """
+    if not plan.columns or not workload:
+        return plan
+    columns = [column.logical for column in plan.columns]
+    schema = parse_schema(plan.schema_string, where="the plan")
+    return structs.replace(plan, fitted=readers_of(workload, columns, schema))
+
+
+def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) -> FittedWorkload:
+    """Return what a workload asks of clustering columns, by their logical paths."""
+    # The SQL parser takes a third of a command's start; most plans have no workload.
+    from liquidlog.predicates.reduction import fitted_workload
+
+    return fitted_workload(workload, columns, schema)
+
+
+def require_fitted(plan: ClusteringPlan) -> None:
+    """Refuse a plan whose layout a workload has no effect on."""
+    if plan.readers is not None:
+        return
+    if not plan.columns:
+        reason = "on a table without clustering columns, whose small files are only joined"
+    else:
+        left_out = (plan.fitted or FittedWorkload()).left_out
+        counts = [f"{one.predicates} of them: {one.reason}" for one in left_out]
+        reason = (
+            f"on this table, whose layout cannot be fitted to its predicates ({'; '.join(counts)})"
+        )
+    raise UsageError(f"workload has no effect {reason}", option="workload")
+
+
+# The part of a plan that a budget pays for: as many of its first groups as fit.
+
+
+def affordable(plan: ClusteringPlan, budget_bytes: int) -> ClusteringPlan:
+    """Return the plan with its first groups whose inputs have at most `budget_bytes` together.
+
+    The files of the others are skipped as over budget.
+    """
+    taken = 0
+    for group in plan.groups:
+        if group.size_bytes > budget_bytes:
+            break
+        budget_bytes -= group.size_bytes
+        taken += 1
+    left = plan.groups[taken:]
+    if not left:
+        return plan
+    columns = [plan.skipped.columns, *(_skipped(group) for group in left)]
+    return structs.replace(
+        plan,
+        groups=plan.groups[:taken],
+        skipped=SkippedFiles(pa.concat_tables(columns).unify_dictionaries()),
+    )
+
+
+def _skipped(group: RewriteGroup) -> pa.Table:
+    columns = [
+        pa.chunked_array(
+            [chunk for files in (group.inputs, group.kept) for chunk in files.columns[name].chunks],
+            SkippedFiles.schema.field(name).type,
+        )
+        for name in ("path", "size_bytes")
+    ]
+    kinds = pa.DictionaryArray.from_arrays(
+        pa.array([0] * len(columns[0]), pa.int8()), pa.array([SkipReason.OVER_BUDGET.value])
+    )
+    return pa.table([*columns, kinds], schema=SkippedFiles.schema)
 
 
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:

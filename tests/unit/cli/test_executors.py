@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from liquidlog import Table
 from liquidlog.cli import rewriting
 from liquidlog.cli.main import cli
-from liquidlog.cli.verbosity import executors_heard
+from liquidlog.cli.output import executors_heard
 from liquidlog.operations.executors import EXECUTOR_GROUP
 
 

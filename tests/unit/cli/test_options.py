@@ -16,7 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from liquidlog.cli.main import GONE, SECTIONS, cli, run
-from liquidlog.cli.verbosity import VERBOSE
+from liquidlog.cli.output import VERBOSE
 from liquidlog.errors import EXIT_USAGE
 from liquidlog.table import Table
 from support.commands import said

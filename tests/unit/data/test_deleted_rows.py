@@ -12,13 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from liquidlog.data import deleted_rows, output_rows, vectors, wanted_rows
+from liquidlog.data import deleted_rows, logical_file, output_rows
 from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
-from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows
-from liquidlog.data.deletion_proof import require_found
+from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows, require_found
+from liquidlog.data.logical_file import read_deletion_vector, vector_location, write_vector
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, RunStage
-from liquidlog.data.vectors import read_deletion_vector, vector_location, write_vector
 from liquidlog.errors import (
     DataFileError,
     ExecutorError,
@@ -141,7 +140,7 @@ def test_memory_is_bounded_by_slices_and_parts(
 
     def seen(rows: pa.Table, *arguments: Any) -> Any:
         sizes.append(rows.num_rows)
-        return wanted_rows.WantedRows(rows, *arguments)
+        return output_rows.WantedRows(rows, *arguments)
 
     monkeypatch.setattr(deleted_rows, "_SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(deleted_rows, "PART_BYTES", part_bytes)
@@ -291,7 +290,7 @@ def test_rows_of_equal_hashes_that_differ_are_refused(
     def same(table: pa.Table) -> Any:
         return ones(len(table), np.uint64), ones(len(table), np.uint64)
 
-    monkeypatch.setattr(wanted_rows, "row_lanes", same)
+    monkeypatch.setattr(output_rows, "row_lanes", same)
     with pytest.raises(ResultMismatchError, match="other rows of the same checksum"):
         find(gone, [output], layout)
 
@@ -308,7 +307,7 @@ def test_one_hash_that_is_equal_is_not_enough(
         first, second = row_lanes(table)
         return first % np.uint64(2), second
 
-    monkeypatch.setattr(wanted_rows, "row_lanes", weak)
+    monkeypatch.setattr(output_rows, "row_lanes", weak)
     gone = [replace(one, positions=positions([0, 1, 3, 7]))]
     assert lists(find(gone, [output], layout)) == [[0, 1, 3, 4]]
 
@@ -650,7 +649,7 @@ def test_a_vector_that_is_not_stored_as_written_is_deleted(
     def other(_: bytes) -> bytes:
         return vector_file(encoded_payload(positions([0, 3, 7, 70_000, 2**33 - 1])))
 
-    monkeypatch.setattr("liquidlog.data.vectors.vector_file", other)
+    monkeypatch.setattr("liquidlog.data.logical_file.vector_file", other)
     with pytest.raises(StorageError, match="not what was written"):
         write_vector(run, ROWS_VECTORS, unique_id="a")
     assert run.files() == ()
@@ -660,7 +659,7 @@ def test_a_vector_that_is_not_stored_as_written_is_deleted(
 def test_so_is_one_that_is_cut_off(
     run: Run, broken: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("liquidlog.data.vectors.vector_file", lambda _: broken)
+    monkeypatch.setattr("liquidlog.data.logical_file.vector_file", lambda _: broken)
     with pytest.raises(StorageError, match="not what was written"):
         write_vector(run, ROWS_VECTORS, unique_id="a")
     assert run.files() == ()
@@ -673,13 +672,13 @@ def test_a_put_of_which_the_answer_is_lost_is_read_back(
         put_if_absent(*arguments)  # type: ignore[arg-type]
         raise AmbiguousPutError
 
-    monkeypatch.setattr(vectors, "put_if_absent", lost)
+    monkeypatch.setattr(logical_file, "put_if_absent", lost)
     assert write_vector(run, ROWS_VECTORS, unique_id="a").cardinality == 5
 
     def nothing(*_: object) -> bool:
         raise AmbiguousPutError
 
-    monkeypatch.setattr(vectors, "put_if_absent", nothing)
+    monkeypatch.setattr(logical_file, "put_if_absent", nothing)
     with pytest.raises(StorageError, match="cannot be read"):
         write_vector(run, ROWS_VECTORS, unique_id="b")
 

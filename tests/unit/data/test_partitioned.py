@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.data.partitioned import split_by_partition
+from liquidlog.data.append import split_by_partition
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import unwritable_partitions
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data import deletion_proof
+from liquidlog.data import deleted_rows
 from liquidlog.data.append import conform
-from liquidlog.data.deletion_proof import ProvedRows, write_without
-from liquidlog.data.evidence import footer_problems
+from liquidlog.data.deleted_rows import ProvedRows, write_without
+from liquidlog.data.logical_file import FilePart
 from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.reader import DataFile
+from liquidlog.data.row_group_bounds import footer_problems
 from liquidlog.data.runs import Run
 from liquidlog.data.statistics import rescan
-from liquidlog.data.table_rows import FilePart
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, ExecutorError, ResultMismatchError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
@@ -738,7 +738,7 @@ def test_a_copy_that_holds_other_rows_is_deleted(
             }[wrong]
             super().write(pa.concat_tables(changed))
 
-    monkeypatch.setattr(deletion_proof, "DataFileWriter", Careless)
+    monkeypatch.setattr(deleted_rows, "DataFileWriter", Careless)
     with pytest.raises(ResultMismatchError, match="does not hold the rows that it should"):
         write_without(run, output, rows_of(output, [1], layout), layout=layout, unique_id="a")
     assert run.files() == ()

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidspark import jobs, session
+from liquidspark import pipeline, session
 from liquidspark.session import (
     BYTES_PER_BATCH,
     ROWS_PER_BATCH,
@@ -187,5 +187,5 @@ def test_a_session_that_refuses_what_is_needed_is_told_what() -> None:
 
 def test_a_session_that_says_nothing_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing: Any = Session("spark.")
-    monkeypatch.setattr(jobs, "_partitions", lambda _: 8)
-    assert jobs.task_slots(refusing) == 8
+    monkeypatch.setattr(pipeline, "_partitions", lambda _: 8)
+    assert pipeline.task_slots(refusing) == 8

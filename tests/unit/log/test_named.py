@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
+from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import Run
-from liquidlog.data.vectors import write_vector
 from liquidlog.errors import CorruptLogError, LogError, TimestampNotFoundError, UsageError
-from liquidlog.log.history import read_history
-from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.named import named_files
+from liquidlog.log.history import named_files, read_history
+from liquidlog.log.store import LocalTableStore
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.paths import LogFile, commit_name
 from liquidlog.spec.text import parse_time

@@ -14,9 +14,9 @@ import pytest
 from liquidlog.errors import CorruptLogError, DataFileError, LiquidlogError
 from liquidlog.log.checkpoints import read_adds
 from liquidlog.log.loader import advance, load_snapshot
-from liquidlog.log.local_store import LocalTableStore
 from liquidlog.log.replay import reconciled_files, replay_tail, tail_files
 from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, AnyAction, DeletionVector, DomainMetadata, RemoveFile

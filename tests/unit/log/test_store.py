@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, UsageError
-from liquidlog.log import second_opinion
-from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log import checkpointing
+from liquidlog.log.store import LocalTableStore
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.store import what_is_there
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.snapshot import Snapshot
@@ -103,13 +103,13 @@ def table(tmp_path: Path) -> Table:
 def whole(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Fixture: the versions that were compared whole."""
     seen: list[int] = []
-    require = second_opinion.require_agreement
+    require = checkpointing.require_agreement
 
     def counted(snapshot: Snapshot, *arguments: Any) -> None:
         seen.append(snapshot.version)
         require(snapshot, *arguments)
 
-    monkeypatch.setattr(second_opinion, "require_agreement", counted)
+    monkeypatch.setattr(checkpointing, "require_agreement", counted)
     return seen
 
 
@@ -258,7 +258,7 @@ def test_what_delta_rs_sees_after_the_commits_decides(
 ) -> None:
     opinion = opinion_of(table)
     write(table, add("new.parquet"))
-    monkeypatch.setattr(second_opinion, "_replayed_by_delta_rs", lambda *_: pa.array(["other"]))
+    monkeypatch.setattr(checkpointing, "_replayed_by_delta_rs", lambda *_: pa.array(["other"]))
     opinion.require(table.snapshot())
     assert whole == [3, 4]
 

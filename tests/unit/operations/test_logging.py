@@ -71,7 +71,7 @@ def test_an_optimize_says_what_becomes_of_each_group(
 def test_a_lost_race_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from liquidlog.log.local_store import LocalTableStore
+    from liquidlog.log.store import LocalTableStore
 
     table = made(tmp_path / "t")
     put = LocalTableStore.put_log_if_absent
@@ -138,7 +138,7 @@ def test_no_module_logs_past_what_masks_values() -> None:
     others = {
         "liquidlog/storage/clients.py",
         "liquidlog/workload/statements.py",
-        "liquidlog/cli/verbosity.py",
+        "liquidlog/cli/output.py",
     }
     assert past == {"liquidlog/logs.py", *others}
 

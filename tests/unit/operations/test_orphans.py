@@ -22,9 +22,9 @@ from liquidlog.data.runs import (
     running_in,
     runs_in,
 )
-from liquidlog.data.vectors import write_vector
+from liquidlog.data.logical_file import write_vector
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import vacuum as operation
 from liquidlog.operations.at_work import at_work
 from liquidlog.plan import ClusteringPlan, RewriteResult

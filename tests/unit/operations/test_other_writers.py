@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.table_rows import FilePart, TableRows
+from liquidlog.data.logical_file import FilePart, TableRows
 from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError, UsageError
 from liquidlog.table import Table
 from support.commands import said

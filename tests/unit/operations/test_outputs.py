@@ -29,10 +29,9 @@ from liquidlog.errors import (
     StorageError,
     UsageError,
 )
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import open_store
-from liquidlog.log.local_store import LocalTableStore
-from liquidlog.log.second_opinion import SecondOpinion
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import LocalTableStore, TableStore
 from liquidlog.operations import batches, outputs, rewrite
 from liquidlog.operations.at_work import at_work, claimed
 from liquidlog.operations.executors import ExecutorWhenNeeded

@@ -25,7 +25,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.second_opinion import SecondOpinion
+from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import append
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan

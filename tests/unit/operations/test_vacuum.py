@@ -14,7 +14,7 @@ import pytest
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, StorageError, UnsupportedFeatureError, UsageError
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import vacuum as operation
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.spec.text import RETENTION

@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import CommitConflictError, Conflict, Outdated
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.executors import rewrite_groups
 from liquidlog.operations.rewrite import (
     INTERVAL_MS,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from liquidlog.clustering.planning.readers import fitted_to, require_fitted
+from liquidlog.clustering.planning.planner import fitted_to, require_fitted
 from liquidlog.errors import DocumentError, ExecutorError, UsageError
 from liquidlog.plan import (
     DEFAULT_ROW_GROUP_ROWS,

@@ -14,7 +14,7 @@ from liquidlog.predicates.matching import (
 )
 from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
 from liquidlog.predicates.workload import Session, WeightedPredicate
-from liquidlog.predicates.workload_text import parse_workload
+from liquidlog.predicates.matching import parse_workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
 from support.one_file import matches

@@ -14,9 +14,9 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import GroupFailure, RewrittenGroup
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import GroupRun
+from liquidlog.rewriting.passes import GroupTask
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
-from liquidlog.rewriting.whole import GroupTask
 from support.plans import make_plan, schema_json_of, write_inputs
 from support.tasks import compacted, facts_of, numbered, shuffled
 

@@ -20,13 +20,13 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
-from liquidlog.rewriting import pieces
+from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import file_location
 from liquidlog.rewriting.layout import build_layout
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
-from liquidlog.rewriting.whole import GroupTask, shares
+from liquidlog.rewriting.passes import GroupTask, shares
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import (
     ROWS,
@@ -296,7 +296,7 @@ def test_row_groups_larger_than_a_slice_are_written_once(
 def test_a_value_too_large_to_be_moved_fails_the_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "_MAX_PAYLOAD_BYTES", 100)
+    monkeypatch.setattr(shuffle, "_MAX_PAYLOAD_BYTES", 100)
     work = make_work(tmp_path, slice_bytes=1 << 30)
     facts = shuffled(work)
     assert facts.failure is not None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog import Table
-from liquidlog.spec.json_texts import json_objects, json_texts, map_values
+from liquidlog.spec.arrow import json_objects, json_texts, map_values
 from liquidlog.spec.text import Summary, masked, visible, visible_json, visible_lines
 from support.arrow_executor import execute
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.data.parquet_file import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError, UnsupportedFeatureError
-from liquidlog.log.local_store import LocalTableStore
+from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.spec.paths import LAST_CHECKPOINT
 from liquidlog.storage import local

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from liquidlog.cli.main import cli, run
 from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.log.checkpointing import require_agreement
 from liquidlog.log.loader import open_store
-from liquidlog.log.second_opinion import require_agreement
 from liquidlog.plan import encode_plan
 from liquidlog.storage.options import StorageOptions, redacted
 from liquidlog.table import Table

@@ -3,10 +3,10 @@
 import pytest
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
+from liquidlog.workload.form import Tables, known_table
 from liquidlog.workload.query_logs import predicates, statements_asked
 from liquidlog.workload.scans import of_target
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
-from liquidlog.workload.tables import Tables, known_table
 
 
 def _schema(*names: str) -> StructType:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.metrics import optimize_metrics
+from liquidlog.clustering.outcome.change import optimize_metrics
 from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
