@@ -99,7 +99,7 @@ _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.staleness import staleness
+from liquidlog.clustering.outcome.staleness import staleness_of
 from liquidlog.commit.transaction import Proposal, land
 from liquidlog.operations.batches import read_set_of
 table = Table.open(uri)
@@ -121,7 +121,7 @@ def derive(snapshot):
     {lost_race}
     return rewrite_change(snapshot, plan, done, now_ms=10**12)
 proposal = Proposal(read_set=read_set_of(plan, group), base=table.snapshot(), derive=derive,
-    problems=lambda snapshot: staleness(snapshot, plan, group).reasons)
+    problems=lambda snapshot: staleness_of(snapshot, plan, [group])[0].reasons)
 def other_writer(snapshot):
     version = snapshot.version + 1
     if version > plan.read_version + 1:
@@ -167,7 +167,7 @@ for number, group in enumerate(plan.groups):
     result = structs.replace(done, plan_id=plan.plan_id, group_id=number, outputs=outputs)
     proposal = Proposal(read_set=read_set_of(plan, group), base=base or table.snapshot(),
         derive=lambda snapshot: rewrite_change(snapshot, plan, result, now_ms=10**12),
-        problems=lambda snapshot: staleness(snapshot, plan, group).reasons,
+        problems=lambda snapshot: staleness_of(snapshot, plan, [group])[0].reasons,
         before_put=opinion.require, winners=landed_groups.winners)
     base = land(table._store, proposal, system_clock(), engine_info="bench").base
 rows = None

@@ -15,7 +15,14 @@ from click.shell_completion import CompletionItem
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
 from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
 from liquidlog.cli.output import VERBOSE
-from liquidlog.clustering.settings import SETTINGS, WEIGHTS, Stage, parse_setting, split_names
+from liquidlog.clustering.settings import (
+    SETTINGS,
+    TAKES,
+    WEIGHTS,
+    Stage,
+    parse_setting,
+    split_names,
+)
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.text import parse_size
@@ -45,10 +52,8 @@ def one_of(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def strategies() -> Iterable[str]:
-    """Return the names of the strategies that are installed."""
-    from liquidlog.operations.executors import strategy_names
-
-    return strategy_names()
+    """Return the names of the strategies."""
+    return tuple(TAKES)
 
 
 def curves() -> Iterable[str]:

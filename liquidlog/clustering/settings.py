@@ -492,7 +492,7 @@ ANY_CLUSTERING: Final = frozenset(
         *("compression", "bloom_filter", "row_group_rows"),
     }
 )
-"""The settings that every strategy takes, also one of another package that declares none."""
+"""The settings that every strategy takes."""
 
 COMPACTION: Final = frozenset({"max_file_size", "compression", "bloom_filter", "row_group_rows"})
 """The settings that joining small files takes, in tables without clustering columns."""
@@ -508,18 +508,9 @@ TAKES: Final[Mapping[str, frozenset[str]]] = {
     DEFAULT_STRATEGY: ANY_CLUSTERING | {"skip_clustered"},
     "overlap": PLAN_SETTINGS - {"zorder_by", "skip_clustered", TIME_ZONE},
 }
-"""The settings that each built-in strategy takes. A strategy of another package is given every
-setting of a clustered table, and refuses with UsageError those that it does not take."""
+"""The settings that each strategy takes."""
 
 _DEFAULTS: Final = ClusteringPolicy()
-
-StrategyNames = Callable[[], Collection[str]]
-"""Returns the names of the strategies that there are; called only if a property names one."""
-
-
-def built_in() -> Collection[str]:
-    """Return the names of the strategies that need no installation."""
-    return tuple(TAKES)
 
 
 def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
@@ -597,12 +588,7 @@ def deciding_property(configuration: Mapping[str, str], field: str) -> str | Non
 
 
 def parse_property(
-    name: str,
-    text: str,
-    *,
-    schema: StructType,
-    configuration: Mapping[str, str],
-    strategies: StrategyNames = built_in,
+    name: str, text: str, *, schema: StructType, configuration: Mapping[str, str]
 ) -> Any:  # noqa: ANN401  any setting's value
     """Return the value of the field that one of BY_PROPERTY decides.
 
@@ -612,7 +598,7 @@ def parse_property(
     value = setting.parsed(setting.kind.of_text(text))
     match setting.name:
         case "strategy":
-            check_known(STRATEGY, value, tuple(strategies()))
+            check_known(STRATEGY, value, tuple(TAKES))
         case "bloom_filter":
             filtered_leaves(schema, value)
         case "prefix":
@@ -639,24 +625,17 @@ def _require_columns(schema: StructType, paths: Sequence[Path]) -> None:
 
 
 def wrong_value(
-    name: str,
-    text: str,
-    *,
-    schema: StructType,
-    configuration: Mapping[str, str],
-    strategies: StrategyNames = built_in,
+    name: str, text: str, *, schema: StructType, configuration: Mapping[str, str]
 ) -> str | None:
     """Return what is wrong with a property's value, None if it can be used; see parse_property."""
     try:
-        parse_property(
-            name, text, schema=schema, configuration=configuration, strategies=strategies
-        )
+        parse_property(name, text, schema=schema, configuration=configuration)
     except UsageError as error:
         return error.message
     return None
 
 
-def wrong_values(snapshot: Snapshot, strategies: StrategyNames = built_in) -> Mapping[str, str]:
+def wrong_values(snapshot: Snapshot) -> Mapping[str, str]:
     """Return what is wrong with the values of a table's properties, by the properties' names."""
     configuration = snapshot.metadata.configuration
     found = {
@@ -665,7 +644,6 @@ def wrong_values(snapshot: Snapshot, strategies: StrategyNames = built_in) -> Ma
             configuration[name],
             schema=snapshot.schema,
             configuration=configuration,
-            strategies=strategies,
         )
         for name in BY_PROPERTY
         if name in configuration
@@ -688,7 +666,7 @@ def _blaming(snapshot: Snapshot, name: str) -> Iterator[None]:
         ) from error
 
 
-def remembered(snapshot: Snapshot, field: str, strategies: StrategyNames = built_in) -> Any:  # noqa: ANN401  any setting's value
+def remembered(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any setting's value
     """Return what a table remembers of a field, its default if there is no property."""
     configuration = snapshot.metadata.configuration
     name = deciding_property(configuration, field)
@@ -700,7 +678,6 @@ def remembered(snapshot: Snapshot, field: str, strategies: StrategyNames = built
             configuration[name],
             schema=snapshot.schema,
             configuration=configuration,
-            strategies=strategies,
         )
 
 
@@ -793,9 +770,7 @@ class Settled:
     decided_by: Mapping[str, str]
 
 
-def settle(
-    snapshot: Snapshot, given: Mapping[str, Any], strategies: StrategyNames = built_in
-) -> Settled:
+def settle(snapshot: Snapshot, given: Mapping[str, Any]) -> Settled:
     """Return the settings of a plan of the table: the caller's, then properties, then defaults."""
     configuration = snapshot.metadata.configuration
     columns = clustering_state(snapshot).columns
@@ -804,7 +779,7 @@ def settle(
     def remember(field: str) -> None:
         name = None if field in found else deciding_property(configuration, field)
         if name is not None:
-            found[field] = remembered(snapshot, field, strategies)
+            found[field] = remembered(snapshot, field)
             decided_by[field] = name
 
     remember(STRATEGY if columns else "zorder_by")
@@ -828,10 +803,7 @@ def settle(
 
 
 def _takes(strategy: str, columns: int, *, zorder: bool) -> frozenset[str]:
-    """Return the settings of which the table's properties have an effect.
-
-    A strategy of another package may refuse what only some strategies take.
-    """
+    """Return the settings of which the table's properties have an effect."""
     if not columns:
         return ZORDER if zorder else COMPACTION
     taken = TAKES.get(strategy, ANY_CLUSTERING)
@@ -873,8 +845,7 @@ def require_effect(
     else:
         by = decided_by.get(STRATEGY, OPTION)
         source = "" if by == OPTION else f"; {strategy} is the table's property {by}"
-        taken = TAKES.get(strategy, PLAN_SETTINGS - {"zorder_by"})
-        _refuse(given - taken, _other_strategy(strategy) + source)
+        _refuse(given - TAKES[strategy], _other_strategy(strategy) + source)
         _require_effect_of_values(named, policy, columns)
 
 

@@ -244,13 +244,6 @@ def _by_version(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[s
         yield version, tuple(sorted(paths[version]))
 
 
-def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
-    """Return every conflict with commits, in order, that landed after `read_set.version`."""
-    known = Winners(read_set.version, read_set.terms)
-    known.take(winners)
-    return known.conflicts(read_set)
-
-
 def _change(
     version: int, action: Metadata | Protocol | DomainMetadata, terms: FileTerms | None
 ) -> WinnerConflict:

@@ -1,10 +1,10 @@
-"""The Hilbert curve: grid points to positions along the curve, and back.
+"""The Hilbert curve: grid points to positions along the curve.
 
 Coordinate systems:
 
 - *point*: row of `coords`, (n, d) unsigned, each coordinate in [0, 2**bits);
-- *key*: (n,) uint64 position on the curve in [0, 2**(d * bits)); `hilbert_index` and its inverse
-  `hilbert_point` are a bijection between the two. d * bits <= 64 so that a key is one word.
+- *key*: (n,) uint64 position on the curve in [0, 2**(d * bits)), another one for each point;
+  d * bits <= 64 so that a key is one word.
 
 Neighbours on the curve differ by one in one coordinate. The first column is the most significant
 bit of each d-bit digit of the key. For d = 1 the key is the coordinate.
@@ -56,25 +56,6 @@ def hilbert_index(coords: Coords, bits: int) -> Keys:
         block = slice(start, start + BLOCK_ROWS)
         keys[block] = kernel([coords[block, j] for j in range(d)], bits)
     return keys
-
-
-def hilbert_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.uint32]:
-    """Return the point, (n, d) uint32, at each position; inverse of hilbert_index, bits <= 32."""
-    check_grid(np.empty((0, dimensions), np.uint32), bits)
-    one = np.uint64(1)
-    x = [np.zeros(len(keys), np.uint64) for _ in range(dimensions)]
-    for plane in range(bits):
-        for j in range(dimensions):
-            shift = np.uint64(plane * dimensions + dimensions - 1 - j)
-            x[j] |= ((keys >> shift) & one) << np.uint64(plane)
-    last = x[-1] >> one
-    for j in range(dimensions - 1, 0, -1):
-        x[j] ^= x[j - 1]
-    x[0] ^= last
-    for plane in range(1, bits):
-        for j in range(dimensions - 1, -1, -1):
-            _undo_plane(x, j, plane)
-    return np.stack(x, axis=1).astype(np.uint32)
 
 
 def _undo_plane(x: list[Keys], j: int, plane: int) -> None:
@@ -207,7 +188,7 @@ def _step(orientation: _Orientation, corner: int) -> tuple[int, _Orientation]:
 #
 # *point*: (n, d) unsigned, each in [0, 2**bits). *key*: (n,) uint64 in [0, 2**(d * bits)); the
 # first column is the most significant bit of each d-bit digit. d * bits <= 64 so that a key is
-# one word. Inverse: `zorder_point`. O(n * d * bits / 8).
+# one word. O(n * d * bits / 8).
 
 _BYTE_BITS: Final = 8
 
@@ -225,18 +206,6 @@ def zorder_index(coords: Coords, bits: int) -> Keys:
                 octet = (column >> np.uint64(low)) & np.uint64(0xFF)
                 keys[block] |= spread[octet] << np.uint64(low * d + d - 1 - j)
     return keys
-
-
-def zorder_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.uint32]:
-    """Return the point, (n, d) uint32, at each position; inverse of zorder_index, bits <= 32."""
-    check_grid(np.empty((0, dimensions), np.uint32), bits)
-    point = np.zeros((len(keys), dimensions), np.uint32)
-    for plane in range(bits):
-        for j in range(dimensions):
-            shift = np.uint64(plane * dimensions + dimensions - 1 - j)
-            bit = (keys >> shift) & np.uint64(1)
-            point[:, j] |= (bit << np.uint64(plane)).astype(np.uint32)
-    return point
 
 
 @cache
@@ -259,14 +228,6 @@ def linear_index(coords: Coords, bits: int) -> Keys:
     for j in range(1, d):
         keys = (keys << np.uint64(bits)) | coords[:, j].astype(np.uint64)
     return keys
-
-
-def linear_point(keys: Keys, *, dimensions: int, bits: int) -> npt.NDArray[np.uint32]:
-    """Return the point, (n, d) uint32, at each position; inverse of linear_index, bits <= 32."""
-    check_grid(np.empty((0, dimensions), np.uint32), bits)
-    mask = np.uint64((1 << bits) - 1)
-    shifts = [np.uint64((dimensions - 1 - j) * bits) for j in range(dimensions)]
-    return np.stack([(keys >> shift) & mask for shift in shifts], axis=1).astype(np.uint32)
 
 
 # The curves by name

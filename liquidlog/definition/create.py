@@ -17,7 +17,6 @@ from liquidlog.clustering.columns import (
     resolve_columns,
 )
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from liquidlog.clustering.settings import StrategyNames, built_in
 from liquidlog.definition.property_rules import canonical_key, layout_problems
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.snapshot import Snapshot
@@ -211,18 +210,16 @@ def create_change(
     new_id: Callable[[], str],
     now_ms: int,
     description: str | None = None,
-    strategies: StrategyNames = built_in,
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
 
     Without `cluster_by` the table is not clustered, without `partition_by` not partitioned. Column
     names are case-sensitive, as in the reference engine's CREATE TABLE. If the properties ask for
-    column mapping, every column gets an id and a physical name of its own. `strategies` are those
-    that a property may name.
+    column mapping, every column gets an id and a physical name of its own.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
     check_properties(properties)
-    problems = [str(one) for one in layout_problems(properties, properties, schema, strategies)]
+    problems = [str(one) for one in layout_problems(properties, properties, schema)]
     if cluster_by and partition_by:
         problems.append("a table has clustering columns or partition columns, not both")
     problems += partition_problems(schema, partition_by)

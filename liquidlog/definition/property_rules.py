@@ -11,8 +11,6 @@ from typing import Final, NoReturn
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.settings import (
     BY_PROPERTY,
-    StrategyNames,
-    built_in,
     is_unknown,
     unknown_text,
     wrong_value,
@@ -466,7 +464,6 @@ def layout_problems(
     names: Iterable[str],
     configuration: Mapping[str, str],
     schema: StructType,
-    strategies: StrategyNames = built_in,
 ) -> Iterator[SchemaProblem]:
     """Yield the reasons why properties about the layout cannot have their values.
 
@@ -477,9 +474,7 @@ def layout_problems(
         if name not in BY_PROPERTY:
             continue
         value = configuration[name]
-        problem = wrong_value(
-            name, value, schema=schema, configuration=configuration, strategies=strategies
-        )
+        problem = wrong_value(name, value, schema=schema, configuration=configuration)
         if problem is not None:
             text = f"{name} cannot be {value!r}: {problem}"
             yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)

@@ -19,8 +19,6 @@ from liquidlog.clustering.columns import (
 from liquidlog.clustering.settings import (
     COLUMN_PROPERTIES,
     WEIGHTS_PROPERTY,
-    StrategyNames,
-    built_in,
     columns_of,
     weights_in,
     weights_text,
@@ -696,14 +694,12 @@ def properties_change(
     snapshot: Snapshot,
     properties: Mapping[str, str],
     unset: Sequence[str],
-    strategies: StrategyNames = built_in,
 ) -> Change | None:
     """Return the change that sets and removes properties, None if nothing changes.
 
     Features that the properties need come with them, in the same commit, and so do features and
     versions that properties ask for by name, which are not kept. The change can turn column mapping
-    by name on: columns get ids, and their names as physical names. `strategies` are those that a
-    property may name.
+    by name on: columns get ids, and their names as physical names.
     """
     given = {canonical_key(name): value for name, value in properties.items()}
     asked = {name: value for name, value in given.items() if asks_for_protocol(name)}
@@ -717,7 +713,7 @@ def properties_change(
     after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
     problems.extend(_mode_problems(before, after))
     kept = [name for name in setting if name in after]
-    problems.extend(layout_problems(kept, after, snapshot.schema, strategies))
+    problems.extend(layout_problems(kept, after, snapshot.schema))
     if problems:
         raise SchemaChangeError(tuple(dict.fromkeys(problems)))
     schema, after, protocol = _with_mapping(snapshot, after)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from liquidlog.clustering.settings import DEFAULT_STRATEGY, WITH_OPTION, built_in
+from liquidlog.clustering.settings import DEFAULT_STRATEGY, TAKES, WITH_OPTION
 from liquidlog.plan import ClusteringPlan
 
 _MIB: Final = 1 << 20
@@ -62,7 +62,7 @@ def candidates(
         for size in sizes:
             yield Candidate(name=f"files of {size_word(size)}", arguments={"max_file_size": size})
         return
-    if strategy not in built_in():
+    if strategy not in TAKES:
         # A strategy of another package may refuse any option.
         yield Candidate(name=f"strategy {strategy}", arguments={})
         strategy = DEFAULT_STRATEGY

@@ -16,7 +16,7 @@
   measured
 - `opened` what every operation starts from
 - `migrate` partitioned tables, `optimize` plan to commit in one call, in rounds where asked
-- `executors` and strategies found by entry point
+- `executors` found by entry point
 - `workloads` what readers ask
 - `outputs` what only the storage tells of them, and how much of others' deletions is followed
 - `advise` layouts, `table_readers` what is read now, `layout_search` what would be, `backtests`

@@ -42,7 +42,6 @@ from liquidlog.errors import (
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.executors import strategy_names
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Protocol
 from liquidlog.spec.arrow import delta_schema
@@ -141,7 +140,6 @@ def creation(definition: Definition, clock: Clock) -> Change:
         description=definition.description,
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
-        strategies=strategy_names,
     )
 
 
@@ -160,7 +158,6 @@ def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
         description=definition.description or source.metadata.description,
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
-        strategies=strategy_names,
     )
 
 
@@ -312,7 +309,7 @@ def set_properties(
     """Commit properties, unless the table has them; return the table's version after that."""
 
     def derive(newest: Snapshot) -> Change | None:
-        return properties_change(newest, properties, unset, strategy_names)
+        return properties_change(newest, properties, unset)
 
     return _commit(store, snapshot, derive, clock, dry_run=dry_run)
 

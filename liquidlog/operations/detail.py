@@ -128,10 +128,8 @@ def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequen
 
 
 def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
-    from liquidlog.operations.executors import strategy_names
-
     try:
-        return remembered(snapshot, setting, strategy_names), None
+        return remembered(snapshot, setting), None
     except UsageError as error:
         return None, error.message
 

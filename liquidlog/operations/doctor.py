@@ -52,7 +52,6 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.advise import advised
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.define import commit_in_place
-from liquidlog.operations.executors import strategy_names
 from liquidlog.operations.judge import judge
 from liquidlog.operations.old_dates import refused
 from liquidlog.snapshot import Snapshot
@@ -116,7 +115,7 @@ def examine(
         ),
         retagging=_retagging(snapshot, past),
         lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
-        wrong_properties=wrong_values(snapshot, strategy_names),
+        wrong_properties=wrong_values(snapshot),
         judgement=judgement,
         rewritten=_rewritten(snapshot, judgement),
         asked=asked,

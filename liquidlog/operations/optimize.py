@@ -31,7 +31,6 @@ from liquidlog.operations.executors import (
     open_executor,
     require_settings,
     rewrite_groups,
-    strategy_names,
     tasks_of,
 )
 from liquidlog.operations.inspect import health
@@ -296,7 +295,7 @@ def require_rounds(strategy: str) -> None:
 def require_rounds_of(snapshot: Snapshot, strategy: str | None) -> None:
     """Refuse a strategy, the table's if None, that is not one for rounds."""
     given = policy_settings({"strategy": strategy})
-    require_rounds(settle(snapshot, given, strategy_names).strategy)
+    require_rounds(settle(snapshot, given).strategy)
 
 
 def average_depth(opened: OpenedTable, where: str | None = None) -> float | None:

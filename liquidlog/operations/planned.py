@@ -12,7 +12,6 @@ from liquidlog.clustering.planning.choice import NewId
 from liquidlog.clustering.planning.planner import fitted_to, plan, readers_of, require_fitted
 from liquidlog.clustering.settings import notes, policy_settings, remembered_readers, settle
 from liquidlog.logs import Log, ms_since
-from liquidlog.operations.executors import find_strategies, strategy_names
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
@@ -41,14 +40,13 @@ def planned(
     fitted to is refused. A plan that is made `quietly`, to be judged, is not logged.
     """
     began = time.perf_counter()
-    settled = settle(snapshot, policy_settings(arguments), strategy_names)
+    settled = settle(snapshot, policy_settings(arguments))
     readers = _readers(snapshot, workload)
     made = plan(
         snapshot,
         ClusteringPolicy(**settled.settings),
         new_id=new_id,
         strategy=settled.strategy,
-        strategies=find_strategies(settled.strategy),
         bounds_of=bounds_of,
         named=settled.named,
         decided_by=settled.decided_by,

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.staleness import Reconcilable, staleness, written_for
+from liquidlog.clustering.outcome.staleness import Reconcilable, written_for
 from liquidlog.clustering.planning.planner import plan as make_plan
-from liquidlog.commit.conflicts import Winners, check_conflicts
+from liquidlog.commit.conflicts import Winners
 from liquidlog.log.loader import load_commits, load_snapshot, open_store
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing
+from support.conflicts import check_conflicts, staleness
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 RACES = sorted(p.name for p in LOGS.glob("33_*") if "_base_" not in p.name)

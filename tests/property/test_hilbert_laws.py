@@ -17,15 +17,7 @@ from msgspec import structs
 from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges, overlaps
 from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 from liquidlog.curve.boxes import fit_boxes
-from liquidlog.curve.curves import (
-    Curve,
-    curve_index,
-    hilbert_point,
-    linear_index,
-    linear_point,
-    zorder_index,
-    zorder_point,
-)
+from liquidlog.curve.curves import Curve, curve_index, linear_index, zorder_index
 from liquidlog.curve.cuts import refine_cuts
 from liquidlog.curve.grid import coordinate_ends
 from liquidlog.plan import WriterOptions
@@ -34,6 +26,7 @@ from liquidlog.rewriting.layout import choose_route
 from liquidlog.rewriting.options import DEFAULT_OPTIONS
 from liquidlog.rewriting.source import ArrivingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
+from support.curve_points import hilbert_point, linear_point, zorder_point
 from support.curves import ordinals_of
 from support.effort import effort
 from support.plans import make_plan, schema_json_of

@@ -13,14 +13,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan as make_plan
-from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, check_conflicts
+from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Format, Metadata, Protocol
 from liquidlog.spec.schema import parse_schema
+from support.conflicts import check_conflicts, staleness
 from support.snapshots import FileSpec, snapshot_of
 
 MATTERS = {

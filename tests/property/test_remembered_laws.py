@@ -13,9 +13,9 @@ from liquidlog.clustering.planning.planner import STRATEGIES, plan
 from liquidlog.clustering.settings import (
     BY_PROPERTY,
     STRATEGY,
+    TAKES,
     WEIGHTS,
     Settled,
-    built_in,
     policy_settings,
     settle,
     wrong_values,
@@ -195,7 +195,7 @@ def test_any_text_is_a_value_or_one_error_that_names_the_property(
 
 def test_properties_stand_for_settings_that_there_are() -> None:
     assert set(VALUES) == set(BY_PROPERTY)
-    assert set(built_in()) == set(STRATEGIES)
+    assert set(TAKES) == set(STRATEGIES)
     for name, known in BY_PROPERTY.items():
         value = known.kind.of_text(VALUES[name][0])
         if known.name != WEIGHTS:

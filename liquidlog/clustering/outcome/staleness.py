@@ -423,16 +423,6 @@ def written_for(plan: ClusteringPlan) -> FileTerms | None:
     )
 
 
-def staleness(
-    snapshot: Snapshot,
-    plan: ClusteringPlan,
-    group: RewriteGroup,
-    reconcilable: Reconcilable | None = None,
-) -> Staleness:
-    """Return every reason why `group` cannot be committed on top of `snapshot`."""
-    return staleness_of(snapshot, plan, [group], reconcilable)[0]
-
-
 def staleness_of(
     snapshot: Snapshot,
     plan: ClusteringPlan,

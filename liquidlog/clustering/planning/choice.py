@@ -145,11 +145,6 @@ NewId = Callable[[], str]
 Columns = tuple[ClusteringColumn, ...]
 """The table's clustering columns, in their order."""
 
-Strategy = Callable[[Snapshot, Columns, ClusteringPolicy, NewId, BoundsOf], ClusteringPlan]
-"""Chooses which files of a clustered table to rewrite together. It has no effects, apart from the
-new ids and the bounds that it asks for. Its caller has checked the table and the policy. It may
-take `readers`, the FittedWorkload to judge files by, or None."""
-
 TAKEN: Final = -1
 """The code of a file in a group; a skipped file has the code of its reason."""
 

@@ -1,8 +1,6 @@
 """From snapshot to plan: the rewrite mode that suits the table, and the strategies by name."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from inspect import signature
 from typing import Final
 
 import pyarrow as pa
@@ -12,7 +10,6 @@ from liquidlog.clustering.columns import ClusteringState
 from liquidlog.clustering.planning import cube, overlap
 from liquidlog.clustering.planning.choice import (
     NewId,
-    Strategy,
     check_policy,
     check_table,
 )
@@ -27,8 +24,6 @@ from liquidlog.plan import (
     RewriteGroup,
     SkippedFiles,
     SkipReason,
-    repeated_inputs,
-    repeated_message,
 )
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
@@ -118,11 +113,11 @@ def no_bounds(_: Sequence[Leaf]) -> pa.Table:
     raise UsageError("this strategy needs the statistics of the files")
 
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {
+STRATEGIES: Final[Mapping[str, Callable[..., ClusteringPlan]]] = {
     cube.NAME: cube.plan_cubes,
     overlap.NAME: overlap.plan_overlap,
 }
-"""The built-in strategies by name."""
+"""The strategies by name."""
 
 
 def plan(
@@ -131,7 +126,6 @@ def plan(
     *,
     new_id: NewId,
     strategy: str = cube.NAME,
-    strategies: Mapping[str, Strategy] = STRATEGIES,
     bounds_of: BoundsOf = no_bounds,
     named: Collection[str] = (),
     decided_by: Mapping[str, str] | None = None,
@@ -144,10 +138,10 @@ def plan(
     same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that of
     each group's cube. Strategies that need bounds load them with `bounds_of`. `named` lists the
     settings that the caller gave, perhaps with their default values; `decided_by` says which fields
-    properties of the table decided, as the plan does. Strategies that take `readers` judge files by
-    them, if they ask anything.
+    properties of the table decided, as the plan does. Strategies judge files by `readers`, if they
+    ask anything.
     """
-    check_known("strategy", strategy, tuple(strategies))
+    check_known("strategy", strategy, tuple(STRATEGIES))
     check_known("curve", policy.curve, tuple(Curve))
     check_policy(policy)
     state = check_table(snapshot)
@@ -166,15 +160,8 @@ def plan(
         return plan_compaction(snapshot, policy, new_id, bounds_of)
     if policy.prefix:
         policy = structs.replace(policy, prefix=prefix_among(policy.prefix, state.columns))
-    chosen: Callable[..., ClusteringPlan] = strategies[strategy]
-    if readers is not None and readers.asks and "readers" in signature(chosen).parameters:
-        chosen = partial(chosen, readers=readers)
-    made = chosen(snapshot, state.columns, policy, new_id, bounds_of)
-    # Strategies of this package choose among rows of the snapshot, each once.
-    repeated = () if strategy in STRATEGIES else repeated_inputs(made.groups)
-    if repeated:
-        raise UsageError(f"the plan of the strategy {strategy} {repeated_message(repeated)}")
-    return made
+    asking = readers if readers is not None and readers.asks else None
+    return STRATEGIES[strategy](snapshot, state.columns, policy, new_id, bounds_of, readers=asking)
 
 
 def _require_unclustered(state: ClusteringState) -> None:

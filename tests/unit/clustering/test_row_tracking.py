@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.staleness import staleness
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
 from liquidlog.errors import CommitConflictError, CorruptLogError, UnsupportedFeatureError
@@ -19,6 +18,7 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata, Protocol, RemoveFile
 from liquidlog.spec.features import unsupported_for_writing
+from support.conflicts import staleness
 from support.snapshots import FileSpec, snapshot_of
 
 DOMAIN = "delta.rowTracking"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from liquidlog.clustering.outcome.staleness import staleness, written_for
+from liquidlog.clustering.outcome.staleness import written_for
 from liquidlog.clustering.planning.planner import plan as make_plan
-from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners, check_conflicts
+from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
@@ -19,6 +19,7 @@ from liquidlog.spec.actions import Commit, Protocol
 from liquidlog.spec.evolution import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPERTIES
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import parse_schema
+from support.conflicts import check_conflicts, staleness
 from support.snapshots import FileSpec, snapshot_of
 
 Field = dict[str, Any]
