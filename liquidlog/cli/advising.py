@@ -9,10 +9,9 @@ import click
 
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
+    PERCENTAGE,
     SIZE,
     Pairs,
-    Percentage,
-    WholeNumber,
     bar_options,
     dry_run_option,
     files,
@@ -22,6 +21,7 @@ from liquidlog.cli.options import (
     storage_option,
     table_argument,
     verb,
+    whole_number,
     workload_at,
 )
 from liquidlog.cli.output import emit, replace_file
@@ -100,11 +100,11 @@ def workload(
 )
 @click.option("--columns", help="Try only these columns, a,b.  [default: all that are asked for]")
 @click.option(
-    "--max-columns", type=WholeNumber(1, 4), help="Most clustering columns.  [default: 4]"
+    "--max-columns", type=whole_number(1, 4), help="Most clustering columns.  [default: 4]"
 )
 @click.option(
     "--min-gain",
-    type=Percentage(),
+    type=PERCENTAGE,
     help="The least that a reading must cost less, as 10%.  [default: 10%]",
 )
 @click.option(

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,9 +15,12 @@ from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
 from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
 from liquidlog.cli.output import VERBOSE
 from liquidlog.clustering.settings import (
+    BY_NAME,
+    FLAG,
     SETTINGS,
     TAKES,
     WEIGHTS,
+    Setting,
     Stage,
     parse_setting,
     split_names,
@@ -51,11 +53,6 @@ def one_of(names: Callable[[], Iterable[str]]) -> Complete:
     return complete
 
 
-def strategies() -> Iterable[str]:
-    """Return the names of the strategies."""
-    return tuple(TAKES)
-
-
 def curves() -> Iterable[str]:
     """Return the names of the curves."""
     from liquidlog.curve.curves import Curve
@@ -78,12 +75,12 @@ Value = TypeVar("Value")
 _WHOLE: Final = 100.0
 
 
-class Parsed(click.ParamType[Value], ABC):
+class Parsed(click.ParamType[Value]):
     """A type of option values that are parsed from text."""
 
-    @abstractmethod
-    def parse(self, text: str) -> Value:
-        """Return the value."""
+    def __init__(self, name: str, parse: Callable[[str], Value]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(
         self,
@@ -95,106 +92,58 @@ class Parsed(click.ParamType[Value], ABC):
         if not isinstance(value, str):
             return cast("Value", value)
         try:
-            return self.parse(value)
+            return self._parse(value)
         except UsageError as error:
             self.fail(error.message, param, ctx)
 
 
-class WholeNumber(Parsed[int]):
-    """A whole number on the command line, from `least` to `most`."""
+def whole_number(least: int, most: int | None = None) -> Parsed[int]:
+    """Return the type of whole numbers from `least` to `most`."""
 
-    name = "integer"
-
-    def __init__(self, least: int, most: int | None = None) -> None:
-        self._least = least
-        self._most = most
-
-    def parse(self, text: str) -> int:
-        """Return the number."""
+    def parse(text: str) -> int:
         number: int | None = None
         with suppress(ValueError):
             number = int(text)
-        most = math.inf if self._most is None else self._most
-        if number is None or not self._least <= number <= most:
-            upto = "" if self._most is None else f" to {self._most}"
-            raise UsageError(f"expected a whole number from {self._least}{upto}, found {text!r}")
+        if number is None or not least <= number <= (math.inf if most is None else most):
+            upto = "" if most is None else f" to {most}"
+            raise UsageError(f"expected a whole number from {least}{upto}, found {text!r}")
         return number
 
-
-class Number(Parsed[float]):
-    """A finite number on the command line, at least `least`."""
-
-    name = "number"
-
-    def __init__(self, least: float) -> None:
-        self._least = least
-
-    def parse(self, text: str) -> float:
-        """Return the number."""
-        number = math.nan
-        with suppress(ValueError):
-            number = float(text)
-        if not self._least <= number < math.inf:
-            raise UsageError(f"expected a number from {self._least}, found {text!r}")
-        return number
+    return Parsed("integer", parse)
 
 
-class Positive(Number):
-    """A finite number above 0 on the command line."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def parse(self, text: str) -> float:
-        """Return the number."""
-        number = super().parse(text)
-        if not number:
-            raise UsageError(f"expected a number above 0, found {text!r}")
-        return number
+def _number(text: str) -> float:
+    with suppress(ValueError):
+        return float(text)
+    return math.nan
 
 
-class Percentage(Parsed[float]):
-    """A share on the command line: 10% or 0.1."""
-
-    name = "share"
-
-    def parse(self, text: str) -> float:
-        """Return the share, from 0 to 1."""
-        found = text.strip()
-        share = math.nan
-        with suppress(ValueError):
-            share = float(found.removesuffix("%")) / (_WHOLE if found.endswith("%") else 1)
-        if not 0 <= share <= 1:
-            raise UsageError(f"expected a share like 10% or 0.1, found {text!r}")
-        return share
+def _positive(text: str) -> float:
+    number = _number(text)
+    if not 0 < number < math.inf:
+        raise UsageError(f"expected a number above 0, found {text!r}")
+    return number
 
 
-class SizeType(Parsed[int]):
-    """A size on the command line: bytes, or a number with a unit."""
-
-    name = "size"
-
-    def parse(self, text: str) -> int:
-        """Return the size in bytes."""
-        return parse_size(text)
+def _share(text: str) -> float:
+    found = text.strip()
+    share = _number(found.removesuffix("%")) / (_WHOLE if found.endswith("%") else 1)
+    if not 0 <= share <= 1:
+        raise UsageError(f"expected a share like 10% or 0.1, found {text!r}")
+    return share
 
 
-class PairsType(Parsed[tuple[str, str]]):
-    """A `key=value` on the command line."""
-
-    name = "k=v"
-
-    def parse(self, text: str) -> tuple[str, str]:
-        """Return (key, value)."""
-        key, found, value = text.partition("=")
-        if not found or not key:
-            # The text is not repeated: it may be a secret without its name.
-            raise UsageError("a value is not of the form key=value")
-        return key, value
+def _pair(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key:
+        # The text is not repeated: it may be a secret without its name.
+        raise UsageError("a value is not of the form key=value")
+    return key, value
 
 
-SIZE = SizeType()
-PAIR = PairsType()
+PERCENTAGE: Final = Parsed("share", _share)
+SIZE: Final = Parsed("size", parse_size)
+PAIR: Final = Parsed("k=v", _pair)
 LOCAL_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -254,7 +203,7 @@ def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
 def limit_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--limit`."""
     help_text = "List at most this many, and say on stderr how many more there are."
-    return click.option("--limit", type=WholeNumber(1), help=help_text)(command)
+    return click.option("--limit", type=whole_number(1), help=help_text)(command)
 
 
 def version_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -262,7 +211,7 @@ def version_options(command: Callable[P, R]) -> Callable[P, R]:
     at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."
     with_time = click.option("--timestamp", help=at_time)(command)
     at_version = "The table at this version; the newest by default."
-    return click.option("--version", type=WholeNumber(0), help=at_version)(with_time)
+    return click.option("--version", type=whole_number(0), help=at_version)(with_time)
 
 
 def chosen_version(table: Table, version: int | None, timestamp: str | None) -> int | None:
@@ -302,7 +251,7 @@ def settings_options(
             help="Another setting, as tolerance=1.5; repeats. docs/reference/settings.md has all.",
         )(with_settings)
         for name in reversed(visible):
-            decorated = _VISIBLE[name](decorated)
+            decorated = _visible(BY_NAME[name])(decorated)
         return decorated
 
     return decorate
@@ -329,63 +278,51 @@ def _names(stages: Sequence[Stage]) -> Iterator[str]:
     return (f"{one.name}=" for one in SETTINGS if one.stage in stages and one.name != WEIGHTS)
 
 
-def bar_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the options of a judgement; the command receives `bar`, arguments of Table.judge."""
-    return gathered(command, _BAR_OPTIONS, "bar", dict)
-
-
-_BAR_OPTIONS = {
+_BAR_OPTIONS: Final = {
     "payback_days": click.option(
         "--payback-days",
-        type=Positive(),
+        type=Parsed("number", _positive),
         help="A rewrite is worth it if it has spared readers what it costs within this many days."
         "  [default: 30]",
     ),
     "readings_a_day": click.option(
         "--readings-per-day",
         "readings_a_day",
-        type=Positive(),
+        type=Parsed("number", _positive),
         help="How often each predicate is read in a day.  [default: 24]",
     ),
 }
 
 
-def _option(name: str, help_text: str, **how: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:  # noqa: ANN401  click's
-    return click.option(f"--{name.replace('_', '-')}", name, help=help_text, **how)
+def bar_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options of a judgement; the command receives `bar`, arguments of Table.judge."""
+
+    @functools.wraps(command)
+    def with_bar(*args: P.args, **kwargs: P.kwargs) -> R:
+        values = {name: kwargs.pop(name) for name in _BAR_OPTIONS}
+        bar = {name: value for name, value in values.items() if value is not None}
+        return command(*args, bar=bar, **kwargs)  # type: ignore[arg-type]
+
+    decorated: Callable[P, R] = with_bar
+    for option in reversed([*_BAR_OPTIONS.values()]):
+        decorated = option(decorated)
+    return decorated
 
 
-_VISIBLE: Final[Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "full": _option(
-        "full", "Also rewrite files of other clustering columns or providers.", is_flag=True
-    ),
-    "where": _option(
-        "where",
-        "overlap: rewrite only files that this SQL predicate may match; of a partitioned table the"
-        " partitions that match it.",
-    ),
-    "strategy": _option(
-        "strategy",
-        "How files are chosen: cube or overlap.  [default: cube]",
-        shell_complete=one_of(strategies),
-    ),
-    "budget": _option(
-        "budget", "overlap: rewrite at most this size.  [default: no limit]", type=SIZE
-    ),
-    "max_file_size": _option(
-        "max_file_size",
-        "Size to divide the input by: the number of files to write.  [default: 1GiB]",
-        type=SIZE,
-    ),
-    "zorder_by": _option(
-        "zorder_by", "Order rows by these columns, a,b; for a table without its own."
-    ),
-    "curve": _option(
-        "curve",
-        "Order of rows in a cube: hilbert, kd (narrower files), zorder or linear."
-        "  [default: hilbert]",
-        shell_complete=one_of(curves),
-    ),
+_CHOICES: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
+    "strategy": lambda: TAKES,
+    "curve": curves,
 }
+
+
+def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    how: dict[str, Any] = {"is_flag": setting.kind is FLAG}
+    if setting.kind.is_size:
+        how["type"] = SIZE
+    if setting.name in _CHOICES:
+        how["shell_complete"] = one_of(_CHOICES[setting.name])
+    text = f"{setting.help[0].upper()}{setting.help[1:]}."
+    return click.option(f"--{setting.name.replace('_', '-')}", setting.name, help=text, **how)
 
 
 def output_option(
@@ -415,31 +352,6 @@ def advice_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add `--advice`."""
     help_text = "Make the layout of this advice, saved by `advise -o`; rewrites as --full does."
     return click.option("--advice", help=help_text)(command)
-
-
-def gathered(
-    command: Callable[P, R],
-    options: Mapping[str, Callable[[Callable[..., R]], Callable[..., R]]],
-    into: str,
-    combine: Callable[[dict[str, Any]], object],
-) -> Callable[..., R]:
-    """Add options; the command receives the given ones, combined, as one argument `into`."""
-
-    @functools.wraps(command)
-    def with_options(*args: P.args, **kwargs: P.kwargs) -> R:
-        values = {name: kwargs.pop(name) for name in options}
-        # A flag that is not given is False; any other option is None.
-        given = {
-            name: value
-            for name, value in values.items()
-            if value is not None and value is not False
-        }
-        return command(*args, **{into: combine(given)}, **kwargs)  # type: ignore[arg-type]
-
-    decorated: Callable[..., R] = with_options
-    for option in reversed([*options.values()]):
-        decorated = option(decorated)
-    return decorated
 
 
 def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:

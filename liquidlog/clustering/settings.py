@@ -282,7 +282,7 @@ _SIZE: Final = Kind(lambda given, _: parse_size(given), is_size=True)
 _FILE_SIZE: Final = Kind(_file_size, is_size=True)
 _COLUMNS: Final = Kind(lambda given, name: column_paths(given, argument=name), split_names)
 _WEIGHTS: Final = Kind(lambda given, _: tuple(given), weights_of)
-_FLAG: Final = Kind(
+FLAG: Final = Kind(
     lambda given, name: one(given, bool, argument=name, expected="True or False"), _flag_text
 )
 _NUMBER: Final = Kind(lambda given, name: number(given, argument=name), _number_text)
@@ -296,7 +296,7 @@ def _count_from(least: int) -> Kind:
 
 
 SETTINGS: Final = (
-    Setting("full", _FLAG, "also rewrite files of other clustering columns or providers"),
+    Setting("full", FLAG, "also rewrite files of other clustering columns or providers"),
     Setting(
         STRATEGY,
         _TEXT,
@@ -360,7 +360,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "skip_clustered",
-        _FLAG,
+        FLAG,
         "cube: files that lie well in their group keep their bytes and join the cube",
     ),
     Setting(
@@ -401,7 +401,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "final",
-        _FLAG,
+        FLAG,
         "overlap: repeat as long as each round lowers the average depth by min_gain",
         stage=Stage.ROUNDS,
     ),
@@ -413,7 +413,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "read_back",
-        _FLAG,
+        FLAG,
         "false: outputs are not read back, and their proof ends before the encoder",
         stage=Stage.RUN,
     ),
@@ -437,7 +437,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "sample",
-        _FLAG,
+        FLAG,
         "false: predict from the bounds in the log, and read no rows of some files",
         stage=Stage.JUDGE,
     ),
