@@ -9,15 +9,7 @@ import argparse
 from pathlib import Path
 
 from courses import plot
-from rounds import (
-    EVERYTHING,
-    SCENARIOS,
-    Contender,
-    Course,
-    Setting,
-    empty_table,
-    simulate,
-)
+from rounds import EVERYTHING, SCENARIOS, Contender, Course, Setting, empty_table, simulate
 
 from liquidlog.plan import ClusteringPolicy
 

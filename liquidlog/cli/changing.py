@@ -20,11 +20,7 @@ from liquidlog.cli.output import emit, require_consent
 from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
 from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
-from liquidlog.errors import (
-    CorruptLogError,
-    DocumentError,
-    UsageError,
-)
+from liquidlog.errors import CorruptLogError, DocumentError, UsageError
 from liquidlog.operations.rewrite import read_file
 from liquidlog.report import changes
 from liquidlog.report.layout import Line, Report

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.settings import (
-    BY_PROPERTY,
-    is_unknown,
-    unknown_text,
-    wrong_value,
-)
+from liquidlog.clustering.settings import BY_PROPERTY, is_unknown, unknown_text, wrong_value
 from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Protocol

@@ -8,18 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, unresolved_problem
-from liquidlog.clustering.health.notes import (
-    PREFIX_PROPERTY,
-    prefix_chars,
-    truncation,
-)
+from liquidlog.clustering.health.notes import PREFIX_PROPERTY, prefix_chars, truncation
 from liquidlog.clustering.settings import ZORDER_PROPERTY, is_unknown, unknown_text
-from liquidlog.clustering.zcubes import (
-    OTHER_COLUMNS,
-    OTHER_PROVIDER,
-    file_states,
-    parse_zorder_by,
-)
+from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, file_states, parse_zorder_by
 from liquidlog.doctor.examined import Examined, Finding, by_rewrite, fixable, repaired
 from liquidlog.doctor.layout import indexing, layout_findings
 from liquidlog.doctor.missed import listed

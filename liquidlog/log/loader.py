@@ -18,12 +18,7 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
-from liquidlog.log.replay import (
-    TailState,
-    reconciled_files,
-    replay_tail,
-    tail_statistics,
-)
+from liquidlog.log.replay import TailState, reconciled_files, replay_tail, tail_statistics
 from liquidlog.log.segment import (
     LogListing,
     LogSegment,

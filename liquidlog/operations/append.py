@@ -26,12 +26,7 @@ from liquidlog.operations.writes import (
     require_appendable,
 )
 from liquidlog.plan import WritePlan
-from liquidlog.rewriting.arriving import (
-    ArrivingFiles,
-    Parting,
-    arriving_work,
-    write_in_run,
-)
+from liquidlog.rewriting.arriving import ArrivingFiles, Parting, arriving_work, write_in_run
 from liquidlog.rewriting.sink import OutputFile, TaskFacts
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import leaf_column

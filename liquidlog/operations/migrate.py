@@ -19,12 +19,7 @@ from liquidlog.clustering.outcome.change import column_names
 from liquidlog.clustering.outcome.staleness import input_rows, table_changes
 from liquidlog.clustering.planning.choice import NewId
 from liquidlog.clustering.planning.planner import no_bounds, plan
-from liquidlog.clustering.settings import (
-    BY_NAME,
-    TIME_ZONE,
-    deciding_property,
-    partition_time_zone,
-)
+from liquidlog.clustering.settings import BY_NAME, TIME_ZONE, deciding_property, partition_time_zone
 from liquidlog.commit.transaction import Clock
 from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, Outdated, UsageError

@@ -17,11 +17,7 @@ import pyarrow.compute as pc
 from msgspec import structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import (
-    CLUSTERING_DOMAIN,
-    ClusteringColumn,
-    clustering_state,
-)
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, clustering_state
 from liquidlog.clustering.outcome.change import column_names, removes_of
 from liquidlog.clustering.planning.choice import (
     check_clustered,

@@ -6,13 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from liquidlog.clustering.settings import BY_FIELD, DEFAULT_STRATEGY
-from liquidlog.plan import (
-    OPTION,
-    ClusteringPlan,
-    ClusteringPolicy,
-    RewriteMode,
-    plan_document,
-)
+from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy, RewriteMode, plan_document
 from liquidlog.report.layout import Report, pairs
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import render_size

@@ -31,13 +31,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
 from support.hostile import Log, confuse, hostile_logs, write_log
-from support.probing import (
-    COMMANDS,
-    EXPECTED_STATUSES,
-    command_status,
-    look_through_facade,
-    tree,
-)
+from support.probing import COMMANDS, EXPECTED_STATUSES, command_status, look_through_facade, tree
 from support.writers import SCHEMA, rows
 
 PARTS, EXAMPLES = effort((1, 25), (20, 500))

@@ -11,12 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
-from liquidlog.errors import (
-    CommitConflictError,
-    ExecutorError,
-    SchemaMismatchError,
-    UsageError,
-)
+from liquidlog.errors import CommitConflictError, ExecutorError, SchemaMismatchError, UsageError
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidspark import append, overwrite, writing
 from support.interpreters import interpreter

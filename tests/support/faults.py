@@ -8,11 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from liquidlog.errors import (
-    CommitStateUnknownError,
-    LiquidlogError,
-    TableExistsError,
-)
+from liquidlog.errors import CommitStateUnknownError, LiquidlogError, TableExistsError
 from liquidlog.log.loader import load_snapshot
 from support.faulty_disk import Fault, FaultyDisk
 from support.interleavings import alone_on_storage

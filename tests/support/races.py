@@ -10,9 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.errors import (
-    CommitConflictError,
-)
+from liquidlog.errors import CommitConflictError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult

@@ -34,13 +34,7 @@ from liquidlog.clustering.planning.choice import (
 from liquidlog.clustering.planning.kept import keepable, without_kept
 from liquidlog.clustering.planning.read_model import ReadModel, read_model
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
-from liquidlog.plan import (
-    ClusteringPlan,
-    ClusteringPolicy,
-    FittedWorkload,
-    RewriteMode,
-    SkipReason,
-)
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 

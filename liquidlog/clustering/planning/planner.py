@@ -8,11 +8,7 @@ from msgspec import structs
 
 from liquidlog.clustering.columns import ClusteringState
 from liquidlog.clustering.planning import cube, overlap
-from liquidlog.clustering.planning.choice import (
-    NewId,
-    check_policy,
-    check_table,
-)
+from liquidlog.clustering.planning.choice import NewId, check_policy, check_table
 from liquidlog.clustering.planning.compaction import plan_compaction, plan_zorder
 from liquidlog.clustering.settings import check_known, prefix_among, require_effect
 from liquidlog.curve.curves import Curve

@@ -11,14 +11,7 @@ import pytest
 from liquidlog.cli import rewriting
 from liquidlog.data.runs import Origin, Run
 from liquidlog.operations.rewrite import read_result
-from liquidlog.plan import (
-    Cancelled,
-    ClusteringPlan,
-    GroupFailure,
-    Outcome,
-    Progress,
-    encode_plan,
-)
+from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress, encode_plan
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
 from support.commands import Call, said

@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from liquidlog.fleet.deciding import (
-    Seen,
-    Spending,
-    answer,
-    lasting_bar,
-    not_triggered,
-    triggers,
-)
+from liquidlog.fleet.deciding import Seen, Spending, answer, lasting_bar, not_triggered, triggers
 from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
 from liquidlog.judgement.verdicts import Bar, Judgement
 from liquidlog.judgement.weighing import left

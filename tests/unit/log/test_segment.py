@@ -10,11 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.clustering.columns import read_domain
-from liquidlog.errors import (
-    CorruptLogError,
-    TableNotFoundError,
-    VersionNotFoundError,
-)
+from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
 from liquidlog.log.checkpoints import implausible
 from liquidlog.log.history import read_history
 from liquidlog.log.loader import load_snapshot, open_store
