@@ -129,8 +129,7 @@ def _with_first(
     yield from (batch for batch in others if batch.num_rows)
 
 
-def partition_number() -> int:
-    """Return the number of the partition that the task has."""
+def _partition_number() -> int:
     context = TaskContext.get()
     return 0 if context is None else int(context.partitionId())
 
@@ -158,7 +157,7 @@ class SampleTasks:
         """Yield the survey of a partition, or a failure."""
         survey, failure = None, None
         try:
-            survey = encode_survey(self._survey(partition_number(), batches))
+            survey = encode_survey(self._survey(_partition_number(), batches))
         except LiquidlogError as error:
             failure = encode_facts(failed(error, self.work))
             deque(batches, maxlen=0)
@@ -296,7 +295,7 @@ class ArrivingTasks(MapSide):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
         """Yield the pieces of a partition."""
-        number = partition_number()
+        number = _partition_number()
         yield from self.pieces(number, lambda: self._rows(number, batches))
         deque(batches, maxlen=0)
 
@@ -357,7 +356,7 @@ class PlainArrival:
         with ArrivingFiles(
             self.arriving.work,
             self.parting,
-            numbers=repeat(partition_number()),
+            numbers=repeat(_partition_number()),
             admit=self._admit,
             most_open=MOST_OPEN,
             max_bytes=self.max_file_bytes,

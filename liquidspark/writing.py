@@ -129,7 +129,7 @@ class _Request:
 
     def plan(self, table: Table, df: DataFrame) -> WritePlan:
         return table.plan_write(
-            frame_schema(df),
+            _frame_schema(df),
             cluster=self.cluster,
             max_file_size=self.max_file_size,
             merge_schema=self.merge_schema,
@@ -288,30 +288,28 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def sql_type(data_type: DataType) -> str:
-    """Return a type as Spark's SQL writes it."""
+def _sql_type(data_type: DataType) -> str:
     match data_type:
         case DecimalType(precision, scale):
             return f"DECIMAL({precision},{scale})"
         case ArrayType(element):
-            return f"ARRAY<{sql_type(element)}>"
+            return f"ARRAY<{_sql_type(element)}>"
         case MapType(key, value):
-            return f"MAP<{sql_type(key)},{sql_type(value)}>"
+            return f"MAP<{_sql_type(key)},{_sql_type(value)}>"
         case StructType(fields):
-            inside = ",".join(f"{quoted(one.name)}:{sql_type(one.data_type)}" for one in fields)
+            inside = ",".join(f"{quoted(one.name)}:{_sql_type(one.data_type)}" for one in fields)
             return f"STRUCT<{inside}>"
         case PrimitiveType(name):
             return _NAMES.get(name, name.upper())
 
 
-def frame_schema(frame: DataFrame) -> StructType:
-    """Return the schema of a DataFrame; Spark's JSON of it is the protocol's."""
+def _frame_schema(frame: DataFrame) -> StructType:
     return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
 
 
 def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
     """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check."""
-    found = {one.name: one.data_type for one in frame_schema(frame).fields}
+    found = {one.name: one.data_type for one in _frame_schema(frame).fields}
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     wanted = {one.name: one.data_type for one in schema.fields}
     given, computed = [], []
@@ -319,15 +317,15 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
         name, kind = quoted(source.name), wanted[source.name]
         computed.append(
             name if source.expression is None
-            else f"CAST(({source.expression}) AS {sql_type(kind)}) AS {name}"
+            else f"CAST(({source.expression}) AS {_sql_type(kind)}) AS {name}"
         )  # fmt: skip
         if source.column is None:
             if source.expression is None:
-                given.append(f"CAST(NULL AS {sql_type(kind)}) AS {name}")
+                given.append(f"CAST(NULL AS {_sql_type(kind)}) AS {name}")
         elif found[source.column] == kind or isinstance(kind, _NESTED):
             given.append(f"{quoted(source.column)} AS {name}")
         else:
-            given.append(f"CAST({quoted(source.column)} AS {sql_type(kind)}) AS {name}")
+            given.append(f"CAST({quoted(source.column)} AS {_sql_type(kind)}) AS {name}")
     checks = [
         f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
         for number, check in enumerate(plan.checks)
@@ -366,7 +364,7 @@ class KeptTasks:
             for table, _ in read_split(work, Split(file, groups, 0, rows)):
                 columns = [
                     pa.repeat(known[name], len(table)) if name in known else table.column(name)
-                    for name in physical_names(whole.table_schema)
+                    for name in _physical_names(whole.table_schema)
                 ]
                 yield from _logical(columns, whole.table_schema)
 
@@ -383,8 +381,7 @@ class ConformTasks:
             yield from _logical(table.columns, self.arriving.work.table_schema)
 
 
-def physical_names(schema: StructType) -> list[str]:
-    """Return the physical names of the columns that rows have, in the table's order."""
+def _physical_names(schema: StructType) -> list[str]:
     return [one.physical_name for one in without_void(schema).fields]
 
 
@@ -397,14 +394,13 @@ def _logical(
     given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
 ) -> list[pa.RecordBatch]:
     logical = arrow_schema(without_void(schema))
-    table = pa.table(list(given), names=physical_names(schema))
+    table = pa.table(list(given), names=_physical_names(schema))
     columns = map(with_names_of, decoded(table).columns, logical.types)
     batches: list[pa.RecordBatch] = pa.Table.from_arrays(list(columns), schema=logical).to_batches()
     return batches
 
 
-def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
-    """Return rows as `aligned` returns them, with those that stay of files to rewrite."""
+def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
     inputs = tuple(plan.rewritten)
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     common = _common(plan, storage)
@@ -415,7 +411,7 @@ def with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Data
         vector_paths=tuple(vector_location(plan.table_uri, one) for one in inputs),
         partition_columns=plan.partition_columns,
     )
-    kinds = ",".join(f"{quoted(one.name)} {sql_type(one.data_type)}" for one in schema.fields)
+    kinds = ",".join(f"{quoted(one.name)} {_sql_type(one.data_type)}" for one in schema.fields)
     names = [quoted(one.name) for one in schema.fields]
     passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
@@ -624,7 +620,7 @@ def write_frame(
     spark = frame.sparkSession
     rows = aligned(frame, plan)
     if len(plan.rewritten):
-        rows = with_kept(rows, plan, storage)
+        rows = _with_kept(rows, plan, storage)
     run = FrameRun(spark=spark, frame=rows, plan=plan, storage=storage, options=options)
     return (run.parted() if plan.partition_columns else run).execute()
 

@@ -170,7 +170,7 @@ class DefaultedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            instead = instead_of(error.option_name)
+            instead = _instead_of(error.option_name)
             if instead is None:
                 raise
             text = f"the option {error.option_name} is gone: {instead}"
@@ -197,8 +197,7 @@ class DefaultedCommand(click.Command):
             raise
 
 
-def instead_of(option: str) -> str | None:
-    """Return what to do instead of giving an option of an earlier release, None if it is none."""
+def _instead_of(option: str) -> str | None:
     name = option.removeprefix("--").replace("-", "_")
     if name in _FLAGS_GONE:
         return f"use --set {_FLAGS_GONE[name]}"

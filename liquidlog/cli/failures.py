@@ -67,7 +67,7 @@ def _failure(error: BaseException) -> LiquidlogError:
         detail = f"cannot be written: {error.strerror}; what was committed stays committed"
         return StorageError("standard output", detail)
     if isinstance(error, click.ClickException):
-        return UsageError(click_message(error))
+        return UsageError(_click_message(error))
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, UnicodeEncodeError):
@@ -86,8 +86,7 @@ def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
     return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
 
 
-def click_message(error: click.ClickException) -> str:
-    """Return click's error, and where help is, as one sentence."""
+def _click_message(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     where = "" if context is None else f"; see {context.command_path} --help"
     return f"{_problem(error)}{where}"

@@ -119,8 +119,7 @@ class RunSettings(NamedTuple):
     commits: Mapping[str, Any]
 
 
-def run_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> RunSettings:
-    """Return the settings of a run, checked before anything is rewritten."""
+def _run_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> RunSettings:
     run, commits = settings[Stage.RUN], settings[Stage.COMMIT]
     reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
     return RunSettings(run.get("read_back", True), run.get("local_limit"), commits)
@@ -155,7 +154,7 @@ def optimize(
     Small tables are rewritten without a JVM, to the same files as by Spark.
     """
     given = settings_of(settings)
-    policy, rounds, run = given[Stage.PLAN], given[Stage.ROUNDS], run_settings(given)
+    policy, rounds, run = given[Stage.PLAN], given[Stage.ROUNDS], _run_settings(given)
     final = rounds.get("final", False)
     _check_final(policy, rounds)
     require_settings(executor, mapping(spark_conf), run.local_limit)
@@ -166,7 +165,7 @@ def optimize(
     planned_seconds = time.monotonic() - started
     _require_doable(opened, made, final=final)
     gain = rounds.get("min_gain", DEFAULT_MIN_GAIN)
-    warn_of_what_is_not_read_back(run, as_json=as_json)
+    _warn_of_what_is_not_read_back(run, as_json=as_json)
     chosen = _chosen(executor, made, spark_conf, run, as_json=as_json)
     if dry_run:
         _require_rewritable_by(chosen, made, run)
@@ -188,10 +187,12 @@ def optimize(
         as_json=as_json,
     ) as started_executor:
         if not final:
-            document = rewritten_round(opened, started_executor, run.commits, planned_seconds, made)
+            document = _rewritten_round(
+                opened, started_executor, run.commits, planned_seconds, made
+            )
             emit({**document, **_by(chosen)}, changes.optimized, as_json=as_json)
             return
-        execute = partial(rewritten_round, opened, started_executor, run.commits, 0.0)
+        execute = partial(_rewritten_round, opened, started_executor, run.commits, 0.0)
         done = optimize_in_rounds(
             opened.opened, partial(opened.plan, **asked), execute, min_gain=gain, first=made
         )
@@ -286,8 +287,7 @@ def _say_who_is_at_work(opened: Table, made: ClusteringPlan, *, as_json: bool) -
         )
 
 
-def warn_of_what_is_not_read_back(run: RunSettings, *, as_json: bool) -> None:
-    """Say on stderr what is not proved where outputs are not read back."""
+def _warn_of_what_is_not_read_back(run: RunSettings, *, as_json: bool) -> None:
     if not run.read_back and not as_json:
         say(f"warning: {NOT_READ_BACK}")
 
@@ -334,14 +334,13 @@ def _check_final(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> None:
         raise UsageError("min_gain says when rounds end: set final=true too", option="min_gain")
 
 
-def rewritten_round(
+def _rewritten_round(
     opened: Table,
     executor: ExecutorWhenNeeded,
     commits: Mapping[str, Any],
     planned_seconds: float,
     made: ClusteringPlan,
 ) -> Mapping[str, Any]:
-    """Rewrite and commit what is left of a plan; return the document of that."""
     with rewrite_progress(made) as progress:
         done = rewrite_and_commit(
             opened.opened,
@@ -381,12 +380,12 @@ def run(
 
     Running it again executes only the groups that RESULT.jsonl lacks.
     """
-    how = run_settings(settings_of(settings))
+    how = _run_settings(settings_of(settings))
     require_settings(executor, mapping(spark_conf), how.local_limit)
     made = read_plan(plan_path)
     storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, mapping(storage_options))
-    warn_of_what_is_not_read_back(how, as_json=as_json)
+    _warn_of_what_is_not_read_back(how, as_json=as_json)
     if dry_run:
         finished = result_so_far(output, made)
         chosen = _chosen(executor, made, spark_conf, how, as_json=as_json)
@@ -439,7 +438,7 @@ def commit(
 
     Groups that have been committed already are skipped.
     """
-    commits = run_settings(settings_of(settings)).commits
+    commits = _run_settings(settings_of(settings)).commits
     made = read_plan(plan_path)
     result = read_result(result_path, made)
     storage_options = storage_options or storage_defaults(made.table_uri)
@@ -519,7 +518,7 @@ def migrate(
     sample = given[Stage.JUDGE].get("sample", True)
     if "sample" in given[Stage.JUDGE] and workload is None:
         raise UsageError("sample predicts for a --workload; give one", option="sample")
-    run = run_settings(given)
+    run = _run_settings(given)
     require_settings(executor, mapping(spark_conf), run.local_limit)
     opened = Table.open(table, storage_options=mapping(storage_options))
     started = time.monotonic()
@@ -539,7 +538,7 @@ def migrate(
         _show(made, would, notice, predicted, as_json=as_json)
         return
     require_consent(str(notice), yes=yes, can_ask=not as_json)
-    warn_of_what_is_not_read_back(run, as_json=as_json)
+    _warn_of_what_is_not_read_back(run, as_json=as_json)
     with executor_at_work(
         opened,
         made,
@@ -550,7 +549,7 @@ def migrate(
         run=run,
         as_json=as_json,
     ) as waiting:
-        done = rewritten_round(opened, waiting, run.commits, planned_seconds, made)
+        done = _rewritten_round(opened, waiting, run.commits, planned_seconds, made)
     document = migration_document(made, {**done, **_by(chosen)}, notice, predicted)
     emit(document, changes.migrated, as_json=as_json)
 

@@ -228,8 +228,7 @@ def split_names(text: str) -> tuple[str, ...]:
 _WEIGHT: Final = re.compile(r"((?:`[^`]*`|[^,=`])+)=([^,=]+)(?:,(?=[^,])|$)")
 
 
-def weights_of(text: str) -> tuple[tuple[Path, float], ...]:
-    """Return the columns that a text like a=4,b=1 names, each with its weight."""
+def _weights_of(text: str) -> tuple[tuple[Path, float], ...]:
     found = []
     for name, weight in _WEIGHT.findall(text):
         (path,) = split_paths(name)
@@ -281,7 +280,7 @@ _TIME_ZONE: Final = Kind(_time_zone)
 _SIZE: Final = Kind(lambda given, _: parse_size(given), is_size=True)
 _FILE_SIZE: Final = Kind(_file_size, is_size=True)
 _COLUMNS: Final = Kind(lambda given, name: column_paths(given, argument=name), split_names)
-_WEIGHTS: Final = Kind(lambda given, _: tuple(given), weights_of)
+_WEIGHTS: Final = Kind(lambda given, _: tuple(given), _weights_of)
 FLAG: Final = Kind(
     lambda given, name: one(given, bool, argument=name, expected="True or False"), _flag_text
 )
@@ -717,7 +716,7 @@ def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
 def weights_in(configuration: Mapping[str, str]) -> tuple[tuple[Path, float], ...]:
     """Return the columns with weights that a table remembers, none if the property is wrong."""
     try:
-        return weights_of(configuration.get(WEIGHTS_PROPERTY, ""))
+        return _weights_of(configuration.get(WEIGHTS_PROPERTY, ""))
     except UsageError:
         return ()
 

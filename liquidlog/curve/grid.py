@@ -286,7 +286,7 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
     largest where they are few.
     """
     values = _flat(sample)
-    check_orderable(values.type)
+    _check_orderable(values.type)
     values = values.drop_null()
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it is equal to
@@ -353,8 +353,7 @@ class Axis:
         return self.coordinates[range_ids(column, self.boundaries)]
 
 
-def check_orderable(data_type: pa.DataType) -> None:
-    """Refuse types that have no range ids."""
+def _check_orderable(data_type: pa.DataType) -> None:
     inner = data_type.value_type if pa.types.is_dictionary(data_type) else data_type
     orderable = (
         pa.types.is_integer(inner)
@@ -377,7 +376,7 @@ def _flat(column: Column) -> pa.Array:
 
 
 def _chunk_ids(values: pa.Array, boundaries: pa.Array) -> Ids:
-    check_orderable(values.type)
+    _check_orderable(values.type)
     if isinstance(values, pa.DictionaryArray):
         by_code = np.append(_chunk_ids(values.dictionary, boundaries), np.uint32(0))
         codes = values.indices

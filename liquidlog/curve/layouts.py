@@ -64,8 +64,7 @@ class Placement:
     cuts: Cuts
 
 
-def mean_opened(sample: CurveSample, cuts: Cuts, reach: Reach) -> float:
-    """Return the share of the rows that readers open, those who ask for other values included."""
+def _mean_opened(sample: CurveSample, cuts: Cuts, reach: Reach) -> float:
     others = float(opened_shares(sample, cuts) @ reach.axis_weights)
     asked = reach.asked
     return others if asked is None else asked_share(sample, cuts, asked) + OTHER_READERS * others
@@ -95,7 +94,7 @@ def fit_grid(
 
     def opened(grid: CurveGrid) -> float:
         sample = tried.sorted_on(grid)
-        return mean_opened(sample, choose_cuts(sample, parts, extents), reach)
+        return _mean_opened(sample, choose_cuts(sample, parts, extents), reach)
 
     finalists = sorted(grids, key=opened)[:_FINALISTS] if len(grids) > 1 else grids
     placed = [
@@ -104,7 +103,7 @@ def fit_grid(
         for sample in [rows.sorted_on(grid)]
         for wanted in ([reach, extents] if reach.asked is not None else [extents])
     ]
-    return min(placed, key=lambda one: mean_opened(one.sample, one.cuts, reach))
+    return min(placed, key=lambda one: _mean_opened(one.sample, one.cuts, reach))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -382,13 +381,13 @@ def fit_layout(
     limit = asked_share(even[1], even[2], asked) * (1 + _ROUNDING)
     reach = Reach(asked, asked.axis_weights(coords.shape[1]))
     columns = max(1, int((reach.axis_weights > 0).sum()))
-    best, least = even, mean_opened(even[1], even[2], reach)
+    best, least = even, _mean_opened(even[1], even[2], reach)
     for count in _numbers_of_files(parts, len(coords)):
         # Readers of single values open this much less with more files of the same shape.
         usual = (parts / count) ** (1 / columns)
         candidates = _Candidates(rows, count, curve, bits)
         for placed in candidates.fitted(reach, prefix, even):
-            opened = mean_opened(placed[1], placed[2], reach) / usual
+            opened = _mean_opened(placed[1], placed[2], reach) / usual
             if opened < least and asked_share(placed[1], placed[2], asked) <= limit:
                 best, least = placed, opened
     return best

@@ -188,8 +188,7 @@ def filter_bytes(distinct: int) -> int:
     return max(_LEAST_FILTER_BYTES, 1 << math.ceil(math.log2(bits / 8)))
 
 
-def codec_arguments(name: str) -> dict[str, Any]:
-    """Return the arguments of the Parquet writer for a codec."""
+def _codec_arguments(name: str) -> dict[str, Any]:
     codec = parse_codec(name)
     arguments: dict[str, Any] = {"compression": _ARROW_NAMES.get(codec, codec.value)}
     return arguments | ({"compression_level": _ZSTD_LEVEL} if codec is Codec.ZSTD else {})
@@ -222,7 +221,7 @@ def _saved_share(column: ColumnBytes) -> float:
 
 
 def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
-    arguments = codec_arguments(compression)
+    arguments = _codec_arguments(compression)
     if parse_codec(compression) is Codec.UNCOMPRESSED:
         return arguments
     plain = left_uncompressed(trial)
@@ -247,7 +246,7 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
         sink,
         use_dictionary=list(dictionaries),
         **_PAGES,
-        **codec_arguments(compression),
+        **_codec_arguments(compression),
     )
     group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
     chunks = [group.column(number) for number in range(group.num_columns)]

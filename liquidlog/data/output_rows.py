@@ -484,7 +484,7 @@ class _OpenSearch:
         self._spend = spend
         self._bytes_read = 0
         self._leaves = bounded_leaves(search.layout)
-        self._columns = first_columns(search.layout)
+        self._columns = _first_columns(search.layout)
         self._wanted = WantedRows(search.rows, self._columns)
 
     def found(self) -> OutputRows:
@@ -557,8 +557,7 @@ def bounded_leaves(layout: FileLayout) -> tuple[Leaf, ...]:
     return tuple(leaf for leaf in bounded if has_bounds(leaf.data_type))[:_MOST_LEAVES]
 
 
-def first_columns(layout: FileLayout) -> tuple[Path, ...]:
-    """Return the columns that are read first: the row id, which no other row has, or the leaves."""
+def _first_columns(layout: FileLayout) -> tuple[Path, ...]:
     tracking = layout.row_tracking
     if tracking is not None and tracking.preserved:
         return ((tracking.row_id_column,),)

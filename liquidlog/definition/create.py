@@ -93,8 +93,7 @@ _SOURCE_STATE: Final = frozenset(
 )
 
 
-def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse properties that a user cannot set, or cannot set to these values."""
+def _check_properties(properties: Mapping[str, str]) -> None:
     problems = []
     for name, value in properties.items():
         if name.lower() in {"clusteringcolumns", f"{_FEATURE_PREFIX}clustering"}:
@@ -111,8 +110,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
         raise UsageError("; ".join(problems), problems=problems)
 
 
-def table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that the table stores: requests for features go to its protocol."""
+def _table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in properties.items() if not name.startswith(_FEATURE_PREFIX)
     }
@@ -218,15 +216,15 @@ def create_change(
     column mapping, every column gets an id and a physical name of its own.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
-    check_properties(properties)
+    _check_properties(properties)
     problems = [str(one) for one in layout_problems(properties, properties, schema)]
     if cluster_by and partition_by:
         problems.append("a table has clustering columns or partition columns, not both")
-    problems += partition_problems(schema, partition_by)
+    problems += _partition_problems(schema, partition_by)
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
     table_id = new_id()
-    schema, configuration = _mapped(schema, table_configuration(properties), new_id)
+    schema, configuration = _mapped(schema, _table_configuration(properties), new_id)
     columns = resolve_columns(
         schema,
         cluster_by,
@@ -336,8 +334,7 @@ def _mapped(
     return mapped, {**configuration, MODE: mode.value, MAX_COLUMN_ID: str(largest)}
 
 
-def partition_problems(schema: StructType, partition_by: Sequence[Path]) -> Iterator[str]:
-    """Yield every reason why a new table cannot be partitioned by these columns."""
+def _partition_problems(schema: StructType, partition_by: Sequence[Path]) -> Iterator[str]:
     fields = {(field.name,): field for field in schema.fields}
     unknown = [path for path in partition_by if path not in fields]
     inside = [path for path in unknown if len(path) > 1 and find_column(schema, path)]

@@ -365,12 +365,11 @@ def refusal(name: str) -> SchemaProblem | None:
         text = f"{name} cannot be changed here: {reason}"
         return SchemaProblem(SchemaProblemKind.PROPERTY_IS_FIXED, text, property=name)
     if lowered.startswith(DELTA_PREFIX) and lowered not in _SPELLING:
-        return unknown_property(name)
+        return _unknown_property(name)
     return None
 
 
-def unknown_property(name: str) -> SchemaProblem:
-    """Return the problem that Delta has no such property; its text has similar names."""
+def _unknown_property(name: str) -> SchemaProblem:
     delta = [spelled for spelled in _SPELLING.values() if spelled.startswith(DELTA_PREFIX)]
     known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in delta}
     near = near_names(name[len(DELTA_PREFIX) :], known)
@@ -389,7 +388,7 @@ def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]
         lowered = name.lower()
         known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
         if lowered.startswith(DELTA_PREFIX) and not known:
-            yield unknown_property(name)
+            yield _unknown_property(name)
         yield from _unknown_layout(name)
         yield from _wrong_value(name, value)
 

@@ -121,10 +121,9 @@ def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructTyp
     return (*(schema for schema in schemas if schema != current), current)
 
 
-def columns_of_tag(
+def _columns_of_tag(
     names: Sequence[str], schemas: Sequence[StructType]
 ) -> frozenset[tuple[Path, ...]]:
-    """Return the lists of physical columns that a tag may mean: several if names were reused."""
     try:
         paths = [split_path(name) for name in names]
     except UsageError:
@@ -270,15 +269,15 @@ def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedA
         snapshot.schema, rename.old, lambda field: replace(field, name=rename.new[-1])
     )
     partitions = snapshot.metadata.partition_columns
-    metadata = metadata_with(snapshot, schema, _renamed_lists(snapshot, rename))
+    metadata = _metadata_with(snapshot, schema, _renamed_lists(snapshot, rename))
     metadata = structs.replace(
         metadata, partition_columns=tuple(rename.applied((name,))[0] for name in partitions)
     )
     return Change(
         operation="RENAME COLUMN",
         parameters={
-            "oldColumnPath": attribute_name(rename.old),
-            "newColumnPath": attribute_name(rename.new),
+            "oldColumnPath": _attribute_name(rename.old),
+            "newColumnPath": _attribute_name(rename.new),
         },
         actions=(metadata, *retagged),
         is_blind_append=not retagged,
@@ -295,14 +294,14 @@ def drop_change(snapshot: Snapshot, *columns: Path) -> Change:
         problems.extend(reasons)
         if not reasons:
             schema = with_field(left.schema, found, lambda _: None)
-            metadata = metadata_with(left, schema, _kept_stats_columns(left, found))
+            metadata = _metadata_with(left, schema, _kept_stats_columns(left, found))
             left = replace(left, schema=schema, metadata=metadata)
             dropped.append(found)
     if problems:
         raise SchemaChangeError(problems)
     return Change(
         operation="DROP COLUMNS",
-        parameters={"columns": msgspec.json.encode(list(map(attribute_name, dropped))).decode()},
+        parameters={"columns": msgspec.json.encode(list(map(_attribute_name, dropped))).decode()},
         actions=(left.metadata,),
         is_blind_append=True,
     )
@@ -348,11 +347,10 @@ def _change_list(
         configuration[name] = ",".join(map(quote_path, after))
 
 
-def metadata_with(
+def _metadata_with(
     snapshot: Snapshot, schema: StructType, configuration: Mapping[str, str]
 ) -> Metadata:
-    """Return a table's metadata with another schema and other properties."""
-    problems = tuple(unwritable(snapshot.protocol, configuration, schema))
+    problems = tuple(_unwritable(snapshot.protocol, configuration, schema))
     if problems:
         raise SchemaChangeError(problems)
     return structs.replace(
@@ -360,10 +358,9 @@ def metadata_with(
     )
 
 
-def unwritable(
+def _unwritable(
     protocol: Protocol, configuration: Mapping[str, str], schema: StructType
 ) -> Iterator[SchemaProblem]:
-    """Yield the reasons why no file could be written into a table with this metadata."""
     for problem in schema_problems(protocol, configuration, schema):
         text = f"the table would have {problem}"
         yield SchemaProblem(SchemaProblemKind.SCHEMA_IS_NOT_WRITABLE, text)
@@ -479,8 +476,7 @@ def _names(expression: str) -> frozenset[str]:
     return frozenset(name.lower() for name in (*quoted, *_WORD.findall(expression)))
 
 
-def attribute_name(path: Path) -> str:
-    """Return a column as the reference's commitInfo spells it: parts with a dot are quoted."""
+def _attribute_name(path: Path) -> str:
     return ".".join(f"`{part}`" if "." in part else part for part in path)
 
 
@@ -509,7 +505,7 @@ def add_change(
     return Change(
         operation="ADD COLUMNS",
         parameters={"columns": msgspec.json.encode(_documents(columns, place)).decode()},
-        actions=(metadata_with(snapshot, schema, configuration),),
+        actions=(_metadata_with(snapshot, schema, configuration),),
         is_blind_append=True,
     )
 
@@ -585,7 +581,7 @@ def _with_more(schema: StructType, place: Path, added: StructType) -> StructType
 
 def _documents(columns: StructType, place: Path) -> list[dict[str, Any]]:
     return [
-        {"column": {**field_document(field), "name": attribute_name((*place, field.name))}}
+        {"column": {**field_document(field), "name": _attribute_name((*place, field.name))}}
         for field in columns.fields
     ]
 
@@ -635,7 +631,7 @@ def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Re
 
 def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tuple[str, ...] | None:
     names = parse_zorder_by(tag)
-    meanings = columns_of_tag(names, schemas) if names else frozenset()
+    meanings = _columns_of_tag(names, schemas) if names else frozenset()
     if len(meanings) != 1:
         return None
     (paths,) = meanings
@@ -784,7 +780,7 @@ def _check(
     configuration: Mapping[str, str],
     protocol: Protocol,
 ) -> None:
-    problems = list(unwritable(protocol, configuration, schema))
+    problems = list(_unwritable(protocol, configuration, schema))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
     for column in clustering_state(snapshot).columns:
         if column.physical not in indexed and column.physical in _indexed(snapshot):

@@ -113,7 +113,7 @@ def optimize(
         raise UsageError("min_gain says when rounds end: give final too", option="min_gain")
     planning = partial(make, **given[Stage.PLAN])
     if rounds.get("final"):
-        require_rounds_of(opened.snapshot(), given[Stage.PLAN].get("strategy"))
+        _require_rounds_of(opened.snapshot(), given[Stage.PLAN].get("strategy"))
     made = planning() if plan is None else plan
     limit_bytes = run.get("local_limit")
     require_settings(executor, {}, limit_bytes)
@@ -122,7 +122,7 @@ def optimize(
         there = active_session() if session is None else session
         return choose_executor(executor, plan, {}, session=there, limit_bytes=limit_bytes).name
 
-    opening = partial(open_executor_at, session=session, storage=opened.store.storage, **run)
+    opening = partial(_open_executor_at, session=session, storage=opened.store.storage, **run)
     with ExecutorWhenNeeded(choose, opening) as started:
         execute = partial(rewrite_and_commit, opened, executor=started, commits=commits)
         if not rounds.get("final"):
@@ -219,7 +219,7 @@ def expected_metrics(
     return planned_metrics(opened.of_plan(plan), plan, commits=versions)
 
 
-def open_executor_at(
+def _open_executor_at(
     name: str,
     *,
     session: object,
@@ -227,8 +227,6 @@ def open_executor_at(
     read_back: bool = True,
     local_limit: int | None = None,
 ) -> AbstractContextManager[Executor]:
-    """Return a context manager that starts an executor with the storage options of a table."""
-
     def latest() -> Mapping[str, str]:
         return dict(storage.latest().items)
 
@@ -292,8 +290,7 @@ def require_rounds(strategy: str) -> None:
         )
 
 
-def require_rounds_of(snapshot: Snapshot, strategy: str | None) -> None:
-    """Refuse a strategy, the table's if None, that is not one for rounds."""
+def _require_rounds_of(snapshot: Snapshot, strategy: str | None) -> None:
     given = policy_settings({"strategy": strategy})
     require_rounds(settle(snapshot, given).strategy)
 

@@ -12,7 +12,6 @@ import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -80,9 +79,6 @@ _LEAST_INTERVAL_MS: Final = 5_000
 
 _executors_log: Final = Log(EXECUTOR_GROUP)
 
-ConflictsOf = Callable[[Winners, ClusteringPlan, RewriteGroup], Sequence[Conflict]]
-"""(winners, plan, group) -> why the group can never be committed after them; empty if it may be."""
-
 
 @dataclass(frozen=True, slots=True)
 class GroupConflict(Conflict):
@@ -120,19 +116,18 @@ def lost_groups(
     winners: Winners,
     plan: ClusteringPlan,
     groups: Sequence[RewriteGroup],
-    *,
-    conflicts_of: ConflictsOf = lasting_conflicts,
+    max_share: float = 1.0,
 ) -> Mapping[int, Sequence[Conflict]]:
     """Return why groups can never be committed after `winners`, by id; none for those that may be.
 
     `winners` are other commits since the plan's version. The groups of a migration are committed
-    together, so that all are lost if one is. `conflicts_of` judges a group of whose files winners
-    removed some, or put deletion vectors on them; for the others only changes of the table count.
+    together, so that all are lost if one is. Where winners removed no file of a group, and put no
+    deletion vector on one, only changes of the table count.
     """
     of_table = winners.conflicts(read_set_of(plan))
     touched = _groups_with(winners.removed_paths(), groups)
     found = {
-        group.group_id: conflicts_of(winners, plan, group) if has_some else of_table
+        group.group_id: lasting_conflicts(winners, plan, group, max_share) if has_some else of_table
         for group, has_some in zip(groups, touched, strict=True)
     }
     lost = {group_id: conflicts for group_id, conflicts in found.items() if conflicts}
@@ -163,16 +158,11 @@ class GroupWatch:
     """
 
     def __init__(
-        self,
-        store: TableStore,
-        plan: ClusteringPlan,
-        clock: Clock,
-        *,
-        conflicts_of: ConflictsOf = lasting_conflicts,
+        self, store: TableStore, plan: ClusteringPlan, clock: Clock, max_share: float = 1.0
     ) -> None:
         self._plan = plan
         self._clock = clock
-        self._conflicts_of = conflicts_of
+        self._max_share = max_share
         self._landed = LandedGroups(store, plan)
         self._seen = self._landed.winners, self._landed.winners.version
         self._looked_ms: int | None = None
@@ -227,7 +217,7 @@ class GroupWatch:
         if self._seen == (winners, winners.version):
             return self._lost
         groups = [group for group in self._plan.groups if group.group_id not in committed]
-        lost = lost_groups(winners, self._plan, groups, conflicts_of=self._conflicts_of)
+        lost = lost_groups(winners, self._plan, groups, self._max_share)
         self._seen = winners, winners.version
         return lost
 
@@ -247,22 +237,12 @@ class GroupWatch:
 def watch_for(opened: OpenedTable, plan: ClusteringPlan, max_share: float | None) -> GroupWatch:
     """Return the watch of a plan's groups for commits with this limit of deleted rows."""
     share = reconcile_limits(max_share, None).max_share
-    judge = partial(lasting_conflicts, max_share=share)
-    return GroupWatch(opened.store, plan, opened.clock, conflicts_of=judge)
+    return GroupWatch(opened.store, plan, opened.clock, share)
 
 
 def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None) -> GroupWatch:
     """Return the watch of a plan's groups at the table that the plan names; nothing is read yet."""
     return GroupWatch(open_store(plan.table_uri, storage_options), plan, system_clock())
-
-
-def cancelled_conflicts(
-    failure: GroupFailure, watch: GroupWatch | None
-) -> tuple[GroupConflict, ...]:
-    """Return why a group was cancelled, as conflicts: those that `watch` found, if it did."""
-    if watch is not None:
-        return watch.conflicts(failure)
-    return (GroupConflict(failure.group_id, Outdated(failure.reason), cancelled=True),)
 
 
 # Commit finished rewrites, in batches, and say of each group what became of it
@@ -519,8 +499,11 @@ def _rewritten(
             watch.group_ended()
         if not isinstance(outcome, GroupFailure):
             yield outcome
+        elif outcome.cancelled and watch is not None:
+            conflicts.extend(watch.conflicts(outcome))
         elif outcome.cancelled:
-            conflicts.extend(cancelled_conflicts(outcome, watch))
+            because = Outdated(outcome.reason)
+            conflicts.append(GroupConflict(outcome.group_id, because, cancelled=True))
         else:
             failures.append(f"group {outcome.group_id}: {outcome.reason}")
 
@@ -590,19 +573,11 @@ def complete_result(
     """
     done = {group.group_id: group for group in _continued(path, plan).groups}
     missing = tuple(g.group_id for g in plan.groups if g.group_id not in done)
-    failures = []
+    failures: list[str] = []
     conflicts: list[GroupConflict] = []
-    for outcome in rewrite(missing) if missing else ():
-        if watch is not None:
-            watch.group_ended()
-        if isinstance(outcome, GroupFailure) and outcome.cancelled:
-            conflicts.extend(cancelled_conflicts(outcome, watch))
-            continue
-        if isinstance(outcome, GroupFailure):
-            failures.append(f"group {outcome.group_id}: {outcome.reason}")
-            continue
-        _append(path, encode_rewritten_group(outcome))
-        done[outcome.group_id] = outcome
+    for group in _rewritten(rewrite(missing) if missing else (), watch, conflicts, failures):
+        _append(path, encode_rewritten_group(group))
+        done[group.group_id] = group
     if conflicts:
         raise CommitConflictError(plan.read_version, conflicts)
     if failures:

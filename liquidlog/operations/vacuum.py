@@ -50,8 +50,7 @@ from liquidlog.storage.objects import tree
 from liquidlog.version import ENGINE_INFO
 
 
-def put_note(store: TableStore, change: Change, clock: Clock) -> int:
-    """Put a version that changes nothing; return its number."""
+def _put_note(store: TableStore, change: Change, clock: Clock) -> int:
     snapshot = load_snapshot(store)
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
@@ -124,11 +123,11 @@ def orphans(
     """
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
     if not delete:
-        return stray_rows(strays)
+        return _stray_rows(strays)
     if not dry_run:
-        return stray_rows(strays, delete_strays(store, strays, clock))
-    require_deletable(store, strays)
-    return stray_rows(strays, deletable_paths(strays))
+        return _stray_rows(strays, delete_strays(store, strays, clock))
+    _require_deletable(store, strays)
+    return _stray_rows(strays, _deletable_paths(strays))
 
 
 def find_strays(
@@ -165,7 +164,7 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
 
     If a run is alive after all, its tasks and its commit fail from now on.
     """
-    require_deletable(store, strays)
+    _require_deletable(store, strays)
     ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
     withdrawn = [run.token for run, stage in ended.items() if stage is RunStage.WITHDRAWN]
     if withdrawn:
@@ -179,21 +178,18 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
     return tuple(deleted)
 
 
-def deletable_paths(strays: Strays) -> tuple[str, ...]:
-    """Return the paths of the files that `delete_strays` would delete now."""
+def _deletable_paths(strays: Strays) -> tuple[str, ...]:
     files = (file for stray in strays.runs for file in stray.files)
     return tuple(f.path for f in (*files, *strays.temporaries) if f.reason_to_keep is None)
 
 
-def require_deletable(store: TableStore, strays: Strays) -> None:
-    """Refuse a storage or table in which nothing can be deleted, before any run is ended."""
+def _require_deletable(store: TableStore, strays: Strays) -> None:
     store.require_writable()
     if any(stray.may_go and stray.stage in _COMMITTABLE for stray in strays.runs):
         require_writable(load_snapshot(store))
 
 
-def stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:
-    """Return one row per file that runs and writers left."""
+def _stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:
     gone = frozenset(deleted)
     rows: list[tuple[StrayFile, str | None]] = [
         (file, stray.run.token) for stray in strays.runs for file in stray.files
@@ -277,7 +273,7 @@ def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None
     """Put a version without actions, so that a commit under way reads its run's fate again."""
     change = Change(operation=OPERATION, parameters={"runs": json.dumps(tokens)}, actions=())
     try:
-        put_note(store, change, clock)
+        _put_note(store, change, clock)
     except TableReplacedError:
         raise  # no version was put that a commit under way would see
     except CommitConflictError:
@@ -416,7 +412,7 @@ def vacuum(
         "defaultRetentionMillis": retention_ms(snapshot.metadata.configuration),
         **({} if retain_ms is None else {"specifiedRetentionMillis": retain_ms}),
     }
-    started = put_note(store, _start(found, parameters), clock)
+    started = _put_note(store, _start(found, parameters), clock)
     try:
         _require_one_time(store, started, now_ms)
         deleted = _delete(store, found, since_ms=now_ms - kept_ms)
@@ -425,7 +421,7 @@ def vacuum(
         )
     except BaseException:
         with suppress(LiquidlogError):
-            put_note(store, _end("FAILED", {}), clock)
+            _put_note(store, _end("FAILED", {}), clock)
         raise
     ended = _put_end(store, len(deleted), found.directories, clock)
     return _vacuumed(found, kept_ms, deleted, versions=(started, *ended))
@@ -655,7 +651,7 @@ def _put_end(store: TableStore, deleted: int, directories: int, clock: Clock) ->
         "numVacuumedDirectories": str(directories + 1),  # with the table's own
     }
     try:
-        return (put_note(store, _end("COMPLETED", metrics), clock),)
+        return (_put_note(store, _end("COMPLETED", metrics), clock),)
     except CommitStateUnknownError:
         raise
     except LiquidlogError as error:

@@ -172,8 +172,7 @@ def remembered_curve(snapshot: Snapshot) -> str:
     return curve
 
 
-def remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
-    """Return how files are written, with what the table remembers of that."""
+def _remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
     policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
     return planned_writer_options(snapshot, clustering_state(snapshot).columns, policy)
 
@@ -208,7 +207,7 @@ def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
         read_version=snapshot.version,
         schema_string=snapshot.metadata.schema_string,
         mapping_mode=mapping_mode(snapshot.metadata.configuration),
-        writer_options=remembered_writer_options(snapshot),
+        writer_options=_remembered_writer_options(snapshot),
         max_file_bytes=_UNBOUNDED_BYTES,
         sources=(),
         partition_columns=physical_partition_columns(snapshot.metadata),
@@ -410,7 +409,7 @@ def commit_write(
         except CommitConflictError:
             # The same transaction may have landed from elsewhere, or in an earlier life.
             newest = load_snapshot(store)
-            if txn is None or not has_transaction(newest, txn):
+            if txn is None or not _has_transaction(newest, txn):
                 raise
             version, skipped = newest.version, True
     settle([claim])
@@ -435,8 +434,7 @@ def _landed(store: TableStore, claim: OutputClaim, proposal: Proposal, clock: Cl
         raise
 
 
-def has_transaction(snapshot: Snapshot, txn: tuple[str, int]) -> bool:
-    """Return whether the table has this version of an application's transactions, or a later."""
+def _has_transaction(snapshot: Snapshot, txn: tuple[str, int]) -> bool:
     found = snapshot.transactions.get(txn[0])
     return found is not None and found.version >= txn[1]
 
@@ -484,7 +482,7 @@ class _Writing:
     def problems(self, store: TableStore, newest: Snapshot) -> tuple[str, ...]:
         if newest.metadata.id != self.plan.table_id:
             return ("another table is at its address now",)
-        if self.txn is not None and has_transaction(newest, self.txn):
+        if self.txn is not None and _has_transaction(newest, self.txn):
             app_id, version = self.txn
             return (f"transaction {version} of {app_id} is committed already",)
         if self.plan.where is None or newest.version == self.before.version:

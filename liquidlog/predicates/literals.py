@@ -120,15 +120,13 @@ def sql_value(node: exp.Expression) -> SqlValue | None:
             return None
 
 
-def integer_text(text: str) -> int | None:
-    """Return the integer that a text spells in Spark's own form, None for any other text."""
+def _integer_text(text: str) -> int | None:
     if _INTEGER_TEXT.fullmatch(text) is None or len(text) > MOST_DIGITS:
         return None
     return int(text)
 
 
-def number_text(text: str) -> Floating | None:
-    """Return the double that a text spells, None if it is no number or out of range."""
+def _number_text(text: str) -> Floating | None:
     return _double(text) if _NUMBER_TEXT.fullmatch(text) else None
 
 
@@ -253,7 +251,7 @@ def cast_value(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
 
 
 def _as_integer(value: SqlValue | None, bits: int) -> Exact | None:
-    if isinstance(value, str) and (whole_text := integer_text(value)) is not None:
+    if isinstance(value, str) and (whole_text := _integer_text(value)) is not None:
         value = Exact(Decimal(whole_text), MOST_DIGITS, 0)
     if not isinstance(value, Exact) or value.value != int(value.value):
         return None
@@ -284,7 +282,7 @@ def _as_double(value: SqlValue) -> Floating | None:
         case Floating():
             return value
         case str():
-            return number_text(value)
+            return _number_text(value)
         case _:
             return None
 
@@ -422,7 +420,7 @@ def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
             return _double_text(low, high)
         case str():
             # Any other spelling is an error in one mode and a number or null in the other.
-            whole = integer_text(value)
+            whole = _integer_text(value)
             limit = 1 << (_BITS[name] - 1)
             return _whole(whole) if whole is not None and -limit <= whole < limit else None
         case _:
@@ -454,7 +452,7 @@ def _coerced_double(value: SqlValue) -> Comparable | None:
         case Floating(low, high):
             return _double_text(low, high)
         case str():
-            text = number_text(value)
+            text = _number_text(value)
             return None if text is None else _double_text(text.low, text.high)
         case _:
             return None
@@ -466,7 +464,7 @@ def _as_float_or_double(value: SqlValue) -> Comparable | None:
         case Exact(number, _, 0):
             return _double_text(*floats_around(float(number), float(number)))
         case str():
-            text = number_text(value)
+            text = _number_text(value)
             return None if text is None else _double_text(*floats_around(text.low, text.high))
         case _:
             return _coerced_double(value)

@@ -79,11 +79,10 @@ def begin_us(local_us: int, unit: str) -> int:
             return local_us - local_us % _SIZES_US[unit]
 
 
-def end_us(begin: int, unit: str) -> int:
-    """Return where the next unit begins."""
+def _end_us(begin: int, unit: str) -> int:
     if unit in _MONTHS:
-        return shifted_us(begin, Duration(months=_MONTHS[unit]))
-    return shifted_us(begin, Duration(micros=_SIZES_US[unit]))
+        return _shifted_us(begin, Duration(months=_MONTHS[unit]))
+    return _shifted_us(begin, Duration(micros=_SIZES_US[unit]))
 
 
 # Intervals of SQL, and times moved by them as Spark moves them
@@ -195,7 +194,7 @@ def moved(value: SqlValue, by: Duration, session: Session) -> SqlValue | None:
         case dt.date() if by.has_time:
             return _moved_moment(midnight(value, is_local=False), by, session)
         case dt.date():
-            return day_of(shifted_us(midnight(value, is_local=True).written_us, by))
+            return day_of(_shifted_us(midnight(value, is_local=True).written_us, by))
         case _:
             return None
 
@@ -217,8 +216,7 @@ def day_of(local_us: int) -> dt.date:
         raise OverflowError(str(error)) from error
 
 
-def shifted_us(local_us: int, by: Duration) -> int:
-    """Return a local time moved by an interval; a day that a month lacks becomes its last."""
+def _shifted_us(local_us: int, by: Duration) -> int:
     day, time_us = day_of(local_us), local_us % DAY_US
     month = day.year * 12 + day.month - 1 + by.months
     year, number = month // 12, month % 12 + 1
@@ -238,7 +236,7 @@ def instant(instant_us: int) -> Moment:
 
 def _moved_moment(value: Moment, by: Duration, session: Session) -> SqlValue | None:
     if value.is_local:
-        return Moment(shifted_us(value.written_us, by), value.offset_us, is_local=True)
+        return Moment(_shifted_us(value.written_us, by), value.offset_us, is_local=True)
     days = abs(by.micros) // DAY_US * (1 if by.micros > 0 else -1)
     in_days = Duration(by.months, days * DAY_US)
     rest_us = by.micros - days * DAY_US
@@ -253,7 +251,7 @@ def _moved_moment(value: Moment, by: Duration, session: Session) -> SqlValue | N
     ends = [
         end + rest_us
         for start in starts
-        for end in session.instants_us(shifted_us(session.local_us(start)[0], in_days))
+        for end in session.instants_us(_shifted_us(session.local_us(start)[0], in_days))
     ]
     return spanning(instant(min(ends)), instant(max(ends)))
 
@@ -263,14 +261,14 @@ def _moved_anywhere(value: Moment, by: Duration, rest_us: int, session: Session)
         return Moment(value.written_us + rest_us, value.offset_us, is_local=False)
     if value.offset_us is None:
         # Where clocks skipped the written time, they showed a later one.
-        low = shifted_us(value.written_us, by) - ANY_SHIFT_US
-        high = shifted_us(value.written_us + ANY_SHIFT_US, by) + ANY_SHIFT_US
+        low = _shifted_us(value.written_us, by) - ANY_SHIFT_US
+        high = _shifted_us(value.written_us + ANY_SHIFT_US, by) + ANY_SHIFT_US
         return spanning(_written(low + rest_us), _written(high + rest_us))
     start = value.written_us - value.offset_us
     if not by.months:
         end = start + by.micros + rest_us
         return spanning(instant(end - ANY_SHIFT_US), instant(end + ANY_SHIFT_US))
-    earliest, latest = (shifted_us(local, by) + rest_us for local in session.local_us(start))
+    earliest, latest = (_shifted_us(local, by) + rest_us for local in session.local_us(start))
     return spanning(_written(earliest), _written(latest))
 
 
@@ -338,7 +336,7 @@ def period_of(
         case exp.Add():
             return _year_and_month(node, leaf_of)
         case exp.Year() | exp.Extract() | exp.Anonymous():
-            leaf = _time(year_argument(node), leaf_of)
+            leaf = _time(_year_argument(node), leaf_of)
             return None if leaf is None else Period(leaf, "year", INTEGER, _YEAR)
         case exp.TsOrDsToDate() | exp.Cast():
             leaf = _time(node, leaf_of)
@@ -354,8 +352,7 @@ def period_of(
             return None
 
 
-def year_argument(node: exp.Expression) -> exp.Expression | None:
-    """Return what an expression gives the year of, None if it is no year."""
+def _year_argument(node: exp.Expression) -> exp.Expression | None:
     match node:
         case exp.Year():
             return cast("exp.Expression", node.this)
@@ -434,7 +431,7 @@ def _edges(
         return None
     if period.gives == DATE:
         begin = begin_us(day_us := midnight_us(found[0].low.as_py()), period.unit)
-        end = end_us(begin, period.unit)
+        end = _end_us(begin, period.unit)
         first, beyond = (begin if day_us == begin else end), end
     elif found[0].arrow_type != pa.int64():
         return None
@@ -446,16 +443,16 @@ def _edges(
 def _numbered(period: Period, number: int) -> tuple[int, int]:
     if period.number == _YEAR:
         begin = midnight_us(dt.date(number, 1, 1))
-        return begin, end_us(begin, "year")
+        return begin, _end_us(begin, "year")
     year, month = divmod(number, _HUNDRED)
     begin = midnight_us(dt.date(year, 1, 1))
     if month < 1:
         return begin, begin
     if month > _MONTHS_OF_PERIODS:
-        end = end_us(begin, "year")
+        end = _end_us(begin, "year")
         return end, end
     begin = midnight_us(dt.date(year, month, 1))
-    return begin, end_us(begin, "month")
+    return begin, _end_us(begin, "month")
 
 
 def _edges_of_moment(
@@ -478,7 +475,7 @@ def _edges_of_moment(
 
 def _truncated(period: Period, local_us: int, session: Session) -> tuple[_Range, _Range]:
     begin = begin_us(local_us, period.unit)
-    end = end_us(begin, period.unit)
+    end = _end_us(begin, period.unit)
     is_begin = begin == local_us
     first = begin if is_begin else end
     loose = (begin - ANY_SHIFT_US, end + ANY_SHIFT_US)
@@ -543,7 +540,7 @@ ValueOf = Callable[[exp.Expression], SqlValue | None]
 
 def with_dates(parts: Sequence[exp.Expression], value_of: ValueOf) -> list[exp.Expression]:
     """Return the parts of a conjunction, with months and days of known years as dates."""
-    years = _fixed(parts, year_argument, value_of)
+    years = _fixed(parts, _year_argument, value_of)
     if not years:
         return list(parts)
     months = {

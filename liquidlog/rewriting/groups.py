@@ -133,7 +133,7 @@ class GroupRun:
             size_bytes=self.group.size_bytes,
             inputs=len(self.group.inputs),
             outputs=self.outputs,
-            sorts=curve_of(self.plan) is not None,
+            sorts=_curve_of(self.plan) is not None,
         )
 
     @property
@@ -154,9 +154,9 @@ class GroupRun:
 
     def check(self) -> None:
         """Refuse a group that no attempt could rewrite, before any task begins."""
-        curve_of(self.plan)
-        require_layout(self.plan)
-        require_partition(self.plan, self.group)
+        _curve_of(self.plan)
+        _require_layout(self.plan)
+        _require_partition(self.plan, self.group)
         try:
             table_address(self.plan.table_uri)
         except LiquidlogError as error:
@@ -177,7 +177,7 @@ class GroupRun:
             row_tracking=self.plan.row_tracking,
             mapping_mode=self.plan.mapping_mode,
             columns=tuple(column.physical for column in self.plan.columns),
-            curve=curve_of(self.plan),
+            curve=_curve_of(self.plan),
             readers=self.plan.readers,
             prefix=self.plan.prefix,
             writer_options=self.plan.writer_options,
@@ -331,8 +331,7 @@ def file_location(table_uri: str, path: str) -> str:
         raise ExecutorError(str(error)) from error
 
 
-def curve_of(plan: ClusteringPlan) -> Curve | None:
-    """Return the curve by which rows are sorted, None for a compaction."""
+def _curve_of(plan: ClusteringPlan) -> Curve | None:
     if plan.mode is RewriteMode.COMPACTION:
         return None
     if not plan.columns:
@@ -343,8 +342,7 @@ def curve_of(plan: ClusteringPlan) -> Curve | None:
         raise ExecutorError(str(error)) from error
 
 
-def require_layout(plan: ClusteringPlan) -> None:
-    """Refuse a prefix or constants of readers that do not fit the plan's columns."""
+def _require_layout(plan: ClusteringPlan) -> None:
     try:
         numbers = plan.prefix
         if len(set(numbers)) < len(numbers):
@@ -360,8 +358,7 @@ def require_layout(plan: ClusteringPlan) -> None:
         raise ExecutorError(f"the plan's fitted workload is not valid: {error}") from error
 
 
-def require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
-    """Refuse partition values of other columns than the plan's, and a directory of other files."""
+def _require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
     if set(group.partition_values) != set(plan.partitioned_by):
         listed = ", ".join(plan.partitioned_by) or "none"
         raise ExecutorError(

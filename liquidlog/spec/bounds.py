@@ -520,7 +520,7 @@ NameTree = dict[str, "NameTree"]
 
 def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
     """Return the bounds that `parse_bounds` promises, for each of `stats` (JSON strings)."""
-    tree = name_tree(leaf.physical for leaf in columns)
+    tree = _name_tree(leaf.physical for leaf in columns)
     documents = _decode(stats, tree)
 
     def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
@@ -533,8 +533,7 @@ def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
     )
 
 
-def name_tree(paths: Iterable[Path]) -> NameTree:
-    """Return the nested names of leaves by their paths."""
+def _name_tree(paths: Iterable[Path]) -> NameTree:
     tree: NameTree = {}
     for path in paths:
         node = tree
@@ -725,7 +724,7 @@ def _json_schema(columns: Sequence[Leaf]) -> pa.Schema:
             if section == NULL_COUNT or has_bounds(leaf.data_type)
         }
         if types:
-            fields.append(pa.field(section, _struct(name_tree(types), (), types.__getitem__)))
+            fields.append(pa.field(section, _struct(_name_tree(types), (), types.__getitem__)))
     return pa.schema(fields)
 
 

@@ -78,15 +78,13 @@ def is_widening(source: DataType, target: DataType) -> bool:
             return False
 
 
-def type_change_problems(schema: StructType) -> tuple[str, ...]:
-    """Return a sentence for every recorded type change that is not a widening to today's type."""
+def _type_change_problems(schema: StructType) -> tuple[str, ...]:
     return tuple(
         problem for path, field in fields_with_paths(schema) for problem in _problems(path, field)
     )
 
 
-def type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType]]:
-    """Yield (logical path, earlier type, later type) of every recorded change, sound or not."""
+def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType]]:
     for path, field in fields_with_paths(schema):
         for change in _recorded(field):
             yield (*path, *_inner(change)), _type(change, "fromType"), _type(change, "toType")
@@ -181,8 +179,7 @@ class Growth:
 
 
 @lru_cache(maxsize=64)
-def schema_growth(before: str, after: str) -> Growth:
-    """Return what became of a schema, from both in the protocol's JSON."""
+def _schema_growth(before: str, after: str) -> Growth:
     if before == after:
         return Growth((), ())
     try:
@@ -313,8 +310,8 @@ def schema_problems(
     """Return every reason in the schema and properties why no file may be written."""
     features = frozenset(table_features(protocol))
     problems = list(mapping_problems(schema, configuration))
-    problems += type_change_problems(schema)
-    changed = dict.fromkeys(path for path, _, _ in type_changes(schema))
+    problems += _type_change_problems(schema)
+    changed = dict.fromkeys(path for path, _, _ in _type_changes(schema))
     if not features & _WIDENING:
         names = (quote_path(path) for path in changed)
         problems += (f"a type change of {name} without typeWidening" for name in names)
@@ -370,7 +367,7 @@ def _iceberg_problems(
     for path, field in fields_with_paths(schema):
         if isinstance(field.data_type, ArrayType | MapType) or field.data_type == VOID:
             yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
-    for path, source, target in type_changes(schema):
+    for path, source, target in _type_changes(schema):
         if not _iceberg_widens(source, target):
             yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
 
@@ -541,7 +538,7 @@ def protocol_changes(terms: FileTerms, protocol: Protocol) -> tuple[str, ...]:
 
 def new_columns(terms: FileTerms, metadata: Metadata) -> tuple[NewColumn, ...]:
     """Return the columns of `metadata` that files written for `terms` do not have."""
-    return schema_growth(terms.schema_string, metadata.schema_string).new
+    return _schema_growth(terms.schema_string, metadata.schema_string).new
 
 
 def _properties(metadata: Metadata) -> dict[str, str]:
@@ -561,7 +558,7 @@ def _metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
     yield from partitioning_changes(terms.partition_columns, metadata)
     if metadata.format.provider not in {None, "parquet"} or metadata.format.options:
         yield "the table has another file format"
-    growth = schema_growth(terms.schema_string, metadata.schema_string)
+    growth = _schema_growth(terms.schema_string, metadata.schema_string)
     yield from growth.problems
     after = _properties(metadata)
     if growth.new:

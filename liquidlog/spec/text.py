@@ -393,8 +393,8 @@ class Summary:
         headings, rows = self._rows()
         parts = [
             f"<p><b>{escaped(type(self).__name__)}</b></p>",
-            html_table(("", ""), list(self._facts().items())),
-            html_table(headings, rows[:_ROWS_SHOWN]) if rows else "",
+            _html_table(("", ""), list(self._facts().items())),
+            _html_table(headings, rows[:_ROWS_SHOWN]) if rows else "",
         ]
         if len(rows) > _ROWS_SHOWN:
             parts.append(f"<p>and {len(rows) - _ROWS_SHOWN} more</p>")
@@ -416,15 +416,14 @@ def html_document(
         for name, item in ((field.name, getattr(value, field.name)) for field in fields(value))
     ]
     plain = [(name, item) for name, item in found if not _is_nested(item)]
-    parts = [html_table(("", ""), plain)]
+    parts = [_html_table(("", ""), plain)]
     for name, item in found:
         if _is_nested(item) and item:
             parts.append(f"<p><b>{escaped(name)}</b></p>{_nested(item)}")
     return "<div>" + "".join(parts) + "</div>"
 
 
-def html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table with a heading row, unless all names are empty."""
+def _html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     head = "".join(f"<th>{escaped(name)}</th>" for name in names)
     body = "".join(
         "<tr>" + "".join(f"<td>{escaped(_text(cell))}</td>" for cell in row) + "</tr>"
@@ -447,7 +446,7 @@ def _is_nested(item: Any) -> bool:  # noqa: ANN401
 
 def _nested(item: Any) -> str:  # noqa: ANN401
     if isinstance(item, Mapping):
-        return html_table(("", ""), ((key, count) for key, count in item.items() if count))
+        return _html_table(("", ""), ((key, count) for key, count in item.items() if count))
     if not is_dataclass(item[0]):
         return "<ul>" + "".join(f"<li>{escaped(str(line))}</li>" for line in item) + "</ul>"
     names = [
@@ -455,7 +454,7 @@ def _nested(item: Any) -> str:  # noqa: ANN401
         for field in fields(item[0])
         if not isinstance(getattr(item[0], field.name), tuple)
     ]
-    return html_table(names, ([getattr(row, name) for name in names] for row in item))
+    return _html_table(names, ([getattr(row, name) for name in names] for row in item))
 
 
 def _text(cell: Any) -> str:  # noqa: ANN401

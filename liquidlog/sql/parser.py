@@ -84,7 +84,7 @@ def create(words: Words) -> Creation:
         problem = "LIKE copies clustering and partition columns and comment; leave them out"
         words.fail(problem, at=begin)
     given = _properties(tree, of_table=True)
-    definition = clauses | {"properties": properties_of(words, given)}
+    definition = clauses | {"properties": _properties_of(words, given)}
     if like is None:
         if not isinstance(tree.this, exp.Schema):
             example = "give them before this, as (day DATE, store STRING)"
@@ -130,8 +130,7 @@ def _properties(tree: Expr, *, of_table: bool = False) -> list[Expr]:
     return [one for one in found if one and (type(one) is exp.Property) == of_table]
 
 
-def properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:
-    """Return properties and their values."""
+def _properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for one in given:
         name, value = one.this, one.args.get("value")
@@ -365,7 +364,7 @@ def _set(words: Words, table: ask.TableName) -> ask.Alteration:
     given = next(iter(tree.args["actions"][0].expressions), None)
     if given is None:
         words.fail("expected properties, as ('key' = 'value')", at=begin)
-    arguments = {"properties": properties_of(words, given.expressions)}
+    arguments = {"properties": _properties_of(words, given.expressions)}
     return ask.Alteration(table, "set_properties", arguments, "these properties")
 
 

@@ -65,7 +65,7 @@ def s3_arguments(
     named = options.named(_ALIASES, ("aws_",), storage="S3")
     if named.get("conditional_put", "etag") != "etag":
         raise UsageError("S3 without conditional puts cannot hold a table: conditional_put is etag")
-    endpoint = endpoint_of(named, environment)
+    endpoint = _endpoint_of(named, environment)
     region = named.get("region") or environment.get("AWS_REGION")
     return {
         "key": named.get("access_key_id"),
@@ -81,8 +81,7 @@ def s3_arguments(
     }
 
 
-def endpoint_of(named: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    """Return the address of a compatible store, None for AWS itself."""
+def _endpoint_of(named: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     found = [environment[name] for name in variables if environment.get(name)]
     endpoint = named.get("endpoint_url") or next(iter(found), None)
@@ -338,8 +337,7 @@ def classify(error: BaseException) -> Failure:
     return Failure.REFUSED if refused else Failure.TRANSIENT
 
 
-def is_busy(error: BaseException) -> bool:
-    """Return whether a store says that it is busy, or took too long: it may answer in minutes."""
+def _is_busy(error: BaseException) -> bool:
     if http_status(error) in _TRANSIENT_STATUS:
         return True
     cause: BaseException | None = error
@@ -443,7 +441,7 @@ def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
                 raise
             failures += 1
             wait_seconds = waits.wait_seconds(failures)
-            most_seconds = waits.total_seconds if is_busy(error) else waits.unknown_seconds
+            most_seconds = waits.total_seconds if _is_busy(error) else waits.unknown_seconds
             if waits.now() - began + wait_seconds > most_seconds:
                 raise
             # What the client says of it may hold a secret, and whoever is told of the end hears it.

@@ -43,8 +43,7 @@ def normal(location: str) -> str:
     return re.sub("/+", "/", text).rstrip("/") or text
 
 
-def last_name(location: str) -> str:
-    """Return the last part of a path, or of a name with dots."""
+def _last_name(location: str) -> str:
     if "/" in location:
         return location.rstrip("/").rpartition("/")[2].lower()
     return location.rpartition(".")[2].strip("`").lower()
@@ -65,7 +64,7 @@ class KnownTable:
     @property
     def names(self) -> frozenset[str]:
         """The last parts of the names that queries may have for it, in lower case."""
-        return frozenset({last_name(normal(self.address)), self.name.lower()} - {""})
+        return frozenset({_last_name(normal(self.address)), self.name.lower()} - {""})
 
     def has(self, columns: Iterable[str]) -> bool:
         """Return whether the table has top-level columns of these names."""
@@ -106,7 +105,7 @@ class Tables:
                 moved = [
                     place
                     for place, columns in locations.items()
-                    if last_name(normal(place)) in table.names and table.has(columns)
+                    if _last_name(normal(place)) in table.names and table.has(columns)
                 ]
                 same = moved if len({normal(place) for place in moved}) == 1 else []
             found.update((place, table) for place in same)
@@ -116,7 +115,7 @@ class Tables:
         """Return the known table that a query calls so, None if there is none or several."""
         plain = normal(name)
         exact = [table for table in self.known if normal(table.address) == plain]
-        found = exact or [table for table in self.known if last_name(plain) in table.names]
+        found = exact or [table for table in self.known if _last_name(plain) in table.names]
         return found[0] if len(found) == 1 else None
 
 

@@ -89,26 +89,22 @@ _SETTINGS: Final = msgspec.json.Decoder(_Environment)
 SESSION_ZONE: Final = "spark.sql.session.timeZone"
 
 
-def is_of_sql(line: bytes) -> bool:
-    """Return whether a line is an event of a query."""
+def _is_of_sql(line: bytes) -> bool:
     return line.startswith(_SQL)
 
 
-def is_environment(line: bytes) -> bool:
-    """Return whether a line has the settings of the application."""
+def _is_environment(line: bytes) -> bool:
     return line.startswith(_ENVIRONMENT)
 
 
-def decode_event(line: bytes) -> Event | None:
-    """Return the event in a line, None if it is not one that is understood."""
+def _decode_event(line: bytes) -> Event | None:
     try:
         return _EVENT.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
 
 
-def zone_of(line: bytes) -> str:
-    """Return the sessions' time zone that an environment names, empty if it names none."""
+def _zone_of(line: bytes) -> str:
     try:
         found = _SETTINGS.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -221,14 +217,14 @@ class EventLog:
         for line in lines:
             if line is None:
                 self._not_understood("a line is longer than 64 MiB", "")
-            elif is_of_sql(line):
-                event = decode_event(line)
+            elif _is_of_sql(line):
+                event = _decode_event(line)
                 if event is None:
                     self._not_understood("an event of a query cannot be decoded", line)
                 elif event.execution_id is not None:
                     self._happened(event, event.execution_id)
-            elif is_environment(line):
-                self._zone = zone_of(line) or self._zone
+            elif _is_environment(line):
+                self._zone = _zone_of(line) or self._zone
             elif not line.startswith(BEGINNING) and line.strip():
                 self._not_understood("a line is no event", line)
 

@@ -269,15 +269,13 @@ class Reconciled:
     versions: tuple[int, ...] = ()
 
 
-def as_written(group: RewrittenGroup) -> Reconciled:
-    """Return the outputs of a group of whose inputs nobody deleted rows."""
+def _as_written(group: RewrittenGroup) -> Reconciled:
     return Reconciled(outputs=tuple(CommittedOutput(file=file) for file in group.outputs))
 
 
-def require_reconciled(
+def _require_reconciled(
     groups: Sequence[RewrittenGroup], stale: Sequence[Staleness], reconciled: Sequence[Reconciled]
 ) -> None:
-    """Refuse outputs unless exactly as many rows are left in them as are live in the inputs."""
     problems = []
     for group, one, its in zip(groups, stale, reconciled, strict=True):
         expected = deleted_rows(one.deleted)
@@ -307,8 +305,9 @@ def _live_rows(stale: Staleness) -> int | None:
     return int(pc.sum(rows).as_py() or 0) - int(deleted)
 
 
-def reconciled_metrics(adds: Sequence[AddFile], reconciled: Sequence[Reconciled]) -> dict[str, str]:
-    """Return what a commit says of rows that others deleted, nothing if there were none."""
+def _reconciled_metrics(
+    adds: Sequence[AddFile], reconciled: Sequence[Reconciled]
+) -> dict[str, str]:
     rows = sum(one.rows for one in reconciled)
     if not rows:
         return {}
@@ -477,9 +476,9 @@ def rewrite_change(
     if stale is None:
         stale = staleness_of(snapshot, plan, planned)
     if reconciled is None:
-        reconciled = [as_written(group) for group in groups]
+        reconciled = [_as_written(group) for group in groups]
     require_sound(snapshot, plan, groups, stale)
-    require_reconciled(groups, stale, reconciled)
+    _require_reconciled(groups, stale, reconciled)
     outputs = [output for one in reconciled for output in one.outputs]
     adds, domains = assign_row_ids(
         snapshot,
@@ -500,7 +499,7 @@ def rewrite_change(
         actions=(*_definition(snapshot, plan), *adds, *joining, *removes, *domains),
         metrics={
             **operation_metrics(adds, removes, snapshot.files["size"].take(pa.array(kept_rows))),
-            **reconciled_metrics(adds, reconciled),
+            **_reconciled_metrics(adds, reconciled),
         },
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
@@ -642,7 +641,7 @@ def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
 
 
 def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -> Iterator[AddFile]:
-    tags = cube_tags(plan, planned)
+    tags = _cube_tags(plan, planned)
     for output in reconciled.outputs:
         file, vector = output.file, output.vector
         yield AddFile(
@@ -723,8 +722,7 @@ def column_names(plan: ClusteringPlan | WritePlan) -> str:
     return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
 
 
-def cube_tags(plan: ClusteringPlan, group: RewriteGroup) -> Mapping[str, str | None] | None:
-    """Return the tags of the files of a group's cube, None if it makes no cube."""
+def _cube_tags(plan: ClusteringPlan, group: RewriteGroup) -> Mapping[str, str | None] | None:
     if group.zcube_id is None:
         return None
     return {ZCUBE_ID: group.zcube_id, ZCUBE_ZORDER_BY: column_names(plan)}
@@ -741,7 +739,7 @@ def joined(
     Statistics, row ids, deletion vectors and fields unknown to this project stay as they are.
     `expected` is how many of the kept files are still in the table.
     """
-    tags = cube_tags(plan, group)
+    tags = _cube_tags(plan, group)
     if len(originals) != expected or (originals and tags is None):
         detail = f"group {group.group_id} keeps {expected} files, found {len(originals)}"
         raise ResultMismatchError((detail,))

@@ -121,8 +121,7 @@ def _require_columns(
             )
 
 
-def directory_of(snapshot: Snapshot, values: PartitionTexts, unique_id: str) -> str:
-    """Return where outputs of a partition are written; see `output_directory`."""
+def _directory_of(snapshot: Snapshot, values: PartitionTexts, unique_id: str) -> str:
     return output_directory(snapshot.metadata.configuration, values, unique_id)
 
 
@@ -314,7 +313,7 @@ def build_plan(
                 expected_outputs=expected,
                 kept=staying,
                 partition_values=own,
-                directory=directory_of(snapshot, own, f"{plan_id}-{number}") if physical else "",
+                directory=_directory_of(snapshot, own, f"{plan_id}-{number}") if physical else "",
             )
             for number, (files, expected, staying, own) in enumerate(
                 zip(inputs, choice.expected_outputs, kept, values, strict=True)
