@@ -337,10 +337,7 @@ class WholeArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainArrival:
-    """Each task writes the rows that it gets as they come, to files of their partitions.
-
-    `directories` are those that the run has noted.
-    """
+    """Each task writes the rows that it gets as they come, to files of their partitions."""
 
     arriving: Arriving
     parting: Parting

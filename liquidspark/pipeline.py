@@ -425,11 +425,7 @@ PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
 def shuffled(
     frame: DataFrame, reading: PieceFunction, work: WritingWork, route: Route
 ) -> TaskFacts:
-    """Move the pieces that a function makes of a frame to the tasks that write them.
-
-    The frame's partitions are the reading tasks. One job with a shuffle; with two if rows go in two
-    steps.
-    """
+    """Move the pieces that a function makes of a frame to the tasks that write them."""
     pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
     moved = pieces.repartition(route.tasks, "target")
     if route.in_two_steps:
@@ -471,10 +467,7 @@ _ANSWER_SCHEMA: Final = "number long, answer binary, failure string"
 
 
 def session_tasks(spark: SparkSession) -> Tasks:
-    """Return what runs a function over requests on the workers of a session.
-
-    Its errors are those of `run_tasks`.
-    """
+    """Return what runs a function over requests on the workers of a session."""
     return partial(run_tasks, spark)
 
 

@@ -522,10 +522,7 @@ def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
 
 @contextmanager
 def bounded_batches(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: applies settings, of which one bounds the batches that workers get.
-
-    A session may refuse the others, which only make work cheaper.
-    """
+    """Context manager: applies settings, of which one bounds the batches that workers get."""
     with ExitStack() as stack:
         refused: dict[str, str] = {}
         for name, value in settings.items():

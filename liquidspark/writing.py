@@ -343,10 +343,7 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTasks:
-    """Reads the live rows of files to rewrite, as rows of a DataFrame; each task is sent values.
-
-    These are the partition values of its file; None in a table without partition columns.
-    """
+    """Reads the live rows of files to rewrite, as rows of a DataFrame; each task is sent values."""
 
     work: GroupWork
 

@@ -241,10 +241,7 @@ def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
 
 
 def clustering_state(snapshot: Snapshot) -> ClusteringState:
-    """Return the clustering columns of a table.
-
-    A domain is ignored if the table lacks the feature; a missing domain means no columns.
-    """
+    """Return the clustering columns of a table."""
     clustered = is_clustered(snapshot.protocol)
     domain = snapshot.domains.get(CLUSTERING_DOMAIN)
     if not clustered or domain is None or domain.removed:

@@ -124,10 +124,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """A commit that landed, and its version.
-
-    `base` is the version before, from which the change was derived.
-    """
+    """A commit that landed, and its version."""
 
     version: int
     change: Change
@@ -218,10 +215,7 @@ def _say_committed(
 def land_and_checkpoint(
     store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str
 ) -> Landed:
-    """Land a proposal; make a checkpoint if one is due after it.
-
-    If the checkpoint fails, a CheckpointWarning is issued, since the commit has landed.
-    """
+    """Land a proposal; make a checkpoint if one is due after it."""
     landed = land(store, proposal, clock, engine_info=engine_info)
     if _is_due(landed):
         try:

@@ -131,10 +131,7 @@ def equal_cuts(sample: CurveSample, parts: int) -> Cuts:
 
 
 def choose_cuts(sample: CurveSample, parts: int, reach: Reach | None = None) -> Cuts:
-    """Return cuts into `parts` files whose boxes are small, each 0.5 to 1.5 times the mean size.
-
-    With `reach`, boxes that few readers open count as small.
-    """
+    """Return cuts into `parts` files whose boxes are small, each 0.5 to 1.5 times the mean size."""
     return choose_cuts_each([sample], parts, reach)[0]
 
 

@@ -36,10 +36,7 @@ def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def list_offsets(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where each list of a list or map array begins in its children, (n + 1,) int64.
-
-    The last entry is where the last list ends.
-    """
+    """Return where each list of a list or map array begins in its children, (n + 1,) int64."""
     if not len(array):
         return np.zeros(1, np.int64)
     offsets = array.offsets

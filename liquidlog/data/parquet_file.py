@@ -119,10 +119,7 @@ class ParquetFile:
 
     @cached_property
     def uneven_columns(self) -> frozenset[str]:
-        """The top-level columns whose values may take more bytes in one row than another.
-
-        These are texts and bytes, lists and maps, but not what is kept in small dictionaries.
-        """
+        """The top-level columns whose values may take more bytes in one row than another."""
         return frozenset(
             name
             for name, leaves in self._leaves_of_columns.items()

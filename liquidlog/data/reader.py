@@ -167,10 +167,7 @@ class DataFile:
         )
 
     def uneven_columns(self, index: int) -> dict[Path, int]:
-        """Return the bytes in one row group, as stored, of columns whose values differ in width.
-
-        These are texts and bytes, lists and maps, but not what is kept in small dictionaries.
-        """
+        """Return the bytes in one row group, as stored, of columns whose values differ in width."""
         found = self._file.uneven_columns
         stored_bytes = self._file.row_group_stored_bytes(index)
         return {

@@ -170,10 +170,7 @@ class Run:
         return f"{self.name_prefix}{number:05d}-{attempt}.c000.{codec}.parquet"
 
     def path(self, name: str) -> str:
-        """Return the path of a data file, relative to the table: in the run's one directory.
-
-        Without directories of its own, that is the table's.
-        """
+        """Return the path of a data file, relative to the table: in the run's one directory."""
         return "/".join((*self.directories[:1], name))
 
     def begin(self, origin: Origin | None = None) -> None:
@@ -314,10 +311,7 @@ class Run:
             delete_file(self._fate, self.storage)
 
     def discard(self) -> None:
-        """Delete all files of a run whose result was never handed out, best-effort.
-
-        What cannot be deleted stays listed.
-        """
+        """Delete all files of a run whose result was never handed out, best-effort."""
         with suppress(LiquidlogError, AmbiguousPutError):
             if self.retire() is RunStage.FINISHED:
                 self.withdraw()

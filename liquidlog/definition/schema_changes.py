@@ -89,10 +89,7 @@ _DELIBERATE: Final = "CLUSTER BY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostColumns:
-    """Clustering columns that a table used to have, under their current names.
-
-    `version` and `operation` are those of the commit that removed them.
-    """
+    """Clustering columns that a table used to have, under their current names."""
 
     columns: tuple[ClusteringColumn, ...]
     version: int
@@ -492,10 +489,7 @@ def _lower(path: Iterable[str]) -> Path:
 def add_change(
     snapshot: Snapshot, columns: StructType, into: Path, new_id: Callable[[], str]
 ) -> Change:
-    """Return the change that adds columns behind the others, of the table or of a struct `into`.
-
-    With column mapping, they get ids and physical names of their own.
-    """
+    """Return the change that adds columns behind the others, of the table or of a struct `into`."""
     holder, place = _holder(snapshot, into)
     problems = tuple(addition_problems(holder, snapshot.protocol, columns, place))
     if problems:
@@ -557,10 +551,7 @@ def addition_problems(
 def numbered_columns(
     columns: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
 ) -> tuple[StructType, Mapping[str, str]]:
-    """Return new columns as a table with these properties has them, and its properties then.
-
-    With column mapping, the columns get ids above the largest and physical names of their own.
-    """
+    """Return new columns as a table with these properties has them, and its properties then."""
     if mapping_mode(configuration) is MappingMode.NONE:
         return without_mapping(columns), configuration
     first = int(configuration.get(MAX_COLUMN_ID, "0")) + 1
@@ -643,10 +634,7 @@ def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tup
 def retagged(
     retagging: Retagging, originals: Sequence[Mapping[str, msgspec.Raw]]
 ) -> tuple[CopiedAdd, ...]:
-    """Return the files' adds, in order, with their new tags and otherwise unchanged.
-
-    `originals` are the adds as the log has them, one per file.
-    """
+    """Return the files' adds, in order, with their new tags and otherwise unchanged."""
     rows = zip(
         retagging.files["path"].to_pylist(),
         retagging.files["zorder_by"].to_pylist(),

@@ -85,10 +85,7 @@ class LocalJobs(Jobs):
 
 
 class LocalEngine:
-    """Runs the tasks of one group on workers of this machine; an `Engine`.
-
-    `directory` is where rows are kept on their way.
-    """
+    """Runs the tasks of one group on workers of this machine; an `Engine`."""
 
     task_attempts = TASK_ATTEMPTS
 

@@ -389,10 +389,7 @@ _MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpointed:
-    """A version with a checkpoint: whether this call `created` it, and its size in bytes if so.
-
-    For a checkpoint made without publishing: whether it would be created, and its size.
-    """
+    """A version with a checkpoint: whether this call `created` it, and its size in bytes if so."""
 
     version: int
     created: bool

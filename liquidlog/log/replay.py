@@ -90,10 +90,7 @@ def reconciled_files(
 
 
 def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
-    """Return the files that the commits added and did not remove, one row each, in FILES_SCHEMA.
-
-    `statistics_row` counts from `first_row`.
-    """
+    """Return the files that the commits added and did not remove, one row each, in FILES_SCHEMA."""
     live = [entry for entry in decided.files.values() if entry is not None]
     adds = [add for _, add in live]
     columns = {

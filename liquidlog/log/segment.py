@@ -289,10 +289,7 @@ def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]
 
 
 def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """Yield all fields of the commitInfo per version, an empty mapping if a commit has none.
-
-    Values are plain JSON values. Other actions are not decoded.
-    """
+    """Yield all fields of the commitInfo per version, an empty mapping if a commit has none."""
     for version, content in _contents(store, versions):
         yield _parse_info(content, version)
 

@@ -53,10 +53,7 @@ class Rescan:
 def backfill(
     store: TableStore, snapshot: Snapshot, rescan_of: Rescan, clock: Clock, *, dry_run: bool
 ) -> Mended:
-    """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time.
-
-    With `dry_run` the files are read and nothing is committed.
-    """
+    """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time."""
     name, files = rescan_of.name, rescan_of.files
     versions: list[int] = []
     mended = 0

@@ -170,10 +170,7 @@ class ClaimedGroup:
 def kept_adds(
     store: TableStore, snapshot: Snapshot, kept: Sequence[NDArray[np.int64]]
 ) -> list[Sequence[Mapping[str, Raw]]]:
-    """Return the adds of each group's kept files as the log has them, one JSON object per file.
-
-    `kept` has the row numbers of the files in `snapshot.files`, group by group.
-    """
+    """Return the adds of each group's kept files as the log has them, one JSON object per file."""
     rows = np.concatenate(kept)
     if not len(rows):
         return [()] * len(kept)

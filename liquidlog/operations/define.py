@@ -169,10 +169,7 @@ def cluster_by(
     *,
     dry_run: bool = False,
 ) -> int:
-    """Commit new clustering columns, None to remove them; return the table's version after that.
-
-    With `dry_run` nothing is committed; the version is the one that the table would have.
-    """
+    """Commit new clustering columns, None to remove them; return the table's version after that."""
     change = partial(cluster_by_change, columns=columns)
     version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
     return snapshot.version if version is None else version
@@ -200,10 +197,7 @@ def drop_feature(
     truncate_history: bool = False,
     dry_run: bool = False,
 ) -> DroppedFeature:
-    """Commit that a table no longer has a feature; return its version and protocol after that.
-
-    With `dry_run` nothing is committed; the version is the one that the table would have.
-    """
+    """Commit that a table no longer has a feature; return its version and protocol after that."""
     feature = feature_to_drop(snapshot.protocol, name, truncate_history=truncate_history)
     dropping = partial(feature_drop, feature=feature)
     domains: tuple[str, ...] = ()
@@ -267,10 +261,7 @@ def drop_columns(
     if_exists: bool = False,
     dry_run: bool = False,
 ) -> int:
-    """Commit a schema without some columns; return the table's version after that.
-
-    With `if_exists`, those that are not there are left out.
-    """
+    """Commit a schema without some columns; return the table's version after that."""
 
     def derive(newest: Snapshot) -> Change | None:
         there = [one for one in columns if find_column(newest.schema, one) is not None]

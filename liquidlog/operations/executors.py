@@ -176,10 +176,7 @@ def choose_executor(
     session: object = None,
     limit_bytes: int | None = None,
 ) -> ChosenExecutor:
-    """Return which executor `name` stands for; `auto` depends on the plan and on what is there.
-
-    `limit_bytes` is the most input for the executor `local`, AUTO_LIMIT_BYTES if None.
-    """
+    """Return which executor `name` stands for; `auto` depends on the plan and on what is there."""
     if name != AUTO:
         return ChosenExecutor(name, "it was named")
     asked = _asks_for_spark(configuration, session)

@@ -191,10 +191,7 @@ def migrate_empty(
     *,
     dry_run: bool = False,
 ) -> CommitReport:
-    """Commit the definition that a migration gives a table without files.
-
-    With `dry_run` nothing is committed; the version is the one that the table would have.
-    """
+    """Commit the definition that a migration gives a table without files."""
 
     def change(newest: Snapshot) -> Change:
         if newest.files.num_rows:

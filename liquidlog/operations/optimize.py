@@ -271,10 +271,7 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
-    """One round: the return value of executing its plan, and the average depth afterwards.
-
-    The depth is None if it is not measured.
-    """
+    """One round: the return value of executing its plan, and the average depth afterwards."""
 
     done: Done
     average_depth: float | None

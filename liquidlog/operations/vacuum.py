@@ -456,10 +456,7 @@ def retention_to_keep(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is in a table's directory: files that are not needed, and why others are kept.
-
-    `by_name` says that there are links, so that one file can have several paths.
-    """
+    """What is in a table's directory: files that are not needed, and why others are kept."""
 
     unneeded: tuple[UnneededFile, ...]
     kept: tuple[Kept, ...]

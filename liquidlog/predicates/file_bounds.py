@@ -217,10 +217,7 @@ class FileBounds:
         return leaf.logical in self._values
 
     def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        """Return the bounds of a leaf as `wanted`, null where unknown.
-
-        Where the conversion rounds, it moves the bounds apart.
-        """
+        """Return the bounds of a leaf as `wanted`, null where unknown."""
         if leaf.logical in self._values:
             low = high = self._values[leaf.logical].values
         else:

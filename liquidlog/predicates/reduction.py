@@ -112,11 +112,7 @@ _ALWAYS: Final[_Alternatives] = ({},)
 def fitted_workload(
     workload: Workload, columns: Sequence[Path], schema: StructType
 ) -> FittedWorkload:
-    """Return what predicates ask of the clustering columns, with their shares as weights.
-
-    Equal predicates become one. Of more than 256 predicates, those are kept that a systematic
-    sample meets, in proportion to their weights, for each choice of columns that they narrow by.
-    """
+    """Return what predicates ask of the clustering columns, with their shares as weights."""
     domains = _domains(columns, schema)
     weights: dict[AnyOf, float] = {}
     left: dict[str, list[float]] = {}

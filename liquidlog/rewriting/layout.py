@@ -133,10 +133,7 @@ def table_keys(work: WritingWork, layout: Layout, table: pa.Table) -> Keys:
 
 
 def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
-    """Return the layout of a group whose curve is not None.
-
-    `surveys` are one per input that has rows, in file order.
-    """
+    """Return the layout of a group whose curve is not None."""
     assert work.curve is not None  # noqa: S101  compaction has no layout
     columns = [
         pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])

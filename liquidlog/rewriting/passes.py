@@ -91,11 +91,7 @@ class GroupTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one output of a compaction gets: rows of inputs that are numbered from 0.
-
-    `number` is that of the output; `surveys` are those of the inputs, and `start` <= ordinal <
-    `stop` says which of all their rows.
-    """
+    """What one output of a compaction gets: rows of inputs that are numbered from 0."""
 
     number: int
     surveys: tuple[Survey, ...]
@@ -104,10 +100,7 @@ class Share:
 
 
 def shares(work: GroupWork, surveys: Sequence[Survey]) -> list[Assignment[Share]]:
-    """Return for each output of a compaction its inputs and its share of their rows.
-
-    Every output has a contiguous share of all rows, each as many.
-    """
+    """Return for each output of a compaction its inputs and its share of their rows."""
     edges = list(accumulate((survey.num_rows for survey in surveys), initial=0))
     found = []
     for number in range(work.outputs):

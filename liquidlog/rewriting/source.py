@@ -319,10 +319,7 @@ class Planned(NamedTuple):
 def survey_file(
     work: GroupWork, file: int, *, sample_rows: int, planned: "Planned | None" = None
 ) -> Survey:
-    """Return the row groups of one input and about `sample_rows` sampled rows.
-
-    `planned` is needed where the work has not all inputs of the group.
-    """
+    """Return the row groups of one input and about `sample_rows` sampled rows."""
     planned = planned or Planned(file, work.size_bytes, work.num_records)
     with open_logical_file(work, file) as opened:
         sizes = tuple(opened.row_group_rows(i) for i in range(opened.num_row_groups))

@@ -219,10 +219,7 @@ def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
 
 
 def unsupported_types(schema: StructType) -> tuple[str, ...]:
-    """Return "column: type" for every part of the schema that has no Arrow form, in order.
-
-    A void field has none but is no problem: it is left out.
-    """
+    """Return "column: type" for every part of the schema that has no Arrow form, in order."""
     return tuple(
         f"{quote_path(path)}: {found}"
         for path, found in _parts(schema, ())

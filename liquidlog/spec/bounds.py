@@ -81,10 +81,7 @@ def has_bounds(data_type: DataType) -> bool:
 
 
 def bounds_type(leaf: Leaf) -> pa.DataType:
-    """Return the Arrow type of a leaf's bounds; the null type where Arrow has none for the leaf.
-
-    A leaf whose type has no bounds has a type here too: that of its nulls.
-    """
+    """Return the Arrow type of a leaf's bounds; the null type where Arrow has none for the leaf."""
     alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
     shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
     return arrow_type(leaf.data_type) if shown else pa.null()

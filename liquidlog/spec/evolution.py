@@ -168,11 +168,7 @@ class NewColumn:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What became of a schema.
-
-    `new` are the outermost columns that were added, in schema order. `problems` are clauses, one
-    for each change that files written before may not be valid after.
-    """
+    """What became of a schema."""
 
     new: tuple[NewColumn, ...]
     problems: tuple[str, ...]

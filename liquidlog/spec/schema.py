@@ -359,10 +359,7 @@ def data_type_at(data_type: DataType, path: Path) -> DataType | None:
 def with_fields(
     schema: StructType, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
-    """Return the schema with every field in it changed, or dropped where the change is None.
-
-    Outer fields come before inner ones.
-    """
+    """Return the schema with every field in it changed, or dropped where the change is None."""
 
     def inside(data_type: DataType) -> DataType:
         match data_type:
@@ -403,10 +400,7 @@ def plain_nullable(schema: StructType) -> StructType:
 def with_field(
     schema: StructType, path: Path, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
-    """Return the schema with one field changed, or dropped where the change is None.
-
-    The path must exist, in the schema's spelling.
-    """
+    """Return the schema with one field changed, or dropped where the change is None."""
     fields = []
     for one in schema.fields:
         kept: StructField | None = one

@@ -275,10 +275,7 @@ class Rows(tuple[Mapping[str, Any], ...]):
     __slots__ = ()
 
     def to_arrow(self) -> pa.Table:
-        """Return one Arrow row per mapping, with every key of any row as a column.
-
-        Mappings inside a row become map<string, string> columns.
-        """
+        """Return one Arrow row per mapping, with every key of any row as a column."""
         names = dict.fromkeys(name for row in self for name in row)
         return pa.table({name: _column([row.get(name) for row in self]) for name in names})
 
@@ -330,10 +327,7 @@ def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
 
 
 def unknown_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
-    """Yield a sentence per name that no column has, with suggestions.
-
-    The list of columns appears at most once, and only where no name is near.
-    """
+    """Yield a sentence per name that no column has, with suggestions."""
     names = [quote_path(leaf.logical) for leaf in leaves(schema)]
     listed = False
     for name in dict.fromkeys(unknown):

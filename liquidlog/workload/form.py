@@ -282,10 +282,7 @@ def _said(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQuery:
-    """One question to one table, asked `times` times between two times.
-
-    `files` and `bytes` are sums over the questions whose number is `measured`.
-    """
+    """One question to one table, asked `times` times between two times."""
 
     table: str
     conjuncts: tuple[str, ...]
@@ -361,10 +358,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The queries of sources; how many scans they had, and why which of them are not used.
-
-    `other_tables` has the number of scans by the table that was not asked for.
-    """
+    """The queries of sources; how many scans they had, and why which of them are not used."""
 
     queries: tuple[Query, ...]
     scans: int
@@ -395,10 +389,7 @@ class _Groups:
 
 
 def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
-    """Return questions put together, in the order in which they were first found.
-
-    Those whose last time is before `since_ms` do not count; without a time they do.
-    """
+    """Return questions put together, in the order in which they were first found."""
     groups = _Groups()
     for one in found:
         match one:

@@ -52,10 +52,7 @@ class NotAQueryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A table as a statement names it, and the conditions on its columns, as SQL.
-
-    `is_ambiguous` says that the statement may have other conditions on them than these.
-    """
+    """A table as a statement names it, and the conditions on its columns, as SQL."""
 
     name: str
     conjuncts: tuple[str, ...]
