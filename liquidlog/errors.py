@@ -66,7 +66,6 @@ class Outdated(Conflict):
     detail: str
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return self.detail
 
 
@@ -114,7 +113,6 @@ class SchemaProblem:
     feature: str | None = None
 
     def __str__(self) -> str:
-        """Return the problem as a clause of a sentence."""
         return self.text
 
     def document(self) -> dict[str, object]:

@@ -233,7 +233,6 @@ class SharedJobs:
         self._pool = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="liquidspark-job")
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:

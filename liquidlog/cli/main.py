@@ -79,17 +79,14 @@ class Commands(Mapping[str, click.Command]):
     """The commands by name; each is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> click.Command:
-        """Import and return a command."""
         module = import_module(f"liquidlog.cli.{_VERBS[name].module}")
         command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, section by section."""
         return iter(_VERBS)
 
     def __len__(self) -> int:
-        """Return the number of commands."""
         return len(_VERBS)
 
 

@@ -59,7 +59,6 @@ class ConcurrentDeleteRead(Conflict):
     paths: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         paths = _listed(self.paths)
         return f"version {self.version} removed {len(self.paths)} input file(s): {paths}"
 
@@ -77,7 +76,6 @@ class RowsMayBeBack(Conflict):
     paths: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return (
             f"version {self.version} may have brought deleted rows back of {len(self.paths)} input"
             f" file(s): {_listed(self.paths)}"
@@ -93,7 +91,6 @@ class MetadataChanged(Conflict):
     changes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return f"version {self.version} changed the table's metadata{_because(self.changes)}"
 
 
@@ -106,7 +103,6 @@ class ProtocolChanged(Conflict):
     changes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return f"version {self.version} changed the table's protocol{_because(self.changes)}"
 
 
@@ -119,7 +115,6 @@ class DomainMetadataChanged(Conflict):
     domain: str
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return f"version {self.version} changed the domain {self.domain}"
 
 

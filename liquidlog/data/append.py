@@ -172,7 +172,6 @@ class Source:
     storage: StorageOptions = NO_OPTIONS
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield the slices."""
         for piece in self.slices:
             yield piece
             self.require_unchanged()

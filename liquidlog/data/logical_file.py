@@ -220,11 +220,9 @@ class LogicalFile:
         return cls(file, deleted, source=source, row_tracking=row_tracking, constants=constants)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self.close()
 
     def close(self) -> None:

@@ -124,11 +124,9 @@ class DataFile:
         return cls(file, wanted, own)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self.close()
 
     def close(self) -> None:

@@ -82,7 +82,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return cls(verb=verb, host=host, pid=os.getpid(), started_ms=now_ms, plan_id=plan_id)
 
     def __str__(self) -> str:
-        """Return who it is, as part of a sentence."""
         return f"{self.verb} on {self.host}, process {self.pid}"
 
 

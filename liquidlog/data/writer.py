@@ -71,7 +71,6 @@ class DataFileWriter:
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(_Kept(self._file), "w"), _BUFFER_BYTES)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
@@ -235,15 +236,7 @@ def create_change(
     partition_columns = tuple(name for (name,) in partition_by)
     features = {**properties, **configuration}
     protocol = _new_protocol(schema, features, partition_columns, clustered=bool(columns))
-    metadata = Metadata(
-        id=table_id,
-        description=description,
-        format=Format(provider="parquet", options={}),
-        schema_string=schema_json(schema),
-        partition_columns=partition_columns,
-        configuration=with_row_tracking_columns(configuration, table_features(protocol), table_id),
-        created_time=now_ms,
-    )
+    metadata = _metadata(schema, configuration, partition_columns, description, table_id, now_ms)
     return _create(metadata, protocol, columns)
 
 
@@ -271,18 +264,29 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
         partition_columns=(),
         limit=len(state.columns),
     )
-    partition_columns = source.metadata.partition_columns
-    protocol = _new_protocol(schema, properties, partition_columns, clustered=state.clustered)
-    metadata = Metadata(
+    partitions, description = source.metadata.partition_columns, source.metadata.description
+    protocol = _new_protocol(schema, properties, partitions, clustered=state.clustered)
+    metadata = _metadata(schema, properties, partitions, description, table_id, now_ms)
+    return _create(metadata, protocol, columns)
+
+
+def _metadata(
+    schema: StructType,
+    configuration: Mapping[str, str],
+    partition_columns: tuple[str, ...],
+    description: str | None,
+    table_id: str,
+    now_ms: int,
+) -> Metadata:
+    return Metadata(
         id=table_id,
-        description=source.metadata.description,
+        description=description,
         format=Format(provider="parquet", options={}),
         schema_string=schema_json(schema),
         partition_columns=partition_columns,
-        configuration=with_row_tracking_columns(properties, table_features(protocol), table_id),
+        configuration=configuration,
         created_time=now_ms,
     )
-    return _create(metadata, protocol, columns)
 
 
 def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
@@ -373,6 +377,10 @@ def _new_protocol(
 
 
 def _create(metadata: Metadata, protocol: Protocol, columns: Sequence[ClusteringColumn]) -> Change:
+    configuration = with_row_tracking_columns(
+        metadata.configuration, table_features(protocol), metadata.id
+    )
+    metadata = structs.replace(metadata, configuration=configuration)
     domains: tuple[DomainMetadata, ...] = (clustering_domain(columns),) if columns else ()
     return Change(
         operation="CREATE TABLE",

@@ -99,7 +99,6 @@ class ProtocolChange:
         )
 
     def __str__(self) -> str:
-        """Return the change in words for people."""
         return f"{self.effect}; readers are not affected, and drop-feature takes it back"
 
 

@@ -97,15 +97,12 @@ class Diagnosis:
     asked: Asked | None = None
 
     def __len__(self) -> int:
-        """Return the number of findings."""
         return len(self.findings)
 
     def __iter__(self) -> Iterator[Finding]:
-        """Iterate over the findings."""
         return iter(self.findings)
 
     def __getitem__(self, number: int) -> Finding:
-        """Return a finding."""
         return self.findings[number]
 
 

@@ -32,7 +32,6 @@ class Missed:
     are_doubled: bool
 
     def __str__(self) -> str:
-        """Return what happened as clauses of a sentence."""
         removed = f"version {self.version} ({self.operation}) removed {len(self.paths)} file(s)"
         if self.earlier is None:
             return f"{removed} that no version had ({listed(self.paths)})"

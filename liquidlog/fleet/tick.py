@@ -196,7 +196,6 @@ class Due:
     vacuum: str | None = None
 
     def __bool__(self) -> bool:
-        """Return whether anything is due."""
         return self.checkpoint is not None or self.vacuum is not None
 
 

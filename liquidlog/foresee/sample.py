@@ -207,7 +207,6 @@ class Sample:
     files: int
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.file)
 
     def column(self, path: tuple[str, ...]) -> SampledColumn:

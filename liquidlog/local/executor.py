@@ -77,14 +77,12 @@ class LocalExecutor:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start the workers, or take over those that were begun."""
         self._workers = _begun.pop() if _begun else Workers(worker_count())
         self._stack.callback(self._workers.close)
         self._directory = self._stack.enter_context(scratch_directory())
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the workers."""
         self._stack.close()
 
     @staticmethod
@@ -177,14 +175,10 @@ _LOCK: Final = "in-use"
 
 
 @contextmanager
-def scratch_directory(parent: str | None = None) -> Iterator[str]:
-    """Context manager: a new directory, deleted in the end; those of dead processes are, too.
-
-    It is where `tempfile` makes directories, unless there is a `parent`.
-    """
-    home = Path(parent or tempfile.gettempdir())
+def scratch_directory() -> Iterator[str]:
+    """Context manager: a new directory, deleted in the end; those of dead processes are, too."""
+    home = Path(tempfile.gettempdir())
     try:
-        home.mkdir(parents=True, exist_ok=True)
         _delete_dead(home)
         made = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=home, ignore_cleanup_errors=True)
     except OSError as error:

@@ -49,7 +49,6 @@ class AtWork:
     groups: int
 
     def __str__(self) -> str:
-        """Return who it is, since when, as part of a sentence."""
         who = "a process that does not say who it is" if self.origin is None else str(self.origin)
         groups = "1 group" if self.groups == 1 else f"{self.groups} groups"
         return f"{who}, begun {rough_duration(self.age_ms)} ago, with {groups} under way"

@@ -90,7 +90,6 @@ class ExecutorWhenNeeded:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End the executor, if it was started."""
         self._stack.close()
 
     def for_plan(self, plan: ClusteringPlan) -> Executor:

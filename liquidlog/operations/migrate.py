@@ -55,7 +55,6 @@ class MigrationNotice:
     time_zone: str = READ_AS
 
     def __str__(self) -> str:
-        """Return the notice in words for people."""
         partitions = ", ".join(self.partition_columns)
         change = self.protocol_change
         protocol = "" if change is None else f"; {change.effect}, which drop-feature takes back"

@@ -71,7 +71,6 @@ class TooMuchToRead(Conflict):
     limit_bytes: int
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return (
             "other commits deleted rows of the inputs; to find them in the outputs, at least"
             f" {self.needed_bytes} bytes would be read, more than {self.limit_bytes};"

@@ -90,7 +90,6 @@ class GroupConflict(Conflict):
     cancelled: bool = False
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return f"group {self.group_id}: {'cancelled: ' if self.cancelled else ''}{self.conflict}"
 
 

@@ -70,11 +70,9 @@ class Verdict:
     can_be_false: Mask
 
     def __and__(self, other: "Verdict") -> "Verdict":
-        """Return the verdict about the conjunction of two conditions."""
         return Verdict(self.can_be_true & other.can_be_true, self.can_be_false | other.can_be_false)
 
     def __or__(self, other: "Verdict") -> "Verdict":
-        """Return the verdict about the disjunction of two conditions."""
         return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
 
     def negated(self) -> "Verdict":

@@ -247,23 +247,8 @@ def may_match(
     certain: with ANSI mode on or off, and in every time zone unless `time_zone` gives the
     session's. Partition columns are judged by their values.
     """
-    return may_match_each(snapshot, [predicate], bounds_of, time_zone=time_zone)[0]
-
-
-def may_match_each(
-    snapshot: Snapshot,
-    predicates: Sequence[str],
-    bounds_of: BoundsOf,
-    *,
-    time_zone: dt.tzinfo | None = None,
-    now_us: int | None = None,
-) -> tuple[pa.BooleanArray, ...]:
-    """Return the result of `may_match` per predicate; loads the bounds only once.
-
-    `now_us` is the current time in predicates, in microseconds since 1970.
-    """
-    session = Session(now_us, time_zone)
-    return tuple(found.may_match for found in judged_each(snapshot, predicates, bounds_of, session))
+    session = Session(None, time_zone)
+    return judged_each(snapshot, [predicate], bounds_of, session)[0].may_match
 
 
 @dataclass(frozen=True, slots=True, eq=False)

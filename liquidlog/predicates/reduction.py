@@ -75,7 +75,6 @@ class _Span:
     open_high: bool = False
 
     def __and__(self, other: "_Span") -> "_Span | None":
-        """Return what both have in common, None if nothing."""
         low, open_low = _tighter((self.low, self.open_low), (other.low, other.open_low), max)
         high, open_high = _tighter((self.high, self.open_high), (other.high, other.open_high), min)
         return _Span(low, high, open_low, open_high).unless_empty()

@@ -114,11 +114,9 @@ class Duration:
     has_time: bool = False
 
     def __neg__(self) -> "Duration":
-        """Return the interval backwards."""
         return Duration(-self.months, -self.micros, self.has_time)
 
     def __add__(self, other: "Duration") -> "Duration | None":
-        """Return the sum, None if it mixes months and days, which Spark refuses."""
         both = Duration(
             self.months + other.months, self.micros + other.micros, self.has_time or other.has_time
         )

@@ -224,7 +224,6 @@ class ArrivingFiles:
         self._partitions: dict[str, PartitionTexts] = {}
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(

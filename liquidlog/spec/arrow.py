@@ -383,7 +383,6 @@ class TextLimit:
     padded: bool
 
     def __str__(self) -> str:
-        """Return the type as SQL writes it."""
         return f"{'' if self.padded else 'var'}char({self.length})"
 
 

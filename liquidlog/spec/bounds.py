@@ -128,7 +128,6 @@ class Bounds:
             raise ValueError(f"counts are int64, not {[str(count.type) for count in counts]}")
 
     def __len__(self) -> int:
-        """Return the number of files."""
         return len(self.num_records)
 
     def low(self, number: int) -> pa.Array:

@@ -78,7 +78,6 @@ class DeletionVectorError(ValueError):
         self.message = message
 
     def __str__(self) -> str:
-        """Return the fault as a sentence about a data file."""
         return self.message
 
 

@@ -37,7 +37,6 @@ class PrimitiveType:
     name: str
 
     def __str__(self) -> str:
-        """Return the protocol's name of the type."""
         return self.name
 
 
@@ -53,7 +52,6 @@ class DecimalType:
     scale: int
 
     def __str__(self) -> str:
-        """Return the protocol's name of the type."""
         return f"decimal({self.precision},{self.scale})"
 
 
@@ -65,7 +63,6 @@ class ArrayType:
     contains_null: bool = True
 
     def __str__(self) -> str:
-        """Return the type as SQL writes it."""
         return f"array<{self.element}>"
 
 
@@ -78,7 +75,6 @@ class MapType:
     value_contains_null: bool = True
 
     def __str__(self) -> str:
-        """Return the type as SQL writes it."""
         return f"map<{self.key},{self.value}>"
 
 
@@ -104,7 +100,6 @@ class StructType:
     fields: tuple[StructField, ...]
 
     def __str__(self) -> str:
-        """Return the type as SQL writes it."""
         return "struct<" + ",".join(f"{f.name}:{f.data_type}" for f in self.fields) + ">"
 
 

@@ -17,7 +17,6 @@ class TableAt:
     uri: str
 
     def __str__(self) -> str:
-        """Return the table as SQL writes it."""
         return f"delta.`{self.uri.replace('`', '``')}`"
 
 
@@ -28,7 +27,6 @@ class TableNamed:
     parts: Path
 
     def __str__(self) -> str:
-        """Return the name as SQL writes it."""
         return quote_path(self.parts)
 
 

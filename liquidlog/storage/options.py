@@ -64,7 +64,6 @@ class StorageOptions:
         return f"StorageOptions({', '.join(name for name, _ in self.items)})"
 
     def __bool__(self) -> bool:
-        """Return whether there are any options, or a callable that may give some."""
         return bool(self.items) or self.supply is not None
 
     def latest(self) -> "StorageOptions":

@@ -187,17 +187,15 @@ SOURCE: Final = "delta-log"
 _OPERATIONS: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
 
 
-def statements_asked(
-    infos: Iterator[Mapping[str, Any]], table: KnownTable, *, only: str | None = None
-) -> Iterator[Found]:
-    """Yield what the commits of a table ask of it, from their commitInfo; `only` one operation.
+def statements_asked(infos: Iterator[Mapping[str, Any]], table: KnownTable) -> Iterator[Found]:
+    """Yield what the commits of a table ask of it, from their commitInfo.
 
     A MERGE names its source's columns too: only what its condition says of the table alone counts.
     """
     for info in infos:
         operation = info.get("operation")
         parameters = info.get("operationParameters")
-        if operation not in _OPERATIONS or (only is not None and operation != only):
+        if operation not in _OPERATIONS:
             continue
         predicate = parameters.get("predicate") if isinstance(parameters, dict) else None
         yield from _asked(info, predicates(predicate), table)

@@ -89,14 +89,6 @@ _SETTINGS: Final = msgspec.json.Decoder(_Environment)
 SESSION_ZONE: Final = "spark.sql.session.timeZone"
 
 
-def _is_of_sql(line: bytes) -> bool:
-    return line.startswith(_SQL)
-
-
-def _is_environment(line: bytes) -> bool:
-    return line.startswith(_ENVIRONMENT)
-
-
 def _decode_event(line: bytes) -> Event | None:
     try:
         return _EVENT.decode(line)
@@ -217,13 +209,13 @@ class EventLog:
         for line in lines:
             if line is None:
                 self._not_understood("a line is longer than 64 MiB", "")
-            elif _is_of_sql(line):
+            elif line.startswith(_SQL):
                 event = _decode_event(line)
                 if event is None:
                     self._not_understood("an event of a query cannot be decoded", line)
                 elif event.execution_id is not None:
                     self._happened(event, event.execution_id)
-            elif _is_environment(line):
+            elif line.startswith(_ENVIRONMENT):
                 self._zone = _zone_of(line) or self._zone
             elif not line.startswith(BEGINNING) and line.strip():
                 self._not_understood("a line is no event", line)

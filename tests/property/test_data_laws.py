@@ -32,7 +32,8 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.log.replay import path_order
 from liquidlog.plan import WriterOptions
 from liquidlog.predicates.conditions import referenced_leaves
-from liquidlog.predicates.matching import may_match_each
+from liquidlog.predicates.matching import judged_each
+from liquidlog.predicates.workload import Session
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column
 from liquidlog.spec.bounds import (
@@ -479,15 +480,16 @@ def test_row_groups_with_a_matching_row_are_never_ruled_out(
     found = concat_bounds(parts)
     assert len(found) == first
     inside = replace(snapshot, files=snapshot.files.take(pa.array(owners)), plain_files=None)
-    (mask,) = may_match_each(
+    (judged,) = judged_each(
         inside,
         [predicate],
         lambda leaves: found.select([wanted.index(leaf) for leaf in leaves]),
+        Session(),
     )
     CONNECTION.register("rows", pa.concat_tables(tables))
     query = f"SELECT DISTINCT row_group FROM rows WHERE {predicate}"
     matching = {number for (number,) in CONNECTION.execute(query).fetchall()}
-    assert matching <= {number for number, may in enumerate(mask.to_pylist()) if may}
+    assert matching <= {number for number, may in enumerate(judged.may_match.to_pylist()) if may}
 
 
 def _read(table: pa.Table, options: dict[str, Any], wanted: Any) -> Bounds:

@@ -29,7 +29,6 @@ class KeyRanges:
     hi: Ranks
 
     def __len__(self) -> int:
-        """Return the number of files."""
         return len(self.lo)
 
     def selected(self, mask: NDArray[np.bool_]) -> "KeyRanges":

@@ -343,7 +343,6 @@ class FilesAdded(Conflict):
     paths: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         by = (
             f"version(s) {', '.join(map(str, self.versions))}" if self.versions else "other commits"
         )

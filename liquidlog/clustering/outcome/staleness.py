@@ -78,7 +78,6 @@ class TooManyDeletedRows(Conflict):
     max_share: float
 
     def __str__(self) -> str:
-        """Return the conflict as a clause of a sentence."""
         return (
             f"other commits deleted {self.rows} of the {self.live_rows} rows of the inputs, more"
             f" than {100 * self.max_share:g} %; max_reconciled_share says how many may be deleted"
