@@ -14,23 +14,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.commit.conflicts import (
-    ConcurrentDeleteRead,
-    ReadSet,
-    RowsMayBeBack,
-    Winners,
-    check_conflicts,
-)
-from liquidlog.errors import Conflict
-from liquidlog.operations.batches import read_set_of
-from liquidlog.operations.rewrite import lost_groups
+from liquidlog.commit.conflicts import ConcurrentDeleteRead, ReadSet, RowsMayBeBack, Winners
+from liquidlog.operations.rewrite import lasting_conflicts, lost_groups
 from liquidlog.plan import (
     ClusteringPlan,
     InputFile,
     KeptFile,
     KeptFiles,
     PlannedDeletionVector,
-    RewriteGroup,
 )
 from liquidlog.spec.actions import (
     AddFile,
@@ -46,6 +37,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
     SetTransaction,
 )
+from support.conflicts import check_conflicts
 from support.plans import make_plan, schema_json_of
 
 # The second name is the first, encoded: one file under two spellings.
@@ -312,21 +304,20 @@ def plans(draw: st.DrawFn) -> ClusteringPlan:
     )
 
 
-def own_conflicts(
-    winners: Winners, plan: ClusteringPlan, group: RewriteGroup
-) -> Sequence[Conflict]:
-    return winners.conflicts(read_set_of(plan, group))
-
-
-@given(plan=plans(), landed=LANDED, some=st.sets(st.integers(0, 3)))
+@given(
+    plan=plans(),
+    landed=LANDED,
+    some=st.sets(st.integers(0, 3)),
+    share=st.sampled_from([0.0, 0.2, 1.0]),
+)
 def test_lost_groups_are_those_that_conflict_alone(
-    plan: ClusteringPlan, landed: list[list[AnyAction]], some: set[int]
+    plan: ClusteringPlan, landed: list[list[AnyAction]], some: set[int], share: float
 ) -> None:
     winners = Winners(plan.read_version)
     winners.take(Commit(1 + number, tuple(actions)) for number, actions in enumerate(landed))
     groups = [group for group in plan.groups if group.group_id in some]
-    alone = {group.group_id: own_conflicts(winners, plan, group) for group in groups}
-    found = lost_groups(winners, plan, groups, conflicts_of=own_conflicts)
+    alone = {group.group_id: lasting_conflicts(winners, plan, group, share) for group in groups}
+    found = lost_groups(winners, plan, groups, share)
     assert found == {group_id: conflicts for group_id, conflicts in alone.items() if conflicts}
 
 

@@ -11,16 +11,14 @@ from liquidlog.curve.curves import (
     coordinate_bits,
     curve_index,
     hilbert_index,
-    hilbert_point,
     linear_index,
-    linear_point,
     order_rows,
     parse_curve,
     zorder_index,
-    zorder_point,
 )
 from liquidlog.curve.grid import bytes_below, check_grid, coordinate_ends, decimals_below
 from liquidlog.errors import UsageError
+from support.curve_points import hilbert_point, linear_point, zorder_point
 
 
 @pytest.mark.parametrize("curve", Curve)

@@ -6,7 +6,6 @@ import shlex
 import shutil
 from dataclasses import replace
 from decimal import Decimal
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from liquidlog.clustering.planning import cube
 from liquidlog.errors import DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.operations import executors
 from liquidlog.operations.explain import explain_together
 from liquidlog.operations.scan import read_workload
 from liquidlog.operations.workloads import import_workload
@@ -366,24 +363,6 @@ def test_remembered_columns_follow_a_rename_and_are_not_dropped(tmp_path: Path) 
     set_elsewhere(table, {"liquidlog.zorderBy": "`x"})
     table.rename_column("x", "y")  # what is no list of columns stays as it is
     assert table.detail()["properties"]["liquidlog.zorderBy"] == "`x"
-
-
-def test_a_strategy_of_another_package_is_remembered_while_it_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = made(tmp_path, curve="kd", tolerance="2")
-    installed = EntryPoint("mine", f"{cube.__name__}:plan_cubes", executors.STRATEGY_GROUP)
-    points = EntryPoints((installed,))
-    with monkeypatch.context() as patched:
-        patched.setattr(executors, "entry_points", lambda **_: points)
-        table.set_properties({"liquidlog.strategy": "mine"})
-        # It may refuse what only some strategies use, so it gets what every one does.
-        assert {*deciders(table)} == {"strategy", "curve"}
-        assert [one.name for one in table.doctor() if one.name == "wrong-property"] == []
-    with pytest.raises(UsageError, match=r"liquidlog\.strategy cannot be 'mine'"):
-        table.plan()
-    assert table.plan(strategy="cube").groups
-    assert [one.name for one in table.doctor() if one.name == "wrong-property"]
 
 
 # Properties that name columns: Bloom filters of every file, a prefix, weights of columns.

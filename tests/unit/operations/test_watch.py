@@ -171,19 +171,21 @@ def test_a_look_that_fails_changes_nothing_and_is_repeated(
     assert watch().keys() == {2}
 
 
-def test_another_judge_decides_of_groups_whose_files_were_touched(
-    table: Table, plan: ClusteringPlan
+def test_only_groups_whose_files_were_touched_are_judged_by_themselves(
+    table: Table, plan: ClusteringPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    asked: list[tuple[int, float]] = []
 
-    def nothing_lasts(_: object, __: object, group: object) -> Sequence[Conflict]:
-        asked.append(group.group_id)  # type: ignore[attr-defined]
+    def nothing_lasts(_: object, __: object, group: object, share: float) -> Sequence[Conflict]:
+        asked.append((group.group_id, share))  # type: ignore[attr-defined]
         return ()
 
+    monkeypatch.setattr("liquidlog.operations.rewrite.lasting_conflicts", nothing_lasts)
+
     store = LocalTableStore(Path(table.uri))
-    watch = GroupWatch(store, plan, Time().clock(), conflicts_of=nothing_lasts)
+    watch = GroupWatch(store, plan, Time().clock(), 0.5)
     remove_and_restore(table, input_of(plan, 1))
-    assert (watch(), asked) == ({}, [1])
+    assert (watch(), asked) == ({}, [(1, 0.5)])
 
 
 def stopping(

@@ -11,10 +11,10 @@ from liquidlog.predicates.matching import (
     MAX_PREDICATES,
     every_row_matches,
     may_match,
+    parse_workload,
 )
 from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
 from liquidlog.predicates.workload import Session, WeightedPredicate
-from liquidlog.predicates.matching import parse_workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
 from support.one_file import matches

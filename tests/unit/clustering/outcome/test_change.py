@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.change import optimize_metrics
-from liquidlog.clustering.outcome.staleness import staleness
+from liquidlog.clustering.outcome.change import optimize_metrics, rewrite_change
 from liquidlog.clustering.planning.planner import plan
 from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import (
@@ -18,6 +16,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
+from support.conflicts import staleness
 from support.snapshots import SCHEMA, FileSpec, snapshot_of, with_files
 
 FILES = [
