@@ -3,10 +3,6 @@
 A session started here is local, sized for one machine, and stopped by its opener. If a master is
 named, it must answer within seconds; Spark itself would wait for minutes.
 
-The JVM of a local session takes seconds to begin, and as long as it does, a plan can be made: it is
-begun in the background. It is taken over by a session that starts with the same settings; if none
-does, it is ended.
-
 Settings that are applied to somebody else's session are restored exactly. Several rewrites may use
 one session at the same time, from several threads. A setting then has one value for all of them,
 that of the rewrite that applied it last. When the last of them ends, the session gets its earlier
@@ -200,88 +196,6 @@ def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":
     """Return a schema that is given in Spark's words."""
     no_rows: list[tuple[Any, ...]] = []
     return spark.createDataFrame(no_rows, schema).schema
-
-
-_begun: "Final[list[Launch]]" = []
-"""The launch that a session may take over, if there is one."""
-
-
-class Launch:
-    """A JVM that is beginning with some settings; mutable: it is taken over, or ended.
-
-    PySpark is imported before anything runs beside: where two threads import parts of a package
-    that import each other, one of them gets a module that is not complete.
-    """
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        import_module("pyspark.java_gateway")
-        self._settings = dict(settings)
-        self._gateway: Any = None
-        self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  the JVM's stderr
-        self._thread = Thread(target=self._launch, name="liquidspark-launch")
-        self._thread.start()
-
-    def _launch(self) -> None:
-        from pyspark import SparkConf
-        from pyspark.java_gateway import launch_gateway
-
-        conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
-        with suppress(Exception):  # whoever starts a session tries again, and says what is wrong
-            kept = {"stderr": self._said}
-            self._gateway = launch_gateway(conf, popen_kwargs=kept)  # type: ignore[no-untyped-call]
-
-    def fits(self, settings: Mapping[str, str]) -> bool:
-        """Return whether the JVM has begun with these settings; waits until it has, or failed."""
-        self._thread.join()
-        return self._gateway is not None and dict(settings) == self._settings
-
-    def open_context(self) -> None:
-        """Let the next session work on the JVM."""
-        from pyspark import SparkConf, SparkContext
-
-        conf = SparkConf(loadDefaults=False).setAll(list(self._settings.items()))
-        SparkContext(gateway=self._gateway, conf=conf)
-
-    def said(self) -> str:
-        """Return what the JVM said on stderr."""
-        self._said.seek(0)
-        return self._said.read()
-
-    def end(self) -> None:
-        """End the JVM, as soon as it has begun."""
-        self._thread.join()
-        self._said.close()
-        if self._gateway is not None:
-            with suppress(Exception):
-                self._gateway.shutdown()
-            process = self._gateway.proc
-            process.kill()
-            process.wait()
-            process.stdin.close()
-
-
-@contextmanager
-def begun(settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: a JVM begins with these settings; it is ended, unless a session took it."""
-    launch = Launch(settings)
-    _begun.append(launch)
-    try:
-        yield
-    finally:
-        if launch in _begun:
-            _begun.remove(launch)
-            # What is said now need not wait until it can be ended.
-            Thread(target=launch.end, name="liquidspark-end").start()
-
-
-def taken(settings: Mapping[str, str]) -> Launch | None:
-    """Return the JVM that was begun with these settings, for a session to open; None if none."""
-    while _begun:
-        launch = _begun.pop()
-        if launch.fits(settings):
-            return launch
-        launch.end()
-    return None
 
 
 @contextmanager
@@ -569,47 +483,14 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
     settings = {_APP_NAME: "liquidspark", **conf} if remote else _local_settings(conf)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    launch = None if remote else taken(settings)
     # PySpark imports pandas for the first function that maps batches.
     with imported("pandas"), _quiet_stderr() as log:
         try:
-            if launch is not None:
-                launch.open_context()
             return builder.getOrCreate()
         except Exception as error:
             log.seek(0)
-            said = log.read() + ("" if launch is None else launch.said())
-            raise ExecutorError(f"Spark does not start: {_start_failure(said, error)}") from error
-
-
-@contextmanager
-def begun_early(conf: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: the JVM of the local session of this configuration begins meanwhile.
-
-    A session that is opened here with the same configuration takes it over; if none is, it is
-    ended. Nothing begins where sessions would not be new and local.
-    """
-    pyspark = sys.modules.get("pyspark")
-    has_context = pyspark is not None and pyspark.SparkContext._active_spark_context is not None  # noqa: SLF001
-    if has_context or _SUBMITTED in os.environ or _is_remote(conf) or not _can_be_local():
-        yield
-        return
-    settings = _local_settings(conf)
-    try:
-        _require_java()
-    except ExecutorError:
-        settings = {}
-    if not settings.get("spark.master", "").startswith("local"):
-        yield
-        return
-    _name_pythons(conf)
-    with begun(settings):
-        yield
-
-
-def _can_be_local() -> bool:
-    """Return whether PySpark is there with what begins a JVM, which clients of Connect lack."""
-    return find_spec("pyspark") is not None and find_spec("pyspark.java_gateway") is not None
+            reason = _start_failure(log.read(), error)
+            raise ExecutorError(f"Spark does not start: {reason}") from error
 
 
 def _is_remote(conf: Mapping[str, str]) -> bool:

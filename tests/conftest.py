@@ -3,7 +3,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from liquidlog.operations import executors
 from support import emulators
 from support.effort import effort, is_long
 from support.emulators import Emulator
@@ -16,16 +15,6 @@ settings.register_profile(
 settings.load_profile("laws")
 
 pytest.register_assert_rewrite("support.executor_contract")
-
-
-_EARLY = executors._EARLY_GROUP
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Commands begin no JVM while they plan, where tests need none."""
-    needed = item.get_closest_marker("spark") is not None
-    executors._EARLY_GROUP = _EARLY if needed else "nothing"  # type: ignore[misc]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

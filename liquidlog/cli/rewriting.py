@@ -49,7 +49,6 @@ from liquidlog.operations.executors import (
     ChosenExecutor,
     Executor,
     ExecutorWhenNeeded,
-    begun_early,
     choose_executor,
     open_executor,
     require_doable,
@@ -238,11 +237,8 @@ def executor_at_work(
 ) -> Iterator[ExecutorWhenNeeded]:
     """Context manager: an executor for a plan, which is started for the first one with groups.
 
-    Says before it who else may be at work on the table, and meanwhile what the executor says. What
-    the executor needs is begun at once, if the plan has groups; the command's end ends it.
+    Says before it who else may be at work on the table, and meanwhile what the executor says.
     """
-    if made.groups:
-        click.get_current_context().with_resource(begun_early(chosen.name, configuration))
     _say_who_is_at_work(opened, made, as_json=as_json)
 
     def opening(name: str) -> AbstractContextManager[Executor]:

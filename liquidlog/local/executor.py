@@ -34,9 +34,6 @@ _CGROUP_LIMITS: Final = (
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
 
-_begun: Final[list[Workers]] = []
-"""Workers that an executor may take over, if there are any."""
-
 
 class _Slots:
     watched = True
@@ -77,7 +74,7 @@ class LocalExecutor:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._workers = _begun.pop() if _begun else Workers(worker_count())
+        self._workers = Workers(worker_count())
         self._stack.callback(self._workers.close)
         self._directory = self._stack.enter_context(scratch_directory())
         return self
@@ -125,19 +122,6 @@ class LocalExecutor:
             return LocalJobs(self._workers).run(function, [(request,) for request in requests])
         except TaskFailedError as error:
             raise ExecutorError(str(error)) from error
-
-
-@contextmanager
-def begun_early(_: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: workers begin meanwhile; they are ended, unless an executor took them."""
-    workers = Workers(worker_count())
-    _begun.append(workers)
-    try:
-        yield
-    finally:
-        if workers in _begun:
-            _begun.remove(workers)
-            workers.close()
 
 
 def worker_count() -> int:

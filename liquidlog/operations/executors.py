@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -14,13 +14,6 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, Tasks
 from liquidlog.spec.text import render_size
 from liquidlog.storage.options import OptionsSource
-
-_EARLY_GROUP: Final = "liquidlog.executors.early"
-"""Group of entry points: (configuration) -> context manager, for what takes long to start.
-
-What it begins, in the background, the executor of the same name and configuration uses; if none is
-started meanwhile, it ends it.
-"""
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
 """Group of entry points, each a Start; also the name of the logger of executors."""
@@ -232,19 +225,6 @@ def require_doable(
     check = getattr(find_executor(name), "require_doable", None)
     if check is not None:
         check(plan, groups, limit_bytes)
-
-
-def begun_early(name: str, configuration: Mapping[str, str]) -> AbstractContextManager[object]:
-    """Return a context manager that begins what the executor `name` needs, if that takes long.
-
-    It does nothing where the executor cannot be used; whoever starts it says why.
-    """
-    for point in entry_points(group=_EARLY_GROUP):
-        if point.name == name:
-            with suppress(ImportError):
-                begin: Callable[..., AbstractContextManager[object]] = point.load()
-                return begin(configuration)
-    return nullcontext()
 
 
 def executor_names() -> tuple[str, ...]:

@@ -1,6 +1,4 @@
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,16 +35,10 @@ def test_no_executor_begins_where_there_is_nothing_to_rewrite(
 ) -> None:
     begun: list[str] = []
 
-    @contextmanager
-    def begun_early(name: str, _: Mapping[str, str]) -> Iterator[None]:
-        begun.append(name)
-        yield
-
     def opened(*_: object, **__: object) -> None:
         begun.append("opened")
         raise AssertionError
 
-    monkeypatch.setattr(rewriting, "begun_early", begun_early)
     monkeypatch.setattr(rewriting, "open_executor", opened)
     table = Table.create(tmp_path / "t", schema=pa.schema([("a", pa.int64())]), cluster_by=["a"])
     for _ in range(rows):

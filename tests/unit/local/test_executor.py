@@ -13,7 +13,7 @@ import pytest
 
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.local.executor import LocalExecutor, begun_early, memory_bytes, worker_count
+from liquidlog.local.executor import LocalExecutor, memory_bytes, worker_count
 from liquidlog.operations.executors import open_executor
 from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.layout import Route
@@ -164,11 +164,6 @@ def test_workers_are_at_most_what_cores_and_memory_allow(monkeypatch: pytest.Mon
     assert memory_bytes() >= 1 << 28
     monkeypatch.setattr("liquidlog.local.executor.memory_bytes", lambda: 1 << 30)
     assert worker_count() == 1
-
-
-def test_workers_that_were_begun_early_are_taken_over() -> None:
-    with begun_early({}), LocalExecutor({}) as executor:
-        assert executor._workers.count == worker_count()
 
 
 BLOCKER = """
