@@ -13,7 +13,7 @@ The names below are loaded on first use: without pyspark the package can still b
 - `reading` rows of a table as a DataFrame
 - `session` Spark, started quietly, with our settings, and what differs between its versions;
   `probing` whether workers can do it, asked first
-- `cli`, `__main__` the entry point, the program for spark-submit
+- `cli` the entry point, `__main__` the program for spark-submit
 - `tables` DeltaTable with Delta's names, names in the catalog, answers as DataFrames; `statements`
   SQL on a session
 """

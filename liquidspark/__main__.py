@@ -1,11 +1,11 @@
-"""`python -m liquidspark`, its command, and the file to pass to spark-submit."""
+"""The command line as a program for spark-submit, which chooses the master."""
 
 from liquidlog.cli import start
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    start("liquidspark.cli")
+    start("liquidlog.cli.main")
 
 
 if __name__ == "__main__":

@@ -316,7 +316,7 @@ _CHOICES: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
 
 
 def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    how: dict[str, Any] = {"is_flag": setting.kind is FLAG}
+    how: dict[str, Any] = {"is_flag": True} if setting.kind is FLAG else {}
     if setting.kind.is_size:
         how["type"] = SIZE
     if setting.name in _CHOICES:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from inspect import signature
 from typing import Final, Self
@@ -30,8 +30,17 @@ AUTO: Final = "auto"
 AUTO_LIMIT_BYTES: Final = 4 << 30
 """The most input of a plan for which `auto` is `local`, unless a caller says otherwise."""
 
-_MASTERS: Final = ("SPARK_REMOTE", "SPARK_MASTER", "MASTER", "PYSPARK_SUBMIT_ARGS")
+_MASTERS: Final = (
+    *("SPARK_REMOTE", "SPARK_MASTER", "MASTER", "PYSPARK_SUBMIT_ARGS"),
+    "PYSPARK_GATEWAY_PORT",  # set by spark-submit
+)
 """Environment variables by which a user has chosen a Spark."""
+
+_OWN: Final = (
+    EntryPoint(SPARK, "liquidspark.cli:open_executor", EXECUTOR_GROUP),
+    EntryPoint(LOCAL, "liquidlog.local.executor:LocalExecutor", EXECUTOR_GROUP),
+)
+"""Our executors, also where these packages are not installed but shipped as files."""
 
 Executor = Callable[..., Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends.
@@ -229,14 +238,14 @@ def require_doable(
 
 def executor_names() -> tuple[str, ...]:
     """Return the names of the installed executors, sorted, and `auto`; none is loaded."""
-    return (AUTO, *sorted(entry_points(group=EXECUTOR_GROUP).names))
+    return (AUTO, *sorted(_known()))
 
 
 def find_executor(name: str) -> Start:
     """Return the function that starts the executor `name`, without starting it."""
-    known = {point.name: point for point in entry_points(group=EXECUTOR_GROUP)}
+    known = _known()
     if name not in known:
-        listed = ", ".join(sorted(known)) or "none"
+        listed = ", ".join(sorted(known))
         raise UsageError(f"there is no executor {name!r}; installed are: {listed}", name=name)
     try:
         start: Start = known[name].load()
@@ -244,3 +253,7 @@ def find_executor(name: str) -> Start:
         detail = f"the executor {name} cannot be used: {error}; install the package that is missing"
         raise ExecutorError(detail) from error
     return start
+
+
+def _known() -> dict[str, EntryPoint]:
+    return {point.name: point for point in (*entry_points(group=EXECUTOR_GROUP), *_OWN)}

@@ -9,10 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import liquidspark
-from liquidlog.cli.main import run
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import EXIT_ERROR, EXIT_OK
 from liquidlog.plan import decode_result, encode_plan
-from liquidspark.cli import cli
 from liquidspark.sending import partition_values
 from support.plans import (
     make_plan,
@@ -38,7 +37,7 @@ def test_run_appends_a_line_per_group_and_resumes(
     plan_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result_path = tmp_path / "result.jsonl"
-    command = ["run", str(plan_path), "-o", str(result_path)]
+    command = ["run", str(plan_path), "-o", str(result_path), "--executor", "spark"]
     assert run(cli, command) == EXIT_ERROR
     said = capsys.readouterr().err
     assert "group 1: " in said
@@ -63,7 +62,8 @@ def test_a_master_that_does_not_answer_is_refused_in_seconds(
     plan_path: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "liquidspark", "run", str(plan_path)]
-    options = ["-o", str(tmp_path / "r"), "--spark-conf", "spark.master=spark://127.0.0.1:1"]
+    options = ["-o", str(tmp_path / "r"), "--executor", "spark"]
+    options += ["--spark-conf", "spark.master=spark://127.0.0.1:1"]
     started = time.monotonic()
     done = subprocess.run(
         [*command, *options], check=False, capture_output=True, text=True, timeout=60

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.cli.main import run
+from liquidlog.cli.main import cli, run
 from liquidlog.errors import EXIT_ERROR, EXIT_USAGE
-from liquidspark.cli import cli
 from support.plans import save_plan_without_one_input
 
 OTHER_RESULT = (
