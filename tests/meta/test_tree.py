@@ -131,8 +131,7 @@ def test_wheel_holds_the_packages_and_nothing_else(wheel: zipfile.ZipFile) -> No
     }
 
 
-def test_commands_and_the_executor_are_entry_points(wheel: zipfile.ZipFile) -> None:
+def test_commands_are_entry_points(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
     points = wheel.read(name).decode()
     assert "liquidlog = liquidlog.cli:main" in points
-    assert "spark = liquidspark.cli:open_executor" in points

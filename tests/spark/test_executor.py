@@ -31,8 +31,7 @@ from liquidlog.spec.text import parse_size
 from liquidlog.storage.options import NO_OPTIONS
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
-from liquidspark.pipeline import TaskSlots, task_slots
-from liquidspark.pipeline import SparkEngine
+from liquidspark.pipeline import SparkEngine, TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
 from support.partitioned import TEXTS, live_adds, map_columns, partitioned_table, rows_read
 from support.plans import (

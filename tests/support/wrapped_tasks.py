@@ -13,8 +13,8 @@ from unittest import mock
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from liquidlog.rewriting.passes import GroupTask
 from liquidlog.rewriting.source import Assignment
-from liquidlog.rewriting.whole import GroupTask
 from liquidspark import sending
 from liquidspark.sending import AssignedTasks, BatchFunction, _Prepared
 

@@ -11,9 +11,8 @@ import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, UsageError
 from liquidlog.log import checkpointing
-from liquidlog.log.store import LocalTableStore
 from liquidlog.log.checkpointing import SecondOpinion
-from liquidlog.log.store import what_is_there
+from liquidlog.log.store import LocalTableStore, what_is_there
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.paths import LOG_DIR, LogFileKind, commit_name, parse_log_file

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import (
     APPEND,
     Origin,
@@ -22,7 +23,6 @@ from liquidlog.data.runs import (
     running_in,
     runs_in,
 )
-from liquidlog.data.logical_file import write_vector
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import vacuum as operation

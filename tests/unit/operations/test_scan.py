@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from liquidlog.errors import LiquidlogError, SchemaChangeError, SchemaProblemKind, UsageError
 from liquidlog.operations.judge import criteria_of, judge_plan
-from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.predicates.matching import parse_workload
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.spec.arguments import CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
