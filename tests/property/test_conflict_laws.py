@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -38,6 +38,7 @@ from liquidlog.spec.actions import (
     SetTransaction,
 )
 from support.conflicts import check_conflicts
+from support.effort import effort
 from support.plans import make_plan, schema_json_of
 
 # The second name is the first, encoded: one file under two spellings.
@@ -304,6 +305,7 @@ def plans(draw: st.DrawFn) -> ClusteringPlan:
     )
 
 
+@settings(max_examples=effort(300, 3_000))
 @given(
     plan=plans(),
     landed=LANDED,
@@ -321,6 +323,7 @@ def test_lost_groups_are_those_that_conflict_alone(
     assert found == {group_id: conflicts for group_id, conflicts in alone.items() if conflicts}
 
 
+@settings(max_examples=effort(300, 3_000))
 @given(plan=plans(), landed=LANDED)
 def test_a_lost_group_stays_lost(plan: ClusteringPlan, landed: list[list[AnyAction]]) -> None:
     winners = Winners(plan.read_version)

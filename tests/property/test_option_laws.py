@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.settings import (
     BY_FIELD,
     PLAN_SETTINGS,
@@ -27,7 +26,7 @@ from liquidlog.report.jsonable import render_json
 from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
 from support.commands import said
-from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.snapshots import FileSpec, planned, snapshot_of
 
 MIB: Final = 1 << 20
 TABLES: Final = 60
@@ -97,14 +96,11 @@ def _one_of(chance: np.random.Generator, *items: Any) -> Any:
 
 
 def _planned(snapshot: Snapshot, options: Mapping[str, Any]) -> ClusteringPlan:
-    numbers = count()
     fields = {name: value for name, value in options.items() if name != STRATEGY}
-    return plan(
+    return planned(
         snapshot,
         ClusteringPolicy(**fields),
-        new_id=lambda: f"new-{next(numbers)}",
         strategy=options.get(STRATEGY, "cube"),
-        bounds_of=bounds_of(snapshot),
         named=tuple(BY_FIELD[field].name for field in options),
     )
 

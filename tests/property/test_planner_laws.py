@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from itertools import count, pairwise, product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import maps as module
 from liquidlog.clustering.health.maps import KeyMap, MappedFiles, closed, key_map
 from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
-from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER, STABLE, file_states
 from liquidlog.data.append import split_by_partition
 from liquidlog.data.checksum import multiset_checksum
@@ -42,7 +41,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
 from support.partitioned import rows_read
-from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
+from support.snapshots import FileSpec, planned, snapshot_of, with_files
 from support.table_rows import live_rows
 
 COLUMNS = ("x", "s")
@@ -79,11 +78,6 @@ _SEARCH = settings(max_examples=2_000, phases=[Phase.generate], database=None, d
 
 def _table(files: Sequence[FileSpec]) -> Snapshot:
     return snapshot_of(files, cluster_by=[[name] for name in COLUMNS])
-
-
-def _plan(snapshot: Snapshot, policy: ClusteringPolicy) -> ClusteringPlan:
-    numbers = count()
-    return plan(snapshot, policy, new_id=lambda: f"new-{next(numbers)}")
 
 
 def _taken(made: ClusteringPlan) -> list[list[str]]:
@@ -193,14 +187,14 @@ def _walked(files: Sequence[FileSpec], policy: ClusteringPolicy) -> list[list[st
 def test_chooses_and_packs_as_the_file_by_file_walk(
     files: list[FileSpec], policy: ClusteringPolicy
 ) -> None:
-    assert _taken(_plan(_table(files), policy)) == _walked(files, policy)
+    assert _taken(planned(_table(files), policy)) == _walked(files, policy)
 
 
 @given(files=_files, policy=_policies)
 def test_every_file_is_grouped_once_or_skipped_once(
     files: list[FileSpec], policy: ClusteringPolicy
 ) -> None:
-    made = _plan(_table(files), policy)
+    made = planned(_table(files), policy)
     named = [*itertools.chain(*_taken(made)), *(file.path for file in made.skipped)]
     assert sorted(named) == sorted(file.path for file in files)
 
@@ -215,7 +209,7 @@ def test_the_files_taken_do_not_depend_on_the_scan_order(
     snapshot = _table(files)
     order = data.draw(st.permutations(range(len(files))))
     shuffled = with_files(snapshot, snapshot.files.take(pa.array(order, pa.int64())))
-    assert _paths(_plan(shuffled, policy)) == _paths(_plan(snapshot, policy))
+    assert _paths(planned(shuffled, policy)) == _paths(planned(snapshot, policy))
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -223,7 +217,7 @@ def test_drawn_tables_have_groups_at_the_limit_and_single_files_above_it(*, sing
     def occurs(drawn: tuple[list[FileSpec], ClusteringPolicy]) -> bool:
         files, policy = drawn
         limit = max(policy.min_cube_bytes, policy.target_cube_bytes)
-        groups = _plan(_table(files), policy).groups
+        groups = planned(_table(files), policy).groups
         if single:
             return any(len(group.inputs) == 1 and group.size_bytes > limit for group in groups)
         return len(groups) > 1 and any(len(group.inputs) > 1 for group in groups)
@@ -236,7 +230,7 @@ def test_groups_exceed_the_limit_only_with_a_single_file(
     files: list[FileSpec], policy: ClusteringPolicy
 ) -> None:
     limit = max(policy.min_cube_bytes, policy.target_cube_bytes)
-    for group in _plan(_table(files), policy).groups:
+    for group in planned(_table(files), policy).groups:
         assert group.size_bytes <= limit or len(group.inputs) == 1
         assert group.expected_outputs == max(1, group.size_bytes // policy.max_file_bytes)
 
@@ -250,7 +244,7 @@ def test_planning_again_after_one_cube_was_written_finds_nothing_to_do(
     files = [
         file for file in files if file.provider != "other" and file.zorder_by in {None, COLUMNS}
     ]
-    made = _plan(_table(files), policy)
+    made = planned(_table(files), policy)
     if len(made.groups) != 1 or any(skip.reason != "stable_cube" for skip in made.skipped):
         return
     taken = {file.path for file in made.groups[0].inputs}
@@ -263,7 +257,7 @@ def test_planning_again_after_one_cube_was_written_finds_nothing_to_do(
         zorder_by=COLUMNS,
         provider=PROVIDER,
     )
-    assert _taken(_plan(_table([*left, written]), policy)) == []
+    assert _taken(planned(_table([*left, written]), policy)) == []
 
 
 # Laws of the strategy `overlap`, whatever the table.
@@ -314,14 +308,7 @@ _policies_overlap_laws = st.builds(
 
 
 def _plan_overlap_laws(files: Sequence[FileSpec], policy: ClusteringPolicy) -> ClusteringPlan:
-    snapshot, numbers = snapshot_of(files, cluster_by=[[name] for name in COLUMNS]), count()
-    return plan(
-        snapshot,
-        policy,
-        new_id=lambda: f"new-{next(numbers)}",
-        strategy="overlap",
-        bounds_of=bounds_of(snapshot),
-    )
+    return planned(_table(files), policy, strategy="overlap")
 
 
 @pytest.mark.parametrize("has_budget", [False, True])
@@ -401,13 +388,7 @@ _policies_kept_laws: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionarie
 
 
 def _plan_kept_laws(snapshot: Snapshot, policy: Mapping[str, Any], **more: Any) -> ClusteringPlan:
-    numbers = count()
-    return plan(
-        snapshot,
-        ClusteringPolicy(**policy, **more),
-        new_id=lambda: f"new-{next(numbers)}",
-        bounds_of=bounds_of(snapshot),
-    )
+    return planned(snapshot, ClusteringPolicy(**policy, **more))
 
 
 def _table_kept_laws(files: Sequence[FileSpec]) -> Snapshot:

@@ -1,7 +1,6 @@
 """Laws of files judged by a workload: it opens what bounds say, and keeps what it hardly reads."""
 
 from collections.abc import Sequence
-from itertools import count
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from liquidlog.clustering.keyspace.readers import SpaceReaders, space_readers
 from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 from liquidlog.clustering.planning.cube import _TOLERANCE
 from liquidlog.clustering.planning.kept import _DRAWS
-from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.planning.read_model import _SCAN_SHARE, OPEN_COST_BYTES
 from liquidlog.clustering.zcubes import PROVIDER, sizes
 from liquidlog.plan import (
@@ -28,7 +26,7 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import leaves
 from support.effort import effort
-from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.snapshots import FileSpec, bounds_of, planned, snapshot_of
 
 COLUMNS = ("x", "y")
 
@@ -143,13 +141,10 @@ def _cost(part: KeySpace, outputs: int, readers: SpaceReaders, draw: int) -> flo
 def _plan(
     files: Sequence[FileSpec], readers: FittedWorkload | None, **policy: object
 ) -> ClusteringPlan:
-    snapshot, numbers = _table(files), count()
-    return plan(
-        snapshot,
+    return planned(
+        _table(files),
         ClusteringPolicy(min_cube_bytes=1_000, max_file_bytes=8, **policy),  # type: ignore[arg-type]
-        new_id=lambda: f"new-{next(numbers)}",
         strategy="cube" if policy.get("skip_clustered") else "overlap",
-        bounds_of=bounds_of(snapshot),
         readers=readers,
     )
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.planner import STRATEGIES, plan
+from liquidlog.clustering.planning.planner import STRATEGIES
 from liquidlog.clustering.settings import (
     BY_PROPERTY,
     STRATEGY,
@@ -23,7 +22,7 @@ from liquidlog.clustering.settings import (
 from liquidlog.errors import UsageError
 from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
-from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.snapshots import FileSpec, planned, snapshot_of
 
 MIB: Final = 1 << 20
 
@@ -111,13 +110,10 @@ def _table(columns: int, properties: Mapping[str, str]) -> Snapshot:
 
 
 def _planned(snapshot: Snapshot, settled: Settled) -> ClusteringPlan:
-    numbers = count()
-    return plan(
+    return planned(
         snapshot,
         ClusteringPolicy(**settled.settings),
-        new_id=lambda: f"new-{next(numbers)}",
         strategy=settled.strategy,
-        bounds_of=bounds_of(snapshot),
         named=settled.named,
         decided_by=settled.decided_by,
     )

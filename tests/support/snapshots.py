@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.clustering.planning.planner import plan
 from liquidlog.log.statistics import load_bounds
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol
 from liquidlog.spec.bounds import BoundsOf
@@ -138,6 +141,23 @@ def snapshot_of(
 def bounds_of(snapshot: Snapshot) -> BoundsOf:
     """Return a function that loads the bounds of a snapshot made here."""
     return partial(load_bounds, MemoryStore(), snapshot)
+
+
+def planned(
+    snapshot: Snapshot,
+    policy: ClusteringPolicy,
+    bounds: BoundsOf | None = None,
+    **more: Any,
+) -> ClusteringPlan:
+    """Return a plan whose ids are counted; the bounds are those of a snapshot made here."""
+    numbers = count()
+    return plan(
+        snapshot,
+        policy,
+        new_id=lambda: f"new-{next(numbers)}",
+        bounds_of=bounds or bounds_of(snapshot),
+        **more,
+    )
 
 
 def statistics_text(snapshot: Snapshot, number: int) -> str:
