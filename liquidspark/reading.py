@@ -15,14 +15,14 @@ from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan
 from liquidlog.rewriting.source import Assignment
 from liquidlog.spec.arguments import one, refuse, texts, whole_number
-from liquidlog.spec.arrow import without_void
+from liquidlog.spec.arrow import CharTypeError, without_void
 from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, schema_json
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
 from liquidspark.sending import AssignedTasks, assigned, map_batches
 from liquidspark.session import context_of, failure_reason, spark_arrow_schema
-from liquidspark.writing import opened_table
+from liquidspark.writing import Padding, opened_table
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -49,9 +49,10 @@ def read(
     """Return the rows of a table at one version as a DataFrame, without Delta's jars.
 
     Python workers read the files: deletion vectors, column mapping and partition values are
-    applied, and every value is read exactly, or the job fails. All values of the columns that are
-    read pass from Python to the JVM. Which files are read is settled here; conditions that the
-    DataFrame is given later filter rows, and open as many files.
+    applied, texts of CHAR padded as Spark pads them, and every value is read exactly, or the job
+    fails. All values of the columns that are read pass from Python to the JVM. Which files are
+    read is settled here; conditions that the DataFrame is given later filter rows, and open as
+    many files.
 
     Args:
         spark: A classic or Connect session. The Python of its workers must be able to import this
@@ -77,11 +78,13 @@ def read(
     if where is not None:
         one(where, str, argument="where", expected="a condition in SQL")
     plan = opened.plan_read(where, whole_number(version, argument="version"))
-    schema = _spark_schema(spark, _chosen(plan, columns))
+    chosen = _chosen(plan, columns)
+    schema, padding = _spark_schema(spark, chosen), _padding(spark, chosen, plan)
     rows = TableRows.of_plan(
         plan, schema.names, storage=opened.opened.store.storage.fresh(), max_bytes=_HELD_BYTES
     )
-    found = _read_by_tasks(spark, FileTasks(rows, schema), [*_of_tasks(_parts(plan))])
+    tasks = FileTasks(rows, schema)
+    found = padding.padded(_read_by_tasks(spark, tasks, [*_of_tasks(_parts(plan))]))
     return found if where is None else found.where(where)
 
 
@@ -149,6 +152,13 @@ def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
         raise UsageError(
             f"Spark {spark.version} has no such type: {failure_reason(error)}; name other columns"
         ) from error
+
+
+def _padding(spark: SparkSession, schema: StructType, plan: ReadPlan) -> Padding:
+    try:
+        return Padding.of(spark, schema)
+    except CharTypeError as error:
+        raise CorruptLogError(plan.table_uri, str(error)) from error
 
 
 def _parts(plan: ReadPlan) -> Iterator[FilePart]:

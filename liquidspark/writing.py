@@ -8,7 +8,7 @@ the main pass: what that reads is what is proved to be in the files, whatever th
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
@@ -17,7 +17,8 @@ from uuid import uuid4  # noqa: TID251  names the files of a run
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col, expr
 
 from liquidlog.data.encodings import decoded
 from liquidlog.data.reader import with_names_of
@@ -41,7 +42,16 @@ from liquidlog.rewriting.source import (
     read_split,
 )
 from liquidlog.spec.arguments import address, one, transaction
-from liquidlog.spec.arrow import arrow_schema, without_void
+from liquidlog.spec.arrow import (
+    ArrayLimits,
+    Limits,
+    MapLimits,
+    StructLimits,
+    TextLimit,
+    arrow_schema,
+    column_limits,
+    without_void,
+)
 from liquidlog.spec.partitions import PartitionTexts, typed_value
 from liquidlog.spec.paths import commit_name
 from liquidlog.spec.schema import (
@@ -84,6 +94,7 @@ from liquidspark.session import (
     reads_nothing_below,
     remove_tag,
     require_frame,
+    setting_of,
 )
 
 if TYPE_CHECKING:
@@ -104,11 +115,15 @@ _LEAST_KEPT: Final = 4_096
 """A partition returns that many times its even share of the sample, or so many rows."""
 
 _CHECK_COLUMN: Final = "\x00check "
+_STORED_COLUMN: Final = "\x00stored "
 """Names that no Delta column can have."""
 
 _KEPT_SLICE_BYTES: Final = 8 << 20
 
 _NO_RUN: Final = "0" * 12
+
+_PADDED_ON_READ: Final = "spark.sql.readSideCharPadding"
+_AS_STRING: Final = "spark.sql.legacy.charVarcharAsString"
 
 _NESTED: Final = (StructType, ArrayType, MapType)
 
@@ -307,6 +322,72 @@ def _frame_schema(frame: DataFrame) -> StructType:
     return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
 
 
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """Columns of rows that Spark's readers change: with spaces, texts of char(n) have n characters.
+
+    Their metadata makes Spark pad the literals that they are compared with, too.
+    Source: Spark, ApplyCharTypePadding.
+    """
+
+    columns: Mapping[str, Column]
+
+    @classmethod
+    def of(cls, spark: SparkSession, schema: StructType) -> "Padding":
+        """Return that of a table's columns, with its metadata; of none if the session has it so."""
+        if setting_of(spark, _PADDED_ON_READ) == "false" or setting_of(spark, _AS_STRING) == "true":
+            return cls({})
+        columns = {}
+        for named in schema.fields:
+            text = quoted(named.name)
+            if (padded := _padded(text, column_limits(named))) != text:
+                metadata = dict(named.metadata)
+                columns[named.name] = expr(padded).alias(named.name, metadata=metadata)
+        return cls(columns)
+
+    def padded(self, rows: DataFrame) -> DataFrame:
+        """Return rows as Spark reads them."""
+        if not self.columns:
+            return rows
+        return rows.select(*(self.columns.get(name, col(quoted(name))) for name in rows.columns))
+
+    def judged(self, rows: DataFrame, judge: Callable[[DataFrame], DataFrame]) -> DataFrame:
+        """Return what is judged of rows as Spark reads them, with their texts as they came."""
+        if not self.columns:
+            return judge(rows)
+        stored = {name: f"{_STORED_COLUMN}{name}" for name in self.columns}
+        both = rows.select("*", *(col(quoted(name)).alias(to) for name, to in stored.items()))
+        found = judge(self.padded(both))
+        left = [name for name in found.columns if name not in stored.values()]
+        return found.select(*(col(quoted(stored.get(name, name))).alias(name) for name in left))
+
+
+def _padded(text: str, limits: Limits | None, depth: int = 0) -> str:
+    """Return a SQL expression with its texts padded; the expression itself if it has no char."""
+    each = f"x{depth}"
+    match limits:
+        case TextLimit(length, padded=True):
+            return f"rpad({text}, greatest({length}, char_length({text})), ' ')"
+        case StructLimits(fields):
+            names = [quoted(name) for name, _ in fields]
+            parts = [_padded(f"{text}.{quoted(name)}", own, depth) for name, own in fields]
+            if parts != [f"{text}.{name}" for name in names]:
+                listed = (f"{part} AS {name}" for part, name in zip(parts, names, strict=True))
+                return f"IF({text} IS NULL, NULL, struct({', '.join(listed)}))"
+        case ArrayLimits(element):
+            if (part := _padded(each, element, depth + 1)) != each:
+                return f"transform({text}, {each} -> {part})"
+        case MapLimits(of_key, of_value):
+            key = _padded(f"{each}.key", of_key, depth + 1)
+            value = _padded(f"{each}.value", of_value, depth + 1)
+            if (key, value) != (f"{each}.key", f"{each}.value"):
+                entries = f"transform(map_entries({text}), {each} -> struct({key}, {value}))"
+                return f"map_from_entries({entries})"
+        case TextLimit() | None:
+            pass
+    return text
+
+
 def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
     """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check."""
     found = {one.name: one.data_type for one in _frame_schema(frame).fields}
@@ -330,9 +411,16 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
         f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
         for number, check in enumerate(plan.checks)
     ]
+    # Delta's constraints are of rows as they come, conditions are of rows as they are read.
+    read = 0 if plan.where is None else 1
+    constraints, conditions = checks[: len(checks) - read], checks[len(checks) - read :]
+    padding = Padding.of(frame.sparkSession, schema)
     try:
         rows = frame.selectExpr(*given).selectExpr(*computed)
-        checked = rows.selectExpr(*map(quoted, wanted), *checks)
+        rows = rows.selectExpr(*map(quoted, wanted), *constraints)
+        if conditions:
+            rows = padding.judged(rows, lambda these: these.selectExpr("*", *conditions))
+        checked = rows
         _ = checked.schema  # which Spark Connect finds out only now
     except PySparkException as error:
         raise UsageError(
@@ -418,7 +506,10 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
     values = plan.rewritten_partitions or (None,) * len(inputs)
     each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
     files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
-    stay = map_batches(files, function, kinds).where(f"NOT coalesce(({plan.where}), false)")
+    found = map_batches(files, function, kinds)
+    stay = Padding.of(rows.sparkSession, schema).judged(
+        found, lambda these: these.where(f"NOT coalesce(({plan.where}), false)")
+    )
     return rows.union(stay.selectExpr(*names, *passed))
 
 

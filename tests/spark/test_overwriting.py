@@ -1,5 +1,6 @@
 """DataFrames that are put in place of rows."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidspark import append, overwrite, writing
+from liquidlog.table import Table
+from liquidspark import append, overwrite, read, writing
 from support.written import (
+    CHAR_TRUTH,
+    char_table,
     expected,
     numbers,
     require_untouched,
@@ -49,6 +53,31 @@ def test_rows_of_unknown_truth_stay(spark: SparkSession, tmp_path: Path) -> None
     append(frame, table)
     overwrite(frame.limit(0), table, where="id >= 0")
     assert [(row["id"], row["k"]) for row in rows_of(table)] == [(None, 3)]
+
+
+def test_conditions_see_texts_of_char_columns_padded_and_rows_stay_as_they_are(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    origin = Path(char_table(spark, tmp_path).uri)
+    left = {}
+    judged = ("c = 'a   '", "c LIKE 'a'", "length(c) = 4", "st.c = 'ab  '")
+    for where in judged:
+        table = Table.open(shutil.copytree(origin, tmp_path / "copy"))
+        frame = read(spark, table).limit(0)
+        overwrite(frame, table, where=where)
+        rows = rows_of(table)
+        assert {(row["id"], row["c"]) for row in rows} <= set(enumerate(["a", "ab", None, "abcd"]))
+        left[where] = sorted({0, 1, 2, 3} - {row["id"] for row in rows})
+        shutil.rmtree(table.uri)
+    assert left == {where: CHAR_TRUTH[where] for where in judged}
+
+
+def test_rows_that_come_are_judged_as_they_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    table = char_table(spark, tmp_path)
+    rows = spark.sql("SELECT 4L id, 'ab' c, 'ab' v")
+    with pytest.raises(ExecutorError, match="is not true of 1 of 1 rows"):
+        overwrite(rows, table, where="c = v")
+    assert overwrite(rows, table, where="length(c) = 4").rows == 2
 
 
 def test_rows_that_the_condition_does_not_name_are_refused(

@@ -11,8 +11,10 @@ from liquidlog import Table
 from liquidlog.errors import CorruptLogError, ExecutorError, UsageError
 from liquidspark import append, overwrite, read
 from support.written import (
+    CHAR_TRUTH,
     NOWHERE,
     TYPED,
+    char_table,
     nested_schema,
     numbers,
     require_untouched,
@@ -54,6 +56,19 @@ def test_structs_maps_and_nulls_are_read(spark: SparkSession, tmp_path: Path) ->
     append(frame, table)
     found = {row.id: row for row in read(spark, table).collect()}
     assert (found[1].st, found[0].st.b, found[0].m["k"].x) == (None, ["u", None], 0)
+
+
+@pytest.mark.sparks
+def test_texts_of_char_columns_are_padded_as_spark_pads_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = char_table(spark, tmp_path)
+    found = {where: ids(read(spark, table, where=where)) for where in CHAR_TRUTH}
+    assert found == CHAR_TRUTH
+    assert {where: ids(read(spark, table).where(where)) for where in CHAR_TRUTH} == CHAR_TRUTH
+    first = read(spark, table, where="id = 0").collect()[0]
+    padded = "a   "
+    assert (first.c, first.st.c, first.m, first.v) == (padded, padded, {padded: [padded]}, "a")
 
 
 @pytest.mark.sparks

@@ -231,7 +231,7 @@ def _field(name: str, kind: str) -> StructField:
 
 
 def arrow_table(rows: Sequence[Row]) -> pa.Table:
-    """Return rows as the table's data files hold them: CHAR padded."""
+    """Return rows as the table's data files hold them: some texts of CHAR are padded."""
     return pa.Table.from_pylist([_nested(row) for row in rows], schema=arrow_schema(table_schema()))
 
 
@@ -251,5 +251,5 @@ def _nested(row: Row) -> dict[str, Any]:
 def _stored(name: str, value: Any) -> Any:
     kind = SPARK_TYPES[name]
     if isinstance(value, str) and kind.startswith("char"):
-        return value.ljust(int(kind[5:-1]))
+        return value if len(value) % 2 else value.ljust(int(kind[5:-1]))
     return value

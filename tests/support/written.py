@@ -1,5 +1,6 @@
 """Tables that DataFrames are written to, and what is in them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
 from liquidlog.spec.actions import DeletionVector
+from liquidlog.spec.arrow import CHAR_VARCHAR
 from liquidlog.spec.schema import StructType, parse_schema
-from liquidspark import ExecutorOptions
+from liquidspark import ExecutorOptions, append
 from support.deleted import commit_vectors
 
 SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 13, sample_rows=1 << 12)
@@ -126,3 +128,35 @@ def numbers(spark: SparkSession, count: int, *, start: int = 0) -> DataFrame:
 def expected(count: int, *, start: int = 0) -> list[dict[str, Any]]:
     rows = [{"id": i, "k": i * 7919 % 1000, "s": f"row {i}"} for i in range(start, start + count)]
     return sorted(rows, key=repr)
+
+
+def char_table(spark: SparkSession, path: Path) -> Table:
+    """A table whose texts of char(4) are stored as they were given: a, ab, null and abcd."""
+    kinds = {"c": "char(4)", "st": "struct<c:char(4),n:int>", "m": "map<char(4),array<char(4)>>"}
+    frame = spark.sql(
+        "SELECT id, c, IF(id = 2, NULL, named_struct('c', c, 'n', 1)) st,"
+        " map(coalesce(c, ''), array(c)) m, c v"
+        " FROM VALUES (0L, 'a'), (1L, 'ab'), (2L, NULL), (3L, 'abcd') t(id, c)"
+    )
+    fields = json.loads(frame.schema.json())["fields"]
+    for field in fields:
+        field["nullable"] = True
+        field["metadata"] = {CHAR_VARCHAR: kinds[field["name"]]} if field["name"] in kinds else {}
+    text = json.dumps({"type": "struct", "fields": fields})
+    table = table_of(path, parse_schema(text, where="a test"), cluster_by=["id"])
+    append(frame, table)
+    return table
+
+
+CHAR_TRUTH = {
+    "c = 'a'": [0],
+    "c = 'a   '": [0],
+    "c IN ('a', 'ab  ')": [0, 1],
+    "c LIKE 'a'": [],
+    "length(c) = 4": [0, 1, 3],
+    "c = v": [3],
+    "c BETWEEN 'a' AND 'ab'": [0],
+    "st.c = 'ab  '": [1],
+    "m['a   '][0] = 'a   '": [0],
+}
+"""Of which rows of `char_table` conditions are true, as Spark says of its own tables."""
