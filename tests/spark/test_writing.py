@@ -266,6 +266,7 @@ def test_rules_of_the_table_hold_for_every_row(spark: SparkSession, tmp_path: Pa
         "the generating expression id * 2 of g": ["id", "id AS g", "'yes' AS c"],
         "the invariant c <> 'no' of c": ["id", "'no' AS c"],
         "is not true of 5 of 5": ["id", "cast(NULL AS string) AS c"],
+        "small (id < 1000) is not true of 1 of 5": ["IF(id = 3, 1003, id) AS id", "'' AS c"],
     }
     for sentence, expressions in wrong.items():
         for given in ({}, {"options": SHUFFLED}, {"cluster": False}):
