@@ -1,5 +1,6 @@
 """A log is untrusted text: whatever it says, the answer is an answer or an error of ours, soon."""
 
+import contextlib
 import io
 import json
 import os
@@ -8,10 +9,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 from unittest.mock import patch
 
@@ -22,17 +23,81 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.cli import rewriting
+from liquidlog.cli.failures import DEBUG_VARIABLE
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
-from liquidlog.errors import EXIT_CONFLICT
+from liquidlog.errors import (
+    EXIT_CONFLICT,
+    EXIT_ERROR,
+    EXIT_OK,
+    EXIT_UNSUPPORTED,
+    EXIT_USAGE,
+    LiquidlogError,
+)
 from liquidlog.plan import ClusteringPlan, GroupFailure, encode_plan, encode_rewritten_group
+from liquidlog.report.jsonable import render_json
 from liquidlog.spec.text import visible
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
 from support.hostile import Log, confuse, hostile_logs, write_log
-from support.probing import COMMANDS, EXPECTED_STATUSES, command_status, look_through_facade, tree
 from support.writers import SCHEMA, rows
+
+EXPECTED_STATUSES: Final = {EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_UNSUPPORTED}
+
+STAGES: Final[dict[str, Callable[[Table], Any]]] = {
+    "detail": Table.detail,
+    "files": Table.files,
+    "history": Table.history,
+    "cubes": Table.cubes,
+    "health": Table.health,
+    "health where": lambda table: table.health(where="x > 1 and s < 'b' or y is null"),
+    "plan": lambda table: table.plan(min_cube_size=1000, target_cube_size=3000),
+    "full plan": lambda table: table.plan(full=True),
+    "explain": lambda table: table.explain(),
+}
+
+COMMANDS: Final = ("detail", "files", "history", "health", "plan")
+
+
+def look_through_facade(uri: str) -> dict[str, str]:
+    """Return what each stage said: `ok` or the code of our error.
+
+    Any other exception is let through: it would be a traceback for a user.
+    """
+    return {name: _outcome(stage, uri) for name, stage in STAGES.items()}
+
+
+def _outcome(stage: Callable[[Table], Any], uri: str) -> str:
+    try:
+        render_json(stage(Table.open(uri)))
+    except LiquidlogError as error:
+        render_json(error.document())
+        return error.code
+    return "ok"
+
+
+def command_status(*words: str) -> int:
+    """Run a command with its output thrown away; unexpected exceptions are let through."""
+    sink = io.StringIO()
+    with surfaced(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
+        return run(cli, list(words))
+
+
+@contextlib.contextmanager
+def surfaced() -> Iterator[None]:
+    """Let exceptions out of the command line that it would turn into a sentence."""
+    with mock.patch.dict(os.environ, {DEBUG_VARIABLE: "1"}):
+        yield
+
+
+def tree(root: Path) -> dict[str, tuple[int, int]]:
+    """Return (size in bytes, time of change in ns) of every file below `root`."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in root.rglob("*")
+    }
+
 
 PARTS, EXAMPLES = effort((1, 25), (20, 500))
 SECONDS = 10

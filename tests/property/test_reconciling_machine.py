@@ -3,7 +3,8 @@
 Others delete and update rows, with vectors and without, remove, compact and restore files, before a
 rewrite runs, before its commit and while its attempts to commit lose. Rows repeat on purpose. We
 crash at any call on storage, lose answers and clean up. Whatever happens, no row is lost, revived
-or doubled, the log names no file that is not there, and a rewrite lands exactly where it must.
+or doubled, the log names no file that is not there, and a rewrite lands exactly where it must: a
+model that knows the rows of each file of each version says what must become of each group.
 """
 
 import shutil
@@ -11,8 +12,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -38,17 +42,87 @@ from liquidlog.errors import CommitStateUnknownError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.plan import ClusteringPlan, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, RewriteGroup, RewrittenGroup
 from liquidlog.table import as_table
 from support.arrow_executor import execute
 from support.disk_calls import Call, Effect, calls_on_disk
 from support.effort import effort
-from support.outlooks import Forecast, Outlook, forecast
 from support.pickled_tasks import PickledTasks
-from support.plain_table import PlainTable, Row, double, rows_of
+from support.plain_table import PlainFile, PlainTable, Row, double, rows_of
 from support.playground import clock_of, counted_tokens
 from support.raced_store import Crash, RacedStore
 from support.table_rows import live_rows
+
+LARGEST_SHARE: Final = Fraction(20, 100)
+"""Share of a group's rows up to which their deletion by others is reconciled, by default."""
+
+
+class Outlook(Enum):
+    """What must become of a group."""
+
+    LANDS = "lands"
+    DOOMED = "doomed"
+    OPEN = "open"
+    """Either: for all that the log says, rows of an input or of a kept file may have come back."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The outlook of a group, and how many rows of its inputs others have deleted."""
+
+    outlook: Outlook
+    lost: int
+
+
+def forecast(table: PlainTable, read_version: int, group: RewriteGroup, last: int) -> Forecast:
+    """Return what must become of a group that is committed directly after version `last`."""
+    states = [table.state(version) for version in range(read_version, last + 1)]
+    histories = [[state.get(file.path) for state in states] for file in group.inputs]
+    planned = [history[0] for history in histories if history[0] is not None]
+    assert len(planned) == len(histories), "an input was not live when the plan was made"
+    lost = sum(_lost(history) for history in histories)
+    total = sum(len(file.live) for file in planned)
+    kept = [[state.get(path) for state in states] for path in group.kept.paths()]
+    if not total or not all(map(_only_shrinks, [*histories, *kept])):
+        return Forecast(Outlook.OPEN, lost)
+    gone = all(history[-1] is None for history in histories)
+    doomed = gone or Fraction(lost, total) > LARGEST_SHARE or any(map(_joined_another, kept))
+    return Forecast(Outlook.DOOMED if doomed else Outlook.LANDS, lost)
+
+
+def _only_shrinks(history: list[PlainFile | None]) -> bool:
+    """Return whether each vector of a file deleted no fewer rows, and what went stayed away.
+
+    A vector that comes back is a doubt, whatever it deletes: the log says only how many rows.
+    """
+    vectors = [None if history[0] is None else history[0].add.get("deletionVector")]
+    for before, after in pairwise(history):
+        if after is None or before is after:
+            continue
+        if before is None:
+            return False
+        vector = after.add.get("deletionVector")
+        if vector != vectors[-1]:
+            if vector in vectors or not before.deleted <= after.deleted:
+                return False
+            vectors.append(vector)
+    return True
+
+
+def _joined_another(history: list[PlainFile | None]) -> bool:
+    """Return whether a kept file is live in another cube than when the plan was made."""
+    first, last = history[0], history[-1]
+    if first is None or last is None:
+        return False
+    cubes = [file.add.get("tags", {}).get("ZCUBE_ID") for file in (first, last)]
+    return bool(cubes[0] != cubes[1])
+
+
+def _lost(history: list[PlainFile | None]) -> int:
+    first, last = history[0], history[-1]
+    assert first is not None
+    return len(first.live) - (0 if last is None else len(set(first.live) - last.deleted))
+
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::liquidlog.operations.outputs.RunWarning"),

@@ -26,8 +26,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.disk_calls import Call, Effect
 from support.effort import effort, is_long
-from support.faults import Trial
-from support.faulty_disk import Fault, faults_at
+from support.faults import Fault, Trial, faults_at
 from support.forking import Run, killed_on_the_way
 from support.interleavings import alone_on_storage
 from support.killed import (

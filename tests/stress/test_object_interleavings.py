@@ -10,8 +10,7 @@ import pytest
 
 from support.effort import effort
 from support.emulators import Emulator
-from support.faults import Trial
-from support.faulty_disk import faults_at
+from support.faults import Trial, faults_at
 from support.interleavings import Race, depend
 from support.memory_objects import memory_playground
 from support.playground import object_playground
