@@ -204,13 +204,13 @@ READ = [
 """Every recorded log with every verb that reads; a quarter of the pairs by default."""
 
 
-@pytest.mark.parametrize(("case", "verb"), READ)
-def test_no_recorded_log_makes_a_traceback(case: str, verb: str, call: Call) -> None:
-    status, out, err = call(verb, str(LOGS / case / "table"))
-    assert status in {0, 1, 2, 5}
-    assert (out == "") == (status != 0)
-    if status == 5:
-        assert err["error"]["features"]
+@pytest.mark.parametrize("verb", READING)
+def test_no_recorded_log_makes_a_traceback(verb: str, call: Call) -> None:
+    for case in [case for case, asked in READ if asked == verb]:
+        status, out, err = call(verb, str(LOGS / case / "table"))
+        assert status in {0, 1, 2, 5}, case
+        assert (out == "") == (status != 0), case
+        assert status != 5 or err["error"]["features"], case
 
 
 def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:

@@ -88,26 +88,6 @@ def test_no_file_of_defaults_gets_in_the_way(
     assert values("plan", "t", "--config", "none", "-vvv", "--strategy", "c") == ["cube"]
 
 
-def test_offering_verbs_imports_none_of_them() -> None:
-    environment = {
-        **os.environ,
-        "_LIQUIDLOG_COMPLETE": "bash_complete",
-        "COMP_WORDS": "liquidlog ",
-        "COMP_CWORD": "1",
-    }
-    program = (
-        "import atexit, sys\n"
-        "atexit.register(lambda: print({'pyarrow', 'numpy', 'rich'} & set(sys.modules)))\n"
-        "from liquidlog.cli.main import cli, run\n"
-        "run(cli, ['liquidlog'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines()[-1] == "set()"
-    assert "plain,optimize" in done.stdout
-
-
 BASH = """
 compopt() { printf 'compopt %s\\n' "$*"; }
 eval "$(_LIQUIDLOG_COMPLETE=bash_source liquidlog)"

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from liquidlog.cli.main import GONE, SECTIONS, cli, run
+from liquidlog.cli.main import GONE, SECTIONS, cli
 from liquidlog.cli.output import VERBOSE
-from liquidlog.errors import EXIT_USAGE
 from liquidlog.table import Table
 from support.commands import said
 
@@ -266,18 +265,6 @@ def examples(command: click.Command) -> list[list[str]]:
     return [shlex.split(line) for line in lines]
 
 
-def test_every_command_of_the_modules_is_a_verb() -> None:
-    taken = {id(command) for command in cli.commands.values()}
-    modules = {sys.modules[f"liquidlog.cli.{verb.module}"] for verb in VERBS.values()}
-    made = {
-        value.name
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, click.Command) and id(value) not in taken
-    }
-    assert made == set()
-
-
 def test_help_begins_with_the_summary_and_ends_with_examples_that_parse() -> None:
     _, listed, _ = said("--help")
     for name, command in cli.commands.items():
@@ -316,15 +303,6 @@ def test_looking_and_appending_import_neither_sql_nor_delta_rs(modules: str) -> 
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_without_a_command_the_help_is_shown_as_it_is(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(cli, []) == EXIT_USAGE
-    shown = capsys.readouterr().err
-    assert run(cli, ["--help"]) == 0
-    assert shown == capsys.readouterr().out
 
 
 # -v and -vv, on every verb: lines of the log on stderr, and stdout as it is without.

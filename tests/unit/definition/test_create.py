@@ -168,15 +168,6 @@ def test_create_with_row_tracking_names_its_columns(cluster_by: tuple[str, ...])
     assert len(names) == 2
 
 
-def test_create_with_deletion_vectors_lists_them_for_readers_and_writers() -> None:
-    change = created("x", properties={"delta.enableDeletionVectors": "true"})
-    protocol = change.actions[1]
-    assert isinstance(protocol, Protocol)
-    assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
-    assert protocol.reader_features == ("deletionVectors",)
-    assert "deletionVectors" in (protocol.writer_features or ())
-
-
 def test_create_refuses_types_it_does_not_know() -> None:
     schema = StructType((StructField("g", PrimitiveType("geometry")),))
     with pytest.raises(UnsupportedFeatureError) as caught:
@@ -239,16 +230,6 @@ def test_cluster_by_writes_the_domain_only() -> None:
     (domain,) = change.actions
     assert isinstance(domain, DomainMetadata)
     assert '[["s"],["y"]]' in domain.configuration
-
-
-def test_cluster_by_the_same_columns_is_nothing_to_do() -> None:
-    assert cluster_by_change(snapshot_of(cluster_by=[["x"], ["y"]]), [("x",), ("y",)]) is not None
-    once = cluster_by_change(snapshot_of(cluster_by=[["x"]]), [("y",), ("x",)])
-    assert once is not None
-    domains = {a.domain: a for a in once.actions if isinstance(a, DomainMetadata)}
-    twice = replace(snapshot_of(), domains=domains)
-    assert cluster_by_change(twice, [("y",), ("x",)]) is None
-    assert cluster_by_change(twice, [("x",), ("y",)]) is not None
 
 
 def test_cluster_by_upgrades_and_lists_what_the_old_version_implied() -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count, pairwise, product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,7 +34,6 @@ from liquidlog.log.loader import open_store
 from liquidlog.log.store import LocalTableStore, TableStore
 from liquidlog.operations import batches, outputs, rewrite
 from liquidlog.operations.at_work import at_work, claimed
-from liquidlog.operations.executors import ExecutorWhenNeeded
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import (
     metrics_of,
@@ -689,15 +688,6 @@ def test_a_group_waits_no_longer_than_ten_minutes(table_batches: Table) -> None:
     assert len(report.versions) == 2
 
 
-def test_a_dry_run_tells_the_versions_of_batches(table_batches: Table) -> None:
-    plan, result = planned(table_batches)
-    would = table_batches.commit(plan, result, groups_per_commit=2, dry_run=True)
-    assert table_batches.snapshot().version == plan.read_version
-    done = table_batches.commit(plan, result, groups_per_commit=2)
-    assert would.group_versions == done.group_versions
-    assert len(done.versions) == 3
-
-
 def test_a_compaction_commits_a_hundred_groups_together(table_batches: Table) -> None:
     plan, _ = planned(table_batches)
     assert rewrite.default_groups_per_commit(plan) == 1
@@ -811,38 +801,6 @@ def test_a_table_is_optimized_in_rounds(table_rounds: Table) -> None:
         table_rounds.optimize(executor="local", final=True, strategy="cube")
     with pytest.raises(UsageError):
         table_rounds.optimize(executor="local", min_gain=0.5)
-
-
-class Opened:
-    """Counts how often an executor was started and ended."""
-
-    def __init__(self) -> None:
-        self.started = self.ended = 0
-
-    def __enter__(self) -> Self:
-        self.started += 1
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended += 1
-
-    def __call__(self, *_: object) -> Iterator[object]:
-        return iter(())
-
-
-def test_an_executor_starts_once_and_only_for_a_plan_with_groups(table_rounds: Table) -> None:
-    opened = Opened()
-    nothing = Table.create(
-        f"{table_rounds.uri}-empty", schema=SCHEMA_ROUNDS, cluster_by=["x"]
-    ).plan()
-    opening = ExecutorWhenNeeded(lambda _: "own", lambda _: opened)  # type: ignore[arg-type, return-value]
-    with opening as executor:
-        assert list(executor.for_plan(nothing)(nothing, (), lambda *_: None)) == []
-        assert (opened.started, opened.ended) == (0, 0)
-        for _ in range(2):
-            assert executor.for_plan(table_rounds.plan()) is opened
-        assert (opened.started, opened.ended) == (1, 0)
-    assert (opened.started, opened.ended) == (1, 1)
 
 
 # Claims keep two processes from one table; however a claim ends, nothing of it stays.

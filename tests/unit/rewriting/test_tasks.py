@@ -22,7 +22,6 @@ from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import file_location
-from liquidlog.rewriting.layout import build_layout
 from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.passes import GroupTask, shares
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
@@ -415,16 +414,6 @@ def test_files_are_cut_by_bytes_where_some_keys_have_wide_rows(
     assert len(sizes) == work.outputs
     assert sizes.max() < 1.5 * sizes.mean()
     assert sizes.min() > 0.25 * sizes.mean()
-
-
-def test_cuts_stay_where_wide_rows_are_anywhere(tmp_path: Path) -> None:
-    work = wide_work(tmp_path, curve=Curve.HILBERT, by_key=False)
-    surveys = surveys_of(work, 4000)
-    by_rows = [replace(survey, row_bytes=np.full(len(survey.rows), np.nan)) for survey in surveys]
-    found, expected = build_layout(work, surveys).cuts, build_layout(work, by_rows).cuts
-    assert not np.isnan(np.concatenate([survey.row_bytes for survey in surveys])).all()
-    assert found.keys.tolist() == expected.keys.tolist()
-    assert found.ordinals.tolist() == expected.ordinals.tolist()
 
 
 def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path) -> None:

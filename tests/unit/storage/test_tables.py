@@ -169,14 +169,12 @@ def test_other_engines_read_what_was_appended(s3: Emulator) -> None:
     ]
 
 
-@pytest.mark.parametrize("wrong", ["exists", "unlike"])
-def test_a_table_is_created_once(s3: Emulator, wrong: str) -> None:
+def test_a_table_is_created_once(s3: Emulator) -> None:
     table = _new_table(s3)
     with pytest.raises(TableExistsError):
         Table.create(table.uri, schema=SCHEMA, storage_options=s3.options)
-    if wrong == "unlike":
-        other = Table.create(s3.new_table(), like=table, storage_options=s3.options)
-        assert other.detail()["numFiles"] == 0
+    other = Table.create(s3.new_table(), like=table, storage_options=s3.options)
+    assert other.detail()["numFiles"] == 0
 
 
 def test_a_failed_append_leaves_no_file(s3: Emulator) -> None:

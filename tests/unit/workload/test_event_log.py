@@ -69,15 +69,6 @@ def test_what_scans_read_is_that_of_their_counters() -> None:
     assert deleted.files == counted.files == 0
 
 
-def test_scans_of_plain_files_are_of_other_tables() -> None:
-    found = import_workload([str(RECORDED)])
-    assert set(found.other_tables) == {
-        "/warehouse/demo/events.parquet (plain files)",
-        "/warehouse/demo/users.parquet (plain files)",
-    }
-    assert found.scans == found.used + 2
-
-
 def test_rolling_log_of_every_type_and_statement() -> None:
     expected = [
         json.loads(line) for line in (LOGS / "types" / "queries.jsonl").read_text().splitlines()

@@ -5,7 +5,6 @@ import pytest
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.workload.form import Tables, known_table
 from liquidlog.workload.query_logs import predicates, statements_asked
-from liquidlog.workload.scans import of_target
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
 
 
@@ -223,11 +222,6 @@ def test_statement_that_reads_no_table_says_so(text: str) -> None:
         _reads(text)
 
 
-def test_text_that_is_no_sql_says_so() -> None:
-    with pytest.raises(NotAQueryError, match="is not SQL"):
-        parse_statements("SELECT FROM WHERE )")
-
-
 def test_queries_nested_too_deeply_say_so() -> None:
     text = "SELECT * FROM t"
     for _ in range(60):
@@ -242,14 +236,6 @@ def test_queries_nested_too_deeply_say_so() -> None:
 SCHEMA = StructType(
     (StructField("id", PrimitiveType("long")), StructField("d", PrimitiveType("date")))
 )
-
-
-def test_columns_that_follow_each_other_are_of_one_table() -> None:
-    marked, certain = of_target(
-        "((id#7L = id#3L) AND (d#8 > 2024-01-03))", ["id", "d"], frozenset()
-    )
-    assert marked == "((id#1L = __source_id#1L) AND (d#1 > 2024-01-03))"
-    assert not certain
 
 
 def test_log_of_a_merge_has_the_targets_condition() -> None:
