@@ -1,13 +1,11 @@
 from datetime import UTC, date, datetime
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.columns import (
-    CLUSTERING_DOMAIN,
     ClusteringColumn,
     ClusteringState,
     clustering_domain,
@@ -67,16 +65,6 @@ def test_stores_the_schemas_spelling_and_the_physical_path() -> None:
         ClusteringColumn(("st", "b", "c"), ("st", "b", "c"), STRING),
         ClusteringColumn(("dotted.name",), ("dotted.name",), INTEGER),
     )
-
-
-def test_an_unknown_column_gets_a_close_match_or_the_list() -> None:
-    (problem,) = problems("nam")
-    assert "no column nam" in problem
-    assert "did you mean Name?" in problem
-    near, first, second = problems("nam", "price", "cost")
-    assert near == problem
-    assert "the columns are" in first
-    assert second == "there is no column cost"
 
 
 def test_a_dotted_name_without_backticks_is_explained() -> None:
@@ -312,15 +300,3 @@ def test_a_domain_without_the_feature_counts_for_nothing() -> None:
         snapshot_of(cluster_by=[["Col-1"]], schema=SCHEMA_DOMAIN, protocol=protocol)
     )
     assert state == ClusteringState(columns=(), unresolved=(), clustered=False)
-
-
-def test_the_feature_without_a_domain_has_no_columns() -> None:
-    snapshot = snapshot_of(cluster_by=None, protocol=new_table_protocol(clustered=True))
-    assert clustering_state(snapshot) == ClusteringState(columns=(), unresolved=(), clustered=True)
-    removed = snapshot_of(cluster_by=[["x"]])
-    domain = msgspec.structs.replace(removed.domains[CLUSTERING_DOMAIN], removed=True)
-    tombstone = type(removed)(
-        **{name: getattr(removed, name) for name in removed.__slots__ if name != "domains"},
-        domains={CLUSTERING_DOMAIN: domain},
-    )
-    assert clustering_state(tombstone).columns == ()

@@ -2,11 +2,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.boxes import Boxes, CurveGrid, fit_curve
+from liquidlog.curve.boxes import Boxes, CurveGrid, fit_boxes, fit_curve, kd_bits
 from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import (
     CurveSample,
+    Reach,
     asked_share,
     choose_cuts,
     choose_cuts_each,
@@ -32,31 +33,12 @@ def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
     return CurveSample.sort(keys, ordinals, lows=shares, highs=shares), coords
 
 
-def mean_reach(coords: np.ndarray, parts: np.ndarray) -> float:
-    boxes = [coords[parts == part] for part in range(parts.max() + 1)]
-    reach = sum(len(box) * np.ptp(box.astype(np.float64), axis=0).sum() for box in boxes)
-    return float(reach / len(coords) / (2 << 16))
-
-
 @pytest.mark.parametrize("choose", [equal_cuts, choose_cuts])
 def test_one_key_for_all_rows_is_still_cut_evenly(choose: object) -> None:
     assert callable(choose)
     sample = as_sample([5] * 1000)
     counts = np.bincount(choose(sample, 4).parts_of(sample.keys, sample.ordinals), minlength=4)
     assert counts.tolist() == pytest.approx([250] * 4, abs=20)
-
-
-@pytest.mark.parametrize("count", [5, 24, 100, 150])
-def test_chosen_cuts_make_smaller_boxes_of_bounded_sizes(count: int) -> None:
-    sample, coords = clustered_sample(60_000)
-    keys = curve_index(coords, 16, Curve.HILBERT)
-    rows = np.arange(len(keys), dtype=np.uint64)
-    chosen = choose_cuts(sample, count).parts_of(keys, rows)
-    equal = equal_cuts(sample, count).parts_of(keys, rows)
-    sizes = np.bincount(chosen, minlength=count) / (len(keys) / count)
-    assert sizes.min() > 0.45
-    assert sizes.max() < 1.6
-    assert mean_reach(coords, chosen) < 0.97 * mean_reach(coords, equal)
 
 
 def test_samples_that_are_cut_together_are_cut_as_alone() -> None:
@@ -157,14 +139,6 @@ def test_every_curve_by_name_gives_keys_and_cuts_into_as_many_files(curve: Curve
     assert np.bincount(cuts.parts_of(sample.keys, sample.ordinals)).min() > 300
 
 
-def test_equally_frequent_ranges_hold_equal_shares() -> None:
-    values = np.random.default_rng(7).permutation(10_000)
-    bounds = range_boundaries(pa.array(values), 10)
-    counts = np.bincount(range_ids(pa.array(values), bounds))[1:]
-    assert len(counts) == 10
-    assert counts.max() - counts.min() <= 2
-
-
 @pytest.mark.parametrize(
     "kind", [pa.bool_(), pa.binary(), pa.list_(pa.int32()), pa.struct([("a", pa.int32())])], ids=str
 )
@@ -184,3 +158,40 @@ def test_an_axis_gives_its_sample_the_coordinates_that_it_gives_any_rows() -> No
     assert len(axis.coordinates) == len(axis.boundaries) + 2
     assert coordinates[2] == 0
     assert (np.diff(axis.coordinates_of(pa.array([-5, 1, 2, 3, 99])).astype(int)) >= 0).all()
+
+
+BITS = 10
+
+
+def test_one_point_for_all_rows_is_still_cut_evenly() -> None:
+    coords = np.full((1000, 2), 7, np.uint32)
+    boxes, _, cuts = fit_boxes(coords, ordinals_of(coords), 4, bits=BITS)
+    places = cuts.parts_of(boxes.keys_of(coords), ordinals_of(coords))
+    assert np.bincount(places).tolist() == pytest.approx([250] * 4, abs=2)
+
+
+def test_a_key_has_room_for_the_number_of_a_box() -> None:
+    assert [kd_bits(d, 16) for d in (1, 2, 3, 4, 8)] == [16, 16, 16, 12, 6]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_boxes_that_end_where_readers_ask_are_of_half_to_one_and_a_half_files(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    coords = random.integers(0, 1 << 16, (4_000, 2)).astype(np.uint32)
+    lows = random.integers(0, 1 << 16, 30) / (1 << 16)
+    one_each = np.arange(30)
+    asked = GridPredicates(
+        axes=(random.random(30) < 0.5).astype(np.int64),
+        lows=lows,
+        ends=lows + 1 / (1 << 16),
+        terms=one_each,
+        alternatives=one_each,
+        predicates=one_each,
+        weights=np.full(30, 1 / 30),
+    )
+    reach = Reach(asked, asked.axis_weights(2))
+    boxes, _, cuts = fit_boxes(coords, ordinals_of(coords), 100, bits=16, reach=reach)
+    places = cuts.parts_of(boxes.keys_of(coords), ordinals_of(coords))
+    fills = np.bincount(places, minlength=100) / (len(coords) / 100)
+    assert fills.min() >= 0.5
+    assert fills.max() <= 1.5

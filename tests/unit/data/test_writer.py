@@ -21,9 +21,6 @@ from liquidlog.data.encodings import (
     joinable,
 )
 from liquidlog.data.file_encoding import (
-    ColumnBytes,
-    Trial,
-    left_uncompressed,
     with_light_dictionaries,
 )
 from liquidlog.data.reader import DataFile
@@ -301,18 +298,6 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
     chosen_bytes = encoded_bytes(rows, options_of(codec))
     monkeypatch.setattr("liquidlog.data.file_encoding._MAX_GROWTH", -1.0)
     assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
-
-
-def test_the_columns_that_shrink_least_are_left_first() -> None:
-    columns = (
-        ColumnBytes("a", 995, 1_000, has_dictionary=True),
-        ColumnBytes("b", 96_000, 97_000, has_dictionary=False),
-        ColumnBytes("same", 10, 10, has_dictionary=True),
-        ColumnBytes("grows", 12, 10, has_dictionary=True),
-        ColumnBytes("too short", 12, 10, has_dictionary=False),
-    )
-    assert left_uncompressed(Trial(5_000, columns)) == {"a", "same", "grows"}
-    assert left_uncompressed(Trial(500, columns)) == set()
 
 
 @pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 8_192), (400, 164), (4_000, 64)])

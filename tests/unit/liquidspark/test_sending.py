@@ -1,7 +1,11 @@
 """What tasks are sent: their own inputs, once, and nothing of the others'."""
 
 import pickle
+import platform
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.errors import ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.source import Assignment, GroupWork
+from liquidlog.rewriting.source import ArrivingWork, Assignment, GroupWork, Survey, decode_survey
+from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.schema import schema_json
+from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes
+from liquidspark.pipeline import task_attempts
 from liquidspark.sending import AssignedTasks, partition_values
 from support.plans import schema_json_of
 from support.tasks import numbered
@@ -78,3 +87,136 @@ def test_there_is_a_value_for_every_partition(partitions: int) -> None:
     assert len(set(values)) == partitions
     assert min(values) >= 0
     assert max(values) <= np.iinfo(np.int32).max
+
+
+# Rows that come as batches: what becomes of them, and which are sampled.
+
+
+SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
+WORK = ArrivingWork(
+    directory="/nowhere",
+    outputs=1,
+    schema_string=schema_json(delta_schema(SCHEMA)),
+    columns=(("x",),),
+    curve=None,
+    writer_options=WriterOptions(indexed=()),
+    token="0" * 12,
+    slice_bytes=1 << 10,
+)
+
+
+def batches(sizes: list[int], *, checks: int = 0) -> list[pa.RecordBatch]:
+    made, first = [], 0
+    for size in sizes:
+        numbers = list(range(first, first + size))
+        columns = [pa.array(numbers, pa.int64()), pa.array([f"r{i}" for i in numbers])]
+        columns += [pa.array([i != 7 for i in numbers])] * checks
+        names = ["x", "s", *(f"check {i}" for i in range(checks))]
+        made.append(pa.RecordBatch.from_arrays(columns, names))
+        first += size
+    return made
+
+
+@given(st.lists(st.integers(0, 400), max_size=12))
+def test_rows_come_in_order_whatever_the_batches(sizes: list[int]) -> None:
+    tables = list(Arriving(WORK).tables(batches(sizes)))
+    assert [x for table in tables for x in table["x"].to_pylist()] == list(range(sum(sizes)))
+    assert all(len(table) for table in tables)
+
+
+def test_a_check_that_is_not_true_names_a_row() -> None:
+    with pytest.raises(ExecutorError, match=r"rule is not true of 1 of 5 rows .*x: 7, s: r7"):
+        list(Arriving(WORK, ("rule",)).tables(batches([5, 5], checks=1)))
+
+
+def survey(partition: int, sizes: list[int], most: int, *, key: int = 0) -> Survey:
+    (found,) = SampleTasks(work=WORK, most=most)([batch.select([key]) for batch in batches(sizes)])
+    assert found["failure"][0].as_py() is None
+    made = decode_survey(found["survey"][0].as_py())
+    object.__setattr__(made, "file", partition)
+    return made
+
+
+@given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 200))
+def test_a_partition_keeps_the_rows_with_the_least_hashes(sizes: list[int], most: int) -> None:
+    total = sum(sizes)
+    made = survey(0, sizes, most)
+    hashes = row_hashes(0, np.arange(total, dtype=np.uint64))
+    least = np.sort(np.argsort(hashes, kind="stable")[:most])
+    assert made.rows.tolist() == least.tolist()
+    assert made.num_rows == total
+    if total:
+        assert made.columns[0].to_pylist() == least.tolist()
+
+
+def test_the_sample_of_all_partitions_is_even() -> None:
+    rows = {0: 50_000, 1: 500, 3: 20_000}
+    surveys = []
+    for partition, count in rows.items():
+        numbers = np.arange(count, dtype=np.uint64)
+        order = np.sort(np.argsort(row_hashes(partition, numbers))[:4000]).astype(np.uint64)
+        column = pa.array(order.astype(np.int64))
+        surveys.append(
+            Survey(
+                file=partition, row_group_rows=(count,), memory_bytes=0, rows=order,
+                columns=(column,), row_bytes=np.full(len(order), np.nan),
+            )
+        )  # fmt: skip
+    sample = even_sample(surveys, 5000)
+    kept = [len(one.rows) for one in sample]
+    share = sum(kept) / sum(rows.values())
+    assert 4000 < sum(kept) <= 5000 + 1
+    for one, count in zip(kept, rows.values(), strict=True):
+        assert abs(one - share * count) < 5 * (share * count) ** 0.5 + 1
+    assert all(one.columns[0].to_pylist() == one.rows.tolist() for one in sample)
+
+
+# Attempts of tasks, and what a worker does first.
+
+
+PROGRAM = """
+import gc
+import pyarrow as pa
+from liquidspark.sending import prepare_worker
+
+prepare_worker()
+prepare_worker()
+assert gc.get_freeze_count() > 1000
+print(pa.default_memory_pool().backend_name)
+blocks = [pa.array(range(1000)) for _ in range(100)]
+assert sum(len(block) for block in blocks) == 100_000
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_a_worker_keeps_its_memory_and_freezes_what_is_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "system"
+
+
+class Conf(dict[str, str]):
+    """Settings, as a session has them."""
+
+
+class Session:
+    def __init__(self, **settings: str) -> None:
+        self.conf = Conf({name.replace("_", "."): value for name, value in settings.items()})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"spark_master": "local"}, 1),
+        ({"spark_master": "local[8]"}, 1),
+        ({"spark_master": "local[*,4]"}, 4),
+        ({"spark_master": "local[2, 3]", "spark_task_maxFailures": "9"}, 3),
+        ({"spark_master": "local-cluster[2,1,1024]"}, 4),
+        ({"spark_master": "yarn", "spark_task_maxFailures": "8"}, 8),
+        ({}, 4),
+    ],
+)
+def test_attempts_are_those_of_the_master(settings: dict[str, str], expected: int) -> None:
+    session: Any = Session(**settings)
+    assert task_attempts(session) == expected

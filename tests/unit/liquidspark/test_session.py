@@ -1,7 +1,15 @@
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from liquidlog.errors import ExecutorError
 from liquidspark import pipeline, session
@@ -13,6 +21,8 @@ from liquidspark.session import (
     failure_reason,
     open_session,
     piece_session,
+    require_answer,
+    settings_applied,
 )
 
 WORKER_FAILURE = """An exception was thrown from the Python worker.
@@ -21,7 +31,6 @@ Traceback (most recent call last):
     raise OSError("[Errno 28] No space left on device")
 OSError: [Errno 28] No space left on device
 """
-
 ARROW_FAILURE = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
   File "/opt/liquidspark/shuffle.py", line 80, in _run
@@ -38,12 +47,10 @@ Traceback (most recent call last):
 pyarrow.lib.ArrowInvalid: cannot be combined: too many
 	at org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)
 """
-
 ADVICE = (
     "; a task ran out of memory: give executors more (spark.executor.memory,"
     " spark.executor.memoryOverhead), or fewer cores each"
 )
-
 JVM_FAILURE = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times
 	at org.apache.spark.scheduler.DAGScheduler.run(DAGScheduler.scala:1)
 Caused by: java.io.IOException: No space left on device
@@ -189,3 +196,215 @@ def test_a_session_that_says_nothing_has_not_ended(monkeypatch: pytest.MonkeyPat
     refusing: Any = Session("spark.")
     monkeypatch.setattr(pipeline, "_partitions", lambda _: 8)
     assert pipeline.task_slots(refusing) == 8
+
+
+# Settings on a session that meets the contract of `spark.conf`, from one thread and from many.
+
+
+STATIC = "spark.sql.warehouse.dir"
+OURS = {"spark.a": "1", "spark.b": "2", "spark.c": "3"}
+
+
+class ConfSettings:
+    """As Spark's: what is unset is None, what is static cannot be set."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = dict(values)
+
+    def get(self, key: str, default: str | None) -> str | None:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: str) -> None:
+        if key == STATIC:
+            raise ValueError(key)
+        self.values[key] = value
+
+    def unset(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+class SessionSettings:
+    """One of several objects for the session of that id."""
+
+    def __init__(self, conf: ConfSettings, session_id: str | None = None) -> None:
+        self.conf = conf
+        if session_id is not None:
+            self.session_id = session_id
+
+
+def user_values() -> dict[str, str]:
+    return {"spark.a": "before", "spark.other": "x"}
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 2), max_size=12))
+def test_any_overlap_of_users_restores_exactly(moves: list[int], values: list[int]) -> None:
+    conf = ConfSettings(user_values())
+    running: dict[int, AbstractContextManager[None]] = {}
+    for number, value in zip(moves, values, strict=False):
+        if number in running:
+            running.pop(number).__exit__(None, None, None)
+        else:
+            running[number] = settings_applied(SessionSettings(conf, "s"), {"spark.a": str(value)})
+            running[number].__enter__()
+            assert conf.values["spark.a"] == str(value)
+        assert running or conf.values == user_values()
+    for user in running.values():
+        user.__exit__(None, None, None)
+    assert conf.values == user_values()
+    assert not session._in_use
+
+
+def test_threads_never_see_a_setting_missing() -> None:
+    conf, threads = ConfSettings(user_values()), 8
+    together = Barrier(threads)
+
+    def rewrite(_: int) -> bool:
+        kept = True
+        together.wait()
+        for _ in range(300):
+            with settings_applied(SessionSettings(conf, "s"), OURS):
+                kept &= conf.values.items() >= OURS.items()
+        return kept
+
+    with ThreadPoolExecutor(threads) as pool:
+        assert all(pool.map(rewrite, range(threads)))
+    assert conf.values == user_values()
+    assert not session._in_use
+
+
+def test_what_the_user_sets_meanwhile_stays() -> None:
+    conf = ConfSettings(user_values())
+    with settings_applied(SessionSettings(conf, "s"), OURS):
+        conf.set("spark.a", "user")
+        conf.unset("spark.b")
+    assert conf.values == user_values() | {"spark.a": "user"}
+
+
+def test_what_the_user_sets_comes_back_after_those_that_begin_later() -> None:
+    conf = ConfSettings(user_values())
+    session = SessionSettings(conf, "s")
+    with settings_applied(session, OURS):
+        conf.set("spark.a", "user")
+        with settings_applied(session, OURS):
+            assert conf.values.items() >= OURS.items()
+        assert conf.values["spark.a"] == "1"
+    assert conf.values == user_values() | {"spark.a": "user"}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_nothing_stays_of_settings_of_which_one_is_refused(others: int) -> None:
+    conf = ConfSettings(user_values())
+    with ExitStack() as stack:
+        for _ in range(others):
+            stack.enter_context(settings_applied(SessionSettings(conf, "s"), OURS))
+        held = dict(conf.values)
+        with (
+            pytest.raises(ValueError, match=STATIC),
+            settings_applied(
+                SessionSettings(conf, "s"), {"spark.a": "9", "spark.d": "9", STATIC: "9"}
+            ),
+        ):
+            pytest.fail("a refused setting was taken")
+        assert conf.values == held
+    assert conf.values == user_values()
+    assert not session._in_use
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """The port of a server on this machine that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port on this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number: int = server.getsockname()[1]
+    return number
+
+
+def test_what_answers_is_left_to_spark(port: int, closed_port: int) -> None:
+    require_answer({"spark.master": f"spark://127.0.0.1:{port}"}, {})
+    require_answer({"spark.master": f"spark://127.0.0.1:{closed_port},127.0.0.1:{port}"}, {})
+    require_answer({"spark.remote": f"sc://127.0.0.1:{port}/;token=secret"}, {})
+    require_answer({}, {"SPARK_REMOTE": f"sc://127.0.0.1:{port}"})
+
+
+def test_what_does_not_answer_is_refused_at_once(closed_port: int) -> None:
+    where = f"127.0.0.1:{closed_port}"
+    master, remote = f"spark://{where}", f"sc://{where}/;token=secret"
+    cases: list[tuple[Mapping[str, str], Mapping[str, str]]] = [
+        ({"spark.master": master}, {}),
+        ({"spark.master": f"{master},localhost:{closed_port}"}, {}),
+        ({}, {"MASTER": master}),
+        ({"spark.remote": remote}, {"MASTER": "local"}),
+        ({}, {"SPARK_REMOTE": remote}),
+    ]
+    for conf, environment in cases:
+        started = time.monotonic()
+        with pytest.raises(ExecutorError) as caught:
+            require_answer(conf, environment)
+        assert time.monotonic() - started < 2
+        assert where in caught.value.message
+        assert "refused" in caught.value.message
+        assert "secret" not in caught.value.message
+
+
+def test_a_host_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as server:
+        address = server.getsockname()
+        # A full backlog drops further requests to connect, as a firewall does.
+        held = []
+        for _ in range(4):
+            waiting = socket.socket()
+            waiting.settimeout(0)
+            waiting.connect_ex(address)
+            held.append(waiting)
+        started = time.monotonic()
+        with pytest.raises(ExecutorError) as caught:
+            require_answer({"spark.master": f"spark://{address[0]}:{address[1]}"}, {})
+        assert 0.2 <= time.monotonic() - started < 2
+        assert caught.value.failures == ()
+        for waiting in held:
+            waiting.close()
+
+
+def test_an_address_to_which_no_way_leads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_SECONDS", 0.2)
+    for conf in (
+        {"spark.master": "spark://192.0.2.1:7077"},  # of a net that is for documents
+        {"spark.remote": "sc://192.0.2.1"},
+    ):
+        started = time.monotonic()
+        with pytest.raises(ExecutorError, match=r"nothing within|unreachable|refused|no route"):
+            require_answer(conf, {})
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {},
+        {"spark.master": "local[2]"},
+        {"spark.master": "yarn"},
+        {"spark.master": "k8s://https://127.0.0.1:1"},
+        {"spark.master": "spark://no-port"},
+        {"spark.master": "spark://127.0.0.1:1,::"},
+        {"spark.remote": "local[2]", "spark.master": "spark://127.0.0.1:1"},
+    ],
+)
+def test_other_addresses_are_left_to_spark(conf: dict[str, str]) -> None:
+    require_answer(conf, {})
+
+
+def test_behind_a_proxy_spark_connect_is_left_to_grpc() -> None:
+    require_answer({"spark.remote": "sc://127.0.0.1:1"}, {"https_proxy": "http://proxy:3128"})
+
+
+def test_addresses_are_read_as_spark_does() -> None:
+    assert session._connect_addresses("sc://host") == (("host", 15002),)
+    assert session._connect_addresses("sc://[::1]:7/;x=1") == (("::1", 7),)
+    assert session._master_addresses("spark://a:1,b:2") == (("a", 1), ("b", 2))

@@ -15,7 +15,7 @@ from liquidlog.errors import LiquidlogError, SchemaChangeError, SchemaProblemKin
 from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.predicates.matching import parse_workload
 from liquidlog.predicates.workload import WeightedPredicate
-from liquidlog.spec.arguments import CODEC_PROPERTY
+from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.repository import ROOT
@@ -236,7 +236,7 @@ def made(path: Path, **properties: str) -> Table:
     return Table.create(str(path), schema=ROWS.schema, cluster_by=["a"], properties=properties)
 
 
-@pytest.mark.parametrize("name", ["gzip", "LZ4_RAW", "none"])
+@pytest.mark.parametrize("name", [*CODEC_NAMES[::2], *map(str.upper, CODEC_NAMES[1::2])])
 def test_files_have_the_codec_that_the_table_asks_for(tmp_path: Path, name: str) -> None:
     created = made(tmp_path / "created", **{CODEC_PROPERTY: name})
     changed = made(tmp_path / "changed")

@@ -115,16 +115,6 @@ def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(outputs: int, expe
     assert not any(run.discarded for run in runs)
 
 
-def test_groups_start_while_an_outcome_is_being_used() -> None:
-    begun = Begun()
-    runs = [Run(number, begun, outputs=9) for number in range(5)]
-    flight = Flight(TwoSlots(), runs).outcomes(None)
-    assert next(flight) == 0
-    begun.wait_for(5)
-    assert begun == list(range(5))
-    assert sorted(flight) == [1, 2, 3, 4]
-
-
 def test_the_driver_holds_only_so_much() -> None:
     begun = Begun()
     gate = threading.Event()

@@ -64,6 +64,19 @@ def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> 
     assert [request.method for request in emulator.proxy.requests] == ["GET"]
 
 
+def test_the_footer_of_a_larger_input_is_read_once(tmp_path: Path, emulator: Emulator) -> None:
+    many = ROWS.set_column(0, "a", pa.array(np.random.default_rng(1).random(len(ROWS)) * 1e15))
+    many = pa.concat_tables([many.set_column(0, "a", many["a"].cast(pa.int64(), safe=False))] * 3)
+    body = content(tmp_path, many)
+    assert len(body) > 4 << 20
+    address, options = stored(emulator, body)
+    with opened(address, len(body), options) as file:
+        assert len(file.read(None, [0])) == 100_000
+    methods = [request.method for request in emulator.proxy.requests]
+    assert set(methods) == {"GET"}
+    assert len(methods) <= 3
+
+
 def sizes_in(error: DataFileError) -> tuple[int, int]:
     """Return the size that the object has, and the one that it should have."""
     cause = error.__context__

@@ -82,16 +82,6 @@ def test_a_table_of_the_dynamodb_log_store_is_not_written(s3: Emulator) -> None:
         Table.open(table.uri, storage_options=refused).append(_rows(0))
 
 
-def test_the_log_is_asked_for_the_dynamodb_log_store_once(s3: Emulator) -> None:
-    table = _new_table(s3)
-    table.append(_rows(0))
-    s3.proxy.clear()
-    table.append(_rows(100))
-    assert s3.proxy.count("GET", ".tmp") == 0
-    Table.open(table.uri, storage_options=s3.options).append(_rows(200))
-    assert s3.proxy.count("GET", ".tmp") == 1
-
-
 def test_the_option_of_the_single_writer_is_for_s3(tmp_path: Path) -> None:
     option = {"liquidlog_single_writer": "true"}
     for uri in ("gs://bucket/t", "az://bucket/t", str(tmp_path)):

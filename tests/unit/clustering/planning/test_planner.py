@@ -244,12 +244,6 @@ def reasons(made: ClusteringPlan) -> dict[str, SkipReason]:
     return {file.path: file.reason for file in made.skipped}
 
 
-def test_a_table_that_was_rewritten_as_a_whole_is_left_alone() -> None:
-    made = planned_overlap(tiled(20))
-    assert not made.groups
-    assert set(reasons(made).values()) == {SkipReason.WELL_CLUSTERED}
-
-
 def test_new_files_over_the_whole_range_are_clustered_without_the_large_cube() -> None:
     fresh = [file(f"new{number}", number, 199 - number) for number in range(6)]
     made = planned_overlap([*tiled(20), *fresh], LENIENT)
@@ -265,17 +259,6 @@ def test_stable_cubes_are_never_touched() -> None:
     made = planned_overlap([*wide, *(file(f"new{number}", 0, 200) for number in range(9))], policy)
     assert {path[0] for path in taken_overlap(made)} == {"n"}
     assert reasons(made)["w0"] is SkipReason.STABLE_CUBE
-
-
-def test_files_of_others_stay_unless_a_full_rewrite_is_asked_for() -> None:
-    others = [file(f"o{number}", 0, 200, cube="o", zorder_by=["y"]) for number in range(6)]
-    foreign = [file(f"p{number}", 0, 200, provider="other") for number in range(6)]
-    made = planned_overlap([*tiled(20), *others, *foreign])
-    assert not made.groups
-    assert reasons(made)["o0"] is SkipReason.OTHER_COLUMNS
-    assert reasons(made)["p0"] is SkipReason.OTHER_PROVIDER
-    full = ClusteringPolicy(max_file_bytes=100 * MIB, full=True)
-    assert taken_overlap(planned_overlap([*tiled(20), *others, *foreign], full)) >= {"o0", "p0"}
 
 
 def test_a_file_with_many_deleted_rows_is_rewritten_in_any_case() -> None:
