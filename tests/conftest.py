@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -34,3 +35,13 @@ def s3(s3_emulator: Emulator) -> Iterator[Emulator]:
     s3_emulator.proxy.clear()
     yield s3_emulator
     s3_emulator.proxy.clear()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the table of the tutorial, for pages that start with it."""
+    from support import examples
+
+    home = tmp_path_factory.mktemp("template")
+    examples.run_page(examples.TUTORIAL.read_text(encoding="utf-8"), home)
+    return home

@@ -12,11 +12,6 @@ from liquidlog.table import Table
 pytestmark = pytest.mark.reference
 
 
-@pytest.fixture(autouse=True)
-def few_tasks(spark: Any) -> None:
-    spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-
-
 def create(spark: Any, uri: str, columns: str, keys: str, **properties: str) -> None:
     listed = ", ".join(f"'{key.replace('__', '.')}' = '{v}'" for key, v in properties.items())
     settings = f" tblproperties ({listed})" if listed else ""

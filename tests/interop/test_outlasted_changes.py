@@ -25,12 +25,6 @@ FILES, ROWS = 3, 40
 NEW_ID = 1_000
 
 
-@pytest.fixture(autouse=True)
-def few_tasks(spark: Any) -> None:
-    spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-
-
 @pytest.fixture(scope="module")
 def template(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function from a column mapping mode to a table of three files, made once."""

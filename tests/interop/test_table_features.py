@@ -55,11 +55,6 @@ def _names(counts: Any) -> Any:
     return {k: _names(v) for k, v in counts.items()} if isinstance(counts, dict) else 0
 
 
-@pytest.fixture(autouse=True)
-def few_tasks(spark: Any) -> None:
-    spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
-
-
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_our_cubes_are_the_engines_after_our_rename_and_drop(
     spark: Any, tmp_path: Path, mode: str

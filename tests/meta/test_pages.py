@@ -20,13 +20,6 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("template")
-    examples.run_page(text("docs/tutorial.md"), home)
-    return home
-
-
 @pytest.mark.parametrize("page", examples.pages(), ids=_name)
 def test_blocks_print_what_the_page_shows(page: Path, template: Path, tmp_path: Path) -> None:
     examples.prepare(page, tmp_path, template)

@@ -8,16 +8,9 @@ from pyspark.sql import SparkSession
 
 from liquidlog import Table
 from support import examples
-from support.repository import ROOT, text
+from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("template")
-    examples.run_page(text("docs/tutorial.md"), home)
-    return home
 
 
 @pytest.mark.parametrize(
@@ -32,12 +25,14 @@ def test_blocks_print_what_the_page_shows(
 
 @pytest.mark.usefixtures("spark")
 def test_the_program_of_the_page_rewrites_a_table(
-    template: Path, monkeypatch: pytest.MonkeyPatch
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = examples.blocks(text("docs/where-it-runs.md"))
-    (program,) = [block.code for block in page if "sys.argv[1]" in block.code]
-    (uri,) = [str(log.parent) for log in template.rglob("_delta_log")]
-    monkeypatch.setattr(sys, "argv", ["run.py", uri])
-    before = Table.open(uri).snapshot().version
+    page = ROOT / "docs" / "where-it-runs.md"
+    examples.prepare(page, tmp_path, template)
+    found = examples.blocks(page.read_text(encoding="utf-8"))
+    (program,) = [block.code for block in found if "sys.argv[1]" in block.code]
+    (table,) = [Table.open(log.parent) for log in tmp_path.rglob("_delta_log")]
+    monkeypatch.setattr(sys, "argv", ["run.py", table.uri])
+    before = table.snapshot().version
     exec(program, {})  # noqa: S102  our own example
-    assert Table.open(uri).snapshot().version > before
+    assert table.snapshot().version > before
