@@ -56,8 +56,9 @@ def slow_down(*_: object) -> Iterator[tuple[pa.Table, int]]:
     raise DataFileError("input", "cannot be read") from cause
 
 
-@pytest.mark.parametrize("failures", [1, ATTEMPTS])
-@pytest.mark.parametrize("mode", [RewriteMode.CLUSTERING, RewriteMode.COMPACTION])
+@pytest.mark.parametrize(
+    ("mode", "failures"), [(RewriteMode.CLUSTERING, ATTEMPTS), (RewriteMode.COMPACTION, 1)]
+)
 def test_an_error_that_may_pass_is_tried_again_until_the_last_attempt(
     spark: SparkSession, tmp_path: Path, mode: RewriteMode, failures: int
 ) -> None:
