@@ -27,7 +27,6 @@ from liquidlog.data.encodings import decode_table
 from liquidlog.plan import ClusteringPlan
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
-from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.shuffle import (
     NOTES,
     SLICE_COLUMN,
@@ -40,7 +39,14 @@ from liquidlog.rewriting.shuffle import (
     received,
 )
 from liquidlog.rewriting.sink import decode_facts, merge_facts
-from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
+from liquidlog.rewriting.source import (
+    Assignment,
+    ExecutorOptions,
+    GroupWork,
+    Survey,
+    split_file,
+    survey_file,
+)
 from liquidspark.sending import partition_values, prepare_worker
 
 MIB = 1 << 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from liquidlog.operations.executors import Executor
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
-from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.spec.arguments import refuse
 from liquidlog.storage.options import OptionsSource
 from liquidspark.session import open_session

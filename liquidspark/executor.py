@@ -22,7 +22,7 @@ from liquidlog.plan import (
 )
 from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, file_location, runs_of
-from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidspark.pipeline import SharedJobs, SparkEngine, TaskSlots
 from liquidspark.probing import require_ready

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
-from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.spec.arguments import address, one, refuse, whole_number
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table

@@ -28,13 +28,13 @@ from liquidlog.plan import GroupCosts, WritePlan, WriteResult, Written
 from liquidlog.rewriting.arriving import Parting, arriving_work, write_in_run
 from liquidlog.rewriting.groups import vector_location
 from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
-from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
 from liquidlog.rewriting.source import (
     ArrivingWork,
     Assignment,
+    ExecutorOptions,
     GroupWork,
     Split,
     Survey,

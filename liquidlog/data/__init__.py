@@ -1,7 +1,7 @@
 """Data files to Arrow and back: reading, writing, file statistics, checksums.
 
-- `reader`, `parquet_file`, `exact`, `encodings` reading exactly or refusing; columns in
-  the fewest bytes, to be moved as bytes
+- `reader`, `parquet_file`, `exact` reading exactly or refusing
+- `encodings` columns in dictionaries, in the fewest bytes, and as numpy arrays
 - `logical_file` live rows and their ids, also as readers of the table get them; deletion vectors
   located, read and written
 - `append` a user's data, parted by partition values
@@ -13,5 +13,4 @@
 - `checksum` the multiset checksum, and rows compared bit by bit
 - `deleted_rows` rows that others deleted meanwhile, found in what was written and proved to be
   these; `output_rows` looking into one file for a multiset of rows
-- `buffers` Arrow's memory as numpy arrays
 """

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.buffers import buffer_bytes, fixed_width, list_offsets, null_mask
+from liquidlog.data.encodings import buffer_bytes, fixed_width, list_offsets, null_mask
 from liquidlog.spec.arrow import is_list
 
 Lane = npt.NDArray[np.uint64]

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.data.buffers import integer_array
 from liquidlog.data.checksum import add_checksums, multiset_checksum, subtract_checksums
+from liquidlog.data.encodings import integer_array
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.output_rows import (
     PARALLEL_FILES,

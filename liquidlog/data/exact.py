@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.buffers import fixed_width, integer_array, list_offsets, null_mask
+from liquidlog.data.encodings import fixed_width, integer_array, list_offsets, null_mask
 from liquidlog.spec.arrow import VARIANT, is_list
 from liquidlog.spec.schema import Path, quote_path
 

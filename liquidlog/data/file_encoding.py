@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from liquidlog.data.buffers import integer_array
-from liquidlog.data.encodings import CODES, plain_type
+from liquidlog.data.encodings import CODES, integer_array, plain_type
 from liquidlog.errors import UsageError
 from liquidlog.spec.arguments import Codec, parse_codec
 from liquidlog.spec.schema import Path

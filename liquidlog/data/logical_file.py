@@ -18,8 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.buffers import integer_array
-from liquidlog.data.encodings import CODES
+from liquidlog.data.encodings import CODES, integer_array
 from liquidlog.data.reader import DataFile, with_names_of
 from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, DataFileError, StorageError, UsageError

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.curve.grid import Ids, range_ids
-from liquidlog.data.buffers import integer_array
 from liquidlog.data.checksum import Lane, Lanes, lanes_checksum, row_lanes, same_bits
+from liquidlog.data.encodings import integer_array
 from liquidlog.data.reader import DataFile
 from liquidlog.data.row_group_bounds import read_row_group_bounds
 from liquidlog.errors import DataFileError, ReconcileLimitError, ResultMismatchError

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.data.buffers import fixed_width
+from liquidlog.data.encodings import fixed_width
 from liquidlog.errors import DataFileError, StorageError
 from liquidlog.spec.arrow import TIMESTAMP, is_list
 from liquidlog.spec.calendars import SPARK_VERSION, Calendars, Stored, UnmovableError

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.data.buffers import decimal_integers, fixed_width
+from liquidlog.data.encodings import decimal_integers, fixed_width
 from liquidlog.data.reader import DataFile
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions

@@ -15,8 +15,8 @@ from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.flight import Flight
 from liquidlog.rewriting.groups import GroupInFlight, GroupRun, runs_of
-from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.process import CANNOT_READ, new_token, storage_problem
+from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.spec.text import render_size
 from liquidlog.storage.options import OptionsSource, StorageOptions
 

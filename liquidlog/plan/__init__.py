@@ -5,9 +5,9 @@ written files with facts about them. Neither contains a secret; both can be save
 and replayed. Sizes are bytes and times milliseconds since the epoch, unless a name says otherwise.
 
 - `files` a plan's files, in columns, and which groups a commit names
-- `documents` plan and result, what queries ask of the columns, and what an executor says
+- `documents` plan and result, what queries ask of the columns, and what an executor says; the same
+  two for rows that come from outside, and what a reader opens
 - `encoding` both as bytes, what binds one to the other, and commits to both
-- `writes` the same two documents for rows that come from outside, and what a reader opens
 """
 
 from liquidlog.plan.documents import (
@@ -28,6 +28,7 @@ from liquidlog.plan.documents import (
     Cancelled,
     ClusteringPlan,
     ClusteringPolicy,
+    ColumnSource,
     FittedWorkload,
     GroupCosts,
     GroupFailure,
@@ -36,15 +37,21 @@ from liquidlog.plan.documents import (
     Outcome,
     PlannedColumn,
     Progress,
+    ReadPlan,
     RewriteMode,
     RewriteResult,
     RewrittenGroup,
+    RowCheck,
     RowTracking,
     Tasks,
     Term,
+    WritePlan,
+    WriteResult,
     WriterOptions,
+    Written,
     WrittenFile,
     file_schema,
+    files_digest,
     parsed_as,
     weighted_columns,
 )
@@ -78,15 +85,6 @@ from liquidlog.plan.files import (
     repeated_inputs,
     repeated_message,
     tagged_groups,
-)
-from liquidlog.plan.writes import (
-    ColumnSource,
-    ReadPlan,
-    RowCheck,
-    WritePlan,
-    WriteResult,
-    Written,
-    files_digest,
 )
 
 __all__ = [

@@ -23,9 +23,8 @@ from liquidlog.data.append import split_by_partition
 from liquidlog.data.runs import Origin, Run
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import WritePlan, WriteResult, WrittenFile, files_digest
-from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.rewriting.sink import OutputFile, Proof, TaskFacts, TaskProofs
-from liquidlog.rewriting.source import ArrivingWork
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ArrivingWork, ExecutorOptions
 from liquidlog.spec.partitions import (
     PartitionTexts,
     has_short_directories,

@@ -30,10 +30,9 @@ from liquidlog.plan import (
     rewrite_digest,
 )
 from liquidlog.rewriting.flight import Jobs
-from liquidlog.rewriting.options import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.rewriting.passes import Engine, run_group
 from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, GroupWork
 from liquidlog.spec.arguments import one, several
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import is_safe_directory

@@ -22,7 +22,6 @@ from liquidlog.rewriting.layout import (
     first_ordinals,
     table_keys,
 )
-from liquidlog.rewriting.options import ExecutorOptions
 from liquidlog.rewriting.shuffle import slice_table, sorted_slice
 from liquidlog.rewriting.sink import (
     OutputFile,
@@ -37,6 +36,7 @@ from liquidlog.rewriting.sink import (
 )
 from liquidlog.rewriting.source import (
     Assignment,
+    ExecutorOptions,
     GroupWork,
     Planned,
     Split,

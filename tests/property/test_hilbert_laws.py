@@ -23,8 +23,7 @@ from liquidlog.curve.grid import coordinate_ends
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import choose_route
-from liquidlog.rewriting.options import DEFAULT_OPTIONS
-from liquidlog.rewriting.source import ArrivingWork
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ArrivingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from support.curve_points import hilbert_point, linear_point, zorder_point
 from support.curves import ordinals_of

@@ -25,8 +25,8 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.rewriting.groups import GroupInFlight, runs_of
-from liquidlog.rewriting.options import DEFAULT_OPTIONS
 from liquidlog.rewriting.sink import TaskFacts
+from liquidlog.rewriting.source import DEFAULT_OPTIONS
 from liquidlog.spec.text import parse_size
 from liquidlog.storage.options import NO_OPTIONS
 from liquidlog.table import Table

@@ -23,7 +23,7 @@ from liquidlog.plan import (
     RewriteMode,
     RewrittenGroup,
 )
-from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.source import ExecutorOptions
 from support.plans import (
     copy_inputs,
     make_plan,

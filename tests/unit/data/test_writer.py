@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
 from liquidlog.data import writer as writing
-from liquidlog.data.buffers import value_bytes
 from liquidlog.data.encodings import (
     by_first_use,
     concat,
     decoded,
     joinable,
+    value_bytes,
 )
 from liquidlog.data.file_encoding import (
     with_light_dictionaries,

@@ -17,7 +17,7 @@ from liquidlog.local.executor import LocalExecutor, memory_bytes, worker_count
 from liquidlog.operations.executors import open_executor
 from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.layout import Route
-from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.table import Table
 from support.executor_contract import SHUFFLED, WAYS, ExecutorContract, Rewriting
 from support.plans import (

@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog.local.executor import LocalExecutor
 from liquidlog.predicates.workload import WeightedPredicate, Workload
-from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.table import Table
 
 ROWS = 40_000

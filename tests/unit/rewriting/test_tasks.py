@@ -22,7 +22,7 @@ from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import file_location
-from liquidlog.rewriting.options import ExecutorOptions
+from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.rewriting.passes import GroupTask, shares
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
