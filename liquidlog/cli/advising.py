@@ -1,4 +1,4 @@
-"""The command that advises columns and a layout."""
+"""The commands that advise columns and a layout, and import what readers ask."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Storage options from a file of defaults: by the prefix of an address, secrets by reference."""
+"""Defaults from a file: options of verbs, and options of storages by the prefix of an address."""
 
 import os
 import tomllib

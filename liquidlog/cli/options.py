@@ -1,4 +1,4 @@
-"""What a shell is offered behind words that are typed: names, and files or directories."""
+"""The options that commands share, as values, and what a shell is offered for them."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""What cannot be taken back easily is said before it is done, and asked for."""
+"""What commands print, log and write, and consent that they ask for."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The Hilbert curve: grid points to positions along the curve.
+"""Curves: grid points to positions along them, and rows in this order; the Hilbert curve first.
 
 Coordinate systems:
 

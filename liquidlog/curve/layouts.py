@@ -1,4 +1,4 @@
-"""Grids for some rows, whatever their spread: those of a single value of a prefix, or all of them.
+"""Layouts of rows by the name of a curve: plain, with a prefix, or fitted to readers.
 
 Cells hold equally many rows, or end at constants that readers use. How many there are along each
 axis is first foreseen, as if columns were independent, for all combinations in reach; the most

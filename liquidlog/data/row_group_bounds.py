@@ -1,4 +1,4 @@
-"""What footers say of row groups: bounds of leaves like those of files in the log.
+"""What footers say: bounds of row groups like those in the log, and evidence for results.
 
 An end is known only where it certainly is one: a footer's type must be the leaf's, or an integer
 that the table has widened; its place in today's calendar must be known. Statistics of

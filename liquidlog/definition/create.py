@@ -1,4 +1,4 @@
-"""Definition of a new table: properties that a user may set, and features that they need.
+"""New tables and clustering columns: properties that a user may set, features they need.
 
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """

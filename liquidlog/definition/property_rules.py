@@ -1,4 +1,4 @@
-"""Rules on properties of an existing table: which of them a user can set, and to which values.
+"""Rules on properties of a table, and on features that come and go.
 
 Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
 """

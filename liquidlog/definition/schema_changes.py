@@ -1,4 +1,4 @@
-"""Past definitions of a table: earlier names of columns, and clustering columns that were lost."""
+"""Changes of columns and properties, and the schemas and names that a table had."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compare everything in a checkpoint with the log.
+"""Write a checkpoint, proved to say what the log says; delta-rs' opinion of the live files.
 
 Only differences that no reader can see are allowed: the order of keys in tags and partition values,
 and null or an empty map for a file without tags.

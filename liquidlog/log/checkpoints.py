@@ -1,4 +1,4 @@
-"""Refuse implausible Parquet files of checkpoints: a kilobyte can decode to terabytes.
+"""Checkpoints to the table's state; implausible files are refused, as they may hold terabytes.
 
 Before anything is decoded, the rows and bytes that the footer claims are compared with the bytes in
 the file. Where text could still grow beyond bounds, the length of every text is measured; text is

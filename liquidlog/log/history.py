@@ -1,4 +1,4 @@
-"""The commits of a table as DESCRIBE HISTORY shows them, newest first."""
+"""Past commits, times and removed files, and every file that some version names."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""TableStore, the contract that every storage of tables meets: list, read, put-if-absent.
+"""TableStore, the contract of storages of tables, and the two that meet it.
 
 Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at all).
 """

@@ -1,4 +1,4 @@
-"""What DESCRIBE DETAIL says of a table."""
+"""What DESCRIBE DETAIL says of a table, and the bytes that its commits wrote."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

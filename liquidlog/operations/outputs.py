@@ -1,4 +1,4 @@
-"""How much of others' deletions the commits of a rewrite follow, and what is said of it."""
+"""Outputs of rewrites as the storage has them: whose they are, what proves them, what may go."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Look at the log while groups are rewritten: which of them can no longer be committed.
+"""Groups of a rewrite: watched while they run, committed in batches, kept in result documents.
 
 A group whose commit another commit has made impossible for good need not be rewritten to its end.
 Only what the log says counts, and only what cannot pass: a winning commit stays in the log, so a

@@ -1,4 +1,4 @@
-"""Versions without actions: the log says what is done to a table's files, and others see it."""
+"""Files that no version needs: what dead and forgotten runs left, and what VACUUM deletes."""
 
 import json
 import warnings

@@ -1,7 +1,4 @@
-"""What an executor says of one output, and of what a group took.
-
-While it works, it says how far it is, and asks which groups can no longer be committed.
-"""
+"""The documents: plan and result of a rewrite and of a write, and the plan of a read."""
 
 import datetime as dt
 import hashlib

@@ -1,4 +1,4 @@
-"""Messages about SQL that cannot be parsed: the problem, and the word where it is."""
+"""Conditions of SQL: text to tree, its faults, and the columns in it."""
 
 import datetime as dt
 import re

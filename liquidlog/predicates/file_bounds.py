@@ -1,4 +1,4 @@
-"""Limits: bounds in the type of a comparison, never narrower."""
+"""What the log says of each file, as three-valued answers to conditions."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Patterns of LIKE: the text with which all that match begin.
+"""Which files may hold rows that satisfy a condition, or those of a workload.
 
 Source: Spark, StringUtils.escapeLikeRegex.
 """

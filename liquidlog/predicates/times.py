@@ -1,4 +1,4 @@
-"""Units of time to truncate to: where the unit of a local time begins, and where it ends.
+"""Durations, and years, months and days of a column as ranges of its values.
 
 Local times are microseconds since 1970-01-01 00:00, as clocks show them.
 """

@@ -1,4 +1,4 @@
-"""What a process that runs tasks does once, before its first one."""
+"""What a process that runs tasks does once, and whether it can reach the table."""
 
 import ctypes
 import gc

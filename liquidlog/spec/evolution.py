@@ -1,4 +1,4 @@
-"""Type widening: which type changes keep every value, and which changes a schema records.
+"""Changes of a schema: types that widen, what features ask of it, what written files outlast.
 
 Source: PROTOCOL.md, "Type Widening".
 """

@@ -1,4 +1,4 @@
-"""Floats, and the doubles that are written for them."""
+"""Numbers, sizes, times, names and rows as text that hides nothing and has no secrets."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Classify the errors of storage clients, and retry requests where that is safe."""
+"""Clients of object stores: their arguments, and which of their errors may be tried again."""
 
 import base64
 import errno

@@ -1,4 +1,4 @@
-"""Values as Spark prints them, to SQL literals of their column's type.
+"""Conditions as Spark prints them, to SQL: constants get their column's type.
 
 Spark prints constants of plans without quotes: `2024-01-02`, `1.0`, `a, b`. Only the type of the
 column that they are compared with tells what they are.

@@ -1,4 +1,4 @@
-"""Conditions of MERGE: which of their columns are the target's, since both tables may have them.
+"""Conditions of scans and statements as Spark prints them; of MERGE, those on the target.
 
 The ids of a table's columns follow each other in a plan, in the order of its schema. So the columns
 of a condition fall into two runs; what an INSERT puts in is of the source.

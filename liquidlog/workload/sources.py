@@ -1,4 +1,4 @@
-"""Decompress what engines compress their logs with; the first bytes say how, not the name.
+"""Sources of workloads, recognised by what is in them, read and decompressed as streams.
 
 Spark frames LZ4 and Snappy as its Java libraries do: blocks with a header of their own, which
 nothing else reads. Everything is a stream, in bounded memory.

@@ -1,4 +1,4 @@
-"""Events of Spark's event log that tell of queries, decoded; all others are skipped undecoded."""
+"""Spark's event log: the scans of each query, what they asked, and what they read."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

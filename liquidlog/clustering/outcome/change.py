@@ -1,4 +1,4 @@
-"""A group's outputs without the rows that other commits deleted, and the proof that it is so.
+"""From plan and result of a rewrite to the change that commits it, and its metrics.
 
 Rows are counted here; that they are the same rows is proved where they are read (`data`).
 """

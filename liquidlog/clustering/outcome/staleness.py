@@ -1,4 +1,4 @@
-"""What other commits deleted of a planned group's inputs, and whether its commit can follow.
+"""Whether a planned group can still be committed, also without rows that others deleted.
 
 A commit follows if it deletes the same rows from the group's outputs. It can if rows were only ever
 deleted, and too few to make the rewrite worthless.
