@@ -22,10 +22,9 @@ from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import file_location
-from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.rewriting.passes import GroupTask, shares
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
-from liquidlog.rewriting.source import GroupWork, Survey, open_logical_file
+from liquidlog.rewriting.source import ExecutorOptions, GroupWork, Survey, open_logical_file
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import (
     ROWS,
