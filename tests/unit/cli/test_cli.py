@@ -235,24 +235,6 @@ def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:
     assert [(row["share"], row["files"]) for row in found["predicates"]] == [(0.75, 1), (0.25, 2)]
 
 
-def test_plan_predicts_for_a_workload(table: str, source: str, tmp_path: Path, call: Call) -> None:
-    assert call("append", table, *[source] * 12)[0] == 0
-    queries = tmp_path / "q.sql"
-    queries.write_text("SELECT * FROM t WHERE t.x = 3; -- weight: 2\n id < 10;")
-    status, made, _ = call("plan", table, "--workload", str(queries), "--max-file-size", "1KiB")
-    assert status == 0
-    predicted = made["prediction"]
-    assert predicted["bytes_to_rewrite"] == sum(
-        file["size_bytes"] for group in made["groups"] for file in group["inputs"]
-    )
-    assert predicted["files_before"] == pytest.approx(15)
-    assert predicted["bytes_after"] < predicted["bytes_before"]
-    assert call("plan", table, "--where", "x = 1")[0] == 2
-    limited = call("plan", table, "--strategy", "overlap", "--where", "x = 1")[1]
-    assert limited["policy"]["where"] == {"value": "x = 1", "from": "option"}
-    assert [row["where"] for row in limited["prediction"]["predicates"]] == ["x = 1"]
-
-
 def _in_shell(line: str, *words: str) -> tuple[int, str]:
     """Run a line of the shell, in which "$@" is a command of ours; return status and stderr."""
     command = [sys.executable, "-c", "from liquidlog.cli import main; main()", *words]

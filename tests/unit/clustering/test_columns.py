@@ -7,7 +7,6 @@ import pytest
 
 from liquidlog.clustering.columns import (
     ClusteringColumn,
-    ClusteringState,
     clustering_domain,
     clustering_state,
     read_domain,
@@ -15,10 +14,9 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.health.axes import Ticks, axis_ticks
 from liquidlog.clustering.keyspace.widths import key_space
-from liquidlog.clustering.zcubes import cube_table, file_states, parse_zorder_by
+from liquidlog.clustering.zcubes import cube_table, file_states
 from liquidlog.errors import ClusteringColumnError, CorruptLogError
 from liquidlog.spec.bounds import Bounds, ColumnBounds
-from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import (
     ArrayType,
     MapType,
@@ -164,10 +162,6 @@ COLUMNS = (
 TAG = '["x","`a b`.c"]'
 
 
-def test_the_tag_holds_quoted_logical_names() -> None:
-    assert parse_zorder_by(TAG) == ("x", "`a b`.c")
-
-
 def states(*files: FileSpec, min_cube_bytes: int = 100) -> list[str]:
     named = [FileSpec(**{**vars(file), "path": str(n)}) for n, file in enumerate(files)]
     found: list[str] = file_states(snapshot_of(named), COLUMNS, min_cube_bytes).to_pylist()
@@ -284,19 +278,3 @@ def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: li
     state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
     assert [column.logical for column in state.columns] == logical
     assert state.unresolved == ()
-
-
-def test_reports_paths_that_the_schema_lost() -> None:
-    state = clustering_state(
-        snapshot_of(cluster_by=[["gone", "x"], ["Col-1"], ["s"]], schema=SCHEMA_DOMAIN)
-    )
-    assert state.names == ("x",)
-    assert state.unresolved == (("gone", "x"), ("s",))
-
-
-def test_a_domain_without_the_feature_counts_for_nothing() -> None:
-    protocol = new_table_protocol(clustered=False)
-    state = clustering_state(
-        snapshot_of(cluster_by=[["Col-1"]], schema=SCHEMA_DOMAIN, protocol=protocol)
-    )
-    assert state == ClusteringState(columns=(), unresolved=(), clustered=False)

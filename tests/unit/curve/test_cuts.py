@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.boxes import Boxes, CurveGrid, fit_boxes, fit_curve, kd_bits
+from liquidlog.curve.boxes import fit_boxes, fit_curve, kd_bits
 from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import (
@@ -15,8 +15,6 @@ from liquidlog.curve.cuts import (
     opened_shares,
 )
 from liquidlog.curve.grid import (
-    Axis,
-    positions_in,
     range_boundaries,
     range_ids,
 )
@@ -118,27 +116,6 @@ def test_never_more_than_an_eighth_more_files(curve: Curve, parts: int) -> None:
         assert files == parts
 
 
-ROWS = 70_000
-
-
-@pytest.mark.parametrize("rows", [0, 1, ROWS])
-def test_no_boundaries_and_no_values(rows: int) -> None:
-    values = np.arange(rows, dtype=np.int64)
-    assert positions_in(values[:0], values).tolist() == [0] * rows
-    assert positions_in(np.array([5]), values).tolist() == (values > 5).astype(int).tolist()
-
-
-@pytest.mark.parametrize("curve", list(Curve))
-def test_every_curve_by_name_gives_keys_and_cuts_into_as_many_files(curve: Curve) -> None:
-    bits = key_order_bits(2, curve)
-    coords = spread(4_000, 2) >> np.uint32(16 - bits)
-    order, sample, cuts = place_rows(coords, ordinals_of(coords), 5, curve=curve, bits=bits)
-    assert isinstance(order, Boxes if curve is Curve.KD else CurveGrid)
-    assert np.array_equal(np.sort(order.keys_of(coords)), sample.keys)
-    assert len(cuts.keys) == 4
-    assert np.bincount(cuts.parts_of(sample.keys, sample.ordinals)).min() > 300
-
-
 @pytest.mark.parametrize(
     "kind", [pa.bool_(), pa.binary(), pa.list_(pa.int32()), pa.struct([("a", pa.int32())])], ids=str
 )
@@ -148,16 +125,6 @@ def test_type_without_an_order_is_refused(kind: pa.DataType) -> None:
         range_boundaries(column, 10)
     with pytest.raises(ClusteringColumnError):
         range_ids(column, column)
-
-
-def test_an_axis_gives_its_sample_the_coordinates_that_it_gives_any_rows() -> None:
-    sample = pa.array([3, 1, None, 2, 2, 9])
-    axis, coordinates = Axis.fit(sample, max_ranges=4, bits=8)
-    assert coordinates.dtype == np.uint32
-    assert axis.coordinates_of(sample).tolist() == coordinates.tolist()
-    assert len(axis.coordinates) == len(axis.boundaries) + 2
-    assert coordinates[2] == 0
-    assert (np.diff(axis.coordinates_of(pa.array([-5, 1, 2, 3, 99])).astype(int)) >= 0).all()
 
 
 BITS = 10

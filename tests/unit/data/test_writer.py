@@ -17,7 +17,6 @@ from liquidlog.data.encodings import (
     by_first_use,
     concat,
     decoded,
-    joinable,
     value_bytes,
 )
 from liquidlog.data.file_encoding import (
@@ -195,15 +194,6 @@ def test_rows_of_another_schema_are_refused(tmp_path: Path, rows: pa.Table) -> N
     assert not (tmp_path / "f").exists()
 
 
-def test_unfinished_file_is_deleted(tmp_path: Path) -> None:
-    with DataFileWriter(
-        str(tmp_path / "f"), schema=delta_schema(ROWS.schema), options=_options(ROWS.schema)
-    ) as writer:
-        writer.write(ROWS)
-        assert writer.num_rows == 3
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_failure_deletes_the_file_even_after_row_groups(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="columns"):
         _write(tmp_path / "f", ROWS, ROWS.select(["a"]), row_group_rows=1)
@@ -338,13 +328,6 @@ def test_a_column_stays_in_dictionaries_only_if_it_is_so_in_every_table() -> Non
     mixed = concat([encoded, plain])
     assert mixed["a"].type == pa.string()
     assert mixed["a"].to_pylist() == ["y", "x", "z"]
-
-
-def test_indices_become_wide_enough_for_all_values_together() -> None:
-    chunks = [chunk([f"{part}{n}" for n in range(100)], list(range(100))) for part in "ab"]
-    joined = joinable(pa.chunked_array(chunks))
-    assert joined.type.index_type == pa.int16()
-    assert joined.combine_chunks().to_pylist() == [f"{p}{n}" for p in "ab" for n in range(100)]
 
 
 def test_one_dictionary_has_the_values_as_rows_first_use_them() -> None:

@@ -153,21 +153,6 @@ def test_create_refuses_features_we_do_not_write(properties: dict[str, str], fea
     assert feature in caught.value.features
 
 
-@pytest.mark.parametrize("cluster_by", [("x",), ()])
-def test_create_with_row_tracking_names_its_columns(cluster_by: tuple[str, ...]) -> None:
-    change = created(*cluster_by, properties={"delta.enableRowTracking": "true"})
-    metadata, protocol = change.actions[:2]
-    assert isinstance(metadata, Metadata)
-    assert isinstance(protocol, Protocol)
-    assert {"rowTracking", "domainMetadata"} <= set(protocol.writer_features or ())
-    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 7)
-    prefix = "delta.rowTracking.materializedRow"
-    names = {
-        metadata.configuration[f"{prefix}{kind}ColumnName"] for kind in ("Id", "CommitVersion")
-    }
-    assert len(names) == 2
-
-
 def test_create_refuses_types_it_does_not_know() -> None:
     schema = StructType((StructField("g", PrimitiveType("geometry")),))
     with pytest.raises(UnsupportedFeatureError) as caught:

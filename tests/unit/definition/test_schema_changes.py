@@ -131,12 +131,6 @@ def test_a_legacy_version_comes_back_if_it_says_the_same(
     assert features(after) == features(before) - {"domainMetadata"}
 
 
-def test_reader_features_keep_their_version() -> None:
-    before = protocol("deletionVectors", "domainMetadata", readers=("deletionVectors",))
-    after = without_feature(before, "domainMetadata")
-    assert after == protocol("deletionVectors", readers=("deletionVectors",))
-
-
 @pytest.mark.parametrize(
     ("present", "name", "words"),
     [

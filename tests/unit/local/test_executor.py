@@ -13,7 +13,7 @@ import pytest
 
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.local.executor import LocalExecutor, memory_bytes, worker_count
+from liquidlog.local.executor import LocalExecutor
 from liquidlog.operations.executors import open_executor
 from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.layout import Route
@@ -158,12 +158,6 @@ def test_settings_of_another_executor_are_usage_errors() -> None:
     assert caught.value.fields == {"option": "local_limit"}
     with pytest.raises(UsageError):
         open_executor("local", {}, {}, session=object())
-
-
-def test_workers_are_at_most_what_cores_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory_bytes() >= 1 << 28
-    monkeypatch.setattr("liquidlog.local.executor.memory_bytes", lambda: 1 << 30)
-    assert worker_count() == 1
 
 
 BLOCKER = """

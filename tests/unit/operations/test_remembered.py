@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
@@ -78,25 +77,6 @@ def test_a_plan_takes_options_then_properties_then_defaults(tmp_path: Path) -> N
     assert len(outputs) == plan.groups[0].expected_outputs > 1
 
 
-def test_a_file_size_of_delta_is_taken_unless_there_is_one_of_ours(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    table.set_properties({"delta.targetFileSize": "33554432"})
-    assert deciders(table) == {"max_file_bytes": (32 << 20, "delta.targetFileSize")}
-    table.set_properties({"LIQUIDLOG.MAXFILESIZE": "16 MiB"})
-    assert deciders(table) == {"max_file_bytes": (16 << 20, "liquidlog.maxFileSize")}
-
-
-def test_a_strategy_brings_its_own_settings(tmp_path: Path) -> None:
-    table = made(tmp_path, tolerance="2", minCubeSize="1GiB")
-    assert "tolerance" not in deciders(table)
-    table.set_properties({"liquidlog.strategy": "overlap"})
-    assert deciders(table)["tolerance"] == (2.0, "liquidlog.tolerance")
-    assert table.plan(budget="1KiB").strategy == "overlap"
-    with pytest.raises(UsageError, match=r"liquidlog\.strategy"):
-        table.plan(skip_clustered=True)
-    assert "tolerance" not in deciders(table, strategy="cube")
-
-
 def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(
     tmp_path: Path,
 ) -> None:
@@ -127,18 +107,6 @@ def test_clustering_columns_win_over_a_remembered_order(tmp_path: Path) -> None:
     assert "liquidlog.zorderBy" in finding.detail
     with pytest.raises(UsageError):
         table.plan(zorder_by="y")
-
-
-def test_appended_rows_are_sorted_along_the_remembered_curve(tmp_path: Path) -> None:
-    orders = {}
-    for curve in ("linear", "zorder", "hilbert"):
-        table = made(tmp_path / curve, curve=curve)
-        before = {*table.files()["path"].to_pylist()}
-        table.append(rows(2), cluster=True)
-        (path,) = {*table.files()["path"].to_pylist()} - before
-        orders[curve] = pq.read_table(Path(table.uri) / path)["x"].to_pylist()
-    assert orders["linear"] == sorted(orders["linear"])
-    assert len({tuple(order) for order in orders.values()}) == 3
 
 
 def test_states_of_cubes_are_by_the_remembered_size(tmp_path: Path) -> None:

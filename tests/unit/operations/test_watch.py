@@ -22,7 +22,7 @@ from liquidlog.operations.rewrite import (
 )
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress
 from liquidlog.table import Table
-from support.arrow_executor import execute, execute_groups
+from support.arrow_executor import execute_groups
 from support.restored import remove_and_restore
 
 GROUPS = 3
@@ -95,28 +95,10 @@ def test_an_input_that_came_back_dooms_its_group_alone(table: Table, plan: Clust
     assert version == plan.read_version + 2
 
 
-def test_a_change_of_the_columns_dooms_every_group(table: Table, plan: ClusteringPlan) -> None:
-    committed = table.commit_each(plan, list(execute_groups(plan, [2]))).committed_groups
-    table.cluster_by("y")
-    table.cluster_by("x")  # the commit in between stays in the log, so it is a conflict for good
-    lost = table.watch(plan)()
-    assert (committed, set(lost)) == ((2,), {0, 1})
-    assert refused_at_commit(table, plan).keys() == lost.keys()
-
-
 def test_a_change_that_files_outlast_dooms_none(table: Table, plan: ClusteringPlan) -> None:
     table.set_properties({"our.owner": "us"})
     assert table.watch(plan)() == {}
     assert refused_at_commit(table, plan) == {}
-
-
-def test_another_optimize_of_the_same_files_is_seen(table: Table, plan: ClusteringPlan) -> None:
-    other = table.plan()
-    assert len(other.groups) == 1
-    table.commit(other, execute(other))
-    watch = table.watch(plan)
-    assert watch().keys() == {0, 1, 2}
-    assert refused_at_commit(table, plan).keys() <= watch().keys()
 
 
 def test_the_log_is_looked_at_each_minute_and_soon_after_a_group(

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -56,15 +55,6 @@ def test_files_without_a_range_are_left_out_and_told() -> None:
     ]
 
 
-def test_cut_strings_are_told() -> None:
-    files = [
-        FileSpec(path="1", bounds={"s": ("a" * 32, "b")}),
-        FileSpec(path="2", bounds={"s": ("a", "b")}),
-    ]
-    (note,) = health(snapshot_of(files, cluster_by=[["s"]])).notes
-    assert note.startswith("1 file is with bounds of s cut to 32")
-
-
 def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None:
     start = "https://example.com/articles/202"
     files = [
@@ -89,23 +79,6 @@ def test_files_inside_one_prefix_are_told_because_their_depth_is_a_lie() -> None
     assert health(shorter).columns[0].files_in_one_prefix == 1
     raised = replace(shorter, metadata=snapshot_of().metadata)
     assert health(raised).columns[0].files_in_one_prefix == 1
-
-
-def test_cubes_and_unclustered_bytes_are_counted() -> None:
-    mine: dict[str, Any] = {"zorder_by": ("x",), "provider": "liquid"}
-    files = [
-        FileSpec(path="1", cube="a", size=100, **mine),
-        FileSpec(path="2", cube="a", size=50, **mine),
-        FileSpec(path="3", cube="b", size=100, **mine),
-        FileSpec(path="4", size=7),
-    ]
-    snapshot = snapshot_of(files)
-    found = health(snapshot)
-    assert (found.stable_cube_count, found.partial_cube_count) == (1, 1)
-    assert (found.unclustered_file_count, found.unclustered_bytes, found.total_bytes) == (1, 7, 257)
-    # A part of a stable cube is part of a stable cube.
-    part = health(snapshot, pa.array([True, False, False, False]))
-    assert (part.total_file_count, part.stable_cube_count, part.partial_cube_count) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(

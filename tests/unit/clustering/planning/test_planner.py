@@ -15,7 +15,6 @@ from liquidlog.clustering.planning.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
-    GIB,
     ClusteringPlan,
     ClusteringPolicy,
     PlannedColumn,
@@ -73,12 +72,6 @@ def test_every_file_left_alone_has_its_reason() -> None:
     assert made.columns == (PlannedColumn(logical=("x",), physical=("x",)),)
 
 
-def test_a_lone_cube_is_left_and_a_lone_fresh_file_is_not() -> None:
-    lone = [FileSpec(path=name, cube="p", **MINE) for name in ("1", "2")]
-    assert skipped(planned(snapshot_of(lone))) == dict.fromkeys("12", SkipReason.LONE_CUBE)
-    assert taken(planned(snapshot_of([FileSpec(path="1")]))) == [["1"]]
-
-
 def test_a_last_cube_of_one_file_goes_before_the_cube_before_it() -> None:
     # Two filters of the reference each exchange them; where the cube before is of one file too,
     # the second filter exchanges them back.
@@ -86,25 +79,6 @@ def test_a_last_cube_of_one_file_goes_before_the_cube_before_it() -> None:
     last = [FileSpec(path="b1", cube="b", **MINE)]
     assert taken(planned(snapshot_of([*several, *last]))) == [["b1", "a1", "a2"]]
     assert taken(planned(snapshot_of([several[0], *last]))) == [["a1", "b1"]]
-
-
-def test_full_takes_the_foreign_too_but_no_stable_cube() -> None:
-    files = [
-        FileSpec(path="stable", cube="s", size=1000, **MINE),
-        FileSpec(path="columns", cube="o", zorder_by=("y",)),
-        FileSpec(path="foreign", provider="other"),
-        FileSpec(path="partial", cube="p", **MINE),
-    ]
-    made = planned(snapshot_of(files), min_cube_bytes=1000, full=True)
-    assert taken(made) == [["partial", "foreign", "columns"]]
-    assert skipped(made) == {"stable": SkipReason.STABLE_CUBE}
-
-
-def test_a_file_larger_than_a_cube_is_a_group_without_an_empty_one_before() -> None:
-    files = [FileSpec(path="1", size=500), FileSpec(path="2", size=10), FileSpec(path="3", size=10)]
-    made = planned(snapshot_of(files), min_cube_bytes=10, target_cube_bytes=20)
-    assert taken(made) == [["1"], ["2", "3"]]
-    assert [group.zcube_id for group in made.groups] == ["id-1", "id-2"]
 
 
 def test_deletion_vectors_and_row_ids_are_carried() -> None:
@@ -157,17 +131,6 @@ def test_a_file_with_many_deleted_rows_is_joined_whatever_its_size() -> None:
     assert set(skipped(made).values()) == {SkipReason.LONE_FILE}
 
 
-def test_zorder_takes_all_files_in_one_group() -> None:
-    files = [FileSpec(path=name, size=60, cube="a", zorder_by=("x",)) for name in "ab"]
-    made = planned(
-        snapshot_of(files, cluster_by=None), zorder_by=(("Y",), ("s",)), max_file_bytes=50
-    )
-    assert taken(made) == [["a", "b"]]
-    assert (made.mode, made.curve) == (RewriteMode.ZORDER, "zorder")
-    assert [column.logical for column in made.columns] == [("y",), ("s",)]
-    assert (made.groups[0].zcube_id, made.groups[0].expected_outputs) == (None, 2)
-
-
 @pytest.mark.parametrize(
     ("policy", "facts"),
     [
@@ -206,7 +169,6 @@ def test_a_broken_domain_is_refused_with_the_repair() -> None:
 
 MIB = 1 << 20
 POLICY = ClusteringPolicy(max_file_bytes=100 * MIB)
-LENIENT = ClusteringPolicy(max_file_bytes=100 * MIB, tolerance=2.0)
 
 
 def file(path: str, low: float, high: float, **details: Any) -> FileSpec:
@@ -234,74 +196,6 @@ def planned_overlap(files: Sequence[FileSpec], policy: ClusteringPolicy = POLICY
         strategy="overlap",
         bounds_of=bounds_of(snapshot),
     )
-
-
-def taken_overlap(made: ClusteringPlan) -> set[str]:
-    return {file.path for group in made.groups for file in group.inputs}
-
-
-def reasons(made: ClusteringPlan) -> dict[str, SkipReason]:
-    return {file.path: file.reason for file in made.skipped}
-
-
-def test_new_files_over_the_whole_range_are_clustered_without_the_large_cube() -> None:
-    fresh = [file(f"new{number}", number, 199 - number) for number in range(6)]
-    made = planned_overlap([*tiled(20), *fresh], LENIENT)
-    assert taken_overlap(made) == {spec.path for spec in fresh}
-    assert made.groups[0].zcube_id == "new-1"
-    # As narrow as those of the old cube, as far as files may be smaller than the maximum.
-    assert 6 < made.groups[0].expected_outputs <= 24
-
-
-def test_stable_cubes_are_never_touched() -> None:
-    wide = [file(f"w{number}", 0, 200, **in_cube("wide")) for number in range(10)]
-    policy = ClusteringPolicy(max_file_bytes=100 * MIB, min_cube_bytes=900 * MIB)
-    made = planned_overlap([*wide, *(file(f"new{number}", 0, 200) for number in range(9))], policy)
-    assert {path[0] for path in taken_overlap(made)} == {"n"}
-    assert reasons(made)["w0"] is SkipReason.STABLE_CUBE
-
-
-def test_a_file_with_many_deleted_rows_is_rewritten_in_any_case() -> None:
-    files = tiled(20)
-    files[3] = file("old03", 30, 39, deleted=6, **in_cube("old"))
-    files[4] = file("old04", 40, 49, deleted=2, **in_cube("old"))
-    assert taken_overlap(planned_overlap(files)) == {"old03"}
-
-
-def test_files_without_statistics_cost_every_reader_and_are_taken() -> None:
-    blind = [FileSpec(path=f"b{number}", size=100 * MIB, rows=None) for number in range(5)]
-    assert taken_overlap(planned_overlap([*tiled(20), *blind], LENIENT)) == {
-        spec.path for spec in blind
-    }
-
-
-def test_a_predicate_limits_what_counts() -> None:
-    fresh = [file(f"new{number}", 0, 49) for number in range(5)]
-    late = [file(f"late{number}", 150, 199) for number in range(5)]
-    policy = ClusteringPolicy(max_file_bytes=100 * MIB, where="x < 50")
-    made = planned_overlap([*tiled(20), *fresh, *late], policy)
-    assert taken_overlap(made) >= {spec.path for spec in fresh}
-    assert not {path for path in taken_overlap(made) if path.startswith("late")}
-    assert reasons(made)["late0"] is SkipReason.NOT_ASKED_FOR
-
-
-@pytest.mark.parametrize("budget", [150, 350, 10_000])
-def test_a_budget_is_kept(budget: int) -> None:
-    files = [file(f"f{number}", number, 100 - number) for number in range(8)]
-    policy = ClusteringPolicy(max_file_bytes=100 * MIB, budget_bytes=budget * MIB)
-    made = planned_overlap(files, policy)
-    assert sum(group.size_bytes for group in made.groups) <= budget * MIB
-    left = {path for path, reason in reasons(made).items() if reason is SkipReason.OVER_BUDGET}
-    assert bool(left) == (budget < 800)
-
-
-def test_groups_are_no_larger_than_cubes_may_be() -> None:
-    files = [file(f"f{number:02d}", number, 100 + number) for number in range(30)]
-    policy = ClusteringPolicy(max_file_bytes=100 * MIB, min_cube_bytes=GIB, target_cube_bytes=GIB)
-    made = planned_overlap(files, policy)
-    assert len(made.groups) > 1
-    assert all(group.size_bytes <= GIB for group in made.groups)
-    assert len({group.zcube_id for group in made.groups}) == len(made.groups)
 
 
 @pytest.mark.parametrize(
