@@ -42,8 +42,8 @@ from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.planning.choice import NewId
 from liquidlog.fleet.deciding import PastWork, answer, seen_of
 from liquidlog.fleet.policy import UpkeepPolicy
-from liquidlog.judgement.costs import reading_cost
-from liquidlog.judgement.verdicts import READINGS_A_DAY, Bar, Criteria, Judgement
+from liquidlog.foresee.stores import OBJECT_STORE
+from liquidlog.foresee.verdict import Bar, Criteria, Verdict
 from liquidlog.log.store import TableStore
 from liquidlog.operations.judge import judge
 from liquidlog.operations.planned import planned
@@ -57,6 +57,7 @@ TIB = 1 << 40
 DAY_MS = 86_400_000
 ROWS_IN_A_FILE = 6
 QUERIES = 16
+QUERIES_A_DAY = 24
 KEEPERS = ("tick", "nightly", "never")
 TARGET = {"delta.targetFileSize": "32mb"}
 
@@ -73,7 +74,7 @@ class Kept:
 
 
 class _Anywhere:
-    """What the judgement asks of a store: whether it can be written."""
+    """What a verdict asks of a store: whether it can be written."""
 
     def require_writable(self) -> None:
         return None
@@ -115,10 +116,10 @@ def _appended(
 def _read(
     habit: Habit, kept: Kept, arrived: Points, asked: np.random.Generator, day: int
 ) -> dict[str, Any]:
-    """Return what a day's readings read: each column is asked for `READINGS_A_DAY` times."""
+    """Return what a day's queries read and wait: `QUERIES_A_DAY` ask for each column."""
     files = kept.files
     chosen = asked.integers(0, max(len(arrived), 1), QUERIES)
-    columns = habit.columns if habit.by == "columns" else 1
+    columns = _asked_columns(habit)
     if habit.by != "columns" or not len(arrived):
         read, opened = float(files.size_bytes), float(len(files.size))
     else:
@@ -126,9 +127,13 @@ def _read(
         meets = (files.low[None] <= values[:, None]) & (values[:, None] <= files.high[None])
         read = float(np.mean([(meets[:, :, n] @ files.size).mean() for n in range(columns)]))
         opened = float(np.mean([meets[:, :, n].sum(axis=1).mean() for n in range(columns)]))
-    readings = READINGS_A_DAY * columns
-    cost = readings * reading_cost(read, opened)
-    return {"day": day, "read": readings * read, "cost": cost, "opened": opened}
+    queries = QUERIES_A_DAY * columns
+    cost = queries * OBJECT_STORE.seconds(opened, read)
+    return {"day": day, "read": queries * read, "cost": cost, "opened": opened}
+
+
+def _asked_columns(habit: Habit) -> int:
+    return habit.columns if habit.by == "columns" else 1
 
 
 def _kept(habit: Habit, keeper: str, kept: Kept, now_ms: int) -> Kept:
@@ -141,10 +146,12 @@ def _kept(habit: Habit, keeper: str, kept: Kept, now_ms: int) -> Kept:
         return _after(kept, planned(snapshot, arguments, bounds_of, _ids()), now_ms)
     policy = UpkeepPolicy().rewrite
     assert policy is not None  # noqa: S101  the default has one
+    policy = replace(policy, bar=Bar(queries_per_day=QUERIES_A_DAY * _asked_columns(habit)))
 
-    def judged(bar: Bar) -> Judgement:
-        store, criteria = cast("TableStore", _Anywhere()), Criteria(bar=bar, now_ms=now_ms)
-        return judge(store, snapshot, criteria, bounds_of=bounds_of, new_id=_ids())
+    def judged(bar: Bar) -> Verdict:
+        store = cast("TableStore", _Anywhere())
+        criteria = Criteria(bar=bar, now_ms=now_ms, reads_rows=False)
+        return judge(store, snapshot, criteria, bounds_of=bounds_of, new_id=_ids()).verdict
 
     seen = seen_of(snapshot, _past(kept), policy.when, bounds_of, now_ms)
     found = answer(policy, seen, judged)
@@ -310,7 +317,7 @@ def plotted(found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     least = np.maximum(cost["nightly"], 1.0)
     panels = (
         ("written by rewrites so far, TiB", [np.cumsum(written[k]) / TIB for k in KEEPERS]),
-        ("a day's reading cost / that of nightly", [cost[k] / least for k in KEEPERS]),
+        ("what a day's queries wait / with nightly", [cost[k] / least for k in KEEPERS]),
         ("rewrites so far", [np.cumsum(rewrites[k]) for k in KEEPERS]),
     )
     title = f"{len(found)} tables, {days} days"

@@ -40,7 +40,7 @@ from liquidlog.plan import (
     WriteResult,
     Written,
 )
-from liquidlog.predicates.workload import WeightedPredicate, Workload
+from liquidlog.predicates.workload import Queries, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import (
     address,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from liquidlog.clustering.health.measure import Health
     from liquidlog.doctor.examined import Diagnosis
     from liquidlog.foresee.prediction import Prediction
-    from liquidlog.judgement.verdicts import Judgement
+    from liquidlog.foresee.verdict import Verdict
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.operations.append import Appended, Source
     from liquidlog.operations.backfill import Mended
@@ -78,7 +78,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
 
-_PREDICATES: Final = "WeightedPredicates"
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
 _YES_NO: Final = "True or False"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
@@ -194,6 +193,11 @@ class Table(Summary):
             hint = "" if instead is None else f"; use {instead}"
             raise AttributeError(f"a Table has no {name}{hint}", name=name, obj=self)
 
+    def _asked(self, workload: Queries) -> Workload:
+        from liquidlog.operations.scan import workload_of
+
+        return workload_of(workload, self.uri, self.opened.store.storage)
+
     @property
     def uri(self) -> str:
         """The table's address."""
@@ -283,13 +287,13 @@ class Table(Summary):
         self,
         columns: str | Sequence[str] | None = None,
         *,
-        workload: Workload = (),
+        workload: Queries = (),
         where: str | None = None,
         min_cube_size: Size | None = None,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
-        With a workload, as `parse_workload` returns it, these are the at most four columns that it
+        With a workload, these are the at most four columns that it
         compares most often. With `where`, only files with rows that the SQL predicate may match are
         measured.
 
@@ -309,7 +313,7 @@ class Table(Summary):
             self.opened.store,
             snapshot,
             paths,
-            workload=_workload(workload),
+            workload=self._asked(workload),
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
             now_ms=self.opened.clock.now_ms(),
@@ -319,15 +323,15 @@ class Table(Summary):
         self,
         *,
         min_cube_size: Size | None = None,
-        workload: Workload = (),
+        workload: Queries = (),
         workload_source: str | None = None,
         payback_days: float | None = None,
-        readings_a_day: float | None = None,
+        queries_per_day: float | None = None,
     ) -> "Diagnosis":
-        """Return what is wrong with the clustering, and which rewrite is worth it, if any.
+        """Return what is wrong with the clustering, and the verdict on the table.
 
         The result is a sequence of findings, each with the command that repairs it, and has the
-        judgement too. The other arguments are those of `judge`.
+        verdict too. The other arguments are those of `judge`.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
@@ -340,7 +344,7 @@ class Table(Summary):
             self.opened.store,
             self.snapshot(),
             criteria_of(
-                self.opened, _workload(workload), workload_source, payback_days, readings_a_day
+                self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
             ),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
         )
@@ -348,18 +352,19 @@ class Table(Summary):
     def judge(
         self,
         *,
-        workload: Workload = (),
+        workload: Queries = (),
         workload_source: str | None = None,
         payback_days: float | None = None,
-        readings_a_day: float | None = None,
-    ) -> "Judgement":
-        """Return which rewrite of the table is worth it for its readers, if any.
+        queries_per_day: float | None = None,
+    ) -> "Verdict":
+        """Return what should be done about the table's layout, for its readers.
 
-        Readers are those of the `workload`; without one, they are assumed: they read everything, or
-        ask for one value of one column. Each predicate is read `readings_a_day` times (24 if None);
-        a rewrite that is worth it has spared readers what it costs within `payback_days` (30 if
-        None). The layout is fitted to the workload only if `workload_source` says where the command
-        finds it.
+        Readers are those of the `workload`, for whom other clustering columns come into question
+        too; without one, they are assumed: they read everything, or ask for one value of one
+        column. A rewrite that is worth it has paid back within `payback_days` (30 if None) of
+        `queries_per_day`, by default as many as the workload records; if nobody knows how many,
+        within 1,000 queries. The layout is fitted to the workload only if `workload_source` says
+        where the command finds it.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
@@ -372,23 +377,23 @@ class Table(Summary):
             self.opened.store,
             snapshot,
             criteria_of(
-                self.opened, _workload(workload), workload_source, payback_days, readings_a_day
+                self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
             ),
             bounds_of=self.opened.bounds_of(snapshot),
             new_id=self.opened.clock.new_id,
-        )
+        ).verdict
 
     def overview(
         self,
         *,
         min_cube_size: Size | None = None,
-        workload: Workload = (),
+        workload: Queries = (),
         workload_source: str | None = None,
         payback_days: float | None = None,
-        readings_a_day: float | None = None,
+        queries_per_day: float | None = None,
         past: bool = True,
     ) -> "Overview":
-        """Return what a report shows: a judgement, health, findings, pictures and the past.
+        """Return what a report shows: the verdict, health, findings, pictures and the past.
 
         Without `past`, no earlier version is measured, which takes longer than all the rest. The
         other arguments are those of `judge`.
@@ -404,7 +409,7 @@ class Table(Summary):
             self.opened.store,
             self.snapshot(),
             criteria_of(
-                self.opened, _workload(workload), workload_source, payback_days, readings_a_day
+                self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
             ),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
             past=one(past, bool, argument="past", expected=_YES_NO),
@@ -414,13 +419,13 @@ class Table(Summary):
         self,
         where: str | None = None,
         *,
-        workload: Workload = (),
+        workload: Queries = (),
         version: int | None = None,
         time_zone: str | None = None,
     ) -> "Scan":
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
-        Instead of a predicate, give a workload, as `parse_workload` returns it. `time_zone` is that
+        Instead of a predicate, give a workload. `time_zone` is that
         of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
         predicates may be in any zone.
 
@@ -432,7 +437,7 @@ class Table(Summary):
 
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
-        asked = _workload(workload) if where is None else (WeightedPredicate(where),)
+        asked = self._asked(workload) if where is None else (WeightedPredicate(where),)
         if time_zone is not None:
             one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
         return scan(
@@ -461,22 +466,23 @@ class Table(Summary):
 
     def advise(
         self,
-        workload: Workload,
+        workload: Queries,
         *,
+        workload_source: str | None = None,
         columns: str | Sequence[str] | None = None,
         max_columns: int = 4,
         min_gain: float | None = None,
         max_file_size: Size | None = None,
         payback_days: float | None = None,
-        readings_a_day: float | None = None,
+        queries_per_day: float | None = None,
     ) -> "Advice":
         """Return which layout the table should have for its readers, or that it is best left alone.
 
         Every set of up to `max_columns` of the columns that predicates name, or of `columns`, is
         laid out on sampled rows. The layout is chosen on the older queries and judged on the
-        newest. It is recommended if a reading costs at least `min_gain` (a share, 0.1 if None)
-        less, and the rewrite pays back within `payback_days` (30) if each predicate is read
-        `readings_a_day` (24) times. With `max_file_size`, no other sizes are tried.
+        newest. It is recommended if queries wait at least `min_gain` (a share, 0.1 if None) less,
+        and it is the verdict on the table, as `judge` returns it. With `max_file_size`, no other
+        sizes are tried.
 
         Raises:
             UsageError: If no predicate is a condition on the table, or an argument cannot be used.
@@ -485,11 +491,10 @@ class Table(Summary):
         """
         from liquidlog.advice.verdict import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
-        from liquidlog.operations.advise import advise
-        from liquidlog.operations.judge import criteria_of
+        from liquidlog.operations.judge import criteria_of, judge
         from liquidlog.operations.layout_search import Request
 
-        asked = _workload(workload)
+        asked = self._asked(workload)
         if not asked:
             raise UsageError("advice needs readers: the workload has no predicate")
         request = Request(
@@ -497,18 +502,26 @@ class Table(Summary):
             max_columns=whole_number(max_columns, argument="max_columns", least=1),
             min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
-            bar=criteria_of(
-                self.opened, payback_days=payback_days, readings_a_day=readings_a_day
-            ).bar,
         )
-        return advise(self.opened.store, self.snapshot(), asked, request, self.opened.clock)
+        snapshot = self.snapshot()
+        criteria = criteria_of(self.opened, asked, workload_source, payback_days, queries_per_day)
+        found = judge(
+            self.opened.store,
+            snapshot,
+            criteria,
+            bounds_of=self.opened.bounds_of(snapshot),
+            new_id=self.opened.clock.new_id,
+            request=request,
+        ).advice
+        assert found is not None  # noqa: S101  there is a workload
+        return found
 
     # Plans, and the commits of what an executor made of them
 
     def plan(
         self,
         *,
-        workload: Workload | None = None,
+        workload: Queries | None = None,
         advice: "AdviceDocument | None" = None,
         version: int | None = None,
         require_fit: bool = True,
@@ -548,13 +561,13 @@ class Table(Summary):
             given,
             self.opened.bounds_of(snapshot),
             self.opened.clock.new_id,
-            None if workload is None else _workload(workload),
+            None if workload is None else self._asked(workload),
             require_fit=one(require_fit, bool, argument="require_fit", expected=_YES_NO),
         )
         return noted(made, self.opened.store, snapshot)
 
     def _advised(
-        self, advice: "AdviceDocument", workload: Workload | None, settings: PlanSettings
+        self, advice: "AdviceDocument", workload: Queries | None, settings: PlanSettings
     ) -> ClusteringPlan:
         from liquidlog.advice.documents import AdviceDocument
         from liquidlog.operations.advise import plan_advised
@@ -569,7 +582,7 @@ class Table(Summary):
         cluster_by: Names = (),
         *,
         add_to: ClusteringPlan | None = None,
-        workload: Workload | None = None,
+        workload: Queries | None = None,
         **settings: Unpack[MigrationSettings],
     ) -> ClusteringPlan:
         """Return the plan that makes a partitioned table one clustered by columns; writes nothing.
@@ -596,14 +609,14 @@ class Table(Summary):
             if cluster_by or workload or settings:
                 raise UsageError("add_to takes columns and settings from the plan; give no others")
             return extended_migration(self.opened.to_change(), _plan(add_to), new_id)
-        asked = None if workload is None else _workload(workload)
+        asked = None if workload is None else self._asked(workload)
         columns = column_paths(cluster_by, argument="cluster_by")
         return planned_migration(self.opened.to_change(), columns, settings, new_id, asked)
 
     def predict(
         self,
         plan: ClusteringPlan,
-        workload: Workload = (),
+        workload: Queries = (),
         *,
         sample: bool = True,
     ) -> "Prediction":
@@ -618,12 +631,12 @@ class Table(Summary):
         Raises:
             UsageError: If no predicate is a condition on the table.
         """
-        from liquidlog.judgement.verdicts import Criteria
+        from liquidlog.foresee.verdict import Criteria
         from liquidlog.operations.judge import foresight_of
 
         snapshot = self.opened.of_plan(_plan(plan))
         now_ms = self.opened.clock.now_ms()
-        criteria = Criteria(workload=_workload(workload), now_ms=now_ms, reads_rows=sample)
+        criteria = Criteria(workload=self._asked(workload), now_ms=now_ms, reads_rows=sample)
         bounds_of = self.opened.bounds_of(snapshot)
         return foresight_of(self.opened.store, snapshot, criteria, bounds_of, [plan]).prediction(0)
 
@@ -745,7 +758,7 @@ class Table(Summary):
         *,
         executor: str = "auto",
         plan: ClusteringPlan | None = None,
-        workload: Workload | None = None,
+        workload: Queries | None = None,
         **settings: Unpack[RewriteSettings],
     ) -> "Optimized":
         """Plan, rewrite and commit; return what was done.
@@ -771,11 +784,12 @@ class Table(Summary):
         from liquidlog.operations.optimize import optimize
 
         one(executor, str, argument="executor", expected="the name of an executor")
+        asked = () if workload is None else self._asked(workload)
         self.opened.to_change()
         return optimize(
             self.opened,
             None if plan is None else _plan(plan),
-            partial(self.plan, workload=workload) if workload else self.plan,
+            partial(self.plan, workload=asked) if asked else self.plan,
             settings,
             executor=executor,
             session=session,
@@ -787,7 +801,7 @@ class Table(Summary):
         session: object = None,
         *,
         executor: str = "auto",
-        workload: Workload | None = None,
+        workload: Queries | None = None,
         max_reconciled_share: float | None = None,
         reconcile_limit: Size | None = None,
         read_back: bool = True,
@@ -1302,10 +1316,6 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
 
 def _plan(value: object) -> ClusteringPlan:
     return one(value, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
-
-
-def _workload(value: object) -> Workload:
-    return several(value, (WeightedPredicate,), argument="workload", of=_PREDICATES)
 
 
 def _sources(data: object) -> "tuple[Source, ...]":

@@ -13,6 +13,7 @@ from liquidlog.advice.candidates import Candidate
 from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.reads import Readings
 from liquidlog.foresee.sample import Floats
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.spec.schema import Path, quote_path
@@ -142,12 +143,12 @@ class Advice:
     """Which layout a table should have for its readers, and what it would bring.
 
     `best` is the layout that the older queries choose, None if there is nothing to choose from;
-    `is_recommended` says whether it is worth its rewrite, and `reason` why, or why not. `gain` is
-    that of the cost of reading, with opening files, and `interval` and `gain_interval` are where
-    the best layout's read share and its gain lie in nine of ten cases. `columns` maps those that
-    come into question to what they bring beside the best layout's others. `sets` and `unset` are
-    the properties by which the table remembers the layout. `notes` say what was left out or could
-    not be measured.
+    `is_recommended` says whether it is what the `verdict` on the table says, and `reason` why, or
+    why not. `gain` is the share of their wait that queries save, and `interval` and `gain_interval`
+    are where the best layout's read share and its gain lie in nine of ten cases. `columns` maps
+    those that come into question to what they bring beside the best layout's others. `sets` and
+    `unset` are the properties by which the table remembers the layout. `notes` say what was left
+    out or could not be measured.
     """
 
     table_uri: str
@@ -182,6 +183,7 @@ class Advice:
     unset: tuple[str, ...]
     fitted: FittedWorkload | None
     notes: tuple[str, ...]
+    verdict: Verdict | None = None
 
     @property
     def recommended(self) -> Measured | None:
@@ -200,6 +202,7 @@ class Advice:
             "table_uri": self.table_uri,
             "table_id": self.table_id,
             "version": self.version,
+            "verdict": None if self.verdict is None else self.verdict.document(),
             "backtest": self.backtest.document(),
             "current": {
                 "columns": _names(self.current.columns),

@@ -21,6 +21,7 @@ MOST_FILES: Final = 1024
 """Most files that a table is cut into by a smaller maximum file size than its own."""
 
 _SMALLER: Final = 4
+_MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +82,17 @@ def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]
             yield replace(plain, prefix=(path,), curve=Curve.KD)
 
 
-def measured_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to measure, the own one first and then ever smaller ones."""
+def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -> tuple[int, ...]:
+    """Return the maximum file sizes to measure, the own one first and then ever smaller ones.
+
+    If the table's `files` are smaller than all of these, so is the last: as large as they are now.
+    """
     sizes = [own_max_file_bytes]
     while True:
         size = sizes[-1] // _SMALLER
         if size < FEWEST_FILE_BYTES or table_bytes // size > MOST_FILES:
-            return tuple(sizes)
+            break
         sizes.append(size)
+    now = max(1, round(table_bytes / max(files, 1) / _MIB)) * _MIB
+    is_smaller = now < sizes[-1] and 1 < table_bytes / now <= MOST_FILES
+    return (*sizes, now) if is_smaller else tuple(sizes)

@@ -88,7 +88,7 @@ def plan_arguments(
             table_uri=advised.table_uri,
         )
     if layout is None:
-        raise UsageError(f"the advice is to leave the table as it is: {advised.reason}")
+        raise UsageError(f"the advice recommends no other layout: {advised.reason}")
     wanted = tuple(split_path(name) for name in layout.columns)
     if wanted != columns:
         now = ", ".join(map(quote_path, columns))

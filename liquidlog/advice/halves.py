@@ -21,6 +21,9 @@ BY_TIME: Final = "time"
 BY_SHAPE: Final = "shape"
 NOT_AT_ALL: Final = "none"
 
+FEW: Final = 10
+"""Of fewer queries, none is held back: a layout is chosen and judged on all."""
+
 _FOLDS: Final = 4
 _FOLDS_OF_MANY: Final = 2
 _MANY: Final = 200
@@ -74,14 +77,21 @@ def _share_after(first: Floats, last: Floats, time: float) -> Floats:
 
 
 def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) -> Halves:
-    """Return two parts of the queries in which every shape is asked; a lone one is in both."""
+    """Return two parts of the queries in which every shape is asked; of a lone one, both have some.
+
+    A handful of queries is not parted.
+    """
     older, newest = weights.copy(), weights.copy()
+    if len(weights) < FEW:
+        return Halves(older=older, newest=newest, by=NOT_AT_ALL)
     places: dict[Hashable, list[int]] = {}
     for number, shape in enumerate(shapes):
         places.setdefault(shape, []).append(number)
     is_parted = False
     for some in places.values():
         if len(some) == 1:
+            older[some] *= 1 - NEWEST_SHARE
+            newest[some] *= NEWEST_SHARE
             continue
         order = np.array(sorted(some, key=lambda number: (crc32(texts[number].encode()), number)))
         before = np.cumsum(weights[order]) - weights[order]

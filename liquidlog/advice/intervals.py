@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from liquidlog.advice.halves import FEW
 from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.sample import Floats
 
@@ -44,6 +45,8 @@ def certainty(
     random = np.random.default_rng(_SEED)
     count = len(weights)
     times = random.multinomial(count, np.full(count, 1 / count), _DRAWS)
+    if int((weights > 0).sum()) < FEW:
+        times = np.ones_like(times)  # so few queries say nothing of others
     drawn = times * weights
     cost_errors, share_errors = (
         _errors([half[number] for half in halves], count) for number in range(2)

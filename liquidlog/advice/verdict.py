@@ -1,12 +1,9 @@
-"""Whether a layout is worth its rewrite, in one sentence."""
+"""Whether a layout brings enough for its columns to be set, in one sentence."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from liquidlog.foresee.prediction import Range
-from liquidlog.judgement.costs import payback_days
-from liquidlog.judgement.verdicts import Bar
-from liquidlog.judgement.weighing import days_text
 
 MIN_GAIN: Final = 0.1
 """The least gain of a recommended layout, if nobody says: a tenth of the cost of reading."""
@@ -39,8 +36,6 @@ class Gain:
     `cost_now` and `cost_after` are the mean seconds that one reading waits for the store;
     `cost_joined` is what it would be if small files were only joined, without clustering them,
     `cost_now` if that is less. `range` is that of the gain, as a share of `cost_now`.
-    `rewrite_cost` is in seconds, with that of its start. `readings_a_day` are
-    those of all predicates together.
     `share_of_older` is the gain of the older queries, by which the layout was chosen.
     `joins` says how files are joined: `NO_COLUMNS`, by `OWN_COLUMNS` or inside `PARTITIONS`.
     """
@@ -49,8 +44,6 @@ class Gain:
     cost_after: float
     cost_joined: float
     range: Range
-    rewrite_cost: float
-    readings_a_day: float
     share_of_older: float
     joins: str = NO_COLUMNS
 
@@ -64,21 +57,9 @@ class Gain:
         """What clustering brings beyond joining files, as a share of the cost after joining."""
         return 1 - self.cost_after / self.cost_joined if self.cost_joined > 0 else 0.0
 
-    @property
-    def payback_readings(self) -> float | None:
-        """Readings after which as much is spared as the rewrite costs; None if nothing is."""
-        spared = self.cost_now - self.cost_after
-        return self.rewrite_cost / spared if spared > 0 else None
 
-    @property
-    def payback_days(self) -> float | None:
-        """The same in days."""
-        spared = self.cost_now - self.cost_after
-        return payback_days(self.rewrite_cost, spared, self.readings_a_day)
-
-
-def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
-    """Return why a layout is not worth its rewrite, None if it is."""
+def refusal(gain: Gain, *, min_gain: float) -> str | None:
+    """Return why a layout does not bring enough, None if it does."""
     between = f"between {gain.range.low:.0%} and {gain.range.high:.0%} in nine of ten cases"
     if gain.share <= 0 < gain.share_of_older:
         return (
@@ -92,29 +73,14 @@ def refusal(gain: Gain, *, min_gain: float, bar: Bar) -> str | None:
     if gain.share_beyond_joining < min_gain:
         joining, next_step = _JOINING[gain.joins]
         return (
-            f"{joining} makes a reading cost {1 - gain.cost_joined / gain.cost_now:.0%} less, and"
+            f"{joining} saves a query {1 - gain.cost_joined / gain.cost_now:.0%} of its wait, and"
             f" the best layout {gain.share:.0%}: {next_step}"
         )
     if gain.range.low <= 0:
         return f"the best layout may gain nothing: {gain.share:.0%}, {between}"
-    days = gain.payback_days
-    if days is not None and days > bar.payback_days:
-        return (
-            f"the best layout gains {gain.share:.0%}, but pays back only after {days_text(days)},"
-            f" later than {days_text(bar.payback_days)}"
-        )
     return None
 
 
 def _dearer(gain: Gain) -> str:
     times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
-    return f"a reading costs {times:.2f} times as much"
-
-
-def praise(gain: Gain) -> str:
-    """Return why a layout is worth its rewrite."""
-    return (
-        f"a reading costs {gain.share:.0%} less (between {gain.range.low:.0%} and"
-        f" {gain.range.high:.0%} in nine of ten cases), which pays for the rewrite after"
-        f" {days_text(gain.payback_days or 0.0)}"
-    )
+    return f"a query waits {times:.2f} times as long"

@@ -105,7 +105,7 @@ def workload(
 @click.option(
     "--min-gain",
     type=PERCENTAGE,
-    help="The least that a reading must cost less, as 10%.  [default: 10%]",
+    help="The least that queries must wait less, as 10%.  [default: 10%]",
 )
 @click.option(
     "--max-file-size",
@@ -154,7 +154,7 @@ def advise(
         "max_file_size": max_file_size,
     }
     chosen = {name: one for name, one in given.items() if one is not None}
-    found = opened.advise(asked, **chosen, **bar)
+    found = opened.advise(asked, workload_source=workloads[0], **chosen, **bar)
     if output is not None:
         found = found.saved_as(str(output))
         replace_file(output, encode_advice(found))

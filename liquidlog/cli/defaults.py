@@ -130,7 +130,7 @@ STORAGES: Final = "storage-options"
 HARMLESS: Final = frozenset(
     {
         *("strategy", "curve", "max-file-size", "budget", "executor", "max-columns", "min-gain"),
-        *("payback-days", "readings-per-day", "local-limit", "fail-if", "limit", "time-zone"),
+        *("payback-days", "queries-per-day", "local-limit", "fail-if", "limit", "time-zone"),
         *("amplification", "redact"),
     }
 )

@@ -1,22 +1,31 @@
-"""What a plan that was made brings its readers, and whether that is worth it."""
+"""The verdict on a plan that was made, or on the table that it is made of."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from liquidlog.judgement.candidates import command
-from liquidlog.judgement.parts import is_soon_judged
-from liquidlog.operations.judge import criteria_of, judge_plan
+from liquidlog.foresee.candidates import command
+from liquidlog.operations.judge import criteria_of, judge, judge_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
-    from liquidlog.foresee.prediction import Prediction
-    from liquidlog.judgement.verdicts import Option
+    from liquidlog.foresee.verdict import Verdict
 
 
-def predicted_and_judged(
+def asked_of(made: ClusteringPlan, asked: Workload) -> Workload:
+    """Return what readers ask of a plan: that of its `where` if nothing else is known.
+
+    A `where` that only says which partitions are rewritten asks nothing.
+    """
+    where = made.policy.where
+    if asked or where is None or made.partitioned_by:
+        return asked
+    return (WeightedPredicate(where),)
+
+
+def judged(
     opened: Table,
     made: ClusteringPlan,
     *,
@@ -25,21 +34,29 @@ def predicted_and_judged(
     workload_source: str | None,
     bar: Mapping[str, Any],
     sample: bool = True,
-) -> "tuple[Prediction | None, Option | None]":
-    """Return what a plan brings readers, and the plan as judged; None each where that is unknown.
+) -> "Verdict":
+    """Return the verdict on the table; on the plan itself if it was asked for with options.
 
-    Readers are those of `asked`, else those of the plan's `where`, unless that only says which
-    partitions are rewritten. Without either, nothing is predicted; a large plan is judged only if a
-    criterion is given.
+    Args:
+        opened: The table.
+        made: The plan.
+        policy: The arguments that it was made with.
+        asked: What readers ask, as `asked_of` says it.
+        workload_source: Where a command finds that.
+        bar: Criteria that were given.
+        sample: Whether to predict from rows.
     """
-    if not asked and made.policy.where is not None and not made.partitioned_by:
-        asked = (WeightedPredicate(made.policy.where),)
-    predicted = None
-    if asked:
-        predicted = opened.predict(made, asked, sample=sample)
-    is_judged = bool(made.groups) and (predicted is not None or is_soon_judged(made))
-    if not bar and not is_judged:
-        return predicted, None
-    criteria = replace(criteria_of(opened.opened, **bar), reads_rows=sample)
-    words = command(opened.uri, policy, workload_source if made.readers is not None else None)
-    return predicted, judge_plan(opened.opened, made, criteria, command=words, prediction=predicted)
+    criteria = replace(criteria_of(opened.opened, asked, workload_source, **bar), reads_rows=sample)
+    if policy:
+        source = workload_source if made.readers is not None else None
+        words = command(opened.uri, policy, source)
+        return judge_plan(opened.opened, made, criteria, command=words)
+    snapshot = opened.opened.of_plan(made)
+    return judge(
+        opened.opened.store,
+        snapshot,
+        criteria,
+        bounds_of=opened.opened.bounds_of(snapshot),
+        new_id=opened.opened.clock.new_id,
+        made=made,
+    ).verdict

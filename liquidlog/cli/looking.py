@@ -295,9 +295,9 @@ def report(
         "size_bytes": len(content),
         "findings": len(overview.findings),
     }
-    judgement = overview.judgement
+    verdict = overview.verdict
     if as_json:
-        done["judgement"] = None if judgement is None else judgement.document()
-    elif judgement is not None:
-        done["answer"] = judgement.sentence
+        done["verdict"] = None if verdict is None else verdict.document()
+    elif verdict is not None:
+        done = {"answer": verdict.sentence, **done}
     emit(done, pairs, as_json=as_json)

@@ -57,8 +57,8 @@ def doctor(
 ) -> None:
     """Find faults of the clustering, and repair them.
 
-    Each finding names the command that repairs it, if there is one; the last line says whether a
-    rewrite is worth it for readers. Without --fix nothing is changed.
+    Each finding names the command that repairs it, if there is one; the first line is the
+    verdict on the table. Without --fix nothing is changed.
     """
     if dry_run and not names:
         raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
@@ -66,14 +66,13 @@ def doctor(
     asked = workload_at(workload, opened, storage_options)
     fixed = opened.fix(*names, dry_run=dry_run) if names else ()
     found = opened.doctor(workload=asked, workload_source=workload, **bar)
-    judgement = found.judgement
     document = {
         "findings": found.findings,
         "fixed": fixed,
-        "judgement": None if judgement is None else judgement.document(),
+        "verdict": None if found.verdict is None else found.verdict.document(),
         "workload": None if found.asked is None else found.asked.document(),
     }
-    shown = partial(tables.diagnosis, judgement=judgement, asked=found.asked, dry_run=dry_run)
+    shown = partial(tables.diagnosis, judged=found.verdict, asked=found.asked, dry_run=dry_run)
     emit(document, shown, as_json=as_json, dry_run=dry_run)
 
 

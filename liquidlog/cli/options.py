@@ -282,14 +282,14 @@ _BAR_OPTIONS: Final = {
     "payback_days": click.option(
         "--payback-days",
         type=Parsed("number", _positive),
-        help="A rewrite is worth it if it has spared readers what it costs within this many days."
-        "  [default: 30]",
+        help="A rewrite is worth it if it has paid back within this many days.  [default: 30, or"
+        " 1,000 queries if nobody says how many there are in a day]",
     ),
-    "readings_a_day": click.option(
-        "--readings-per-day",
-        "readings_a_day",
+    "queries_per_day": click.option(
+        "--queries-per-day",
+        "queries_per_day",
         type=Parsed("number", _positive),
-        help="How often each predicate is read in a day.  [default: 24]",
+        help="Queries of the table in a day.  [default: as the workload records]",
     ),
 }
 

@@ -1,12 +1,13 @@
 """The command that plans: what would be rewritten, why, and what that would bring."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from liquidlog.cli.judging import predicted_and_judged
+from liquidlog.cli.judging import asked_of, judged
 from liquidlog.cli.options import (
     Pairs,
     advice_option,
@@ -72,9 +73,9 @@ def plan(
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing.
 
-    It is also judged whether that is worth it. A saved plan is executed with `run` and committed
-    with `commit`. Without queries, a plan is judged for full scans and for those of one
-    value of one column; a large one only if payback_days or readings_per_day is set.
+    The first line is the verdict on the table or, with options that change the plan, on the plan.
+    Without queries, it is for full scans and for queries of one value of one column. A saved plan
+    is executed with `run` and committed with `commit`.
 
     With --advice, a workload only predicts: the advice says what the layout is fitted to.
     """
@@ -93,33 +94,27 @@ def plan(
             replace_file(output, plan_pieces(made))
         _explain(opened, made, None if why == _EVERY else why, limit, as_json=as_json)
         return
-    predicted, judged = predicted_and_judged(
+    bar = {name: one for name, one in judging.items() if name != "sample"}
+    sample = judging.get("sample", True)
+    asked = asked_of(made, asked)
+    verdict = judged(
         opened,
         made,
-        policy=policy,
+        policy=policy if advice is None else {**policy, "advice": advice},
         asked=asked,
         workload_source=workload,
-        bar={
-            "payback_days": judging.get("payback_days"),
-            "readings_a_day": judging.get("readings_per_day"),
-        }
-        if judging.keys() - {"sample"}
-        else {},
-        sample=judging.get("sample", True),
+        bar=bar,
+        sample=sample,
     )
     if output is not None:
         replace_file(output, plan_pieces(made))
     if as_json:
-        document = {
-            **printed_plan(made),
-            "judgement": None if judged is None else judged.document(),
-            **({} if predicted is None else {"prediction": predicted.document()}),
-        }
-        emit(document, plans.judged_plan, as_json=True)
-    elif predicted is None:
-        emit((made, judged), plans.judged_plan, as_json=False)
+        document = {**printed_plan(made), "verdict": verdict.document()}
+        if asked:
+            document["prediction"] = opened.predict(made, asked, sample=sample).document()
+        emit(document, plans.plan, as_json=True)
     else:
-        emit((made, judged, predicted), plans.predicted_plan, as_json=False)
+        emit(made, partial(plans.judged_plan, verdict), as_json=False)
 
 
 def _require_sense(

@@ -1,7 +1,8 @@
 """Commands that rewrite files: at once, in rounds, or in two steps."""
 
+import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from liquidlog.cli.defaults import storage_defaults
-from liquidlog.cli.judging import predicted_and_judged
+from liquidlog.cli.judging import asked_of, judged
 from liquidlog.cli.options import (
     LOCAL_FILE,
     PAIR,
@@ -90,7 +91,7 @@ from liquidlog.table import Table
 
 if TYPE_CHECKING:
     from liquidlog.foresee.prediction import Prediction
-    from liquidlog.judgement.verdicts import Option
+    from liquidlog.foresee.verdict import Verdict
     from liquidlog.operations.migrate import MigrationNotice
 
 
@@ -134,6 +135,7 @@ def _run_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> RunSettings:
 @advice_option
 @EXECUTOR_OPTION
 @SPARK_CONF_OPTION
+@click.option("--yes", is_flag=True, help="Do not ask before a rewrite that is not worth it.")
 @dry_run_option
 @json_option
 def optimize(
@@ -145,10 +147,13 @@ def optimize(
     spark_conf: Pairs,
     storage_options: Pairs,
     *,
+    yes: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Plan, rewrite and commit, cube by cube.
+
+    Says first whether that is worth it; on a terminal it asks if not.
 
     Small tables are rewritten without a JVM, to the same files as by Spark.
     """
@@ -161,20 +166,20 @@ def optimize(
     started = time.monotonic()
     asked = _for_readers(policy, workload, opened, storage_options)
     made = _planned(opened, asked, advice)
-    planned_seconds = time.monotonic() - started
+    seconds = time.monotonic() - started
     _require_doable(opened, made, final=final)
-    gain = rounds.get("min_gain", DEFAULT_MIN_GAIN)
+    gain = rounds.get("min_gain", DEFAULT_MIN_GAIN) if final else None
     _warn_of_what_is_not_read_back(run, as_json=as_json)
     chosen = _chosen(executor, made, spark_conf, run, as_json=as_json)
+    verdict = _judged(opened, made, asked, advice, workload) if made.groups else None
+    said = {**_by(chosen), "verdict": None if verdict is None else verdict.document()}
     if dry_run:
         _require_rewritable_by(chosen, made, run)
-        least = gain if final else None
-        document = _would_optimize(opened, made, planned_seconds, least, run.commits)
-        # The document has the fields that it has when all is done.
-        judged = None if as_json or final else _judged(opened, made, asked, workload)
-        words = changes.would_optimize_finally if final else partial(changes.would_optimize, judged)
-        emit({**document, **_by(chosen)}, partial(words, made), as_json=as_json, dry_run=True)
+        document = _would_optimize(opened, made, seconds, gain, run.commits)
+        words = changes.would_optimize_finally if final else changes.would_optimize
+        emit({**document, **said}, partial(words, verdict, made), as_json=as_json, dry_run=True)
         return
+    _say_verdict(verdict, yes=yes, as_json=as_json)
     with executor_at_work(
         opened,
         made,
@@ -185,18 +190,28 @@ def optimize(
         run=run,
         as_json=as_json,
     ) as started_executor:
-        if not final:
-            document = _rewritten_round(
-                opened, started_executor, run.commits, planned_seconds, made
-            )
-            emit({**document, **_by(chosen)}, changes.optimized, as_json=as_json)
-            return
-        execute = partial(_rewritten_round, opened, started_executor, run.commits, 0.0)
-        done = optimize_in_rounds(
-            opened.opened, partial(opened.plan, **asked), execute, min_gain=gain, first=made
-        )
-        document = rounds_document(opened, tuple(done))
-    emit({**document, **_by(chosen)}, changes.optimized_finally, as_json=as_json)
+        execute = partial(_rewritten_round, opened, started_executor, run.commits)
+        if gain is None:
+            document = execute(seconds, made)
+        else:
+            document = _in_rounds(opened, made, asked, partial(execute, 0.0), gain)
+    emit(
+        {**document, **said},
+        changes.optimized_finally if final else changes.optimized,
+        as_json=as_json,
+    )
+
+
+def _in_rounds(
+    opened: Table,
+    made: ClusteringPlan,
+    asked: Mapping[str, Any],
+    execute: Callable[[ClusteringPlan], Mapping[str, Any]],
+    gain: float,
+) -> Mapping[str, Any]:
+    again = partial(opened.plan, **asked)
+    done = optimize_in_rounds(opened.opened, again, execute, min_gain=gain, first=made)
+    return rounds_document(opened, tuple(done))
 
 
 def _chosen(
@@ -309,18 +324,31 @@ def _require_doable(opened: Table, made: ClusteringPlan, *, final: bool) -> None
 
 
 def _judged(
-    opened: Table, made: ClusteringPlan, policy: Mapping[str, Any], workload: str | None
-) -> "Option | None":
+    opened: Table,
+    made: ClusteringPlan,
+    policy: Mapping[str, Any],
+    advice: str | None,
+    workload: str | None,
+) -> "Verdict":
     words = {name: value for name, value in policy.items() if name != "workload"}
-    _, judged = predicted_and_judged(
+    return judged(
         opened,
         made,
-        policy=words,
-        asked=policy.get("workload", ()),
+        policy=words if advice is None else {**words, "advice": advice},
+        asked=asked_of(made, policy.get("workload", ())),
         workload_source=workload,
         bar={},
     )
-    return judged
+
+
+def _say_verdict(verdict: "Verdict | None", *, yes: bool, as_json: bool) -> None:
+    """Say the verdict before anything is written; ask whether to go on against it, if one can."""
+    if as_json or verdict is None:
+        return
+    if verdict.answer == "leave" and sys.stdin.isatty():
+        require_consent(verdict.sentence, yes=yes, can_ask=True)
+    else:
+        say(verdict.sentence)
 
 
 def _check_final(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> None:
@@ -591,7 +619,7 @@ def _require_sense(
     foreign = [*(settings[Stage.PLAN].keys() - MigrationSettings.__annotations__.keys())]
     others = {**settings[Stage.COMMIT], **settings[Stage.JUDGE]}
     foreign += [
-        name for name in ("groups_per_commit", "payback_days", "readings_per_day") if name in others
+        name for name in ("groups_per_commit", "payback_days", "queries_per_day") if name in others
     ]
     if foreign:
         raise UsageError(f"{min(foreign)} has no effect on a migration", option=min(foreign))

@@ -30,7 +30,7 @@ from liquidlog.fleet.policy import UpkeepPolicy, read_policy
 from liquidlog.fleet.survey import FleetRequest, Pages, survey
 from liquidlog.fleet.tick import Ticked, TickRequest
 from liquidlog.fleet.tick import tick as run_tick
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.executors import (
     AUTO,
     LOCAL,

@@ -443,13 +443,13 @@ SETTINGS: Final = (
     Setting(
         "payback_days",
         _POSITIVE,
-        "a rewrite is worth it if it pays back within this many days; 30",
+        "a rewrite is worth it if it pays back within this many days; 30, or 1,000 queries",
         stage=Stage.JUDGE,
     ),
     Setting(
-        "readings_per_day",
+        "queries_per_day",
         _POSITIVE,
-        "how often each predicate is read in a day; 24",
+        "queries of the table in a day; as the workload records",
         stage=Stage.JUDGE,
     ),
     Setting(

@@ -9,13 +9,12 @@ import numpy as np
 from liquidlog.clustering.columns import ClusteringState
 from liquidlog.clustering.health.measure import Health
 from liquidlog.definition.schema_changes import LostColumns, Retagging
+from liquidlog.doctor.asked import Asked
 from liquidlog.doctor.missed import Missed
-from liquidlog.judgement.asked import Asked
-from liquidlog.judgement.verdicts import Judgement
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileKey
 from liquidlog.spec.bounds import Bounds, Mask
-from liquidlog.spec.schema import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +33,6 @@ class Finding:
     fixable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherColumns:
-    """What other clustering columns would bring the readers of a workload.
-
-    `gain` is the share of the cost of a reading that is spared, from `low` to `high` in nine of ten
-    cases. `is_worth_it` says whether it pays for the rewrite.
-    """
-
-    columns: tuple[Path, ...]
-    gain: float
-    low: float
-    high: float
-    is_worth_it: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Examined:
     """The facts about a table that findings are derived from.
@@ -56,11 +40,10 @@ class Examined:
     `bounds` has those of the clustering columns, one entry per live file. `min_cube_bytes` is the
     size from which a cube counts as stable. `state` and `health` are
     None if the domain cannot be read; `domain_problem` says why. `wrong_properties` says what is
-    wrong with the values of properties about the layout, by their names. `judgement` says which
-    rewrite is worth it, None if the domain cannot be read; `rewritten` marks the files that it
-    takes. `asked` is what a workload asks for, None without one; `workload_source` is where a
-    command finds that workload. `other_columns` is what others than the table's would bring, None
-    if that was not measured. `refused_dates` says why a rewrite would refuse files for the
+    wrong with the values of properties about the layout, by their names. `verdict` says what
+    should be done about the layout, None if the domain cannot be read; `rewritten` marks the files
+    that it takes. `asked` is what a workload asks for, None without one; `workload_source` is where
+    a command finds that workload. `refused_dates` says why a rewrite would refuse files for the
     calendar of their dates, a sentence for each, of a few that were looked into. `missed` are
     removes of past commits that removed nothing, and
     `not_removed` the live files that a version, the value, removed with another vector only.
@@ -75,11 +58,10 @@ class Examined:
     retagging: Retagging | None
     lost: LostColumns | None
     wrong_properties: Mapping[str, str] = field(default_factory=dict)
-    judgement: Judgement | None = None
+    verdict: Verdict | None = None
     rewritten: Mask | None = None
     asked: Asked | None = None
     workload_source: str | None = None
-    other_columns: OtherColumns | None = None
     refused_dates: tuple[str, ...] = ()
     missed: tuple[Missed, ...] = ()
     not_removed: Mapping[FileKey, int] = field(default_factory=dict)
@@ -87,13 +69,13 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Diagnosis:
-    """All findings of a table, and whether a rewrite is worth it.
+    """All findings of a table, and the verdict on its layout.
 
-    `judgement` is None if the clustering columns cannot be read, `asked` without a workload.
+    `verdict` is None if the clustering columns cannot be read, `asked` without a workload.
     """
 
     findings: tuple[Finding, ...]
-    judgement: Judgement | None
+    verdict: Verdict | None
     asked: Asked | None = None
 
     def __len__(self) -> int:
@@ -137,18 +119,17 @@ def by_rewrite(
         files: A mask of them among the live files.
         count: How many they are, if not all of the mask counts.
     """
-    judgement, rewritten = examined.judgement, examined.rewritten
+    verdict, rewritten = examined.verdict, examined.rewritten
     command = None
-    if judgement is None:
+    if verdict is None:
         why = "left alone: whether a rewrite is worth it was not judged"
-    elif judgement.best is None:
-        first = judgement.options[0] if judgement.options else None
-        why = judgement.reason if first is None else f"with {first.name}, {first.reason}"
-        why = f"left alone: {why}"
+    elif verdict.best is None:
+        shown = verdict.shown
+        why = f"left alone: {verdict.sentence if shown is None else shown.problem}"
     elif rewritten is not None and not np.any(rewritten & files):
         why = "left alone: the rewrite that is worth it takes none of them"
     else:
-        why, command = "rewriting them is worth it", judgement.best.command
+        why, command = "rewriting them is worth it", verdict.best.command
     return Finding(
         name=name,
         detail=f"{detail}; {why}",

@@ -1,4 +1,4 @@
-"""Findings about the layout, each with the command that the judgement found worth it."""
+"""Findings about the layout, each with the command of the rewrite that is worth it."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,19 +9,18 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.planning.choice import deleted_shares
 from liquidlog.clustering.planning.compaction import MAX_DELETED_SHARE
-from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
 from liquidlog.clustering.settings import ZORDER_PROPERTY
 from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
-from liquidlog.doctor.examined import Examined, Finding, OtherColumns, by_rewrite, repaired
-from liquidlog.judgement.asked import Asked
-from liquidlog.judgement.verdicts import Option
+from liquidlog.doctor.asked import Asked
+from liquidlog.doctor.examined import Examined, Finding, by_rewrite, repaired
+from liquidlog.foresee.verdict import Option
 from liquidlog.snapshot import Snapshot, logical_bytes
 from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS, Mask, indexed_leaves
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.text import alter, render_size, set_properties
 
-SMALL_FILE_BYTES: Final = OPEN_COST_BYTES // 4
-"""Opening a smaller file costs a reader more than four times what reading it does."""
+SMALL_FILE_BYTES: Final = 1 << 20
+"""Of a smaller file, a query waits longer for the first byte than for all others."""
 
 _FEWEST_SMALL: Final = 8
 """Fewer small files are not told."""
@@ -122,26 +121,25 @@ def _constant(examined: Examined) -> Iterator[Finding]:
 
 
 def _small(examined: Examined) -> Iterator[Finding]:
-    snapshot, judgement = examined.snapshot, examined.judgement
+    snapshot, verdict = examined.snapshot, examined.verdict
     size_bytes = snapshot.files["size"].to_numpy()
     small = size_bytes < SMALL_FILE_BYTES
-    if judgement is None or small.sum() < _FEWEST_SMALL:
+    if verdict is None or small.sum() < _FEWEST_SMALL:
         return
-    if any(map(_opens_fewer, judgement.options)):
+    if any(map(_opens_fewer, verdict.options)):
         yield by_rewrite(
             examined,
             "small-files",
             f"{int(small.sum())} of {len(small)} files are smaller than"
             f" {render_size(SMALL_FILE_BYTES)}, {render_size(int(size_bytes[small].sum()))}"
-            " together, and readers spend more on opening than on reading them",
+            " together, and queries wait longer for them to open than to be read",
             small,
         )
 
 
 def _opens_fewer(option: Option) -> bool:
-    """Return whether readers would open fewer files after a rewrite, at less cost."""
-    opened = option.prediction.files_before - option.prediction.files_after
-    return opened >= 1 and option.reading_after < option.reading_before
+    """Return whether queries would open fewer files after a rewrite, and wait less."""
+    return option.now.files - option.after.files >= 1 and option.saved_seconds > 0
 
 
 def _over_deleted(examined: Examined) -> Iterator[Finding]:
@@ -196,7 +194,7 @@ def _asked(examined: Examined) -> Iterator[Finding]:
             snapshot,
             "layout-unlike-workload",
             f"{asked.unlike_share:.0%} of the readings ask for {columns} and for none of the"
-            f" clustering columns, and read {read} of the bytes; {_others(examined.other_columns)}",
+            f" clustering columns, and read {read} of the bytes",
             _advise(examined),
         )
 
@@ -204,21 +202,6 @@ def _asked(examined: Examined) -> Iterator[Finding]:
 def is_unlike(asked: Asked) -> bool:
     """Return whether many readings ask for no clustering column, and read much."""
     return asked.unlike_share >= _MATTERS and asked.unlike_read_share >= _READS_MUCH
-
-
-def _others(found: OtherColumns | None) -> str:
-    if found is None:
-        return "liquidlog advise measures whether other columns would spare them that"
-    names = _columns_text(found.columns)
-    if not found.is_worth_it:
-        return (
-            f"no layout by other columns is worth it: the best, by {names}, gains {found.gain:.0%}"
-        )
-    return (
-        f"clustered by {names}, a reading of the workload would cost {found.gain:.0%} less (between"
-        f" {found.low:.0%} and {found.high:.0%} in nine of ten cases), by statistics alone;"
-        " liquidlog advise measures it on rows"
-    )
 
 
 def _columns_text(paths: Sequence[Path]) -> str:

@@ -16,11 +16,12 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
 from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
-from liquidlog.judgement.verdicts import Bar, Judgement, Option
+from liquidlog.foresee.verdict import Bar, Option, Verdict
 from liquidlog.log.segment import LogListing, list_log, read_infos
 from liquidlog.log.store import TableStore
 from liquidlog.operations import vacuum
 from liquidlog.operations.inspect import judged_health
+from liquidlog.operations.judge import ADVISED
 from liquidlog.operations.vacuum import OPERATION as ORPHANS
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
@@ -195,14 +196,14 @@ class Trigger:
 
 
 def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
-    """Return the reasons why a table is worth judging, of those that do not need a judgement."""
+    """Return the reasons why a table is worth judging, of those that do not need a verdict."""
     return tuple(_triggers(when, seen))
 
 
 def _triggers(when: RewriteWhen, seen: Seen) -> Iterator[Trigger]:
     if when.commits is not None and seen.commits >= when.commits:
         since = "the last rewrite" if seen.is_since_rewrite else "the log begins"
-        yield Trigger(name="commits", detail=f"{seen.commits} commits since {since}")
+        yield Trigger(name="commits", detail=f"{_commits(seen)} since {since}")
     unclustered = seen.unclustered_bytes
     if when.unclustered_bytes is not None and (unclustered or 0) >= when.unclustered_bytes:
         yield Trigger(
@@ -231,21 +232,14 @@ def _triggers(when: RewriteWhen, seen: Seen) -> Iterator[Trigger]:
         yield Trigger(name="age", detail=detail)
 
 
-def payback_trigger(when: RewriteWhen, judgement: Judgement) -> Trigger | None:
-    """Return the reason to rewrite that only the judgement can give, None if there is none."""
-    best = judgement.best
-    if when.payback_days is None or best is None or best.payback_days is None:
-        return None
-    if best.payback_days > when.payback_days:
-        return None
-    return Trigger(name="payback_days", detail=f"it pays back in {best.payback_days:.1f} days")
+def _commits(seen: Seen) -> str:
+    return "1 commit" if seen.commits == 1 else f"{seen.commits} commits"
 
 
 def not_triggered(when: RewriteWhen, seen: Seen) -> str:
     """Return why a table is not worth judging, or not worth rewriting yet, in numbers."""
-    found = [f"{seen.commits} commits since the last rewrite"]
-    if not seen.is_since_rewrite:
-        found = [f"{seen.commits} commits"]
+    since = " since the last rewrite" if seen.is_since_rewrite else ""
+    found = [f"{_commits(seen)}{since}"]
     if when.unclustered_bytes is not None and seen.unclustered_bytes is not None:
         found.append(f"{render_size(seen.unclustered_bytes)} unclustered")
     if when.small_file_share is not None:
@@ -257,11 +251,17 @@ def not_triggered(when: RewriteWhen, seen: Seen) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a policy wants of a table: a rewrite or None, what asked for it, and why in any case."""
+    """What a policy wants of a table: a rewrite or None, what asked for it, and why in any case.
+
+    `verdict` is that on the table, None if it was not needed. `is_early` says that a rewrite is
+    worth it, but not as soon after the last one.
+    """
 
     rewrite: Option | None
     triggers: tuple[Trigger, ...]
     reason: str
+    verdict: Verdict | None = None
+    is_early: bool = False
 
 
 def lasting_bar(bar: Bar, seen: Seen) -> Bar:
@@ -274,40 +274,49 @@ def lasting_bar(bar: Bar, seen: Seen) -> Bar:
     if seen.since_last_ms is None or not seen.is_since_rewrite:
         return bar
     lasts_days = max(seen.since_last_ms, _MINUTE_MS) / _DAY_MS
-    return replace(bar, payback_days=min(bar.payback_days, lasts_days))
+    return _within(bar, min(bar.payback_days, lasts_days))
 
 
-def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Judgement]) -> Answer:
+def _within(bar: Bar, days: float) -> Bar:
+    """Return a bar of other days, and of as many fewer or more queries."""
+    queries = bar.payback_queries * days / bar.payback_days
+    return replace(bar, payback_days=days, payback_queries=queries)
+
+
+def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -> Answer:
     """Return what a policy wants of a table; it is judged only if that can change the answer.
 
-    `judge` returns which rewrite meets a bar.
+    `judge` returns the verdict by a bar. What sets other clustering columns is left to people: the
+    best rewrite by those that the table has is taken instead, if that is worth it.
     """
     when = policy.when
     found = triggers(when, seen)
     if not found and when.payback_days is None:
         return Answer(rewrite=None, triggers=(), reason=not_triggered(when, seen))
-    judgement = judge(lasting_bar(policy.bar, seen))
-    paid = payback_trigger(when, judgement)
-    found = found if paid is None else (*found, paid)
-    best = judgement.best
-    if best is None:
-        return Answer(rewrite=None, triggers=found, reason=judgement.sentence)
-    if not found:
-        return Answer(rewrite=None, triggers=(), reason=not_triggered(when, seen))
-    why = "; ".join(trigger.detail for trigger in found)
-    reason = f"{why}; {best.name}: {best.reason}"
-    return Answer(rewrite=best, triggers=found, reason=reason)
+    verdict = judge(policy.bar)
+    lasting = lasting_bar(policy.bar, seen)
+    own = [one for one in verdict.options if one.is_worth_it and one.name != ADVISED]
+    best = next((one for one in own if one.pays_back(lasting)), None)
+    days = when.payback_days
+    if best is not None and days is not None and best.pays_back(_within(best.bar, days)):
+        detail = f"it pays back after {best.payback_text()}"
+        found = (*found, Trigger(name="payback_days", detail=detail))
+    reason, is_early = verdict.sentence, best is None and bool(own)
+    if best is not None and not found:
+        best, reason = None, not_triggered(when, seen)
+    elif best is not None and best is not verdict.best:
+        reason = f"{reason} For now, {best.name}: {best.gain()}."
+    elif is_early:
+        ago = rough_duration(seen.since_last_ms or 0)
+        reason = f"{reason} Not yet: the last one was {ago} ago, and this must pay back as soon."
+    elif best is None and verdict.best is not None:
+        reason = f"{reason} Clustering columns are for people to set."
+    return Answer(rewrite=best, triggers=found, reason=reason, verdict=verdict, is_early=is_early)
 
 
-def spared_bytes_a_day(option: Option, readings_a_day: float) -> float:
-    """Return what a rewrite spares all readers in a day, the opening of files counted."""
-    predicates = max(1, len(option.prediction.predicates))
-    return (option.reading_before - option.reading_after) * readings_a_day * predicates
-
-
-def gain(spared_bytes_a_day: float, size_bytes: int, days: float) -> float:
-    """Return the bytes that are spared within so many days per byte rewritten."""
-    return spared_bytes_a_day * days / max(1, size_bytes)
+def rank(option: Option) -> float:
+    """Return a key by which what pays back soonest comes first: the part of its time it takes."""
+    return (option.payback_queries or 0.0) / option.bar.most_queries(option.per_day)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from liquidlog.errors import DocumentError, StorageError, UsageError
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.rewrite import read_file
 from liquidlog.spec.text import parse_duration, parse_size, suggestion
 from liquidlog.storage.addresses import is_local, local_path
@@ -29,6 +29,7 @@ _GONE: Final = {
     "quiet": "quiet windows are gone: let the schedule start tick only when it may work",
     "back_off": "the back-off is gone, and every run tries each table again: let the schedule wait"
     " longer, or name a table in exclude",
+    "rewrite.readings_a_day": "say queries_per_day: all queries of a table in a day",
 }
 """Keys that there were, and what to do instead."""
 
@@ -184,7 +185,7 @@ _RETENTION: Final = _Kind('a duration like "168h" or "30d"', _retention)
 
 _KEYS: Final[Mapping[str, Mapping[str, _Kind[Any]]]] = {
     "": {"tables": _TEXTS, "exclude": _TEXTS},
-    "rewrite": {"payback_days": _POSITIVE, "readings_a_day": _POSITIVE, "workload": _TEXT},
+    "rewrite": {"payback_days": _POSITIVE, "queries_per_day": _POSITIVE, "workload": _TEXT},
     "rewrite.when": {
         "commits": _COUNT,
         "unclustered_bytes": _SIZE,

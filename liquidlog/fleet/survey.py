@@ -1,4 +1,4 @@
-"""A survey of many tables: all are looked at in a few processes, and ranked by the one judgement.
+"""A survey of many tables: all are looked at in a few processes, and ranked by their verdicts.
 
 Nothing is written but the pages that show them. What readers ask is read from one workload, once.
 """
@@ -22,9 +22,9 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.fleet.deciding import Decision, depth_ratio, gain, spared_bytes_a_day
+from liquidlog.fleet.deciding import Decision, depth_ratio, rank
 from liquidlog.fleet.finding import find_tables
-from liquidlog.judgement.verdicts import Bar, Judgement
+from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.operations.overview import Overview
@@ -88,6 +88,12 @@ class Readers:
         return workload_of(self.queries_of(address), address, self._options)
 
 
+def unasked(source: str | None, bar: Bar) -> Verdict:
+    """Return the verdict on a table that the queries of a workload do not ask."""
+    found = no_verdict("leave", f"{source} asks nothing of it", Criteria(bar=bar))
+    return replace(found, readers="workload")
+
+
 def workload_of(queries: Sequence[Query], address: str, options: StorageOptions) -> Workload | None:
     """Return queries of a table as a workload, None if there is nothing in them."""
     return predicates_of(queries, address, options) or None
@@ -97,11 +103,9 @@ def workload_of(queries: Sequence[Query], address: str, options: StorageOptions)
 class Surveyed:
     """A table as it was looked at; what is not known is None.
 
-    `action` is REWRITE if that is worth it, else LEAVE, or FAIL. `gain_bytes` is what readers are
-    spared within the bar's days by the rewrite, the opening of files counted, `cost_bytes` what it
-    costs, in the same unit; `gain` is `gain_bytes` per byte of the files that it takes,
-    `rewrite_bytes`. `command` makes exactly this rewrite. `page` is the name of the file with the
-    table's report.
+    `action` is REWRITE if that is worth it, else LEAVE, or FAIL; `reason` is the sentence of the
+    `verdict`, which is as documents have it. Tables are ranked by `rank`. `page` is the name of the
+    file with the table's report.
     """
 
     table: str
@@ -112,33 +116,34 @@ class Surveyed:
     size_bytes: int | None = None
     columns: tuple[str, ...] = ()
     depth_ratio: float | None = None
-    gain_bytes: int | None = None
-    cost_bytes: int | None = None
-    rewrite_bytes: int | None = None
-    gain: float = 0.0
-    payback_days: float | None = None
-    command: str | None = None
+    verdict: Mapping[str, Any] | None = None
+    rank: float = 0.0
     page: str | None = None
     seconds: float = 0.0
     error: LiquidlogError | None = None
 
+    @property
+    def answer(self) -> str:
+        """The answer of the verdict; what was not judged is left alone, or failed."""
+        return self.action.value if self.verdict is None else str(self.verdict["answer"])
+
+    @property
+    def worth(self) -> Mapping[str, Any] | None:
+        """The verdict, None unless a rewrite is worth it."""
+        return self.verdict if self.action is Decision.REWRITE else None
+
     def document(self) -> dict[str, Any]:
         """Return the table ready to print as JSON."""
-        days = self.payback_days
         return {
             "table": self.table,
             "files": self.files,
             "bytes": self.size_bytes,
             "depth_ratio": self.depth_ratio,
-            "gain_bytes": self.gain_bytes,
-            "cost_bytes": self.cost_bytes,
             "action": self.action.value,
             "reason": self.reason,
             "version": self.version,
             "cluster_by_keys": list(self.columns),
-            "rewrite_bytes": self.rewrite_bytes,
-            "payback_days": None if days is None else round(days, 2),
-            "command": self.command,
+            "verdict": self.verdict,
             "page": self.page,
             "seconds": round(self.seconds, 3),
             "error": None if self.error is None else self.error.document(),
@@ -161,7 +166,7 @@ class FleetRequest:
     """What is asked of a survey.
 
     `prefixes` are addresses of tables or of what is above them, and globs. Without a `workload`,
-    the address of one, readers are narrow. With `pages` each table gets a page. `processes` is the
+    the address of one, readers are assumed. With `pages` each table gets a page. `processes` is the
     number of processes; one for each core, within limits, if None.
     """
 
@@ -178,7 +183,7 @@ class Survey:
     """What one process is asked for one table.
 
     `queries` are those of the workload that ask this table, `source` is where that is; without a
-    source, readers are narrow. Options are those of the table's storage.
+    source, readers are assumed. Options are those of the table's storage.
     """
 
     address: str
@@ -196,10 +201,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The tables of a survey, the one first whose rewrite spares readers most per byte of it.
+    """The tables of a survey, the one first whose rewrite pays back soonest.
 
     Behind those that are worth it come the tables that failed, then those to leave alone, the
-    largest first. `workload` is the address of the readers' workload, None for narrow readers.
+    largest first. `workload` is the address of the readers' workload, None for assumed ones.
     """
 
     tables: tuple[Surveyed, ...]
@@ -212,7 +217,7 @@ class Fleet:
         return {
             "tables": [table.document() for table in self.tables],
             "readers": "assumed" if self.workload is None else "workload",
-            "readings_a_day": self.bar.readings_a_day,
+            "queries_per_day": self.bar.queries_per_day,
             "payback_days": self.bar.payback_days,
             "seconds": round(self.seconds, 3),
         }
@@ -269,7 +274,7 @@ def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
             tables,
             key=lambda one: (
                 _ORDER.index(one.action),
-                -one.gain,
+                one.rank,
                 -(one.size_bytes or 0),
                 one.table,
             ),
@@ -347,22 +352,18 @@ def _surveyed(survey: Survey) -> Surveyed:
         options = StorageOptions.of(survey.storage_options)
         asked = workload_of(survey.queries, table.uri, options)
     if asked is None:
-        reason = f"{survey.source} asks nothing of it"
-        return replace(
-            known,
-            reason=reason,
-            depth_ratio=depth_ratio(snapshot, table.opened.bounds_of(snapshot)),
-        )
+        ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
+        return _decided(replace(known, depth_ratio=ratio), unasked(survey.source, survey.bar))
     return _judged(survey, table, asked, known)
 
 
 def _judged(survey: Survey, table: Table, asked: Workload, known: Surveyed) -> Surveyed:
-    """Return a table with what its judgement says, and its page, if there are to be any."""
+    """Return a table with its verdict, and its page, if there are to be any."""
     arguments: dict[str, Any] = {
         "workload": asked,
         "workload_source": survey.source,
         "payback_days": survey.bar.payback_days,
-        "readings_a_day": survey.bar.readings_a_day,
+        "queries_per_day": survey.bar.queries_per_day,
     }
     if survey.pages is None:
         snapshot = table.snapshot()
@@ -374,27 +375,19 @@ def _judged(survey: Survey, table: Table, asked: Workload, known: Surveyed) -> S
     content = survey.pages.render(overview, survey.source or "W")
     local.replace(str(Path(survey.pages.directory, name)), content.encode())
     shown = replace(known, depth_ratio=ratio, page=name)
-    if overview.judgement is None:
+    if overview.verdict is None:
         return replace(shown, action=Decision.FAIL, reason=overview.problem or "it is not judged")
-    return _decided(shown, overview.judgement)
+    return _decided(shown, overview.verdict)
 
 
-def _decided(known: Surveyed, judgement: Judgement) -> Surveyed:
-    best = judgement.best
-    if best is None:
-        return replace(known, reason=judgement.reason)
-    bar = judgement.bar
-    spared = spared_bytes_a_day(best, bar.readings_a_day)
+def _decided(known: Surveyed, verdict: Verdict) -> Surveyed:
+    best = verdict.best
     return replace(
         known,
-        action=Decision.REWRITE,
-        reason=f"{best.name}: {best.reason}",
-        gain_bytes=round(spared * bar.payback_days),
-        cost_bytes=best.cost_bytes,
-        rewrite_bytes=best.plan.size_bytes,
-        gain=gain(spared, best.plan.size_bytes, bar.payback_days),
-        payback_days=best.payback_days,
-        command=best.command,
+        action=Decision.LEAVE if best is None else Decision.REWRITE,
+        reason=verdict.sentence,
+        verdict=verdict.document(),
+        rank=0.0 if best is None else rank(best),
     )
 
 

@@ -4,6 +4,7 @@ A table that is due is claimed, looked at again, rewritten as far as the budget 
 tidied up. Nothing is kept between two runs but what the tables' own logs say.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -11,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-from msgspec import structs
 
 from liquidlog.clustering.planning.planner import affordable
 from liquidlog.commit.transaction import Clock, system_clock
@@ -25,29 +24,28 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.fleet.deciding import (
+    Answer,
     Decision,
     PastWork,
     Spending,
     Trigger,
     answer,
-    gain,
     lasting_bar,
     past_work,
+    rank,
     seen_of,
-    spared_bytes_a_day,
 )
 from liquidlog.fleet.finding import find_tables
-from liquidlog.fleet.policy import RewritePolicy, UpkeepPolicy
-from liquidlog.fleet.survey import Readers, as_known, file_name
-from liquidlog.judgement.candidates import OVERLAP
-from liquidlog.judgement.verdicts import Bar, Criteria, Judgement, Option
-from liquidlog.judgement.weighing import left
+from liquidlog.fleet.policy import UpkeepPolicy
+from liquidlog.fleet.survey import Readers, as_known, file_name, unasked
+from liquidlog.foresee.candidates import OVERLAP
+from liquidlog.foresee.verdict import Bar, Criteria, Option, Verdict
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.at_work import AtWork, at_work, claimed
 from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
-from liquidlog.operations.judge import judge_plan
+from liquidlog.operations.judge import judge, judge_plan
 from liquidlog.operations.optimize import rewritten
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import ClusteringPlan, encode_plan
@@ -97,7 +95,7 @@ class TableOutcome:
     seconds: float = 0.0
     triggers: tuple[Trigger, ...] = ()
     versions: tuple[int, ...] = ()
-    spared_bytes_a_day: float | None = None
+    verdict: Verdict | None = None
     plan: str | None = None
     checkpoint: Chore | None = None
     vacuum: Chore | None = None
@@ -112,7 +110,6 @@ class TableOutcome:
 
     def document(self) -> dict[str, Any]:
         """Return the outcome ready to print as JSON."""
-        spared = self.spared_bytes_a_day
         return {
             "table": self.table,
             "decision": self.decision.value,
@@ -122,7 +119,7 @@ class TableOutcome:
             "seconds": round(self.seconds, 3),
             "triggers": [trigger.name for trigger in self.triggers],
             "versions": list(self.versions),
-            "spared_bytes_a_day": None if spared is None else round(spared),
+            "verdict": None if self.verdict is None else self.verdict.document(),
             "plan": self.plan,
             "checkpoint": None if self.checkpoint is None else self.checkpoint.document(),
             "vacuum": None if self.vacuum is None else self.vacuum.document(),
@@ -160,7 +157,7 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Worthwhile:
     """A rewrite that is worth it, without its plan, which is made again when it is its turn.
 
     `arguments` are those of Table.plan; `workload` is what the layout is fitted to, if anything.
@@ -170,20 +167,17 @@ class Candidate:
     arguments: Mapping[str, Any]
     workload: Workload | None
     size_bytes: int
-    spared_bytes_a_day: float
-    gain: float
+    rank: float
     bar: Bar
 
     @classmethod
-    def of(cls, option: Option, asked: Workload, policy: RewritePolicy, bar: Bar) -> "Candidate":
-        """Return the candidate of the best option of a judgement."""
-        spared = spared_bytes_a_day(option, policy.bar.readings_a_day)
+    def of(cls, option: Option, asked: Workload, bar: Bar) -> "Worthwhile":
+        """Return the best option of a verdict."""
         return cls(
             arguments=option.arguments,
             workload=asked if option.plan.readers is not None else None,
             size_bytes=option.plan.size_bytes,
-            spared_bytes_a_day=spared,
-            gain=gain(spared, option.plan.size_bytes, policy.bar.payback_days),
+            rank=rank(option),
             bar=bar,
         )
 
@@ -204,7 +198,7 @@ class Looked:
     """A table as it was looked at: the outcome unless something is done, and what is to be done."""
 
     outcome: TableOutcome
-    candidate: Candidate | None = None
+    candidate: Worthwhile | None = None
     due: Due = Due()
 
 
@@ -241,44 +235,39 @@ class Looker:
         table = Table.open(address, storage_options=self.options_of(address))
         version = table.snapshot().version
         past = past_work(open_store(address, self.options_of(address)), enough=self._is_enough)
-        candidate, found, reason = self._candidate(table, past)
+        candidate, found = self._candidate(table, past)
+        idle = Decision.POSTPONE if found.is_early else Decision.LEAVE
         outcome = TableOutcome(
             table=table.uri,
-            decision=Decision.LEAVE if candidate is None else Decision.REWRITE,
-            reason=reason,
+            decision=idle if candidate is None else Decision.REWRITE,
+            reason=found.reason,
             version=version,
-            triggers=found,
+            triggers=found.triggers,
+            verdict=found.verdict,
         )
         return Looked(outcome=outcome, candidate=candidate, due=self._due(past))
 
-    def _candidate(
-        self, table: Table, past: PastWork
-    ) -> tuple[Candidate | None, tuple[Trigger, ...], str]:
-        """Return the rewrite that is worth it, if any, what asked for it, and why in any case."""
+    def _candidate(self, table: Table, past: PastWork) -> tuple[Worthwhile | None, Answer]:
+        """Return the rewrite that is worth it, if any, and the answer of the policy."""
         policy = self.policy.rewrite
         if policy is None:
-            return None, (), "the policy asks for no rewrites"
+            reason = "the policy asks for no rewrites"
+            return None, Answer(rewrite=None, triggers=(), reason=reason)
         snapshot = table.snapshot()
         bounds_of, now_ms = table.opened.bounds_of(snapshot), self.clock.now_ms()
         seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
         found = answer(policy, seen, partial(self._judged, table))
         if found.rewrite is None:
-            return None, found.triggers, found.reason
+            return None, found
         asked = self.readers.of(table.uri) or ()
         bar = lasting_bar(policy.bar, seen)
-        candidate = Candidate.of(found.rewrite, asked, policy, bar)
-        return candidate, found.triggers, found.reason
+        return Worthwhile.of(found.rewrite, asked, bar), found
 
-    def _judged(self, table: Table, bar: Bar) -> Judgement:
+    def _judged(self, table: Table, bar: Bar) -> Verdict:
         asked, source = self.readers.of(table.uri), self.readers.source
         if asked is None:
-            return left(f"{source} asks nothing of it", bar, "workload")
-        return table.judge(
-            workload=asked,
-            workload_source=source,
-            payback_days=bar.payback_days,
-            readings_a_day=bar.readings_a_day,
-        )
+            return unasked(source, bar)
+        return judge_table(table, asked, source, bar)
 
     def _is_enough(self, past: PastWork) -> bool:
         has_vacuum = self.policy.vacuum is None or past.last_vacuum_ms is not None
@@ -298,6 +287,18 @@ class Looker:
                 days = (self.clock.now_ms() - last_ms) / 86_400_000
                 due = replace(due, vacuum=f"the last vacuum was {days:.1f} days ago")
         return due
+
+
+def judge_table(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
+    """Return the verdict on a table by a bar."""
+    snapshot, opened = table.snapshot(), table.opened
+    criteria = Criteria(
+        workload=asked, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
+    )
+    bounds_of = opened.bounds_of(snapshot)
+    return judge(
+        opened.store, snapshot, criteria, bounds_of=bounds_of, new_id=opened.clock.new_id
+    ).verdict
 
 
 def failed(address: str, error: Exception) -> TableOutcome:
@@ -378,7 +379,7 @@ class Actor:
             outcome = self._rewritten(table, looked, looked.candidate)
         return outcome if self.plans is not None else self._tidied(table, looked, outcome)
 
-    def _rewritten(self, table: Table, looked: Looked, candidate: Candidate) -> TableOutcome:
+    def _rewritten(self, table: Table, looked: Looked, candidate: Worthwhile) -> TableOutcome:
         plan = self._affordable(table, candidate)
         if plan is None:
             left = self.spending.left_bytes or 0
@@ -389,10 +390,7 @@ class Actor:
             return _held(looked, f"{reason}; {looked.outcome.reason}")
         require_rewritable(table.opened, plan)
         self.spending.spent_bytes += plan.size_bytes
-        spared = float(plan.spared_bytes_a_day or 0)
-        outcome = replace(
-            looked.outcome, bytes_rewritten=plan.size_bytes, spared_bytes_a_day=spared
-        )
+        outcome = replace(looked.outcome, bytes_rewritten=plan.size_bytes)
         if plan.size_bytes < candidate.size_bytes:
             part = (
                 f"{render_size(plan.size_bytes)} of {render_size(candidate.size_bytes)}, as the"
@@ -406,20 +404,19 @@ class Actor:
             return outcome
         return self._committed(table, plan, outcome)
 
-    def _affordable(self, table: Table, candidate: Candidate) -> ClusteringPlan | None:
+    def _affordable(self, table: Table, candidate: Worthwhile) -> ClusteringPlan | None:
         """Return the plan, or a part of it that is worth it and that the budget pays for."""
         plan = table.plan(**candidate.arguments, workload=candidate.workload)
         left = self.spending.left_bytes
         if left is None or plan.size_bytes <= left:
-            return structs.replace(plan, spared_bytes_a_day=candidate.spared_bytes_a_day)
+            return plan
         for made in self._parts(table, plan, candidate, left):
-            judged = self._judged(table, made, candidate.bar)
-            if judged is not None:
-                return structs.replace(made, spared_bytes_a_day=judged)
+            if self._is_worth_it(table, made, candidate.bar):
+                return made
         return None
 
     def _parts(
-        self, table: Table, plan: ClusteringPlan, candidate: Candidate, left: int
+        self, table: Table, plan: ClusteringPlan, candidate: Worthwhile, left: int
     ) -> Iterator[ClusteringPlan]:
         """Yield smaller plans: the files that gain most where rows are clustered, first groups."""
         if plan.columns and candidate.arguments.get("strategy"):
@@ -431,16 +428,13 @@ class Actor:
             yield table.plan(**arguments, workload=candidate.workload)
         yield affordable(plan, left)
 
-    def _judged(self, table: Table, plan: ClusteringPlan, bar: Bar) -> float | None:
-        """Return what a plan spares in a day, in bytes; None if it is not worth it."""
+    def _is_worth_it(self, table: Table, plan: ClusteringPlan, bar: Bar) -> bool:
+        """Return whether a part of what is worth it is so itself."""
         if not plan.groups:
-            return None
+            return False
         workload = self.looker.readers.of(table.uri) or ()
         criteria = Criteria(workload=workload, bar=bar, now_ms=self._clock.now_ms())
-        option = judge_plan(table.opened, plan, criteria)
-        if option is None or not option.is_worth_it:
-            return None
-        return spared_bytes_a_day(option, bar.readings_a_day)
+        return judge_plan(table.opened, plan, criteria).best is not None
 
     def _committed(self, table: Table, plan: ClusteringPlan, outcome: TableOutcome) -> TableOutcome:
         report = rewritten(table.opened, plan, executor=self.executor, commits={})
@@ -585,8 +579,9 @@ def tick(
 
 
 def ranked(tables: Sequence[Looked]) -> list[Looked]:
-    """Return tables in the order of what a rewrite of each spares per byte, the others behind."""
-    return sorted(tables, key=lambda one: 0.0 if one.candidate is None else -one.candidate.gain)
+    """Return tables in the order in which their rewrites pay back, the others behind."""
+    last = math.inf
+    return sorted(tables, key=lambda one: last if one.candidate is None else one.candidate.rank)
 
 
 def _looked(looker: Looker, addresses: Sequence[str]) -> list[Looked]:

@@ -9,4 +9,6 @@ code that rewrites use, and `reads` of files.
 - `layouts` rows laid out as a rewrite would
 - `reads` what readers open of files
 - `prediction` what they open before and after a plan, with ranges; `plans` foresees it
+- `candidates` which rewrites come into question, with their commands
+- `verdict` whether one is worth it, in words
 """

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from liquidlog.curve.conditions import ValuePredicates
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import Axis, Coords
+from liquidlog.curve.grid import Axis, Coords, Keys
 from liquidlog.curve.layouts import (
     MAX_RANGES,
     MAX_RANGES_ALONE,
@@ -76,13 +76,15 @@ class Laid:
     """The files that a rewrite would write: sizes (m,) in bytes, and bounds of the leaves.
 
     `group` (m,) has the number of each file's group. `scale` is what sums over these files must be
-    multiplied by: they stand for all groups.
+    multiplied by: they stand for all groups. `order` are rows of the sample as they lie in the
+    files.
     """
 
     size_bytes: Floats
     bounds: Bounds
     scale: float
     group: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(slots=True)
@@ -107,8 +109,8 @@ class Layouts:
         orders, starts, sizes, counts, groups, placed = [], [], [], [], [], 0
         for group, rows in rows_of.items():
             size = float(grouping.size_bytes[group])
-            part = self._placed(layout, grouping, group, rows, outputs[group])
-            order = np.argsort(part, kind="stable")
+            part, keys = self._placed(layout, grouping, group, rows, outputs[group])
+            order = np.lexsort((keys, part))
             begins = np.flatnonzero(np.diff(part[order], prepend=-1))
             share = np.diff(np.append(begins, len(order))) / len(order)
             orders.append(rows[order])
@@ -126,6 +128,7 @@ class Layouts:
             bounds=self._bounds(layout, parts, np.concatenate(counts)),
             scale=float(grouping.size_bytes.sum()) / known if known else 1.0,
             group=np.concatenate(groups),
+            order=parts.order,
         )
 
     def _rows_by_group(self, grouping: Grouping) -> Mapping[int, Numbers]:
@@ -161,13 +164,13 @@ class Layouts:
 
     def _placed(
         self, layout: Layout, grouping: Grouping, group: int, rows: Numbers, outputs: int
-    ) -> Numbers:
-        """Return the file of each row, as an executor would place it."""
+    ) -> tuple[Numbers, Keys]:
+        """Return the file of each row, as an executor would place it, and what sorts rows in it."""
         d, outputs = len(layout.columns), min(outputs, len(rows))
         prefix = [layout.columns.index(path) for path in layout.prefix]
         ordinals = np.arange(len(rows), dtype=np.uint64)
         if outputs == 1 and not prefix:
-            return np.zeros(len(rows), np.int64)
+            return np.zeros(len(rows), np.int64), ordinals
         if layout.readers is not None:
             return self._fitted(layout, rows, outputs, layout.readers, prefix)
         bits = key_order_bits(d, layout.curve, parted=bool(prefix))
@@ -184,7 +187,8 @@ class Layouts:
         order, _, cuts = place_rows(
             coords, ordinals, outputs, curve=layout.curve, bits=bits, prefix=prefix
         )
-        return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+        keys = order.keys_of(coords)
+        return np.asarray(cuts.parts_of(keys, ordinals), np.int64), keys
 
     def _fitted(
         self,
@@ -193,7 +197,7 @@ class Layouts:
         outputs: int,
         readers: FittedWorkload,
         prefix: Sequence[int],
-    ) -> Numbers:
+    ) -> tuple[Numbers, Keys]:
         values = [self.sample.column(path).values.take(pa.array(rows)) for path in layout.columns]
         ordinals = np.arange(len(rows), dtype=np.uint64)
         found = place_columns(
@@ -207,7 +211,8 @@ class Layouts:
         coords = np.empty((len(rows), len(values)), np.uint32, order="F")
         for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
             coords[:, number] = axis.coordinates_of(column)
-        return np.asarray(found.cuts.parts_of(found.order.keys_of(coords), ordinals), np.int64)
+        keys = found.order.keys_of(coords)
+        return np.asarray(found.cuts.parts_of(keys, ordinals), np.int64), keys
 
     def _bounds(self, layout: Layout, parts: Parts, rows: Floats) -> Bounds:
         readers = layout.readers

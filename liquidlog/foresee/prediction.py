@@ -1,5 +1,6 @@
 """What readers open before and after a rewrite, with the ranges in which that will lie."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
@@ -25,13 +26,24 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What one reading opens, and how long it waits for the store."""
+class Opened:
+    """What a query opens, and how long it waits for the store."""
 
     files: float
     bytes: float
     requests: float
     seconds: float
+
+    def times(self, factor: float) -> "Opened":
+        """Return so many times as much."""
+        return self._each(lambda name: getattr(self, name) * factor)
+
+    def less(self, other: "Opened") -> "Opened":
+        """Return what is left without the other, nothing at least."""
+        return self._each(lambda name: max(0.0, getattr(self, name) - getattr(other, name)))
+
+    def _each(self, value: Callable[[str], float]) -> "Opened":
+        return Opened(**{one.name: value(one.name) for one in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +122,15 @@ class Prediction:
     cannot_prune: tuple[str, ...]
     not_usable: tuple[NotUsable, ...]
     asked_at: str | None
+
+    def opened(self, when: Literal["before", "after", "low", "high"]) -> Opened:
+        """Return what the mean query opens before or after the plan, or an end of the latter."""
+        names = [one.name for one in fields(Opened)]
+        if when in {"before", "after"}:
+            return Opened(**{name: getattr(self, f"{name}_{when}") for name in names})
+        return Opened(
+            **{name: getattr(getattr(self, f"{name}_after_range"), when) for name in names}
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the fields by name, `predicates` as PredictedReads, ready to print as JSON."""

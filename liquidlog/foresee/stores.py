@@ -6,8 +6,6 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from liquidlog.storage.addresses import is_local
-
 _Amount = TypeVar("_Amount", float, NDArray[np.float64])
 
 REQUESTS_OF_A_FILE: Final = 2.0
@@ -61,8 +59,3 @@ LOCAL_DISK: Final = StoreProfile(
 OBJECT_STORE: Final = StoreProfile(
     name="object store", latency_seconds=0.04, bytes_per_second=400e6, requests_at_once=8.0
 )
-
-
-def profile_of(uri: str) -> StoreProfile:
-    """Return how fast the store at an address is, by its scheme."""
-    return LOCAL_DISK if is_local(uri) else OBJECT_STORE

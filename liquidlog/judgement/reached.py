@@ -30,12 +30,19 @@ from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds, Mas
 MOST_CELLS: Final = 12_288
 """The most files of an imagined rewrite; what more would reach is extrapolated."""
 
+LEAST_RATIO: Final = 0.85
+"""No rewrite makes a table so much worse: where ratios are lower, the rows are not as imagined."""
+
 MOST_UNMEASURED: Final = 0.1
 """The largest share of bytes in files without ranges with which ratios are known."""
 
 _NOT_MEASURED_NOTE: Final = (
     "depth_ratio and read_ratio are not measured: files that do not say where their values are hold"
     f" more than {MOST_UNMEASURED:.0%} of the bytes"
+)
+_DEPENDENT_NOTE: Final = (
+    "depth_ratio and read_ratio mean nothing here: files lie better than rows that are made up from"
+    " their bounds, so columns depend on each other, which the log does not tell"
 )
 _NO_FILES_NOTE: Final = "there are no files to measure"
 
@@ -92,7 +99,10 @@ def with_ratios(
         mask=None if mask is None else np.asarray(mask, np.bool_),
     )
     notes = health.notes
-    if found.depth is None and columns:
+    if found.depth is not None and found.read is not None:
+        if min(found.depth, found.read) < LEAST_RATIO:
+            return replace(health, notes=(*notes, _DEPENDENT_NOTE))
+    elif columns:
         notes = (*notes, _NOT_MEASURED_NOTE if health.total_file_count else _NO_FILES_NOTE)
     return replace(health, depth_ratio=found.depth, read_ratio=found.read, notes=notes)
 

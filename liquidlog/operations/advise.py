@@ -11,8 +11,8 @@ from liquidlog.advice.documents import AdviceDocument, plan_arguments
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError
-from liquidlog.judgement.parts import MANY_FILES
-from liquidlog.judgement.verdicts import Criteria
+from liquidlog.foresee.candidates import MANY_FILES
+from liquidlog.foresee.verdict import Criteria
 from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import cluster_by, set_properties
@@ -24,26 +24,31 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Path, quote_path
 
 
-def advise(
-    store: TableStore, snapshot: Snapshot, workload: Workload, request: Request, clock: Clock
-) -> Advice:
-    """Return which layout the table should have for the readers of a workload."""
-    return _advised(store, snapshot, workload, request, clock.now_ms(), clock.new_id)
+def advised(
+    store: TableStore, snapshot: Snapshot, criteria: Criteria, request: Request | None = None
+) -> Advice | None:
+    """Return the best layout for the workload of criteria; its `reason` is why not to have it.
 
-
-def advised(store: TableStore, snapshot: Snapshot, criteria: Criteria) -> Advice | None:
-    """Return advice for the workload of criteria.
-
-    None is returned without a workload, of a very large table, and where none can be given.
+    None is returned without a workload and, unless there is a `request`, of a very large table and
+    where none can be given.
     """
-    if not criteria.workload or snapshot.files.num_rows > MANY_FILES:
+    is_large = snapshot.files.num_rows > MANY_FILES
+    if not criteria.workload or (is_large and request is None):
         return None
     clock = system_clock()
     now_ms = clock.now_ms() if criteria.now_ms is None else criteria.now_ms
-    request = Request(bar=criteria.bar, reads_rows=criteria.reads_rows)
     try:
-        return _advised(store, snapshot, criteria.workload, request, now_ms, clock.new_id)
+        return _advised(
+            store,
+            snapshot,
+            criteria.workload,
+            request or Request(reads_rows=criteria.reads_rows),
+            now_ms,
+            clock.new_id,
+        )
     except LiquidlogError:
+        if request is not None:
+            raise
         return None  # what is wrong with the table or the workload is said where it matters
 
 

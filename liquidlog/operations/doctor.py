@@ -26,7 +26,8 @@ from liquidlog.definition.schema_changes import (
     plan_late_retagging,
     retagged,
 )
-from liquidlog.doctor.examined import Diagnosis, Examined, OtherColumns
+from liquidlog.doctor.asked import asked_of
+from liquidlog.doctor.examined import Diagnosis, Examined
 from liquidlog.doctor.findings import (
     BROKEN_DOMAIN,
     CUT_STRINGS,
@@ -38,18 +39,15 @@ from liquidlog.doctor.findings import (
     with_cut_bounds,
     without_range,
 )
-from liquidlog.doctor.layout import is_unlike
 from liquidlog.doctor.missed import Histories
 from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.errors import CorruptLogError, UsageError
-from liquidlog.judgement.asked import asked_of
-from liquidlog.judgement.verdicts import Criteria, Judgement
+from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.log.loader import load_snapshot, past_definitions
 from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
 from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.advise import advised
 from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.define import commit_in_place
 from liquidlog.operations.judge import judge
@@ -67,10 +65,8 @@ def diagnose(
     store: TableStore, snapshot: Snapshot, criteria: Criteria, *, min_cube_bytes: int | None
 ) -> Diagnosis:
     """Return all findings of a table, and which rewrite is worth it; see `examine`."""
-    examined = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
-    return Diagnosis(
-        findings=findings(examined), judgement=examined.judgement, asked=examined.asked
-    )
+    examined, _ = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
+    return Diagnosis(findings=findings(examined), verdict=examined.verdict, asked=examined.asked)
 
 
 def examine(
@@ -79,13 +75,11 @@ def examine(
     criteria: Criteria,
     *,
     min_cube_bytes: int | None,
-    advice: Advice | None = None,
-) -> Examined:
+) -> tuple[Examined, Advice | None]:
     """Return what the log says about the table's clustering, now and in the past.
 
     Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong. Rewrites are judged by the criteria. `advice` is that for the workload, if it
-    was asked for already.
+    if that is wrong. The advice that the verdict rests on is returned too.
     """
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
@@ -93,16 +87,16 @@ def examine(
     bounds = bounds_of([column.leaf for column in columns])
     past = _past(store, snapshot, state)
     histories = read_histories(store, snapshot)
-    judgement = None if state is None else judge(store, snapshot, criteria, bounds_of=bounds_of)
+    verdict, advice = None, None
+    if state is not None:
+        verdict, advice = judge(store, snapshot, criteria, bounds_of=bounds_of)
     workload, now_ms = criteria.workload, criteria.now_ms
     if min_cube_bytes is None:
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
     asked = None
     if workload:
         asked = asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
-    if columns and advice is None and asked is not None and is_unlike(asked):
-        advice = advised(store, snapshot, criteria)
-    return Examined(
+    examined = Examined(
         snapshot=snapshot,
         state=state,
         domain_problem=problem,
@@ -116,15 +110,15 @@ def examine(
         retagging=_retagging(snapshot, past),
         lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
         wrong_properties=wrong_values(snapshot),
-        judgement=judgement,
-        rewritten=_rewritten(snapshot, judgement),
+        verdict=verdict,
+        rewritten=_rewritten(snapshot, verdict),
         asked=asked,
         workload_source=criteria.workload_source,
-        other_columns=None if advice is None else _other_columns(advice),
         refused_dates=refused(store, snapshot),
         missed=histories.missed(),
         not_removed=not_removed(snapshot, histories),
     )
+    return examined, advice
 
 
 def read_histories(store: TableStore, snapshot: Snapshot) -> Histories:
@@ -143,25 +137,12 @@ def not_removed(snapshot: Snapshot, histories: Histories) -> Mapping[FileKey, in
     return histories.left_with_another_vector(file_keys(files))
 
 
-def _other_columns(advice: Advice) -> OtherColumns | None:
-    best, between = advice.best, advice.gain_interval
-    if best is None or advice.gain is None or between is None:
-        return None
-    return OtherColumns(
-        columns=best.candidate.columns,
-        gain=advice.gain,
-        low=between.low,
-        high=between.high,
-        is_worth_it=advice.is_recommended,
-    )
-
-
-def _rewritten(snapshot: Snapshot, judgement: Judgement | None) -> Mask | None:
+def _rewritten(snapshot: Snapshot, verdict: Verdict | None) -> Mask | None:
     """Return a mask of the live files that the best rewrite takes, None if there is none."""
-    if judgement is None or judgement.best is None:
+    if verdict is None or verdict.best is None:
         return None
     mask = np.zeros(snapshot.files.num_rows, np.bool_)
-    mask[np.concatenate(input_rows(snapshot, judgement.best.plan.groups))] = True
+    mask[np.concatenate(input_rows(snapshot, verdict.best.plan.groups))] = True
     return mask
 
 

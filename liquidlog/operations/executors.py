@@ -179,6 +179,7 @@ def choose_executor(
 ) -> ChosenExecutor:
     """Return which executor `name` stands for; `auto` depends on the plan and on what is there."""
     if name != AUTO:
+        find_executor(name)
         return ChosenExecutor(name, "it was named")
     asked = _asks_for_spark(configuration, session)
     if asked is not None:

@@ -1,44 +1,52 @@
-"""Judge whether a rewrite of a table is worth it, and which."""
+"""Judge what should be done about a table's layout: the one verdict that all verbs show."""
 
+import shlex
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
-from liquidlog.clustering.columns import clustering_state
+from liquidlog.advice.advice import SAVED_AS, Advice
+from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.steps import NOTHING_TO_DO, Steps, steps
+from liquidlog.clustering.columns import clustering_state, resolve_columns
+from liquidlog.clustering.migration import clustered_by, migrated
 from liquidlog.clustering.planning.choice import NewId, check_table
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock
-from liquidlog.errors import LiquidlogError, StorageError, UsageError
-from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers
-from liquidlog.foresee.prediction import Prediction
-from liquidlog.foresee.stores import profile_of
-from liquidlog.judgement.candidates import (
-    Candidate,
+from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.foresee.candidates import (
+    MANY_FILES,
+    Choice,
+    Part,
     candidates,
     command,
     judged_file_sizes,
     outline,
+    part_of,
 )
-from liquidlog.judgement.parts import MANY_FILES, Part, part_of
-from liquidlog.judgement.verdicts import (
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of
+from liquidlog.foresee.verdict import (
     PAYBACK_DAYS,
-    READINGS_A_DAY,
     Bar,
     Criteria,
-    Judgement,
     Option,
+    Verdict,
+    no_verdict,
+    verdict_of,
+    weigh,
 )
-from liquidlog.judgement.weighing import NARROW, chosen, left, weigh
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
+from liquidlog.operations.advise import advised
+from liquidlog.operations.layout_search import Request
 from liquidlog.operations.old_dates import refused_of
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import planned
@@ -47,13 +55,13 @@ from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import number, one
 from liquidlog.spec.bounds import BoundsOf, remembering
+from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import render_size
 
 _log: Final = Log(__name__)
 
 MOST_OPTIONS: Final = 10
 """Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
-
 
 _JUDGED_AGAIN: Final = 2
 """The most options that are judged again, by halves of the sampled rows too."""
@@ -73,22 +81,29 @@ def criteria_of(
     workload: Workload = (),
     source: str | None = None,
     payback_days: float | None = None,
-    readings_a_day: float | None = None,
+    queries_per_day: float | None = None,
 ) -> Criteria:
     """Return for whom, and by which bar, rewrites of a table are judged."""
     bar = Bar(
         payback_days=PAYBACK_DAYS
         if payback_days is None
         else number(payback_days, argument="payback_days"),
-        readings_a_day=READINGS_A_DAY
-        if readings_a_day is None
-        else number(readings_a_day, argument="readings_a_day"),
+        queries_per_day=None
+        if queries_per_day is None
+        else number(queries_per_day, argument="queries_per_day"),
     )
     if source is not None:
         one(source, str, argument="workload_source", expected="an address")
     return Criteria(
         workload=workload, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
     )
+
+
+class Decided(NamedTuple):
+    """The verdict on a table, and the advice that it rests on: None without a workload."""
+
+    verdict: Verdict
+    advice: Advice | None
 
 
 def judge(
@@ -98,38 +113,90 @@ def judge(
     *,
     bounds_of: BoundsOf | None = None,
     new_id: NewId | None = None,
-) -> Judgement:
-    """Return which rewrite of the table is worth it for its readers, if any.
+    request: Request | None = None,
+    made: ClusteringPlan | None = None,
+) -> Decided:
+    """Return what should be done about a table's layout, for its readers.
 
-    Rows of some files are read, unless the criteria say that only the log is.
+    With a workload, other clustering columns come into question too. Rows of some files are read,
+    unless the criteria say that only the log is.
+
+    Args:
+        store: The table's.
+        snapshot: The table.
+        criteria: For whom, and by which bar.
+        bounds_of: Loads bounds of the snapshot's files.
+        new_id: Makes ids of plans.
+        request: How clustering columns are searched for.
+        made: The plan that OPTIMIZE makes of it, if it was made already.
     """
-    bar = criteria.bar
-    readers = "workload" if criteria.workload else NARROW
-    reason = _not_planned(store, snapshot)
-    if reason is not None:
-        return left(reason, bar, readers)
     bounds_of = remembering(bounds_of or partial(load_bounds, store, snapshot))
+    found = advised(store, snapshot, criteria, request)
+    only = None if request is None else request.max_file_bytes
+    judged = _judged(store, snapshot, criteria, bounds_of, new_id, made, found, only)
+    _log.info("%s", judged.sentence)
+    return Decided(judged, None if found is None else _with_verdict(found, snapshot, judged))
+
+
+def _judged(
+    store: TableStore,
+    snapshot: Snapshot,
+    criteria: Criteria,
+    bounds_of: BoundsOf,
+    new_id: NewId | None,
+    made: ClusteringPlan | None,
+    found: Advice | None,
+    max_file_bytes: int | None,
+) -> Verdict:
+    if not snapshot.files.num_rows:
+        return no_verdict("leave", "the table has no files", criteria)
+    reason = _not_planned(snapshot)
+    if reason is not None:
+        return no_verdict("leave", reason, criteria)
     unmeasured = _unmeasured(snapshot, bounds_of)
     if unmeasured is not None:
-        return left(unmeasured, bar, readers, unmeasured=True)
+        return no_verdict("unknown", unmeasured, criteria)
     maker = _Maker(
         store=store,
         snapshot=snapshot,
         criteria=criteria,
         bounds_of=bounds_of,
         new_id=new_id or system_clock().new_id,
+        advice=found,
+        made=made,
+        max_file_bytes=max_file_bytes,
     )
     began = time.perf_counter()
     options = maker.options()
     for option in options:
-        _log.debug("judged %s: %s", option.name, option.reason)
+        _log.debug("judged %s: %s", option.name, option.problem or option.gain())
     text = "judged %d rewrites of %s in %d ms"
     _log.info(text, len(options), snapshot.uri, ms_since(began))
     if not options and maker.refused is not None:
-        return left(f"it cannot be optimized: {maker.refused}", bar, readers)
-    judgement = chosen(readers, bar, options)
-    _log.info("%s", judgement.sentence)
-    return judgement
+        return no_verdict("leave", f"it cannot be optimized: {maker.refused}", criteria)
+    return verdict_of(criteria, options)
+
+
+def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
+    """Return advice that says what the verdict says."""
+    best = judged.best
+    is_advised = best is not None and best.name == ADVISED
+    doing = NOTHING_TO_DO
+    if is_advised and found.best is not None:
+        doing = steps(snapshot, found.best.candidate)
+    shown = next((one for one in judged.options if one.name == ADVISED), None)
+    return replace(
+        found,
+        verdict=judged,
+        is_recommended=is_advised,
+        reason=judged.sentence,
+        payback_readings=None if shown is None else shown.payback_queries,
+        payback_days=None if shown is None else shown.payback_days,
+        commands=doing.commands,
+        protocol_change=doing.protocol_change,
+        sets=doing.sets,
+        unset=doing.unset,
+    )
 
 
 def judge_plan(
@@ -138,39 +205,33 @@ def judge_plan(
     criteria: Criteria,
     *,
     command: str = "",
-    prediction: Prediction | None = None,
-) -> Option | None:
-    """Return a plan as judged, for narrow readers if there is no workload.
+) -> Verdict:
+    """Return the verdict on one plan; a rewrite that would refuse files is not worth it.
 
-    Nothing is returned if too many files lack statistics of the clustering columns. A rewrite that
-    would refuse some of its files is not worth it.
-
-    `prediction` is what the whole plan brings the workload, if that is known; else it is predicted,
-    from a part of the plan if that is large. Of a very large table, only statistics of files of
-    this part are loaded.
+    It is predicted from a part of the plan if that is large. Of a very large table, only statistics
+    of files of this part are loaded.
     """
     snapshot = opened.of_plan(plan)
-    if prediction is not None:
-        if _unmeasured(snapshot, opened.bounds_of(snapshot)) is not None:
-            return None
-        option = weigh("this plan", command, plan, prediction, criteria.bar)
-        bounds_of = opened.bounds_of(snapshot)
-        return _unless_refused(option, opened.store, snapshot, bounds_of, criteria)
     part = _part(snapshot, plan)
     bounds_of = opened.bounds_of(part.snapshot)
-    if _unmeasured(part.snapshot, bounds_of) is not None:
-        return None
+    unmeasured = _unmeasured(part.snapshot, bounds_of)
+    if unmeasured is not None:
+        return no_verdict("unknown", unmeasured, criteria)
     foresight = foresight_of(opened.store, part.snapshot, criteria, bounds_of, [part.plan])
     option = weigh(
         "this plan",
         command,
         plan,
         foresight.prediction(0),
-        criteria.bar,
+        criteria,
+        profile_of(snapshot.uri),
         share=part.share,
         table_share=part.table_share,
     )
-    return _unless_refused(option, opened.store, snapshot, opened.bounds_of(snapshot), criteria)
+    bounds_of = opened.bounds_of(snapshot)
+    return verdict_of(
+        criteria, [_unless_refused(option, opened.store, snapshot, bounds_of, criteria)]
+    )
 
 
 def _unless_refused(
@@ -187,7 +248,7 @@ def _unless_refused(
     if not refused:
         return option
     more = f"; and {len(refused) - 1} more" if refused[1:] else ""
-    return replace(option, is_worth_it=False, reason=refused[0] + more)
+    return replace(option, problem=refused[0] + more)
 
 
 def foresight_of(
@@ -222,6 +283,21 @@ def _part(snapshot: Snapshot, plan: ClusteringPlan) -> Part:
     return part_of(snapshot, plan)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Made:
+    """A plan that was made, and the part of it that is foreseen."""
+
+    choice: Choice
+    plan: ClusteringPlan
+    part: Part
+    command: str
+    clusters: bool = False
+    problem: str | None = None
+
+
+ADVISED: Final = "the advised layout"
+
+
 class _Maker:
     """Makes the options of one table."""
 
@@ -233,12 +309,18 @@ class _Maker:
         criteria: Criteria,
         bounds_of: BoundsOf,
         new_id: NewId,
+        advice: Advice | None,
+        made: ClusteringPlan | None,
+        max_file_bytes: int | None,
     ) -> None:
         self.store = store
         self.snapshot = snapshot
         self.criteria = criteria
         self.bounds_of = bounds_of
         self.new_id = new_id
+        self.advice = advice
+        self.own_plan = made
+        self.max_file_bytes = max_file_bytes
         self.refused: str | None = None
 
     def options(self) -> list[Option]:
@@ -246,18 +328,10 @@ class _Maker:
 
         All are judged soon, with narrow ranges; then the best once more, until one stays worth it.
         """
-        made: list[_Made] = []
-        seen = set()
-        for candidate in self._candidates():
-            try:
-                plan, source = self._planned(candidate)
-            except LiquidlogError as error:
-                self.refused = error.message
-                continue
-            files = outline(plan)
-            if files and files not in seen and len(made) < MOST_OPTIONS:
-                made.append(self._made(candidate, plan, source))
-            seen.add(files)
+        made = self._of_table()
+        advised_layout = self._advised()
+        if advised_layout is not None:
+            made.append(advised_layout)
         if not made:
             return []
         foresight = foresight_of(
@@ -271,10 +345,9 @@ class _Maker:
             self._option(one, foresight, number, surely=False) for number, one in enumerate(made)
         ]
         for _ in range(_JUDGED_AGAIN):
-            best = chosen("", self.criteria.bar, options).best
-            if best is None:
+            number = _best(options)
+            if number is None:
                 break
-            number = options.index(best)
             options[number] = self._option(made[number], foresight, number, surely=True)
             if options[number].is_worth_it:
                 break
@@ -282,14 +355,38 @@ class _Maker:
 
     def _unless_refused(self, options: list[Option]) -> list[Option]:
         """Return the options, with the best of those that are worth it such as is not refused."""
-        while (best := chosen("", self.criteria.bar, options).best) is not None:
-            kept = _unless_refused(best, self.store, self.snapshot, self.bounds_of, self.criteria)
-            if kept is best:
+        while (number := _best(options)) is not None:
+            kept = _unless_refused(
+                options[number], self.store, self.snapshot, self.bounds_of, self.criteria
+            )
+            if kept is options[number]:
                 break
-            options[options.index(best)] = kept
+            options[number] = kept
         return options
 
-    def _candidates(self) -> list[Candidate]:
+    def _of_table(self) -> list[_Made]:
+        """Return the rewrites of the table as it is clustered."""
+        made: list[_Made] = []
+        seen = set()
+        for choice in self._choices():
+            try:
+                plan, source = self._planned(choice)
+            except LiquidlogError as error:
+                self.refused = error.message
+                continue
+            files = outline(plan)
+            if files and files not in seen and len(made) < MOST_OPTIONS:
+                words = command(self.snapshot.uri, choice.arguments, source)
+                part = self._part(plan)
+                made.append(_Made(choice=choice, plan=plan, part=part, command=words))
+            seen.add(files)
+        return made
+
+    def _part(self, plan: ClusteringPlan) -> Part:
+        whole = Part(snapshot=self.snapshot, plan=plan)
+        return _part(self.snapshot, plan) if self.advice is None else whole
+
+    def _choices(self) -> list[Choice]:
         snapshot = self.snapshot
         columns = clustering_state(snapshot).columns
         strategy = remembered_if_right(snapshot, "strategy") if columns else None
@@ -299,7 +396,9 @@ class _Maker:
             for among in (_OWN, _FOREIGN)
         )
         own_size = remembered_if_right(snapshot, "max_file_bytes")
-        sizes = judged_file_sizes(snapshot.size_bytes, own_size)
+        sizes: Sequence[int] = judged_file_sizes(snapshot.size_bytes, own_size)
+        if self.max_file_bytes is not None:
+            sizes = (self.max_file_bytes,)
         found = [
             *candidates(
                 strategy=strategy, has_cubes=has_cubes, takes_foreign=is_foreign, sizes=sizes
@@ -307,10 +406,13 @@ class _Maker:
         ]
         return found[:1] if snapshot.files.num_rows > MANY_FILES else found
 
-    def _planned(self, candidate: Candidate) -> tuple[ClusteringPlan, str | None]:
+    def _planned(self, choice: Choice) -> tuple[ClusteringPlan, str | None]:
         """Return the plan, and the source of the workload if its layout is fitted to it."""
+        made, self.own_plan = self.own_plan, None
+        if made is not None:
+            return made, self.criteria.workload_source if made.readers is not None else None
         make = partial(
-            planned, self.snapshot, candidate.arguments, self.bounds_of, self.new_id, quietly=True
+            planned, self.snapshot, choice.arguments, self.bounds_of, self.new_id, quietly=True
         )
         workload, source = self.criteria.workload, self.criteria.workload_source
         if workload and source is not None:
@@ -320,10 +422,28 @@ class _Maker:
                 pass  # no layout can be fitted to these predicates; the table can be rewritten
         return make(), None
 
-    def _made(self, candidate: Candidate, plan: ClusteringPlan, source: str | None) -> "_Made":
-        part = _part(self.snapshot, plan)
-        words = command(self.snapshot.uri, candidate.arguments, source)
-        return _Made(candidate=candidate, plan=plan, part=part, command=words)
+    def _advised(self) -> _Made | None:
+        """Return what makes the best layout that was found; None if there is none."""
+        advice, snapshot = self.advice, self.snapshot
+        if advice is None or advice.best is None:
+            return None
+        best = advice.best.candidate
+        doing = steps(snapshot, best)
+        try:
+            after = _defined(snapshot, best, doing)
+            made = planned(after, _arguments(best), self.bounds_of, self.new_id, quietly=True)
+        except LiquidlogError:
+            return None  # it cannot be clustered so; other rewrites are judged
+        made = structs.replace(made, fitted=advice.fitted)
+        own = tuple(column.logical for column in clustering_state(snapshot).columns)
+        return _Made(
+            choice=Choice(ADVISED, {}),
+            plan=made,
+            part=Part(snapshot=snapshot, plan=made),
+            command=_command(snapshot, best, doing, self.criteria.workload_source),
+            clusters=best.columns != own,
+            problem=advice.reason or None,
+        )
 
     def _bounds_of(self, part: Part) -> BoundsOf:
         files = part.files
@@ -331,42 +451,81 @@ class _Maker:
             return self.bounds_of
         return lambda columns: self.bounds_of(columns).filter(pa.array(files))
 
-    def _option(self, made: "_Made", foresight: Foresight, number: int, *, surely: bool) -> Option:
+    def _option(self, made: _Made, foresight: Foresight, number: int, *, surely: bool) -> Option:
         option = weigh(
-            made.candidate.name,
+            made.choice.name,
             made.command,
             made.plan,
             foresight.prediction(number, surely=surely),
-            self.criteria.bar,
-            arguments=made.candidate.arguments,
+            self.criteria,
+            profile_of(self.snapshot.uri),
+            arguments=made.choice.arguments,
+            clusters=made.clusters,
             share=made.part.share,
             table_share=made.part.table_share,
         )
+        if made.problem is not None:
+            option = replace(option, problem=made.problem, is_unsure=False)
         if made.part.plan is not made.plan:
             return option
         return replace(option, files_after=partial(foresight.files_after, number))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Made:
-    """A plan that was made, and the part of it that is foreseen."""
-
-    candidate: Candidate
-    plan: ClusteringPlan
-    part: Part
-    command: str
+def _best(options: Sequence[Option]) -> int | None:
+    """Return the number of the best option that is worth it, None if none is."""
+    worth = [number for number, one in enumerate(options) if one.is_worth_it]
+    return max(worth, key=lambda number: options[number].net_seconds, default=None)
 
 
-def _not_planned(store: TableStore, snapshot: Snapshot) -> str | None:
-    """Return why there is nothing to judge: an empty table, or one that cannot be rewritten.
+def _defined(snapshot: Snapshot, best: Candidate, doing: Steps) -> Snapshot:
+    """Return the table as it will be once it has the columns and properties of a layout."""
+    if snapshot.metadata.partition_columns:
+        return migrated(snapshot, best.columns)
+    configuration = {**snapshot.metadata.configuration, **doing.sets}
+    for name in doing.unset:
+        del configuration[name]
+    metadata = structs.replace(snapshot.metadata, configuration=configuration)
+    columns = resolve_columns(
+        snapshot.schema, best.columns, configuration=configuration, partition_columns=()
+    )
+    return replace(clustered_by(snapshot, columns), metadata=metadata)
+
+
+def _arguments(best: Candidate) -> dict[str, Any]:
+    """Return the arguments of a plan that makes a layout."""
+    found: dict[str, Any] = {
+        "full": True,
+        "strategy": "cube",
+        "max_file_size": best.max_file_bytes,
+    }
+    if len(best.columns) > 1:
+        found["curve"] = best.curve.value
+    if best.prefix:
+        found["prefix"] = tuple(quote_path(path) for path in best.prefix)
+    return found
+
+
+def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source: str | None) -> str:
+    """Return the commands that make a layout, for one line of a shell."""
+    uri = shlex.quote(snapshot.uri)
+    names = shlex.quote(",".join(quote_path(path) for path in best.columns))
+    if snapshot.metadata.partition_columns:
+        return f"liquidlog migrate {uri} --cluster-by {names}"
+    if not best.is_fitted:
+        return " && ".join(doing.commands)
+    source = shlex.quote(workload_source or "WORKLOAD")
+    return (
+        f"liquidlog advise {uri} --workload {source} --apply -o {SAVED_AS}"
+        f" && liquidlog optimize {uri} --advice {SAVED_AS}"
+    )
+
+
+def _not_planned(snapshot: Snapshot) -> str | None:
+    """Return why there is nothing to judge: the table cannot be rewritten.
 
     That this process may not write the table is no such reason: who rewrites it may.
     """
-    if not snapshot.files.num_rows:
-        return "the table has no files"
     try:
-        with suppress(StorageError):
-            store.require_writable()
         require_writable(snapshot)
         check_table(snapshot)
     except LiquidlogError as error:

@@ -1,15 +1,15 @@
-"""The search for a table's layout: candidates measured on a sample, and the best one judged."""
+"""The search for a table's layout: candidates measured on a sample."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from liquidlog.advice.advice import Advice, Measured, losers
 from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
-from liquidlog.advice.halves import BY_TIME, NOT_AT_ALL, folds
+from liquidlog.advice.halves import BY_TIME, FEW, NOT_AT_ALL, folds
 from liquidlog.advice.intervals import Certainty, certainty
 from liquidlog.advice.search import (
     SAME,
@@ -22,14 +22,12 @@ from liquidlog.advice.search import (
     searched,
 )
 from liquidlog.advice.search import Measured as Found
-from liquidlog.advice.steps import NOTHING_TO_DO, steps
 from liquidlog.advice.verdict import (
     MIN_GAIN,
     NO_COLUMNS,
     OWN_COLUMNS,
     PARTITIONS,
     Gain,
-    praise,
     refusal,
 )
 from liquidlog.clustering.columns import (
@@ -48,7 +46,7 @@ from liquidlog.foresee.plans import live_rows, owners_of
 from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, Sample
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.foresee.verdict import LONGER, MANY
 from liquidlog.operations.table_readers import TableReaders, fitted_readers
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.snapshot import Snapshot
@@ -61,8 +59,6 @@ _ANY_SIZE: Final = 1 << 40
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
 _LAID_AT_ONCE: Final = 2
-_FEW: Final = 10
-"""Predicates of which a bootstrap says little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +69,6 @@ class Request:
     max_columns: int = DEFAULT_COLUMN_LIMIT
     min_gain: float = MIN_GAIN
     max_file_bytes: int | None = None
-    bar: Bar = field(default_factory=Bar)
     reads_rows: bool = True
 
     def __post_init__(self) -> None:
@@ -115,7 +110,9 @@ class LayoutSearch:
         if request.max_file_bytes is not None:
             self._sizes: tuple[int, ...] = (request.max_file_bytes,)
         else:
-            self._sizes = measured_file_sizes(int(base.total_bytes), own_size)
+            self._sizes = measured_file_sizes(
+                int(base.total_bytes), own_size, snapshot.files.num_rows
+            )
         self._plain = unpartitioned(snapshot)
         # A set of columns that is not the table's own: any other gives the same groups.
         other = columns if columns != self._own_columns else columns[::-1]
@@ -192,7 +189,7 @@ class LayoutSearch:
         using = layouts or self._layouts
         if readers is None:
             readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
-        groupings = [self._own if self._is_own(one) else self._foreign for one in candidates]
+        groupings = [self._group(one) for one in candidates]
         with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
             orders = [one.layout(ask) for one, ask in zip(candidates, readers, strict=True)]
             outputs = [
@@ -275,7 +272,7 @@ class LayoutSearch:
         found = searched(space, self._measure, older)
         self._add_own(found)
         held = self._held_back(found)
-        judged = self._judged(found, held, chosen(regrets(found, held, older)))
+        judged = self._judged(found, held, self._chosen(found, held))
         if judged.why_not is not None and self._has_changed(judged.gain):
             for_both = self._judged(found, found, self._for_all_times(found, held))
             if for_both.why_not is None and for_both.gain.share_of_older >= request.min_gain:
@@ -287,29 +284,27 @@ class LayoutSearch:
         ranks = regrets(found, held, older)
         best, gain, certain, joined = judged.best, judged.gain, judged.certain, judged.joined
         why_not = judged.why_not
-        if (known := int((base.halves.newest > 0).sum())) < _FEW:
+        if (known := int((base.halves.newest > 0).sum())) < FEW:
             self._notes.append(
                 f"judged on {known} predicate(s): the intervals are of these, and do not say what"
                 " other queries would read"
             )
         elif base.halves.by == BY_TIME:
             self._note_what_changed(found, best)
-        is_worth_it = why_not is None
-        if base.snapshot.metadata.partition_columns and is_worth_it:
+        if base.snapshot.metadata.partition_columns:
             self._notes.append(
                 "the table is partitioned by"
                 f" {', '.join(base.snapshot.metadata.partition_columns)}, and can only be clustered"
                 " by liquidlog migrate, which rewrites all of it: this is what that would bring"
             )
-        doing = steps(base.snapshot, best) if is_worth_it else NOTHING_TO_DO
         cost_now = base.mean(base.now.seconds, older)
         columns = space.columns
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
         return Advice(
             **base.fields(),
             best=self._measured(best, found[best], held[best]),
-            is_recommended=is_worth_it,
-            reason=why_not or praise(gain),
+            is_recommended=False,
+            reason=why_not or "",
             gain=gain.share,
             gain_interval=gain.range,
             interval=certain.read_share,
@@ -320,26 +315,39 @@ class LayoutSearch:
             columns=marginal_gains(
                 found, best, columns, older, cost_now, base.mean(joined.seconds, older)
             ),
-            rewrite_bytes=round(self._rewritten(best)[0]),
-            payback_readings=gain.payback_readings,
-            payback_days=gain.payback_days,
+            rewrite_bytes=round(self._group(best).size_bytes.sum()),
+            payback_readings=None,
+            payback_days=None,
             sample=self._sample.source,
             sampled_rows=len(self._sample),
             sampled_files=self._sample.files,
             losers=losers(base.wheres, weights, base.now, found[best]),
-            commands=doing.commands,
-            protocol_change=doing.protocol_change,
-            sets=doing.sets,
-            unset=doing.unset,
+            commands=(),
+            protocol_change=None,
+            sets={},
+            unset=(),
             fitted=self._fitted_to(best) if best.is_fitted else None,
             notes=tuple(self._notes),
         )
 
+    def _chosen(self, found: Found, held: Found) -> Candidate:
+        """Return the best candidate for the older queries.
+
+        One that lets many of the readers wait longer is taken only where all do.
+        """
+        base = self._base
+        weights = np.array([one.weight for one in base.readers.workload], np.float64)
+        many = weights >= MANY * weights.sum()
+        most = LONGER * base.now.seconds[many]
+        harmless = [one for one, read in found.items() if (read.seconds[many] <= most).all()]
+        ranks = regrets(found, held, base.halves.older)
+        return chosen({one: ranks[one] for one in harmless or found})
+
     def _judged(self, found: Found, held: Found, best: Candidate) -> _Judged:
         """Return what a candidate brings, and whether that is worth it."""
         certain, joined = self._certainty(best, found[best]), self._joined(found, best)
-        gain = self._gain(best, found[best], held[best], certain, joined)
-        why_not = refusal(gain, min_gain=self._request.min_gain, bar=self._request.bar)
+        gain = self._gain(found[best], held[best], certain, joined)
+        why_not = refusal(gain, min_gain=self._request.min_gain)
         return _Judged(best, certain, joined, gain, why_not)
 
     def _has_changed(self, gain: Gain) -> bool:
@@ -387,7 +395,7 @@ class LayoutSearch:
     def _measured(self, candidate: Candidate, read: Readings, held: Readings) -> Measured:
         base = self._base
         newest, older = base.halves.newest, base.halves.older
-        group = self._own if self._is_own(candidate) else self._foreign
+        group = self._group(candidate)
         return Measured(
             candidate=candidate,
             files=round(self._files(candidate)) + int((group.group_of_file < 0).sum()),
@@ -399,13 +407,12 @@ class LayoutSearch:
 
     def _files(self, candidate: Candidate) -> float:
         """Return how many files the candidate would write."""
-        group = self._own if self._is_own(candidate) else self._foreign
+        group = self._group(candidate)
         return sum(output_count(int(size), candidate.max_file_bytes) for size in group.size_bytes)
 
-    def _rewritten(self, candidate: Candidate) -> tuple[float, int]:
-        """Return the bytes and the number of files that the rewrite reads."""
-        group = self._own if self._is_own(candidate) else self._foreign
-        return float(group.size_bytes.sum()), int((group.group_of_file >= 0).sum())
+    def _group(self, candidate: Candidate) -> Grouping:
+        """Return which files a rewrite by the candidate takes together."""
+        return self._own if self._is_own(candidate) else self._foreign
 
     def _certainty(self, best: Candidate, read: Readings) -> Certainty:
         base = self._base
@@ -438,14 +445,12 @@ class LayoutSearch:
 
     def _gain(
         self,
-        best: Candidate,
         read: Readings,
         held: Readings,
         certain: Certainty,
         joined: Readings,
     ) -> Gain:
         base = self._base
-        size, inputs = self._rewritten(best)
         partitions = base.snapshot.metadata.partition_columns
         cost_now = base.mean(base.now.seconds, base.halves.newest)
         return Gain(
@@ -453,11 +458,9 @@ class LayoutSearch:
             cost_joined=min(cost_now, base.mean(joined.seconds, base.halves.newest)),
             cost_after=base.mean(read.seconds, base.halves.newest),
             range=certain.gain,
-            rewrite_cost=base.now.profile.rewrite_seconds(inputs + self._files(best), size),
             share_of_older=1
             - base.mean(held.seconds, base.halves.older)
             / max(base.mean(base.now.seconds, base.halves.older), 1.0),
-            readings_a_day=self._request.bar.readings_a_day * len(base.readers.workload),
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )
 

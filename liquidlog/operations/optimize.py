@@ -20,7 +20,7 @@ from liquidlog.clustering.settings import (
     settle,
 )
 from liquidlog.errors import UsageError
-from liquidlog.judgement.verdicts import Criteria
+from liquidlog.foresee.verdict import Criteria
 from liquidlog.operations.batches import pending_groups
 from liquidlog.operations.executors import (
     LOCAL,

@@ -12,12 +12,11 @@ from liquidlog.clustering.health.maps import KeyMap, MappedFiles, key_map
 from liquidlog.clustering.health.measure import Health
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
-from liquidlog.judgement.verdicts import Criteria, Judgement
+from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.segment import list_log
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.advise import advised
 from liquidlog.operations.detail import detail
 from liquidlog.operations.doctor import examine
 from liquidlog.operations.inspect import compared, judged_health
@@ -38,7 +37,7 @@ _FILES_LOADED: Final = 600_000
 class Overview:
     """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
 
-    `problem` says why nothing is judged, if `judgement` is None. `key_map` has the table now and
+    `problem` says why nothing is judged, if `verdict` is None. `key_map` has the table now and
     after the rewrite that is worth it, or else after the best of those that are not; None if there
     is no column to draw it by, or no file has statistics of all of them. `scan` is what readers of
     a given workload open now, if there is no rewrite to compare it with. `advice` is for these
@@ -48,7 +47,7 @@ class Overview:
     detail: Mapping[str, Any]
     health: Health | None
     problem: str | None
-    judgement: Judgement | None
+    verdict: Verdict | None
     key_map: KeyMap | None
     scan: Scan | None
     findings: tuple[Finding, ...]
@@ -70,15 +69,14 @@ def overview(
     if that is wrong. Rewrites are judged by the criteria. Without `past`, no earlier version is
     measured, which takes longer than all the rest.
     """
-    advice = advised(store, snapshot, criteria)
-    examined = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes, advice=advice)
+    examined, advice = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
     found = findings(examined)
-    if examined.state is None or examined.health is None or examined.judgement is None:
+    if examined.state is None or examined.health is None or examined.verdict is None:
         return Overview(
             detail={"version": snapshot.version, "location": snapshot.uri},
             health=None,
             problem=examined.domain_problem,
-            judgement=None,
+            verdict=None,
             key_map=None,
             scan=None,
             findings=found,
@@ -86,17 +84,17 @@ def overview(
             advice=None,
         )
     columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
-    judgement = examined.judgement
+    verdict = examined.verdict
     return Overview(
         detail=detail(snapshot),
         health=compared(
             examined.health, snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes
         ),
         problem=None,
-        judgement=judgement,
-        key_map=_key_map(snapshot, columns, examined.bounds, judgement),
+        verdict=verdict,
+        key_map=_key_map(snapshot, columns, examined.bounds, verdict),
         scan=scan(store, snapshot, criteria.workload, now_ms=criteria.now_ms)
-        if criteria.workload and judgement.shown is None
+        if criteria.workload and verdict.shown is None
         else None,
         findings=found,
         trend=_trend(store, snapshot, columns, min_cube_bytes=min_cube_bytes) if past else (),
@@ -105,12 +103,12 @@ def overview(
 
 
 def _key_map(
-    snapshot: Snapshot, columns: Sequence[ClusteringColumn], bounds: Bounds, judgement: Judgement
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], bounds: Bounds, verdict: Verdict
 ) -> KeyMap | None:
     """Return the table now and after the rewrite to show, by its clustering columns."""
     if not columns:
         return None
-    option = judgement.shown
+    option = verdict.shown
     is_by_these = option is not None and _is_by(option.plan, columns)
     now = MappedFiles(
         bounds=bounds,

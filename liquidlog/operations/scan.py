@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,6 +29,7 @@ from liquidlog.predicates.workload import (
     shares,
 )
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.arguments import address, several
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -161,6 +163,27 @@ def read_workload(
             return written
         raise
     return predicates_of(queries, table, storage_options)
+
+
+def workload_of(found: object, table: str, storage_options: StorageOptions) -> Workload:
+    """Return a workload of a table as callers give it: a path, predicates, or statements of SQL."""
+    if isinstance(found, str | PathLike):
+        path = address(found, argument="workload")
+        return read_workload(path, table=table, storage_options=storage_options)
+    several_of: tuple[WeightedPredicate | str, ...] = several(
+        found,
+        (WeightedPredicate, str),
+        argument="workload",
+        of="predicates or SQL statements, or the path of a workload",
+    )
+    texts = [one for one in several_of if isinstance(one, str)]
+    written = tuple(one for one in several_of if isinstance(one, WeightedPredicate))
+    if not texts:
+        return written
+    # See `scan`.
+    from liquidlog.predicates.matching import parse_workload
+
+    return (*written, *parse_workload(";\n".join(texts), source="workload", sql=True))
 
 
 def predicates_of(

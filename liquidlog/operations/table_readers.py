@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 
 from liquidlog.advice.advice import Advice, Current
 from liquidlog.advice.backtests import NOTHING_OBSERVED
-from liquidlog.advice.halves import Halves, by_shape, by_time
+from liquidlog.advice.halves import FEW, Halves, by_shape, by_time
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import unpartitioned
+from liquidlog.foresee.plans import profile_of
 from liquidlog.foresee.reads import Readings, opened_by_masks
 from liquidlog.foresee.sample import Floats, Numbers
-from liquidlog.foresee.stores import profile_of
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.backtests import backtested
@@ -98,7 +98,8 @@ def _halves(workload: Workload, shapes: Sequence[frozenset[Path]]) -> Halves:
     firsts = [None if one is None else one.first_ms for one in recorded]
     lasts = [None if one is None else one.last_ms for one in recorded]
     texts = [one.where for one in workload]
-    return by_time(weights, firsts, lasts) or by_shape(weights, shapes, texts)
+    parted = by_time(weights, firsts, lasts) if len(weights) >= FEW else None
+    return parted or by_shape(weights, shapes, texts)
 
 
 def _looked_at(count: int) -> Numbers:
@@ -143,8 +144,8 @@ class TableReaders:
     def joined(self, max_file_bytes: int) -> Readings:
         """Return what predicates would open if files were only joined, by size, to larger ones.
 
-        That is what compaction does, inside partitions: a joined file is opened if one of its files
-        is now.
+        That is what compaction does, inside partitions, to as many files as rows are laid out in:
+        a joined file is opened if one of its files is now.
         """
         some = self.snapshot.files.take(pa.array(self.files))
         sizes = np.asarray(some["size"].to_numpy(), np.float64)
@@ -155,14 +156,17 @@ class TableReaders:
         before = np.cumsum(sizes[order]) - sizes[order]
         begins = np.flatnonzero(np.diff(partition[order], prepend=-1))
         counts = np.diff(np.append(begins, len(order)))
-        inside = (before - np.repeat(before[begins], counts)) // max_file_bytes
-        number = partition[order] * (int(inside.max(initial=0)) + 1) + inside.astype(np.int64)
+        total = np.repeat(np.add.reduceat(sizes[order], begins), counts)
+        middle = before - np.repeat(before[begins], counts) + sizes[order] / 2
+        outputs = np.ceil(total / max_file_bytes)
+        inside = np.minimum(middle / np.maximum(total, 1.0) * outputs, outputs - 1).astype(np.int64)
+        number = partition[order] * (int(inside.max(initial=0)) + 1) + inside
         joined = np.empty(len(sizes), np.int64)
         joined[order] = np.unique(number, return_inverse=True)[1]
         count = int(joined.max(initial=-1)) + 1
         masks = [np.bincount(joined[mask], minlength=count) > 0 for mask in self.masks]
-        total = np.bincount(joined, sizes, count).astype(np.float64)
-        return opened_by_masks(total, masks, self.now.profile, scale=self.scale)
+        of_joined = np.bincount(joined, sizes, count).astype(np.float64)
+        return opened_by_masks(of_joined, masks, self.now.profile, scale=self.scale)
 
     def current(self) -> Current:
         """Return what the newest queries read."""

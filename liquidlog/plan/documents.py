@@ -374,8 +374,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
     property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
-    plan. `spared_bytes_a_day` is what the plan was predicted to spare readers, for the commits to
-    say; absent if nobody asked. None of these is part of what the executor is asked for.
+    plan. None of these is part of what the executor is asked for.
     """
 
     format_version: int = FORMAT_VERSION
@@ -399,7 +398,6 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     terms: TableTerms | msgspec.UnsetType = msgspec.UNSET
     partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     former_partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    spared_bytes_a_day: float | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:

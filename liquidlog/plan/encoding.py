@@ -236,7 +236,6 @@ def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: Rewritten
         )
     )
     del terms["decided_by"], terms["notes"]
-    terms.pop("spared_bytes_a_day", None)
     digest = hashlib.sha256()
     for document in (terms, planned, group):
         digest.update(msgspec.json.encode(document, enc_hook=list))

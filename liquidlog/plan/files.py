@@ -337,10 +337,6 @@ A commit of several groups names the first of them as if it were alone, for read
 more than one, and then all of them.
 """
 
-SPARED_TAG: Final = "liquidlog.sparedBytesADay"
-"""Tag of commitInfo: what readers were predicted to be spared in a day by the groups of a commit,
-in bytes read; those of a plan are taken to spare in proportion to their bytes."""
-
 
 def group_tags(group_ids: Sequence[int]) -> dict[str, str]:
     """Return the tags of a commit of these groups, at least one."""

@@ -54,7 +54,13 @@ from liquidlog.predicates.literals import (
     shown_sql,
 )
 from liquidlog.predicates.times import Edges, Period, edges, period_of, with_dates
-from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload
+from liquidlog.predicates.workload import (
+    NotUsable,
+    Session,
+    WeightedPredicate,
+    Workload,
+    said_once,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import Leaf, PrimitiveType
@@ -623,7 +629,7 @@ def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
     found = tuple(_statements(text, source) if sql else _lines(text, source))
     if not found:
         raise UsageError(f"{source} holds no predicate", where=source)
-    return found
+    return said_once(found)
 
 
 def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
@@ -654,10 +660,9 @@ def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
         raise UsageError(
             f"{source} is not SQL: {sql_problem(error, text)}", where=source
         ) from error
-    for number, (statement, comments) in enumerate(_commented(statements), start=1):
+    for number, (statement, said) in enumerate(weighted_statements(statements), start=1):
         place = f"{source} statement {number}"
-        weights = [found[1] for text in comments if (found := _WEIGHT.search(text))]
-        weight = _weight(_number(weights[0]) if weights else 1, place)
+        weight = weight_of(said, place)
         condition = _condition(statement)
         if condition is None:
             problem = f"{place} is neither a condition nor a SELECT from one table"
@@ -666,10 +671,10 @@ def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
             yield WeightedPredicate(condition, weight, _problem(condition, place))
 
 
-def _commented(
+def weighted_statements(
     statements: Sequence[exp.Expr | None],
-) -> Iterator[tuple[exp.Expr, Sequence[str]]]:
-    """Yield each statement with its comments.
+) -> Iterator[tuple[exp.Expr, str | None]]:
+    """Yield each statement with the text of its weight, None if no comment says one.
 
     sqlglot treats a comment behind a semicolon, in the same line, as a statement of its own.
     """
@@ -678,7 +683,8 @@ def _commented(
             continue
         comments = [text for node in statement.walk() for text in node.comments or ()]
         behind = following.comments if isinstance(following, exp.Semicolon) else None
-        yield statement, [*comments, *(behind or ())]
+        weights = (_WEIGHT.search(text) for text in [*comments, *(behind or ())])
+        yield statement, next((found[1] for found in weights if found), None)
 
 
 def _condition(statement: exp.Expr) -> str | None:
@@ -717,6 +723,11 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def weight_of(said: str | None, place: str) -> float:
+    """Return the weight that a comment says, 1 if it says none; `place` names it in errors."""
+    return _weight(1 if said is None else _number(said), place)
 
 
 def _weight(value: object, place: str) -> float:

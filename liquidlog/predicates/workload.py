@@ -2,8 +2,10 @@
 
 import datetime as dt
 import math
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +50,41 @@ class NotUsable:
 
 Workload = tuple[WeightedPredicate, ...]
 
+Queries: TypeAlias = Sequence[WeightedPredicate | str] | str | PathLike[str]
+"""A workload as callers give it: the path of one, or predicates and statements of SQL."""
+
 
 def shares(workload: Workload) -> tuple[float, ...]:
     """Return the share of the workload per predicate; the shares add up to 1."""
     total = math.fsum(predicate.weight for predicate in workload)
     return tuple(predicate.weight / total for predicate in workload)
+
+
+def said_once(workload: Workload) -> Workload:
+    """Return a workload that says each predicate once, with the weight of all that are equal."""
+    found: dict[WeightedPredicate, float] = {}
+    for one in workload:
+        key = replace(one, weight=1.0)
+        found[key] = found.get(key, 0.0) + one.weight
+    return tuple(replace(one, weight=weight) for one, weight in found.items())
+
+
+_DAY_MS: Final = 86_400_000
+
+
+def recorded_per_day(workload: Workload) -> float | None:
+    """Return how many queries there are in a day, None unless all say when they were asked.
+
+    What was recorded within less than a day counts as a day's.
+    """
+    known = [one.recorded for one in workload if one.recorded is not None]
+    firsts = [one.last_ms if one.first_ms is None else one.first_ms for one in known]
+    lasts = [one.last_ms for one in known if one.last_ms is not None]
+    starts = [one for one in firsts if one is not None]
+    if not workload or not len(starts) == len(lasts) == len(workload):
+        return None
+    days = max(1.0, (max(lasts) - min(starts)) / _DAY_MS)
+    return math.fsum(one.weight for one in workload) / days
 
 
 # Sessions of readers: the time at which they ask, and their time zone

@@ -7,7 +7,7 @@ from liquidlog.advice.advice import SAVED_AS, Advice, Measured
 from liquidlog.advice.backtests import Backtest
 from liquidlog.foresee.prediction import Range
 from liquidlog.report.layout import Line, Part, Report, amount, listing
-from liquidlog.report.readers import remarks
+from liquidlog.report.readers import remarks, verdict
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.text import render_size
 
@@ -22,11 +22,10 @@ def advice(found: Advice) -> Report:
     """Show what is advised and why, what it rests on, and the commands that do it."""
     current = found.current
     return (
-        Line(_head(found)),
-        Line(f"because {found.reason}"),
+        *verdict(found.verdict),
         *(Line(line) for line in _backtest(found.backtest)),
         Line(
-            f"now: {_columns(current.columns)}; a reading opens {_read(current.read_share)}"
+            f"now: {_columns(current.columns)}; a query opens {_read(current.read_share)}"
             f" ({render_size(round(current.bytes_per_reading))} in"
             f" {amount(current.files_per_reading)} files)"
         ),
@@ -56,13 +55,6 @@ def advice(found: Advice) -> Report:
         *(Line(f"  {command}") for command in found.commands),
         *([Line(_SAVE)] if any(SAVED_AS in command for command in found.commands) else []),
     )
-
-
-def _head(found: Advice) -> str:
-    if found.recommended is None:
-        return "leave the table as it is"
-    size = render_size(found.recommended.candidate.max_file_bytes)
-    return f"{layout_text(found.recommended)} in files of {size}"
 
 
 def layout_text(one: Measured) -> str:
@@ -104,7 +96,7 @@ def _best(found: Advice) -> Iterator[Part]:
         return
     what = "then" if found.is_recommended else f"the best layout: {layout_text(found.best)}"
     yield Line(
-        f"{what}: a reading opens {_read(found.best.read_share)}"
+        f"{what}: a query opens {_read(found.best.read_share)}"
         f"{_between(found.interval)}, {render_size(round(found.best.bytes_per_reading))} in"
         f" {amount(found.best.files_per_reading)} files"
     )
@@ -122,13 +114,6 @@ def _best(found: Advice) -> Iterator[Part]:
         else f"measured on {found.sampled_rows} rows made up from statistics of"
         f" {found.sampled_files} files"
     )
-    cost = f"the rewrite reads and writes {render_size(found.rewrite_bytes or 0)}"
-    if found.payback_readings is not None and found.payback_days is not None:
-        cost += (
-            f"; {amount(found.payback_readings)} readings pay for it, {found.payback_days:.2g} days"
-            " at the stated rate"
-        )
-    yield Line(cost)
 
 
 def _between(found: Range | None) -> str:
@@ -154,7 +139,7 @@ def _marginal(found: Advice) -> Iterator[tuple[str, str]]:
     own = () if found.best is None else found.best.candidate.columns
     for path, gain in found.columns.items():
         place = "" if path in own else " (not in the layout)"
-        brings = "not measured" if gain is None else f"{gain:+.1%} of the cost of reading"
+        brings = "not measured" if gain is None else f"{gain:+.1%} of the wait"
         yield quote_path(path) + place, brings
 
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from liquidlog.foresee.prediction import Prediction
-from liquidlog.judgement.verdicts import Option
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.append import Appended
 from liquidlog.operations.define import DroppedFeature
 from liquidlog.operations.migrate import MigrationNotice
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
-from liquidlog.report.plans import judged_plan, plan, predicted_plan
+from liquidlog.report.plans import brings, plan
+from liquidlog.report.readers import verdict
 from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
 
 _NOTHING_DONE: Final = "nothing was written"
@@ -196,11 +197,8 @@ def would_migrate(
         head = Line(f"would change the definition only, as version {version}; {_NOTHING_DONE}")
     else:
         head = _would_commit(made, result, "would commit")
-    if predicted is None:
-        shown = judged_plan((made, None))
-    else:
-        shown = predicted_plan((made, None, predicted))
-    return (head, *shown, Line(f"would ask first: {notice}"))
+    shown = () if predicted is None else brings(predicted)
+    return (head, *plan(made), *shown, Line(f"would ask first: {notice}"))
 
 
 def optimized_finally(result: Mapping[str, Any]) -> Report:
@@ -218,13 +216,15 @@ def _depth(depth: float | None) -> str:
 
 
 def would_optimize(
-    judged: Option | None, made: ClusteringPlan, result: Mapping[str, Any]
+    judged: Verdict | None, made: ClusteringPlan, result: Mapping[str, Any]
 ) -> Report:
-    """Show what an OPTIMIZE would commit, its plan, and whether that is worth it, if judged."""
-    return (_would_commit(made, result, "would commit"), *judged_plan((made, judged)))
+    """Show whether an OPTIMIZE is worth it, what it would commit, and its plan."""
+    return (*verdict(judged), _would_commit(made, result, "would commit"), *plan(made))
 
 
-def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> Report:
+def would_optimize_finally(
+    judged: Verdict | None, made: ClusteringPlan, result: Mapping[str, Any]
+) -> Report:
     """Show the first round of an OPTIMIZE in rounds; later rounds depend on its result."""
     if not result["rounds"]:
         depth = result["average_depth"]
@@ -232,7 +232,8 @@ def would_optimize_finally(made: ClusteringPlan, result: Mapping[str, Any]) -> R
         return (Line(f"would change nothing: {nothing}"),)
     first = result["rounds"][0]
     gain = Line(f"the average depth would be {first['average_depth']:.2f} after the first round")
-    return (_would_commit(made, first, "the first round would commit"), gain, *plan(made))
+    would = _would_commit(made, first, "the first round would commit")
+    return (*verdict(judged), would, gain, *plan(made))
 
 
 def _would_commit(made: ClusteringPlan, result: Mapping[str, Any], would: str) -> Line:

@@ -1,4 +1,4 @@
-"""Numbers, sizes, shares, durations and values of columns as people read them on a page."""
+"""Numbers, sizes, shares and values of columns as people read them on a page."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -9,13 +9,6 @@ from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.text import NOT_MEASURED, render_size
 
 _LONGEST_LABEL: Final = 28
-_HOURS: Final = 24
-_DAYS_IN_HOURS: Final = 2
-"""Shorter times are told in hours."""
-
-_YEAR_DAYS: Final = 365
-_DAYS_IN_YEARS: Final = 2 * _YEAR_DAYS
-_MOST_YEARS: Final = 1000
 _WHOLE: Final = 100
 """Larger numbers are told without decimals."""
 
@@ -62,21 +55,9 @@ def share(part: float) -> str:
 def change(before: float, after: float, noun: str) -> str:
     """Return by how much it becomes less or more."""
     if before == after or not before:
-        return f"no change {noun}"
+        return "no change"
     word = "less" if after < before else "more"
     return f"{share(abs(before - after) / before)} {word} {noun}"
-
-
-def days(count: float) -> str:
-    """Return a duration in days as hours, days or years."""
-    if count < 1 / _HOURS:
-        return "less than an hour"
-    if count < _DAYS_IN_HOURS:
-        return counted(round(count * _HOURS), "hour")
-    if count < _DAYS_IN_YEARS:
-        return f"{count:.2g} days" if count < _WHOLE else f"{count:,.0f} days"
-    years = count / _YEAR_DAYS
-    return f"{years:.2g} years" if years < _MOST_YEARS else "more than a thousand years"
 
 
 def moment(iso: str) -> str:

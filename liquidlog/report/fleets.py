@@ -7,18 +7,23 @@ from typing import Final
 from liquidlog.fleet.deciding import Decision
 from liquidlog.fleet.survey import Fleet, Surveyed
 from liquidlog.fleet.tick import TableOutcome, Ticked
+from liquidlog.foresee.verdict import count_text
 from liquidlog.report.layout import Line, Report, listing
 from liquidlog.spec.text import render_size
 
-ACTIONS: Final = {
-    Decision.REWRITE: "rewrite",
-    Decision.LEAVE: "leave alone",
-    Decision.FAIL: "failed",
+ANSWERS: Final = {
+    "rewrite": "rewrite",
+    "cluster": "new columns",
+    "fail": "failed",
+    "unknown": "unknown",
+    "leave": "leave alone",
 }
 _COUNTED: Final = {
-    Decision.REWRITE: "to rewrite",
-    Decision.LEAVE: "to leave alone",
-    Decision.FAIL: "failed",
+    "rewrite": "to rewrite",
+    "cluster": "to cluster by other columns",
+    "fail": "failed",
+    "unknown": "unknown",
+    "leave": "to leave alone",
 }
 _SAID: Final = {
     Decision.REWRITE: "rewritten",
@@ -28,64 +33,66 @@ _SAID: Final = {
     Decision.FAIL: "failed",
 }
 _WOULD: Final = {**_SAID, Decision.REWRITE: "would be rewritten"}
-_HEADINGS: Final = ("table", "action", "files", "size", "depth ratio", "spares", "costs", "why")
+_HEADINGS: Final = ("table", "files", "size", "verdict", "pays back after")
 
 
 def surveyed_fleet(fleet: Fleet) -> Report:
-    """Show what each table is like and what is worth doing, and why."""
+    """Show the tables in their order, then of each what is worth doing, why, and by which command.
+
+    Sentences stand below the listing, so that both can be read on a narrow screen.
+    """
     rows = (
         (
             one.table,
-            ACTIONS[one.action],
             "" if one.files is None else str(one.files),
-            _size(one.size_bytes),
-            "" if one.depth_ratio is None else f"{one.depth_ratio:.1f}",
-            _size(one.gain_bytes),
-            _size(one.cost_bytes),
-            one.reason,
+            "" if one.size_bytes is None else render_size(one.size_bytes),
+            ANSWERS[one.answer],
+            "" if one.worth is None else f"{count_text(one.worth['payback_queries'])} queries",
         )
         for one in fleet.tables
     )
-    days = f"{fleet.bar.payback_days:g} days"
-    spared = sum(one.gain_bytes or 0 for one in fleet.tables)
-    cost = sum(one.cost_bytes or 0 for one in fleet.tables)
-    end = counts(fleet.tables)
-    if cost:
-        end += (
-            f"; the rewrites cost {render_size(cost)} with their starts and spare readers"
-            f" {render_size(spared)} in {days}"
-        )
-    return (*listing(_HEADINGS, rows), Line(end))
+    return (
+        *listing(_HEADINGS, rows),
+        *(line for one in fleet.tables for line in _told(one)),
+        Line(counts(fleet.tables)),
+    )
+
+
+def _told(one: Surveyed) -> Iterator[Line]:
+    yield Line(f"{one.table}: {one.reason}")
+    if one.worth is not None:
+        yield Line(f"    {one.worth['candidate']['command']}")
 
 
 def counts(tables: Sequence[Surveyed]) -> str:
     """Return how many tables there are, and of how many of them what is said."""
-    found = Counter(one.action for one in tables)
+    found = Counter(one.answer for one in tables)
     told = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
     return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {told}"
 
 
-def _size(size_bytes: int | None) -> str:
-    return "" if size_bytes is None else render_size(size_bytes)
-
-
 def ticked(run: Ticked, *, dry_run: bool) -> Report:
-    """Show what became of each table, and why."""
+    """Show what became of all tables, and of each why."""
     words = _WOULD if dry_run else _SAID
     rows = (
         (
             one.table,
             words[one.decision],
             render_size(one.bytes_rewritten) if one.bytes_rewritten else "",
-            "; ".join(_reasons(one, dry_run=dry_run)),
         )
         for one in run.tables
     )
-    return (*listing(("table", "decision", "bytes", "why"), rows), Line(_end(run, dry_run=dry_run)))
+    return (
+        *listing(("table", "decision", "bytes"), rows),
+        *(Line(f"{one.table}: {'; '.join(_reasons(one, dry_run=dry_run))}") for one in run.tables),
+        Line(_end(run, dry_run=dry_run)),
+    )
 
 
 def _reasons(outcome: TableOutcome, *, dry_run: bool) -> Iterator[str]:
-    yield outcome.reason
+    yield outcome.reason.removesuffix(".")
+    if outcome.triggers:
+        yield f"looked at, as {', '.join(one.detail for one in outcome.triggers)}"
     if outcome.plan is not None:
         yield f"saved as {outcome.plan}"
     verb = "would be" if dry_run else "was"

@@ -56,10 +56,6 @@ def tick_openmetrics(ticked: Ticked) -> str:
         "failed": [(of, int(bool(one.errors))) for of, one in tables],
         "bytes_rewritten": [(of, one.bytes_rewritten) for of, one in tables],
         "seconds": [(of, round(one.seconds, 3)) for of, one in tables],
-        "spared_bytes_a_day": [
-            (of, None if one.spared_bytes_a_day is None else round(one.spared_bytes_a_day))
-            for of, one in tables
-        ],
         "budget_bytes": [({}, ticked.budget_bytes)],
         "spent_bytes": [({}, ticked.spent_bytes)],
     }

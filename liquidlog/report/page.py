@@ -11,7 +11,6 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from math import ceil
 from typing import Any, Final, TypeAlias
@@ -19,20 +18,27 @@ from typing import Any, Final, TypeAlias
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from liquidlog.advice.advice import Advice
 from liquidlog.clustering.health.maps import KeyMap, Side
 from liquidlog.clustering.health.measure import Health
-from liquidlog.clustering.planning.read_model import OPEN_COST_BYTES
 from liquidlog.fleet.deciding import Decision
 from liquidlog.fleet.survey import Fleet, Surveyed
 from liquidlog.foresee.prediction import PredictedReads, Range
-from liquidlog.judgement.costs import reading_cost
-from liquidlog.judgement.verdicts import Judgement, Option
+from liquidlog.foresee.verdict import (
+    Bar,
+    Option,
+    Verdict,
+    count_text,
+    days_text,
+    duration_text,
+    seconds_text,
+)
 from liquidlog.operations.overview import Overview
 from liquidlog.operations.scan import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report import figures, shapes
-from liquidlog.report.figures import change, counted, days, label, mean, number, share, size
-from liquidlog.report.fleets import ACTIONS, counts
+from liquidlog.report.figures import change, counted, label, mean, number, share, size
+from liquidlog.report.fleets import ANSWERS, counts
 from liquidlog.report.layout import Grid, Line
 from liquidlog.report.readers import remarks
 from liquidlog.spec.text import escaped, visible
@@ -55,8 +61,15 @@ _COURSES: Final = (
     ("average depth", "average_depth"),
     ("files", "total_file_count"),
 )
-_COLUMNS: Final = ("Action", "Files", "Size", "Depth ratio", "Spares", "Costs", "Pays back in")
-_WORST_FIRST: Final = (Decision.REWRITE, Decision.FAIL, Decision.LEAVE)
+_COLUMNS: Final = (
+    "Verdict",
+    "Files",
+    "Size",
+    "A query waits",
+    "Then",
+    "Rewrite takes",
+    "Pays back after",
+)
 _UNKNOWN: Final = "-"
 _STYLES_ONLY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OPTION_NAME: Final = re.compile(r"(?<!\S)--[a-z-]+")
@@ -101,7 +114,7 @@ def fleet_page(fleet: Fleet, heading: str) -> str:
         subtitle=counts(fleet.tables),
         tiles=list(_fleet_tiles(fleet)),
         workload=fleet.workload,
-        bar=fleet.bar,
+        bar=_fleet_bar(fleet.bar),
         columns=_COLUMNS,
         tables=[_row(one) for one in fleet.tables],
         script=Markup(script),  # noqa: S704  ours, from the package
@@ -119,8 +132,6 @@ def _environment() -> Environment:
     )
     told: tuple[Callable[..., Any], ...] = (
         counted,
-        days,
-        mean,
         number,
         share,
         size,
@@ -132,6 +143,7 @@ def _environment() -> Environment:
     made.filters.update({function.__name__: function for function in told})
     made.filters.update(
         command=_command,
+        seconds=seconds_text,
         place=lambda part: f"{part:.1%}",
         longest=lambda labels: max((len(text) for _, text in labels), default=0),
     )
@@ -167,160 +179,115 @@ def _subtitle(overview: Overview) -> str:
     )
 
 
-# What is taken from the judgement stands in the next functions, and nowhere else.
+# What is taken from the verdict stands in the next functions, and nowhere else.
+
+_HEADLINES: Final = {"rewrite": "Do it", "leave": "Leave it", "unknown": "Unknown"}
 
 
 def _answer(overview: Overview) -> _Values:
     """Return the first screen: whether to rewrite, what it brings and what it costs."""
-    judgement = overview.judgement
-    if judgement is None or judgement.unmeasured is not None:
-        reason = overview.problem if judgement is None else judgement.unmeasured
-        return {
-            "style": "unmeasured",
-            "headline": "Not measured",
-            "reason": reason or "nothing was judged",
-            "shown": None,
-        }
-    shown = judgement.shown
+    verdict = overview.verdict
+    if verdict is None:
+        reason = overview.problem or "nothing was judged"
+        return {"style": "unknown", "headline": "Unknown", "reason": reason, "shown": None}
+    shown, best = verdict.shown, verdict.best
+    if best is not None and best.clusters:
+        headline = f"Cluster by {', '.join(best.columns)}"
+    else:
+        headline = _HEADLINES[verdict.answer]
     return {
-        "style": "leave" if judgement.best is None else "rewrite",
-        "headline": "Leave it" if judgement.best is None else "Rewrite",
-        "reason": judgement.reason,
-        "shown": None if shown is None else _judged(judgement, shown),
+        "style": verdict.answer,
+        "headline": headline,
+        "reason": verdict.sentence.removeprefix(f"{headline}: "),
+        "shown": None if shown is None else _judged(verdict, shown),
     }
 
 
-def _judged(judgement: Judgement, option: Option) -> _Values:
+def _judged(verdict: Verdict, option: Option) -> _Values:
     """Return what the rewrite to show brings and costs."""
-    plan, after = option.plan, option.reading_after_range
-    found, bar = _whole_mean(option), judgement.bar
-    read = _from_to(found.bytes_before, found.bytes_after, found.bytes_after_range, size)
-    opened = _from_to(found.files_before, found.files_after, found.files_after_range, mean)
+    plan, now, after, low, high = option.plan, option.now, option.after, option.low, option.high
+    opened = _from_to(now.files, after.files, Range(low.files, high.files), mean)
+    read = _from_to(now.bytes, after.bytes, Range(low.bytes, high.bytes), size)
+    asked = _from_to(now.requests, after.requests, Range(low.requests, high.requests), mean)
     inputs = sum(len(group.inputs) for group in plan.groups)
     outputs = sum(group.expected_outputs for group in plan.groups)
-    paid = option.payback_days
+    is_paid = option.payback_queries is not None
+    back = f"paid back after {option.payback_text()}" if is_paid else "never paid back"
     return {
-        "is_best": option is judgement.best,
-        "change": change(option.reading_before, option.reading_after, "per reading"),
-        "readers": "Mean reading of your workload"
-        if judgement.readers == "workload"
-        else "Mean reading: full scans, and those of one value of a column",
-        "open_cost": OPEN_COST_BYTES,
-        "before": option.reading_before,
-        "after": option.reading_after,
-        "low": after.low,
-        "high": after.high,
-        "most": max(option.reading_before, option.reading_after, after.high) or 1.0,
-        "brings": (("bytes read", read), ("files opened", opened)),
+        "is_best": option is verdict.best,
+        "change": change(now.seconds, after.seconds, "waiting"),
+        "before": now.seconds,
+        "after": after.seconds,
+        "low": low.seconds,
+        "high": high.seconds,
+        "most": max(now.seconds, after.seconds, high.seconds) or 1.0,
+        "brings": (("files opened", opened), ("bytes read", read), ("requests", asked)),
         "part": option.judged_share,
-        "cost": f"{size(option.cost_bytes)},"
-        f" {'never paid back' if paid is None else f'paid back in {days(paid)}'}",
-        "bar": f"At {number(bar.readings_a_day)} readings of each predicate a day; worth it up to"
-        f" {days(bar.payback_days)}.",
+        "cost": f"About {duration_text(option.cost.seconds)}, {back}",
+        "bar": _bar(verdict),
         "costs": (
-            ("rewritten", f"{counted(inputs, 'file')}, {size(plan.size_bytes)}"),
-            ("written", counted(outputs, "file")),
-            ("start, reads, writes, opening of files", size(option.cost_bytes)),
+            ("read", f"{counted(inputs, 'file')}, {size(option.cost.bytes_read)}"),
+            ("written", f"{counted(outputs, 'file')}, about {size(option.cost.bytes_written)}"),
         ),
-        "reason": option.reason,
         "command": option.command,
     }
 
 
+def _bar(verdict: Verdict) -> str:
+    """Return how soon a rewrite must pay back, in words."""
+    bar, per_day = verdict.bar, verdict.per_day
+    if per_day is None:
+        return f"within {_queries(bar.payback_queries)}, as nobody says how many a day has"
+    return f"within {days_text(bar.payback_days)}, at {count_text(per_day)} queries a day"
+
+
 def _reads(overview: Overview) -> _Values | None:
     """Return what readers open now and after a rewrite, predicate by predicate, in one scale."""
-    judgement = overview.judgement
-    option = None if judgement is None else judgement.shown
-    if judgement is None or option is None or not option.prediction.predicates:
+    verdict = overview.verdict
+    option = None if verdict is None else verdict.shown
+    if verdict is None or option is None or not option.prediction.predicates:
         return None if overview.scan is None else _reads_now(overview.scan)
     found = option.prediction
-    rows = sorted(
-        (_whole(row, option.judged_share) for row in found.predicates),
-        key=lambda row: -_spared(row),
-    )
+    rows = sorted(found.predicates, key=lambda row: -_saved(row))
     whose = (
         "The predicates of your workload"
-        if judgement.readers == "workload"
-        else "No workload was given, so these are readers of one value of each clustering column"
+        if verdict.readers == "workload"
+        else "No workload was given, so these are full scans, and queries for one value of a column"
     )
     shown, rest = rows[:READS_LISTED], rows[READS_LISTED:]
-    spared = sum(map(_spared, rest))
-    words = f"spares {size(spared)}" if spared >= 0 else f"costs {size(-spared)} more"
+    saved = sum(map(_saved, rest))
+    words = "saves time" if saved >= 0 else "costs time"
     return {
-        "title": "Readings, now and after",
-        "about": f"{whose}, those first that would be spared most, with the opening of files. Bars"
-        " are bytes, all in one scale; the line is where they lie in nine of ten cases.",
+        "title": "Queries, now and after",
+        "about": f"{whose}, those first that save most time. Bars are the bytes they read, in one"
+        " scale; the thin line is where that will lie in nine of ten cases.",
         "rows": [_read(row) for row in shown],
         "most": max(max(row.bytes_before, row.bytes_after_range.high) for row in shown) or 1.0,
-        "rest": _rest(rest, f", where the rewrite {words} with the opening of files in a mean one"),
+        "rest": _rest(rest, f", where the rewrite {words} on the whole"),
         **_remarks(found.cannot_prune, found.not_usable, found.asked_at),
     }
 
 
-def _whole_mean(option: Option) -> PredictedReads:
-    """Return the mean reading, after all of a rewrite of which only a part was predicted."""
-    found = option.prediction
-    mean_of = PredictedReads(
-        where="",
-        share=1.0,
-        files_before=found.files_before,
-        files_after=found.files_after,
-        files_after_range=found.files_after_range,
-        bytes_before=found.bytes_before,
-        bytes_after=found.bytes_after,
-        bytes_after_range=found.bytes_after_range,
-        requests_before=found.requests_before,
-        requests_after=found.requests_after,
-        seconds_before=found.seconds_before,
-        seconds_after=found.seconds_after,
-    )
-    return _whole(mean_of, option.judged_share)
-
-
-def _whole(row: PredictedReads, part: float) -> PredictedReads:
-    """Return what is read after all of a rewrite, from what is read after a part of it."""
-
-    def of(before: float, after: float) -> float:
-        return max(0.0, before - (before - after) / part)
-
-    def ends(before: float, after: Range) -> Range:
-        return Range(of(before, after.low), of(before, after.high))
-
-    if part >= 1:
-        return row
-    return replace(
-        row,
-        files_after=of(row.files_before, row.files_after),
-        files_after_range=ends(row.files_before, row.files_after_range),
-        bytes_after=of(row.bytes_before, row.bytes_after),
-        bytes_after_range=ends(row.bytes_before, row.bytes_after_range),
-    )
-
-
-def _spared(row: PredictedReads) -> float:
-    """Return what this predicate spares a mean reading, in bytes with the opening of files."""
-    before = reading_cost(row.bytes_before, row.files_before)
-    return row.share * (before - reading_cost(row.bytes_after, row.files_after))
+def _saved(row: PredictedReads) -> float:
+    """Return the seconds that this predicate saves the mean query."""
+    return row.share * (row.seconds_before - row.seconds_after)
 
 
 def _read(row: PredictedReads) -> _Values:
     ends = row.bytes_after_range
-    changed = change(row.bytes_before, row.bytes_after, "to read")
-    files = round(row.files_after - row.files_before, 1)
-    if files:
-        changed += f", {counted(abs(files), 'file')} {'fewer' if files < 0 else 'more'}"
+    before, after = seconds_text(row.seconds_before), seconds_text(row.seconds_after)
     return {
         "where": _cut(row.where),
         "share": row.share,
-        "change": changed,
-        "is_worse": _spared(row) < 0,
+        "change": f"waits {after} instead of {before}",
+        "is_worse": _saved(row) < 0,
         "now": row.bytes_before,
         "files_now": row.files_before,
         "after": row.bytes_after,
         "files_after": row.files_after,
         "low": ends.low,
         "high": ends.high,
-        "range": f"{_between(ends, size)}, {_between(row.files_after_range, mean)} files",
+        "range": f"{_between(ends, size)} in {_files(row.files_after_range)}",
     }
 
 
@@ -328,7 +295,7 @@ def _reads_now(found: Scan) -> _Values:
     """Return what readers open of a table that there is no rewrite of."""
     rows = sorted(found.predicates, key=lambda row: -row.share * row.bytes)
     return {
-        "title": "Readings now",
+        "title": "Queries now",
         "about": "The predicates of your workload, those first that read most. All bars have one"
         " scale.",
         "rows": [
@@ -353,7 +320,7 @@ def _rest(rows: Sequence[PredictedReads | PredicateScan], end: str = "") -> str:
     """Return what is said of predicates that are not shown."""
     part = share(min(1.0, sum(row.share for row in rows)))
     more = counted(len(rows), "more predicate")
-    return f"and {more} with {part} of the readings{end}" if rows else ""
+    return f"and {more} with {part} of the queries{end}" if rows else ""
 
 
 def _remarks(
@@ -371,13 +338,19 @@ def _cut(where: str) -> str:
 
 
 def _from_to(before: float, after: float, ends: Range, told: Callable[[float], str]) -> str:
-    return f"{told(before)} → {told(after)} ({_between(ends, told)})"
+    shown, between = f"{told(before)} → {told(after)}", _between(ends, told)
+    return shown if between == told(after) else f"{shown} ({between})"
 
 
 def _between(ends: Range, told: Callable[[float], str]) -> str:
     """Return both ends of a range, or one text if people read the same."""
     low, high = told(ends.low), told(ends.high)
     return low if low == high else f"{low} to {high}"
+
+
+def _files(ends: Range) -> str:
+    low, high = mean(ends.low), counted(ends.high, "file")
+    return high if high.startswith(f"{low} ") else f"{low} to {high}"
 
 
 def _map(found: KeyMap) -> _Values:
@@ -450,33 +423,40 @@ def _deep(count: int) -> str:
 
 
 def _advice(overview: Overview, location: str, workload: str) -> _Values:
-    """Return what other columns would bring the readers of a workload, or how to ask for it."""
+    """Return what the verdict rests on, and how to ask for more."""
     table, asked = shlex.quote(location), shlex.quote(workload)
-    found, judgement = overview.advice, overview.judgement
-    unadvised: _Values = {"headline": None, "reason": None, "basis": None}
-    if judgement is None or judgement.readers != "workload":
-        return unadvised | {
+    found, verdict = overview.advice, overview.verdict
+    basis = _basis(verdict, found)
+    if verdict is None or verdict.readers != "workload":
+        return {
+            "basis": basis,
             "ask": "No workload was given. To judge by what your readers really ask:",
             "command": f"liquidlog report {table} --workload {asked} -o report.html",
         }
-    command = f"liquidlog advise {table} --workload {asked}"
-    if found is None or found.best is None:
-        return unadvised | {
-            "reason": None if found is None else found.reason,
-            "ask": "To see whether other clustering columns would suit these readers better:",
-            "command": command,
-        }
     return {
-        "headline": "Leave the columns as they are"
-        if found.recommended is None
-        else "Change the layout",
-        "reason": found.reason,
-        "basis": "By statistics alone: no data file was read. Chosen on"
-        f" {counted(found.queries_older, 'predicate')}, judged on"
-        f" {counted(found.queries_newest, 'predicate')}.",
-        "ask": "To measure it on rows of the table, and to get the commands that do it:",
-        "command": f"{command} -o advice.json",
+        "basis": basis,
+        "ask": "To see all layouts that were measured, and save the advice:",
+        "command": f"liquidlog advise {table} --workload {asked} -o advice.json",
     }
+
+
+def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
+    """Return what was measured, in sentences."""
+    told = []
+    option = None if verdict is None else verdict.shown
+    if option is not None:
+        found = option.prediction
+        told = ["Foreseen from the log alone: no rows were read."]
+        if found.sampled_rows:
+            rows, files = counted(found.sampled_rows, "row"), counted(found.sampled_files, "file")
+            told = [f"Foreseen from {rows} of {files}, read by {found.sample_requests} requests."]
+    if advice is not None and advice.best is not None:
+        told.append(
+            f"{counted(len(advice.candidates), 'layout')} measured, chosen on"
+            f" {counted(advice.queries_older, 'predicate')}, judged on"
+            f" {counted(advice.queries_newest, 'predicate')}."
+        )
+    return " ".join(told)
 
 
 def _tiles(health: Health) -> Sequence[tuple[str, str]]:
@@ -489,7 +469,10 @@ def _tiles(health: Health) -> Sequence[tuple[str, str]]:
             "depth ratio: files that share a point, to those after a full rewrite",
             number(health.depth_ratio),
         ),
-        ("read ratio: bytes that narrow readers open, to those then", number(health.read_ratio)),
+        (
+            "read ratio: bytes that queries for one value open, to those then",
+            number(health.read_ratio),
+        ),
         ("average depth", number(health.average_depth)),
         ("deepest", number(health.max_depth)),
         ("of the bytes never clustered", share(fresh)),
@@ -522,38 +505,54 @@ def _trend(found: Sequence[Health]) -> Iterator[_Values]:
 def _fleet_tiles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
     """Yield (style, figure, what it counts)."""
     tables = fleet.tables
-    worth = [one for one in tables if one.action is Decision.REWRITE]
+    costs = [one.worth["cost"] for one in tables if one.worth is not None]
     failed = sum(one.action is Decision.FAIL for one in tables)
     whole = size(sum(one.size_bytes or 0 for one in tables))
     yield "", number(len(tables)), f"tables of {whole}"
-    yield "main", number(len(worth)), "worth a rewrite"
-    if worth:
-        yield "", size(sum(one.rewrite_bytes or 0 for one in worth)), "that these rewrites take"
-        spared = size(sum(one.gain_bytes or 0 for one in worth))
-        yield "", spared, f"that they spare readers in {days(fleet.bar.payback_days)}"
+    yield "main", number(len(costs)), "worth a rewrite"
+    if costs:
+        seconds = duration_text(sum(one["seconds"] for one in costs))
+        taken = size(sum(one["bytes_read"] for one in costs))
+        yield "", seconds, f"for these rewrites of {taken}, on two cores"
     if failed:
         yield "worse", number(failed), "failed"
 
 
 def _row(one: Surveyed) -> _Values:
     """Return a table: its numbers, each with what it is sorted by, and why."""
+    now = None if one.verdict is None else one.verdict["now"]
+    worth = one.worth
+    rewrite = (None,) * 3
+    if worth is not None:
+        after, cost = worth["after"]["seconds"]["mean"], worth["cost"]["seconds"]
+        rewrite = after, cost, worth["payback_queries"]
     cells = (
-        (ACTIONS[one.action], _WORST_FIRST.index(one.action)),
+        (ANSWERS[one.answer], [*ANSWERS].index(one.answer)),
         _known(one.files, number),
         _known(one.size_bytes, size),
-        _known(one.depth_ratio, "{:.1f}".format),
-        _known(one.gain_bytes, size),
-        _known(one.cost_bytes, size),
-        _known(one.payback_days, days),
+        _known(None if now is None else now["seconds"], seconds_text),
+        *map(_known, rewrite, (seconds_text, duration_text, _queries)),
     )
     return {
         "address": one.table,
         "name": one.table.rstrip("/").rpartition("/")[2] or one.table,
         "page": one.page,
-        "action": one.action.value,
+        "answer": one.answer,
         "cells": [(name, *cell) for name, cell in zip(_COLUMNS, cells, strict=True)],
         "reason": one.reason,
     }
+
+
+def _queries(count: float) -> str:
+    return f"{count_text(count)} queries"
+
+
+def _fleet_bar(bar: Bar) -> str:
+    """Return how soon rewrites must pay back, in words."""
+    in_days = f"within {days_text(bar.payback_days)}"
+    if bar.queries_per_day is not None:
+        return f"{in_days}, at {number(bar.queries_per_day)} queries of each table in a day"
+    return f"{in_days}, or {_queries(bar.payback_queries)} where nobody says how many a day has"
 
 
 def _known(value: float | None, told: Callable[[float], str]) -> tuple[str, float | None]:

@@ -1,16 +1,15 @@
 """Reports of plans: what would be rewritten, why, and with which effect."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from liquidlog.foresee.prediction import Prediction, Range
-from liquidlog.judgement.verdicts import Option
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.explain import Explained
 from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text
-from liquidlog.report.readers import remarks
+from liquidlog.report.readers import remarks, verdict
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import render_size
 
@@ -105,34 +104,17 @@ def _asked(readers: FittedWorkload) -> str:
     return f"{count} predicate(s)" if count else "readers of single values, by columns' weights"
 
 
-def judged_plan(made: tuple[ClusteringPlan, Option | None]) -> Report:
-    """Show a plan, and whether it is worth it, if that was judged."""
-    of, judged = made
-    return (*plan(of), *_judged(judged))
+def judged_plan(judged: Verdict | None, made: ClusteringPlan) -> Report:
+    """Show the verdict, a plan, and what it brings each reader."""
+    shown = None if judged is None else judged.shown
+    rows: Report = ()
+    if shown is not None and shown.plan is made and judged is not None:
+        rows = brings(shown.prediction) if judged.readers == "workload" else ()
+    return (*verdict(judged), *plan(made), *rows)
 
 
-def _judged(option: Option | None) -> Report:
-    if option is None:
-        return ()
-    return (Line(f"{'worth it' if option.is_worth_it else 'not worth it'}: {option.reason}"),)
-
-
-def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction]) -> Report:
-    """Show a plan, its predicted effect on a workload, and whether it is worth it."""
-    of, judged, brings = made
-    change = brings.bytes_after / brings.bytes_before - 1 if brings.bytes_before else 0.0
-    head = Line(
-        f"predicted: rewriting {render_size(brings.bytes_to_rewrite)} takes the mean read from"
-        f" {render_size(round(brings.bytes_before))} in {amount(brings.files_before)} files to"
-        f" {render_size(round(brings.bytes_after))} in {amount(brings.files_after)} files"
-        f" ({change:+.0%});"
-        f" each rewritten byte saves {brings.gain_per_byte:.3f} bytes per read"
-        + (
-            f", so {amount(brings.break_even_reads)} reads pay for the rewrite"
-            if brings.break_even_reads is not None
-            else ""
-        )
-    )
+def brings(found: Prediction) -> Report:
+    """Show what a plan brings readers: the mean query, and what each opens now and after it."""
     asked = (
         (
             row.where,
@@ -144,37 +126,32 @@ def predicted_plan(made: tuple[ClusteringPlan, Option | None, Prediction]) -> Re
             render_size(round(row.bytes_after)),
             _between(row.bytes_after_range, _size),
         )
-        for row in brings.predicates
+        for row in found.predicates
     )
     return (
-        *plan(of),
-        head,
-        _ranges(brings),
-        *_judged(judged),
-        *remarks(brings.cannot_prune, brings.not_usable, brings.asked_at),
+        _ranges(found),
+        *remarks(found.cannot_prune, found.not_usable, found.asked_at),
         *listing(_READS, asked),
     )
 
 
-def _ranges(brings: Prediction) -> Line:
-    """Show where the mean read will be in nine of ten cases, and what that is known from."""
-    files, size_bytes = brings.files_after_range, brings.bytes_after_range
-    pays = brings.break_even_reads_range
+def _ranges(found: Prediction) -> Line:
+    """Show what the mean query opens, where that will be in nine of ten cases, and its source."""
+    files, size_bytes = found.files_after_range, found.bytes_after_range
     source = (
         "sampled rows"
-        if brings.is_sampled
+        if found.is_sampled
         else "the bounds in the log alone, which do not say how columns depend on each other"
     )
     return Line(
-        f"in nine of ten cases the mean read is {_between(size_bytes, _size)} in"
-        f" {_between(files, amount)} files"
-        + (f", and {_between(pays, amount)} reads pay for the rewrite" if pays else "")
-        + f" (from {source})"
+        f"a mean query opens {_size(found.bytes_after)} in {amount(found.files_after)} files"
+        f" instead of {_size(found.bytes_before)} in {amount(found.files_before)}; in nine of ten"
+        f" cases {_between(size_bytes, _size)} in {_between(files, amount)} files (from {source})"
     )
 
 
 def _between(ends: Range, shown: Callable[[float], str]) -> str:
-    low, high = shown(ends.low), "never" if math.isinf(ends.high) else shown(ends.high)
+    low, high = shown(ends.low), shown(ends.high)
     return low if low == high else f"{low} to {high}"
 
 

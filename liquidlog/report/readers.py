@@ -1,12 +1,21 @@
-"""What is said of readers' predicates: what cannot prune, what cannot be used, at which time."""
+"""The verdict on a table, and what is said of the predicates that it is judged by."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report.layout import Line, Report, listing
 
 _SHOWN: Final = 10
+
+
+def verdict(found: Verdict | None) -> Report:
+    """Show a verdict, and the command that does what it says."""
+    if found is None:
+        return ()
+    commands = [] if found.best is None or not found.best.command else [found.best.command]
+    return (Line(found.sentence), *(Line(f"    {command}") for command in commands))
 
 
 def remarks(

@@ -6,8 +6,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
-from liquidlog.judgement.asked import Asked
-from liquidlog.judgement.verdicts import Judgement
+from liquidlog.doctor.asked import Asked
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.detail import WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.report.jsonable import jsonable
@@ -27,7 +27,7 @@ from liquidlog.report.layout import (
     pairs,
     share,
 )
-from liquidlog.report.readers import remarks
+from liquidlog.report.readers import remarks, verdict
 from liquidlog.spec.text import NOT_MEASURED, render_size
 
 _BAR_CELLS: Final = 40
@@ -184,12 +184,12 @@ def _shown(name: str, value: Any, of: type[Health | ColumnHealth]) -> Any:  # no
 def diagnosis(
     found: Mapping[str, Any],
     *,
-    judgement: Judgement | None = None,
+    judged: Verdict | None = None,
     asked: Asked | None = None,
     dry_run: bool = False,
 ) -> Report:
-    """Show which faults were or would be repaired, the remaining ones, and the judgement."""
-    parts: list[Part] = []
+    """Show the verdict, which faults were or would be repaired, and the remaining ones."""
+    parts: list[Part] = [*verdict(judged)]
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
         files = f", {one.files} file(s)" if one.files else ""
@@ -203,17 +203,10 @@ def diagnosis(
         if finding.command is not None:
             parts.append(Line(f"    {finding.command}"))
     if not found["findings"]:
-        unknown = judgement is None or judgement.unmeasured is not None
+        unknown = judged is None or judged.answer == "unknown"
         parts.append(Line("no fault was found in what was measured" if unknown else _NO_FAULT))
     said = () if asked is None else remarks(asked.cannot_prune, asked.not_usable, None)
-    return (*parts, *said, *_judgement(judgement))
-
-
-def _judgement(judgement: Judgement | None) -> Iterator[Part]:
-    if judgement is not None:
-        yield Line(judgement.sentence)
-        if judgement.best is not None:
-            yield Line(f"    {judgement.best.command}")
+    return (*parts, *said)
 
 
 def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:

@@ -193,6 +193,8 @@ class Query:
     @property
     def where(self) -> str:
         """The conjuncts as one SQL condition."""
+        if len(self.conjuncts) == 1:
+            return self.conjuncts[0]
         return " AND ".join(f"({one})" for one in self.conjuncts) or "TRUE"
 
     @property
@@ -282,13 +284,18 @@ def _said(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQuery:
-    """One question to one table, asked `times` times between two times."""
+    """One question to one table, asked `times` times between two times.
+
+    `weight` is that of each. `files` and `bytes` are sums over the questions whose number is
+    `measured`.
+    """
 
     table: str
     conjuncts: tuple[str, ...]
     source: str
     ambiguous: bool = False
     times: int = 1
+    weight: float = 1.0
     first_ms: int | None = None
     last_ms: int | None = None
     measured: int = 0
@@ -328,6 +335,7 @@ class Tally:
     """How often, when, and how much was read: what grouped questions add up to."""
 
     times: int = 0
+    weight: float = 0.0
     first_ms: int | None = None
     last_ms: int | None = None
     measured: int = 0
@@ -418,6 +426,7 @@ def _add(groups: _Groups, one: RecordedQuery) -> None:
     groups.asked.setdefault(key, one)
     tally = groups.tallies.setdefault(key, Tally())
     tally.times += one.times
+    tally.weight += one.times * one.weight
     tally.span(one.first_ms, one.last_ms)
     tally.measured += one.measured
     tally.files += one.files
@@ -433,7 +442,7 @@ def _query(asked: RecordedQuery, tally: Tally) -> Query:
     return Query(
         table=asked.table,
         conjuncts=asked.conjuncts,
-        weight=float(tally.times),
+        weight=tally.weight,
         first_ms=tally.first_ms,
         last_ms=tally.last_ms,
         observed=observed,

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.matching import weight_of, weighted_statements
 from liquidlog.spec.text import parse_time
 from liquidlog.workload.form import Found, KnownTable, NotUnderstood, OfOther, RecordedQuery, Tables
 from liquidlog.workload.scans import TooHardError, of_target, statement_conditions
@@ -125,7 +126,7 @@ def statement_asked(
     except NotAQueryError as error:
         yield NotUnderstood(reason=_without_place(str(error)), example=text[:200])
         return
-    for statement in statements:
+    for statement, said in weighted_statements(statements):
         try:
             reads = table_reads(statement, tables, dialect)
         except NotAQueryError as error:
@@ -142,6 +143,7 @@ def statement_asked(
                 conjuncts=one.conjuncts,
                 ambiguous=one.is_ambiguous,
                 source=source,
+                weight=weight_of(said, source),
                 first_ms=time_ms,
                 last_ms=time_ms,
                 measured=int(measured),

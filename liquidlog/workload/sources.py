@@ -515,6 +515,7 @@ def _again(row: dict[str, Any], place: str, tables: Tables) -> Iterator[Found]:
         source=query.source,
         ambiguous=query.ambiguous,
         times=times,
+        weight=query.weight / times,
         first_ms=query.first_ms,
         last_ms=query.last_ms,
         measured=0 if read is None else times,

@@ -27,6 +27,7 @@ NOT_WHOLE = ("1", 1.5, True, -1, b"1", [1], object())
 NOT_SIZE: tuple[object, ...] = ("big", b"1KiB", "-1", 0, "", [1], {}, object())
 NOT_MAPPING = (5, "a=b", ["a"], [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, object())
 NOT_OBJECT = (5, "plan.json", b"x", [1], object())
+NOT_QUERIES = (5, "no/such.sql", b"x", [1], "", object())
 _SOURCES = "Source | PathLike[str] | Sequence[Source | PathLike[str]]"
 WRONG: Mapping[str, tuple[object, ...]] = {
     "str": NOT_TEXT,
@@ -46,8 +47,8 @@ WRONG: Mapping[str, tuple[object, ...]] = {
     "Mapping[str, str]": NOT_MAPPING,
     "Mapping[str, str] | None": NOT_MAPPING,
     "Mapping[str, str] | Callable[[], Mapping[str, str]] | None": NOT_MAPPING,
-    "tuple[WeightedPredicate, ...]": NOT_OBJECT,
-    "tuple[WeightedPredicate, ...] | None": NOT_OBJECT,
+    "Sequence[WeightedPredicate | str] | str | PathLike[str]": NOT_QUERIES,
+    "Sequence[WeightedPredicate | str] | str | PathLike[str] | None": NOT_QUERIES,
     "ClusteringPlan": NOT_OBJECT,
     "ClusteringPlan | None": NOT_OBJECT,
     "RewriteResult": NOT_OBJECT,
@@ -276,6 +277,8 @@ def _outcome(
         found = _call(table, ready, name, given)
     except LiquidlogError as error:
         return error.message
+    if name == "advise":
+        return found.document()
     return found.cluster_by_keys if name == "health" else found
 
 

@@ -14,14 +14,17 @@ import pyarrow.parquet as pq
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from liquidlog.judgement import candidates, costs
+from liquidlog.foresee import candidates, plans
+from liquidlog.foresee.stores import StoreProfile
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
 
 _COLUMNS = ("x", "y")
 _READERS = 60
-_OPEN_COST_BYTES = 1_000
+_STORE = StoreProfile(
+    name="cheap", latency_seconds=0.001, bytes_per_second=1e6, requests_at_once=2, start_seconds=0.0
+)
 _SIZES = ((64 << 10, 1_000), (16 << 10, 1_000), (4 << 10, 100))
 
 
@@ -62,7 +65,7 @@ def mean_cost(table: Table, readers: list[tuple[str, int]]) -> float:
         opened = [
             size for size, ends in files if not name or ends[name][0] <= value <= ends[name][1]
         ]
-        found.append(costs.reading_cost(sum(opened), len(opened)))
+        found.append(_STORE.seconds(len(opened), sum(opened)))
     return float(np.mean(found))
 
 
@@ -73,7 +76,7 @@ def test_readers_are_not_worse_off(
 ) -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
-        mock.patch.object(costs, "OPEN_COST_BYTES", _OPEN_COST_BYTES),
+        mock.patch.object(plans, "LOCAL_DISK", _STORE),
         mock.patch.object(candidates, "_SMALLER", _SIZES),
     ):
         table = Table.create(f"{directory}/t", schema=data[0].schema, cluster_by=columns)

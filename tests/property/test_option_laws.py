@@ -203,7 +203,7 @@ def test_commands_and_python_take_and_refuse_the_same(
     ]
     status, out, err = said("plan", table.uri, *words, "--json")
     found = json.loads(out or err)
-    found.pop("judgement", None)  # Which Table.judge_plan gives apart from the plan.
+    found.pop("verdict", None)  # Which Table.judge_plan gives apart from the plan.
     assert (status, _told(found)) == _asked(table, arguments)
 
 

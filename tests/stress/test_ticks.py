@@ -72,7 +72,7 @@ class Lake:
         self.budget = int(sum(self.sizes.values()) * BUDGET_TABLES)
         self.policy.write_text(
             # So many readers that a rewrite pays back at once, however short the last one is ago.
-            'tables = ["lake/*"]\n[rewrite]\nreadings_a_day = 10000000\n'
+            'tables = ["lake/*"]\n[rewrite]\nqueries_per_day = 10000000\n'
             "[rewrite.when]\ncommits = 1\n"
             f"[budget]\nbytes = {self.budget}\n[checkpoint]\ncommits = 12\n"
         )

@@ -22,7 +22,7 @@ SCHEMA: Final = pa.schema([("x", pa.int64()), ("s", pa.string())])
 FILES: Final = 8
 
 EAGER: Final = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(commits=1)))
-"""A policy that asks for a judgement of whatever changed."""
+"""A policy that asks for a verdict on whatever changed."""
 
 
 def rows(number: int, count: int = 50) -> pa.Table:

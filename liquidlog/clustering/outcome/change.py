@@ -33,7 +33,6 @@ from liquidlog.errors import (
 )
 from liquidlog.plan import (
     PLAN_ID_TAG,
-    SPARED_TAG,
     ClusteringPlan,
     InputFiles,
     PlannedColumn,
@@ -561,9 +560,6 @@ def _tags(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> dict[str, s
     tags = {PLAN_ID_TAG: plan.plan_id, **group_tags([group.group_id for group in groups])}
     if plan.row_tracking is not None and plan.row_tracking.preserved:
         tags[PRESERVED_TAG] = "true"
-    if plan.spared_bytes_a_day is not msgspec.UNSET:
-        part = sum(planned_group(plan, group).size_bytes for group in groups)
-        tags[SPARED_TAG] = str(round(plan.spared_bytes_a_day * part / max(1, plan.size_bytes)))
     return tags
 
 

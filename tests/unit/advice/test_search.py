@@ -59,10 +59,12 @@ def test_a_sole_column_has_one_form_and_several_have_curves_and_prefixes() -> No
 
 
 def test_file_sizes_get_smaller_until_files_are_many_or_tiny() -> None:
-    assert measured_file_sizes(1 << 30, 1 << 30) == (1 << 30, 1 << 28, 1 << 26, 1 << 24)
-    assert measured_file_sizes(1 << 50, 1 << 30) == (1 << 30,)
-    assert measured_file_sizes(1 << 20, 1 << 20) == (1 << 20,)
-    assert all((1 << 36) // size <= MOST_FILES for size in measured_file_sizes(1 << 36, 1 << 30))
+    assert measured_file_sizes(1 << 30, 1 << 30, 1) == (1 << 30, 1 << 28, 1 << 26, 1 << 24)
+    assert measured_file_sizes(1 << 50, 1 << 30, 1 << 20) == (1 << 30,)
+    assert measured_file_sizes(1 << 20, 1 << 20, 1) == (1 << 20,)
+    assert measured_file_sizes(120 << 20, 1 << 30, 30)[-1] == 4 << 20
+    sizes = measured_file_sizes(1 << 36, 1 << 30, 64)
+    assert all((1 << 36) // size <= MOST_FILES for size in sizes)
 
 
 def test_few_columns_are_searched_whole_in_every_form_and_size() -> None:

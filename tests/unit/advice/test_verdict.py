@@ -1,19 +1,17 @@
-"""Whether a layout is worth its rewrite, and how certain that is."""
+"""Whether a layout brings enough, and how certain that is."""
 
 import numpy as np
 import pytest
 
 from liquidlog.advice.intervals import certainty
-from liquidlog.advice.verdict import Gain, praise, refusal
+from liquidlog.advice.verdict import Gain, refusal
 from liquidlog.foresee.prediction import Range
-from liquidlog.judgement.verdicts import Bar
 
 
 def gain(
     after: float,
     low: float = 0.2,
     high: float = 0.9,
-    rewrite: float = 1000.0,
     older: float = 0.5,
     joined: float = 100.0,
 ) -> Gain:
@@ -22,8 +20,6 @@ def gain(
         cost_after=after,
         cost_joined=joined,
         range=Range(low, high),
-        rewrite_cost=rewrite,
-        readings_a_day=10.0,
         share_of_older=older,
     )
 
@@ -38,19 +34,11 @@ def gain(
         (gain(50, joined=52), "joining small files alone, without clustering columns"),
         (gain(50, joined=60), None),
         (gain(50, low=-0.1), "may gain nothing"),
-        (gain(50, rewrite=100_000), "pays back only after 200 days, later than 30 days"),
     ],
 )
 def test_a_layout_is_refused_for_its_reason(found: Gain, why: str | None) -> None:
-    reason = refusal(found, min_gain=0.1, bar=Bar())
+    reason = refusal(found, min_gain=0.1)
     assert (reason is None) if why is None else (reason is not None and why in reason)
-
-
-def test_payback_is_what_is_spared_against_what_is_rewritten() -> None:
-    assert gain(50).payback_readings == 20
-    assert gain(50).payback_days == 2
-    assert gain(100).payback_readings is None
-    assert "2.0 days" in praise(gain(50))
 
 
 def test_the_range_of_many_alike_queries_is_narrow_and_that_of_unlike_ones_wide() -> None:
@@ -61,8 +49,10 @@ def test_the_range_of_many_alike_queries_is_narrow_and_that_of_unlike_ones_wide(
     after = np.where(np.arange(count) % 2, 0.0, 150.0)
     unlike = certainty(weights, now, after, after / 100)
     assert unlike.gain.low < 0.25 < unlike.gain.high
+    some = certainty(weights[:12], now[:12], after[:12], after[:12] / 100)
+    assert some.gain.low < unlike.gain.low < unlike.gain.high < some.gain.high
     few = certainty(weights[:4], now[:4], after[:4], after[:4] / 100)
-    assert few.gain.low < unlike.gain.low < unlike.gain.high < few.gain.high
+    assert few.gain.low == few.gain.high == pytest.approx(0.25)
 
 
 def test_halves_of_the_sample_that_disagree_widen_the_range() -> None:

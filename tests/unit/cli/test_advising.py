@@ -66,7 +66,7 @@ def test_people_are_told_the_protocol_change_before_it_is_made(table: Table, wor
     status, out, err = said("advise", table.uri, "--workload", workload, *SMALL, "--apply")
     assert status == 0
     assert "delta-rs among them" in err
-    assert out.startswith("clustered by day")
+    assert out.startswith("Cluster by day: ")
     assert "columns and properties are set, as version 11 and version 12" in out
     status, out, err = said("advise", table.uri, "--workload", workload, *SMALL, "--apply")
     assert (status, err) == (0, "")
@@ -79,13 +79,13 @@ def test_a_table_that_is_left_alone_is_not_changed(
     words = ["advise", table.uri, "--workload", workload, "--min-gain", "100%", "--apply"]
     status, out, _ = said(*words, "-o", saved)
     assert status == 0
-    assert out.startswith("leave the table as it is")
+    assert "Cluster by" not in out
     assert "nothing to do: the table keeps its columns and properties" in out
     assert "liquidlog cluster-by" not in out
     assert table.snapshot().version == 10
     status, _, err = said("plan", table.uri, "--advice", saved)
     assert status == 2
-    assert "the advice is to leave the table as it is" in err
+    assert "the advice recommends no other layout" in err
 
 
 def test_several_workloads_are_put_together(

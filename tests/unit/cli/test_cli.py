@@ -58,7 +58,7 @@ def test_a_saved_plan_is_executed_and_committed_once(
     values = {name: setting["value"] for name, setting in document["policy"].items()}
     saved["policy"] |= {"strategy": "cube", "compression": "zstd"}
     assert saved.pop("decided_by") == {}
-    assert document.pop("judgement")["command"] == f"liquidlog optimize {table}"
+    assert document.pop("verdict")["candidate"]["command"].startswith(f"liquidlog optimize {table}")
     assert {**document, "policy": values} == saved
     assert {"table_uri", "read_version", "strategy", "policy", "groups", "skipped"} <= set(document)
     from liquidlog.operations.rewrite import read_plan

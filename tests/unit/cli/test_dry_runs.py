@@ -260,7 +260,7 @@ def test_a_dry_run_says_what_the_real_run_does_and_changes_nothing(
         # Which rounds follow the first depends on what it makes.
         did["rounds"], did["versions"] = did["rounds"][:1], did["versions"][:1]
     # What is judged after a repair is the repaired table.
-    would.pop("judgement", None), did.pop("judgement", None)
+    would.pop("verdict", None), did.pop("verdict", None)
     assert_same_as_known(would, did, name)
     if name not in NOTHING_TO_DO and not name.startswith("commit again"):
         assert tree(tmp_path) != before
@@ -375,6 +375,6 @@ def test_a_dry_optimize_says_of_its_worth_what_a_plan_says(tmp_path: Path) -> No
     for more in ([], ["--max-file-size", "1KiB"]):
         _, planned, _ = said("plan", uri, *more)
         _, dry, _ = said("optimize", uri, "--dry-run", *more)
-        worth = [line for line in planned.splitlines() if "worth it:" in line]
+        worth = planned.splitlines()[:1]
         assert len(worth) == 1
         assert worth[0] in dry.splitlines()

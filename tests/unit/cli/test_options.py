@@ -25,7 +25,7 @@ ANYWHERE: Final = {"--json", "--verbose", "--config", "--no-config"}
 ALWAYS: Final = {
     "advise": {
         *("--workload", "--columns", "--max-columns", "--min-gain", "--max-file-size"),
-        *("--payback-days", "--readings-per-day", "--apply", "--output"),
+        *("--payback-days", "--queries-per-day", "--apply", "--output"),
     },
     "append": {"--dry-run"},
     "checkpoint": {"--dry-run"},
@@ -34,7 +34,7 @@ ALWAYS: Final = {
     "commit": {"--dry-run"},
     "create": {"--dry-run", "--cluster-by", "--partition-by", "--property"},
     "detail": {"--version"},
-    "doctor": {"--fix", "--workload", "--payback-days", "--readings-per-day"},
+    "doctor": {"--fix", "--workload", "--payback-days", "--queries-per-day"},
     "files": {"--version", "--limit"},
     "health": {
         "--columns",
@@ -45,17 +45,17 @@ ALWAYS: Final = {
         "--cubes",
     },
     "history": {"--limit", "--amplification"},
-    "optimize": {"--advice", "--dry-run", "--executor", "--max-file-size"},
+    "optimize": {"--advice", "--dry-run", "--executor", "--max-file-size", "--yes"},
     "migrate": {"--cluster-by", "--workload", "--max-file-size", "--output"},
     "vacuum": {"--retain", "--dry-run", "--limit"},
     "orphans": {"--delete", "--finished", "--older-than", "--limit"},
     "plan": {"--advice", "--output", "--workload", "--max-file-size", "--why"},
-    "report": {"--output", "--workload", "--payback-days", "--readings-per-day"},
+    "report": {"--output", "--workload", "--payback-days", "--queries-per-day"},
     "run": {"--output", "--executor", "--dry-run"},
     "scan": {"--version", "--limit", "--time-zone"},
     "sql": {"--executor", "--spark-conf", "--local-limit", "--dry-run", "--storage-option"},
     "fleet": {
-        *("--workload", "--output", "--payback-days", "--readings-per-day", "--storage-option"),
+        *("--workload", "--output", "--payback-days", "--queries-per-day", "--storage-option"),
     },
     "tick": {"--policy", "--plan-only", "--openmetrics", "--storage-option"},
     "workload": {"--output", "--table", "--since", "--redact"},

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,14 +63,14 @@ def _live(path: Path) -> Iterator[Path]:
         ("EXPLAIN OPTIMIZE {t} FULL", "optimize {t} --full --dry-run"),
         ("OPTIMIZE {t}", "optimize {t} --dry-run"),
         ("ALTER TABLE {t} RECLUSTER FINAL WHERE col1 = 7",
-         "optimize {t} --strategy overlap --set final=true --where col1=7 --dry-run"),
+         "optimize {t} --strategy overlap --set final=true --where 'col1 = 7' --dry-run"),
     ],
 )  # fmt: skip
 def test_a_statement_prints_what_its_verb_prints(
     statement: str, words: str, table: Table, call: Call
 ) -> None:
     path = table.uri
-    verb = [word.format(t=path) for word in words.split()]
+    verb = [word.format(t=path) for word in shlex.split(words)]
     dry = ["--dry-run"] if "--dry-run" in verb and not statement.startswith("EXPLAIN") else []
     given = f"delta.`{path}`"
     text = statement.format(t=given, p=path)

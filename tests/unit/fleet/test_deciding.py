@@ -1,4 +1,4 @@
-"""What follows from a policy: triggers, and the budget."""
+"""What follows from a policy: triggers, what a verdict makes of them, and the budget."""
 
 from dataclasses import replace
 
@@ -6,8 +6,9 @@ import pytest
 
 from liquidlog.fleet.deciding import Seen, Spending, answer, lasting_bar, not_triggered, triggers
 from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
-from liquidlog.judgement.verdicts import Bar, Judgement
-from liquidlog.judgement.weighing import left
+from liquidlog.foresee.verdict import Answer, Bar, Criteria, Option, Verdict, no_verdict
+from liquidlog.operations.judge import ADVISED
+from support.lake import ragged
 
 HOUR_MS = 3_600_000
 BUSY = Seen(
@@ -92,18 +93,19 @@ def test_a_rewrite_must_pay_back_while_it_lasts(
     since_last_ms: int | None, days: float, *, is_since_rewrite: bool
 ) -> None:
     seen = replace(BUSY, since_last_ms=since_last_ms, is_since_rewrite=is_since_rewrite)
-    bar = Bar(readings_a_day=7, payback_days=30)
+    bar = Bar(queries_per_day=7, payback_days=30)
     found = lasting_bar(bar, seen)
     assert found.payback_days == pytest.approx(days)
-    assert found.readings_a_day == 7
+    assert found.payback_queries == pytest.approx(1000 * days / 30)
+    assert found.queries_per_day == 7
 
 
 def test_a_table_is_judged_only_if_that_can_change_the_answer() -> None:
     asked: list[Bar] = []
 
-    def judged(bar: Bar) -> Judgement:
+    def judged(bar: Bar) -> Verdict:
         asked.append(bar)
-        return left("it is so", bar, "narrow")
+        return no_verdict("leave", "it is so", Criteria(bar=bar))
 
     idle = RewritePolicy(when=RewriteWhen(commits=11))
     found = answer(idle, BUSY, judged)
@@ -112,7 +114,61 @@ def test_a_table_is_judged_only_if_that_can_change_the_answer() -> None:
     busy = RewritePolicy(when=RewriteWhen(commits=10))
     found = answer(busy, BUSY, judged)
     assert [one.name for one in found.triggers] == ["commits"]
-    assert found.reason == "Leave it: it is so"
-    assert [bar.payback_days for bar in asked] == [2]
+    assert found.reason == "Leave it: it is so."
+    assert [bar.payback_days for bar in asked] == [30]
     answer(RewritePolicy(when=RewriteWhen(payback_days=1)), BUSY, judged)
     assert len(asked) == 2
+
+
+ASKED = RewritePolicy(when=RewriteWhen(commits=1))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Option:
+    """A rewrite by the table's own columns that is worth it after some 60 queries."""
+    best = ragged(tmp_path_factory.mktemp("own")).judge().best
+    assert best is not None
+    assert 50 < (best.payback_queries or 0) < 66
+    return best
+
+
+def judged(*options: Option, answer: Answer = "rewrite") -> Verdict:
+    sentence = "Cluster by s: it pays." if answer == "cluster" else "Do it: it pays."
+    found = no_verdict("leave", "", Criteria())
+    return replace(found, answer=answer, sentence=sentence, options=options)
+
+
+def test_clustering_columns_are_left_to_people(own: Option) -> None:
+    advised = replace(own, name=ADVISED, clusters=True, arguments={})
+    found = answer(ASKED, BUSY, lambda _: judged(advised, answer="cluster"))
+    assert found.rewrite is None
+    assert found.reason == "Cluster by s: it pays. Clustering columns are for people to set."
+    found = answer(ASKED, BUSY, lambda _: judged(advised, own, answer="cluster"))
+    assert found.rewrite is own
+    assert found.reason.startswith(f"Cluster by s: it pays. For now, {own.name}: a typical query")
+
+
+def test_a_strategy_of_another_package_is_done_though_it_takes_no_options(own: Option) -> None:
+    other = replace(own, name="strategy theirs", arguments={})
+    assert answer(ASKED, BUSY, lambda _: judged(other)).rewrite is other
+
+
+def test_what_was_rewritten_lately_waits_or_gets_less(own: Option) -> None:
+    lately = replace(BUSY, since_last_ms=HOUR_MS)
+    found = answer(ASKED, lately, lambda _: judged(own))
+    assert (found.rewrite, found.is_early) == (None, True)
+    assert "Not yet: the last one was 1 h ago" in found.reason
+    less = replace(own, name="less", cost=replace(own.cost, seconds=own.cost.seconds / 60))
+    found = answer(ASKED, lately, lambda _: judged(own, less))
+    assert (found.rewrite, found.is_early) == (less, False)
+    assert "For now, less:" in found.reason
+
+
+@pytest.mark.parametrize(("days", "names"), [(2, ["payback_days"]), (1, [])])
+def test_without_a_rate_days_are_as_many_queries_as_the_bar_says(
+    own: Option, days: float, names: list[str]
+) -> None:
+    policy = RewritePolicy(when=RewriteWhen(payback_days=days))
+    found = answer(policy, BUSY, lambda _: judged(own))
+    assert [one.name for one in found.triggers] == names
+    assert (found.rewrite is own) == bool(names)

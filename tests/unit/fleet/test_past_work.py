@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from msgspec import structs
 
 from liquidlog.fleet.deciding import past_work
 from liquidlog.log.loader import open_store
-from liquidlog.plan import SPARED_TAG
 from liquidlog.table import Table
 from support.arrow_executor import execute
 
@@ -23,10 +21,8 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def rewrite(table: Table, spared: float | None = None, **policy: object) -> None:
-    plan = table.plan(**policy)  # type: ignore[arg-type]
-    if spared is not None:
-        plan = structs.replace(plan, spared_bytes_a_day=spared)
+def rewrite(table: Table) -> None:
+    plan = table.plan()
     table.commit(plan, execute(plan))
 
 
@@ -43,14 +39,6 @@ def test_commits_are_counted_since_the_last_rewrite(table: Table) -> None:
     table.append(pa.table({"x": [5]}))
     found = past_work(open_store(table.uri))
     assert (found.last_rewrite, found.commits_since) == (5, 1)
-
-
-def test_groups_spare_by_their_bytes(table: Table) -> None:
-    rewrite(table, spared=1000.0, min_cube_size=1, target_cube_size=1)
-    tags = [row["tags"] for row in table.history() if row["operation"] == "OPTIMIZE"]
-    assert len(tags) > 1
-    assert all(0 < float(one[SPARED_TAG]) < 1000 for one in tags)
-    assert sum(float(one[SPARED_TAG]) for one in tags) == pytest.approx(1000, abs=len(tags))
 
 
 def test_versions_that_change_no_file_are_no_reason(table: Table) -> None:

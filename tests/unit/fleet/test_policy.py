@@ -15,7 +15,7 @@ exclude = ["lake/tmp"]
 
 [rewrite]
 payback_days = 14
-readings_a_day = 100
+queries_per_day = 100
 workload = "w.jsonl"
 
 [rewrite.when]
@@ -51,7 +51,7 @@ def test_a_whole_policy() -> None:
     assert found.tables == ("lake/*", "s3://bucket/**")
     assert found.exclude == ("lake/tmp",)
     assert found.rewrite is not None
-    assert (found.rewrite.bar.payback_days, found.rewrite.bar.readings_a_day) == (14, 100)
+    assert (found.rewrite.bar.payback_days, found.rewrite.bar.queries_per_day) == (14, 100)
     assert found.rewrite.workload == "w.jsonl"
     assert found.rewrite.when == RewriteWhen(
         commits=10,

@@ -9,7 +9,7 @@ import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
 from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, Survey, Surveyed, survey, surveyed
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.foresee.verdict import Bar
 from liquidlog.local.workers import Workers
 from liquidlog.report.page import page
 from liquidlog.table import Table
@@ -63,22 +63,21 @@ def test_what_is_worth_it_comes_first_as_in_tick(lake: Path) -> None:
     worth = [one for one in run.tables if one.decision == "rewrite"]
     assert [one.table for one in fleet.tables[:2]] == [one.table for one in worth]
     for one, decided in zip(fleet.tables, worth, strict=False):
-        spared = decided.spared_bytes_a_day or 0
-        assert one.gain_bytes == pytest.approx(spared * Bar().payback_days)
-        assert one.rewrite_bytes == decided.bytes_rewritten
-        assert one.gain == pytest.approx((one.gain_bytes or 0) / (one.rewrite_bytes or 1))
+        assert decided.verdict is not None
+        assert one.verdict == decided.verdict.document()
+        assert one.reason == decided.reason
+    paid = [one.worth["payback_queries"] for one in fleet.tables if one.worth is not None]
+    assert paid == sorted(paid)
     assert fleet.tables[2].action == "fail"
 
 
 def test_a_table_is_told_as_its_own_verbs_tell_it(lake: Path) -> None:
     table, one = Table.open(lake / "large"), by_name(looked_at(lake))["large"]
-    detail, judged = table.detail(), table.judge().best
-    assert judged is not None
+    detail, judged = table.detail(), table.judge()
     assert (one.files, one.size_bytes) == (detail["numFiles"], detail["sizeInBytes"])
     assert one.depth_ratio == table.health().depth_ratio
-    assert (one.command, one.cost_bytes) == (judged.command, judged.cost_bytes)
-    assert one.payback_days == judged.payback_days
-    assert judged.reason in one.reason
+    assert one.worth == judged.document()
+    assert one.reason == judged.sentence
 
 
 def test_a_failure_is_told_and_stops_no_other(lake: Path) -> None:
@@ -86,7 +85,7 @@ def test_a_failure_is_told_and_stops_no_other(lake: Path) -> None:
     one = by_name(fleet)["broken"]
     assert one.error is not None
     assert one.reason == one.error.message
-    assert (one.files, one.gain_bytes) == (None, None)
+    assert (one.files, one.verdict) == (None, None)
     assert fleet.exit_status == one.error.exit_status
 
 
@@ -120,7 +119,7 @@ def test_a_process_that_ends_takes_one_table_with_it(
 
 
 def test_the_bar_decides(lake: Path) -> None:
-    fleet = looked_at(lake, bar=Bar(payback_days=0.001))
+    fleet = looked_at(lake, bar=Bar(payback_days=0.001, queries_per_day=24))
     assert {str(one.action) for one in fleet.tables} == {"leave", "fail"}
 
 
@@ -131,9 +130,10 @@ def test_a_workload_is_asked_table_by_table(lake: Path, tmp_path: Path) -> None:
     workload.write_text(json.dumps(line) + "\n")
     found = by_name(looked_at(lake, workload=str(workload)))
     assert found["large"].action == "rewrite"
-    assert str(workload) in (found["large"].command or "")
+    assert found["large"].worth is not None
+    assert str(workload) in found["large"].worth["candidate"]["command"]
     assert found["small"].action == "leave"
-    assert found["small"].reason == f"{workload} asks nothing of it"
+    assert found["small"].reason == f"Leave it: {workload} asks nothing of it."
     assert found["small"].depth_ratio == Table.open(lake / "deep" / "small").health().depth_ratio
 
 
@@ -183,7 +183,7 @@ def test_pages_say_what_the_overview_says(lake: Path, tmp_path: Path) -> None:
         known = {**one.document(), "seconds": 0, "page": None}
         assert {**shown[name].document(), "seconds": 0, "page": None} == known
     written = tmp_path / "a" / "b" / str(shown["large"].page)
-    assert "Rewrite" in written.read_text(encoding="utf-8")
+    assert "Do it" in written.read_text(encoding="utf-8")
     assert shown["broken"].page is None
 
 
@@ -198,11 +198,12 @@ def test_the_command(lake: Path, tmp_path: Path) -> None:
     document = json.loads(out)
     assert (status, err) == (1, "")
     first = document["tables"][0]
-    asked = "table files bytes depth_ratio gain_bytes cost_bytes action reason"
+    asked = "table files bytes depth_ratio action reason verdict"
     assert set(asked.split()) <= set(first)
     status, out, err = said("fleet", str(lake / "large"), "-o", str(tmp_path / "out"))
     assert (status, err) == (0, "")
     assert "1 table: 1 to rewrite" in out
+    assert "    liquidlog optimize" in out
     assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".html", ".html"]
     assert said("fleet", str(lake / "large"), "--payback-days", "0")[0] == 2
     assert said("fleet")[0] == 2

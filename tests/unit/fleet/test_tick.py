@@ -18,10 +18,10 @@ from liquidlog.fleet.policy import (
     UpkeepPolicy,
     VacuumPolicy,
 )
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.at_work import at_work
 from liquidlog.operations.rewrite import read_plan
-from liquidlog.plan import SPARED_TAG, ClusteringPlan
+from liquidlog.plan import ClusteringPlan
 from liquidlog.storage import local
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -29,7 +29,7 @@ from support.lake import EAGER, by_name, copied, ragged, rows, somebody_at_work,
 
 NEVER = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(commits=10_000)))
 OFTEN_READ = replace(
-    EAGER, rewrite=RewritePolicy(when=RewriteWhen(commits=1), bar=Bar(readings_a_day=1e7))
+    EAGER, rewrite=RewritePolicy(when=RewriteWhen(commits=1), bar=Bar(queries_per_day=1e7))
 )
 """So many readers that a rewrite pays back at once, however short the last one is ago."""
 
@@ -66,17 +66,12 @@ def test_a_table_is_rewritten_once(tmp_path: Path) -> None:
     assert at_work(table.opened.store, table.opened.clock) == ()
 
 
-def test_the_commit_says_what_it_should_spare(tmp_path: Path) -> None:
+def test_what_is_spent_is_what_the_commit_says(tmp_path: Path) -> None:
     table = ragged(tmp_path / "t")
     run = ticked(EAGER, tmp_path / "t")
+    metrics = table.history(1)[0]["operationMetrics"]
     (done,) = run.tables
-    newest = table.history(1)[0]
-    assert float(newest["tags"][SPARED_TAG]) == pytest.approx(done.spared_bytes_a_day, abs=1)
-    assert (
-        run.spent_bytes
-        == done.bytes_rewritten
-        == int(newest["operationMetrics"]["numRemovedBytes"])
-    )
+    assert run.spent_bytes == done.bytes_rewritten == int(metrics["numRemovedBytes"])
 
 
 def test_what_is_not_asked_for_is_not_judged(tmp_path: Path) -> None:
@@ -121,7 +116,7 @@ def test_plans_are_saved_and_can_be_run(tmp_path: Path) -> None:
     assert at_work(table.opened.store, table.opened.clock) == ()
     plan = read_plan(planned.plan)
     table.commit(plan, execute(plan))
-    assert SPARED_TAG in table.history(1)[0]["tags"]
+    assert files(table) == 1
 
 
 def test_hostile_names_make_plain_files(tmp_path: Path) -> None:
@@ -139,9 +134,10 @@ def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:
     ragged(tmp_path / "middle", files=8)
     glob = tmp_path / "*"
     free = ticked(EAGER, glob, dry_run=True)
-    gains = [one.spared_bytes_a_day or 0 for one in free.tables]
-    per_byte = [gain / one.bytes_rewritten for gain, one in zip(gains, free.tables, strict=True)]
-    assert per_byte == sorted(per_byte, reverse=True)
+    bests = [one.verdict.best for one in free.tables if one.verdict is not None]
+    paid = [best.payback_queries or 0 for best in bests if best is not None]
+    assert len(paid) == 3
+    assert paid == sorted(paid)
     first = free.tables[0]
     policy = replace(EAGER, budget=Budget(bytes=first.bytes_rewritten))
     run = ticked(policy, glob)
@@ -351,8 +347,8 @@ def test_a_rewrite_is_not_made_again_before_that_pays_back(tmp_path: Path) -> No
     for number in range(8):
         table.append(rows(number))
     (left,) = ticked(EAGER, tmp_path / "t").tables
-    assert (left.decision, [one.name for one in left.triggers]) == ("leave", ["commits"])
-    assert "pays back only after" in left.reason
+    assert (left.decision, [one.name for one in left.triggers]) == ("postpone", ["commits"])
+    assert "must pay back as soon" in left.reason
     later = Clock(now_ms=lambda: now.now_ms() + 5 * 86_400_000, new_id=now.new_id)
     (done,) = ticked(EAGER, tmp_path / "t", clock=later, dry_run=True).tables
     assert done.decision == "rewrite"

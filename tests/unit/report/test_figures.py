@@ -41,23 +41,6 @@ def test_shares(part: float, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
-    [
-        (0.01, "less than an hour"),
-        (0.042, "1 hour"),
-        (1.5, "36 hours"),
-        (2.26, "2.3 days"),
-        (30, "30 days"),
-        (400, "400 days"),
-        (1000, "2.7 years"),
-        (1e9, "more than a thousand years"),
-    ],
-)
-def test_days(count: float, told: str) -> None:
-    assert figures.days(count) == told
-
-
-@pytest.mark.parametrize(
     ("most", "end"), [(0, 1), (1, 1), (1.2, 2), (24, 30), (5, 5), (81, 100), (0.03, 0.03)]
 )
 def test_the_end_of_an_axis_is_round_and_holds_all(most: float, end: float) -> None:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from liquidlog.errors import LiquidlogError
 from liquidlog.fleet.deciding import Decision
 from liquidlog.fleet.survey import Fleet, Surveyed, ranked
-from liquidlog.judgement.verdicts import Bar
+from liquidlog.foresee.verdict import Bar
+from liquidlog.report.fleets import surveyed_fleet
 from liquidlog.report.page import fleet_page
+from liquidlog.report.printing import show
 from support.browser import Browser
 from support.html_pages import MAX_BYTES, Reader
 
@@ -46,17 +49,25 @@ def table(number: int, **more: object) -> Surveyed:
     return Surveyed(**{**known, **more})  # type: ignore[arg-type]
 
 
+def verdict(number: int) -> dict[str, object]:
+    """Return what a page shows of a verdict."""
+    return {
+        "answer": "cluster" if number % 4 == 3 else "rewrite",
+        "now": {"seconds": 1.0 + number},
+        "after": {"seconds": {"mean": 0.5}},
+        "cost": {"seconds": 60.0 * number, "bytes_read": number << 30},
+        "payback_queries": 500.0 - number,
+        "candidate": {"command": f"liquidlog optimize /lake/t{number}"},
+    }
+
+
 def fleet(*more: Surveyed) -> Fleet:
     worth = [
         table(
             number,
             action=Decision.REWRITE,
-            gain_bytes=(number * 3 % 10 + 1) << 40,
-            cost_bytes=number << 30,
-            rewrite_bytes=1 << 30,
-            gain=float(number),
-            payback_days=1 / (number + 1),
-            depth_ratio=10.0 - number,
+            verdict=verdict(number),
+            rank=500.0 - number,
             page=f"t{number}-0123.html",
         )
         for number in range(10)
@@ -100,7 +111,7 @@ def test_it_loads_nothing_and_runs_its_one_script() -> None:
 def test_hostile_names_are_shown_as_text() -> None:
     read = Reader(fleet_page(hostile(), "<b>" + HOSTILE[0]))
     assert read.count("tbody") == 15 + len(HOSTILE)
-    assert read.count("b") == 5
+    assert read.count("b") == 4
     assert HOSTILE[0] in read.text
     assert HOSTILE[5] in read.text
     assert not {"\x1b", "\u202e", "\ud800"} & set(read.text)
@@ -108,8 +119,20 @@ def test_hostile_names_are_shown_as_text() -> None:
 
 def test_what_is_not_known_is_no_number() -> None:
     read = Reader(fleet_page(fleet(), "/lake"))
-    last = [a for t, a in read.found if t == "td" and a.get("data-name") == "Spares"]
+    last = [a for t, a in read.found if t == "td" and a.get("data-name") == "Then"]
     assert [a.get("data-value") is None for a in last] == [False] * 10 + [True] * 5
+
+
+def test_the_text_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = StringIO()
+    show(surveyed_fleet(fleet()), printed, terminal=True)
+    lines = printed.getvalue().splitlines()
+    assert max(map(len, map(re.compile(r"\x1b\[\d*m").sub, [""] * len(lines), lines))) <= 80
+    assert sum(line.startswith(" /lake/t") for line in lines) == 15
+    assert lines[1].split() == ["/lake/t9", "8", "6.0", "GiB", "rewrite", "490", "queries"]
+    assert sum(line.startswith("    liquidlog optimize /lake/t") for line in lines) == 10
+    assert "15 tables: 8 to rewrite, 2 to cluster by other columns" in lines[-2]
 
 
 @pytest.mark.browser
@@ -144,11 +167,12 @@ def test_rows_are_sorted_on_demand(opened: Browser, tmp_path: Path) -> None:
     again = [one.size_bytes for one in sorted_by("Size")]
     assert again == [*sorted(known), None]
     assert opened.value("document.querySelector('[aria-sort]').ariaSort") == "ascending"
-    gains = [one.gain_bytes for one in sorted_by("Spares")]
-    assert gains == [*sorted((gain for gain in gains if gain), reverse=True), *[None] * 5]
+    waits = [one.verdict and one.verdict["now"]["seconds"] for one in sorted_by("A query waits")]
+    assert waits == [*range(10, 0, -1), *[None] * 5]
     names = [one.table for one in sorted_by("Table")]
     assert names == sorted(names)
-    assert [one.action for one in sorted_by("Action")] == [one.action for one in found.tables]
+    answers = [one.answer for one in sorted_by("Verdict")]
+    assert answers == ["rewrite"] * 8 + ["cluster"] * 2 + ["fail"] + ["leave"] * 4
 
 
 @pytest.mark.browser

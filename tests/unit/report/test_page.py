@@ -41,7 +41,7 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
     for words in (
         "Should I rewrite?",
         "What it",
-        "Readings, now and after",
+        "Queries, now and after",
         "Files by x and s",
         "How many files share a value",
         "along s",
@@ -123,7 +123,7 @@ def test_a_broken_domain_gets_a_page_that_says_so(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "fixtures" / "logs" / case / "table", tmp_path / "t")
     read = checked(page(Table.open(str(tmp_path / "t")).overview()))
     assert "--fix broken-domain" in read.shown
-    assert "Not measured" in read.text
+    assert "Unknown" in read.shown
 
 
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

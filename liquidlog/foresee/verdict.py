@@ -1,0 +1,478 @@
+"""Whether a rewrite is worth it: the one verdict on a table, in words that people use.
+
+What a rewrite brings and what it costs are both seconds: those that queries wait for the store, and
+those that the rewrite takes. A rewrite pays back once queries have waited as much less as it took.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from liquidlog.errors import UsageError
+from liquidlog.foresee.prediction import EVERYTHING, Opened, PredictedReads, Prediction
+from liquidlog.foresee.stores import StoreProfile
+from liquidlog.plan import ClusteringPlan
+from liquidlog.predicates.workload import Workload, recorded_per_day
+from liquidlog.spec.bounds import Bounds, Mask
+from liquidlog.spec.schema import Leaf, quote_path
+from liquidlog.spec.text import render_size
+
+FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, NDArray[np.float64], Mask]
+"""Leaves, their bounds per file, the files' sizes in bytes, and which of them are foreseen."""
+
+Answer = Literal["rewrite", "cluster", "leave", "unknown"]
+
+PAYBACK_DAYS: Final = 30.0
+"""The longest payback of a rewrite that is worth it, in days, if nobody says."""
+
+PAYBACK_QUERIES: Final = 1_000.0
+"""The same in queries, where nobody knows how many there are in a day."""
+
+MANY: Final = 0.1
+LONGER: Final = 1.2
+"""No rewrite is worth it that lets readers of so large a share of the queries wait so much longer.
+"""
+
+_NAMED: Final = 4
+_FEW_DAYS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """What a rewrite must do to be worth it.
+
+    It pays back within `payback_days` if the number of queries in a day is known: it is said here,
+    or recorded in the workload. If not, it pays back within `payback_queries`.
+    """
+
+    payback_days: float = PAYBACK_DAYS
+    payback_queries: float = PAYBACK_QUERIES
+    queries_per_day: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers with which nothing could be judged."""
+        for name in ("payback_days", "payback_queries", "queries_per_day"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name} must be a number above 0, not {value}", option=name)
+
+    def most_queries(self, per_day: float | None) -> float:
+        """Return within how many queries a rewrite must pay back."""
+        return self.payback_queries if per_day is None else self.payback_days * per_day
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """By what rewrites are judged: for whom, when, and how soon they must pay back.
+
+    Readers are those of the `workload`; if it is empty, they are assumed: they read everything, or
+    ask for one value of one column. `workload_source` is where a command finds the workload; if it
+    is None, no layout is fitted to it. `now_ms` is the time at which predicates are asked, None if
+    that is not known. Unless rows are to be read, only the log is.
+    """
+
+    workload: Workload = ()
+    workload_source: str | None = None
+    bar: Bar = field(default_factory=Bar)
+    now_ms: int | None = None
+    reads_rows: bool = True
+
+    @property
+    def per_day(self) -> float | None:
+        """The queries in a day: as somebody says, else as recorded; None if nobody knows."""
+        return self.bar.queries_per_day or recorded_per_day(self.workload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a rewrite costs: as many bytes are taken to be written as are read."""
+
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+
+    @classmethod
+    def of(cls, plan: ClusteringPlan, profile: StoreProfile) -> "Cost":
+        """Return the cost of a plan."""
+        files = sum(len(group.inputs) + group.expected_outputs for group in plan.groups)
+        size_bytes = plan.size_bytes
+        seconds = profile.rewrite_seconds(files, 2.0 * size_bytes)
+        return cls(bytes_read=size_bytes, bytes_written=size_bytes, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Option:
+    """One rewrite that was weighed, against leaving the table as it is.
+
+    `command` makes exactly this rewrite, with its sizes; `arguments` are those of Table.plan for
+    it. If it `clusters`, the table first gets these clustering columns. `now`, `after`, `low` and
+    `high` are what the mean query opens, the last two the ends of what it opens in nine of ten
+    cases. `judged_share` is the share of the plan's bytes whose groups were predicted; the others
+    are taken to come out alike. `problem` is why it is not worth it, None if it is, and `is_unsure`
+    says that only its range is why. `files_after` returns the files after the plan, if all of it
+    was foreseen.
+    """
+
+    name: str
+    command: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    clusters: bool = False
+    plan: ClusteringPlan = field(repr=False)
+    prediction: Prediction = field(repr=False)
+    cost: Cost
+    now: Opened
+    after: Opened
+    low: Opened
+    high: Opened
+    per_day: float | None
+    bar: Bar
+    judged_share: float = 1.0
+    problem: str | None = None
+    is_unsure: bool = False
+    files_after: Callable[[], FilesAfter] | None = field(default=None, repr=False)
+
+    @property
+    def saved_seconds(self) -> float:
+        """What the mean query waits less."""
+        return self.now.seconds - self.after.seconds
+
+    @property
+    def saved_share(self) -> float:
+        """The same as a share of what it waits now."""
+        return self.saved_seconds / self.now.seconds if self.now.seconds else 0.0
+
+    @property
+    def payback_queries(self) -> float | None:
+        """After how many queries the rewrite has paid back, None if it never does."""
+        return self.cost.seconds / self.saved_seconds if self.saved_seconds > 0 else None
+
+    @property
+    def payback_days(self) -> float | None:
+        """The same in days, None also if nobody knows how many queries there are in one."""
+        queries = self.payback_queries
+        return None if queries is None or self.per_day is None else queries / self.per_day
+
+    def pays_back(self, bar: Bar) -> bool:
+        """Return whether it pays back as soon as a bar wants."""
+        queries = self.payback_queries
+        return queries is not None and queries <= bar.most_queries(self.per_day)
+
+    @property
+    def net_seconds(self) -> float:
+        """What queries wait less until it must have paid back, without its cost."""
+        return self.saved_seconds * self.bar.most_queries(self.per_day) - self.cost.seconds
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it should be made."""
+        return self.problem is None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it clusters by, as people write them."""
+        return tuple(quote_path(column.logical) for column in self.plan.columns)
+
+    def gain(self) -> str:
+        """Return what it brings a query, and what it costs, in one sentence."""
+        seconds = duration_text(self.cost.seconds)
+        paid = "" if self.payback_queries is None else f" and pays back after {self.payback_text()}"
+        part = "" if self.judged_share == 1 else f"; foreseen of {self.judged_share:.1%} of it"
+        return (
+            f"a typical query opens {_files(self.after.files)} instead of"
+            f" {_count(self.now.files)} and reads {_size(self.after.bytes)} instead of"
+            f" {_size(self.now.bytes)}. Rewriting {_size(self.cost.bytes_read)} takes about"
+            f" {seconds} on two cores{paid}{part}"
+        )
+
+    def payback_text(self) -> str:
+        """Return after how many queries it has paid back, and in how many days if known."""
+        queries, days = self.payback_queries, self.payback_days
+        text = f"about {count_text(queries or 0.0)} queries"
+        return text if days is None else f"{text}, in {days_text(days)}"
+
+    def document(self) -> dict[str, Any]:
+        """Return what would be done, ready to print as JSON."""
+        groups = self.plan.groups
+        return {
+            "columns": list(self.columns),
+            "curve": self.plan.curve if len(self.columns) > 1 else None,
+            "max_file_bytes": self.plan.policy.max_file_bytes,
+            "strategy": self.plan.strategy,
+            "command": self.command,
+            "files_to_rewrite": sum(len(group.inputs) for group in groups),
+            "files_to_write": sum(group.expected_outputs for group in groups),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Verdict:
+    """What should be done about a table's layout, and why: the same whoever asks.
+
+    `answer` is "rewrite", "cluster" (by other columns, then rewrite), "leave" or "unknown".
+    `options` are the rewrites that were weighed, the best first. `readers` says for whom:
+    "workload", or "assumed" for full scans and readers of one value of one column; `queries` is how
+    many predicates they ask, `per_day` how many queries there are in a day, None if nobody knows.
+    """
+
+    answer: Answer
+    sentence: str
+    options: tuple[Option, ...] = ()
+    readers: str
+    queries: int = 0
+    per_day: float | None = None
+    bar: Bar = field(default_factory=Bar)
+
+    @property
+    def best(self) -> Option | None:
+        """The rewrite to make, None if the table is to be left alone."""
+        return self.options[0] if self.answer in {"rewrite", "cluster"} else None
+
+    @property
+    def shown(self) -> Option | None:
+        """The rewrite to show: the one to make, else the best of those that are not worth it."""
+        return next(iter(self.options), None)
+
+    def document(self) -> dict[str, Any]:
+        """Return the verdict ready to print as JSON."""
+        shown = self.shown
+        known: dict[str, Any] = dict.fromkeys(
+            ("candidate", "now", "after", "cost", "payback_queries", "payback_days", "sampled")
+        )
+        if shown is not None:
+            found = shown.prediction
+            known = {
+                "candidate": shown.document(),
+                "now": _rounded(shown.now),
+                "after": {
+                    name: {"mean": mean, "low": low, "high": high}
+                    for (name, mean), low, high in zip(
+                        _rounded(shown.after).items(),
+                        _rounded(shown.low).values(),
+                        _rounded(shown.high).values(),
+                        strict=True,
+                    )
+                },
+                "cost": {
+                    "bytes_read": shown.cost.bytes_read,
+                    "bytes_written": shown.cost.bytes_written,
+                    "seconds": round(shown.cost.seconds, 2),
+                },
+                "payback_queries": _up_to(shown.payback_queries, 1),
+                "payback_days": _up_to(shown.payback_days, 3),
+                "sampled": {
+                    "rows": found.sampled_rows,
+                    "files": found.sampled_files,
+                    "requests": found.sample_requests,
+                }
+                if found.sampled_rows
+                else None,
+            }
+        readers = {"from": self.readers, "queries": self.queries, "per_day": self.per_day}
+        return {"answer": self.answer, "sentence": self.sentence, "readers": readers, **known}
+
+
+def weigh(
+    name: str,
+    command: str,
+    plan: ClusteringPlan,
+    prediction: Prediction,
+    criteria: Criteria,
+    profile: StoreProfile,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    clusters: bool = False,
+    share: float = 1.0,
+    table_share: float = 1.0,
+) -> Option:
+    """Return a rewrite as weighed.
+
+    Args:
+        name: What it is, in short.
+        command: The command that makes it.
+        plan: All of it.
+        prediction: What it brings, or a part of it in a part of the table.
+        criteria: For whom, and what it must do to be worth it.
+        profile: The table's store.
+        arguments: Those of Table.plan for it.
+        clusters: Whether the table is not clustered by the plan's columns yet.
+        share: How large the part of the plan is; 1 for all of it.
+        table_share: How large the part of the table is.
+    """
+    before, now = prediction.opened("before"), prediction.opened("before").times(1 / table_share)
+    # Groups that were not predicted spare as much per byte as those that were.
+    after, low, high = (
+        now.less(before.less(prediction.opened(when)).times(1 / share))
+        for when in ("after", "low", "high")
+    )
+    option = Option(
+        name=name,
+        command=command,
+        arguments=arguments or {},
+        clusters=clusters,
+        plan=plan,
+        prediction=prediction,
+        cost=Cost.of(plan, profile),
+        now=now,
+        after=after,
+        low=low,
+        high=high,
+        per_day=criteria.per_day,
+        bar=criteria.bar,
+        judged_share=share,
+    )
+    problem, is_unsure = _problem(option)
+    return replace(option, problem=problem, is_unsure=is_unsure)
+
+
+def _problem(option: Option) -> tuple[str | None, bool]:
+    """Return why a rewrite is not worth it, None if it is, and whether only its range is why."""
+    if not option.plan.groups:
+        return "there is nothing to rewrite", False
+    worst = _worse_off(option.prediction)
+    if worst is not None:
+        return (
+            f"who asks for {worst.where} would wait {seconds_text(worst.seconds_after)} instead of"
+            f" {seconds_text(worst.seconds_before)}, for {_size(worst.bytes_after)} in"
+            f" {_files(worst.files_after)} instead of {_size(worst.bytes_before)} in"
+            f" {_count(worst.files_before)}"
+        ), False
+    best, saved = f"the best rewrite ({option.name})", option.saved_share
+    if option.saved_seconds <= 0:
+        return f"{best} would save a typical query nothing", False
+    if option.high.seconds >= option.now.seconds:
+        return f"{best} would save a typical query {saved:.0%} of its wait, or nothing", True
+    if not option.pays_back(option.bar):
+        return (
+            f"{best} would save a typical query {saved:.0%} of its wait, and pay back only after"
+            f" {option.payback_text()}"
+        ), False
+    return None, False
+
+
+def _worse_off(prediction: Prediction) -> PredictedReads | None:
+    """Return the reader who would wait longest beyond now, of those who may not wait longer.
+
+    They make up a tenth of the queries or more, and would wait longer by more than a fifth.
+    """
+    worse = [
+        row
+        for row in prediction.predicates
+        if row.share >= MANY and row.seconds_after > LONGER * row.seconds_before
+    ]
+    return max(worse, key=lambda row: row.seconds_after - row.seconds_before, default=None)
+
+
+def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
+    """Return the verdict over all options: the best that is worth it, or to leave the table.
+
+    The best lets queries wait least until it must have paid back; of equal ones, the first.
+    """
+    ranked = tuple(sorted(options, key=lambda one: (not one.is_worth_it, -one.net_seconds)))
+    made = [option for option in ranked if option.plan.groups]
+    if not made:
+        return no_verdict("leave", "there is nothing to rewrite", criteria)
+    first, judged = made[0], f"judged for {_readers(criteria, made[0].prediction)}"
+    if first.is_worth_it:
+        answer: Answer = "cluster" if first.clusters else "rewrite"
+        head = f"Cluster by {', '.join(first.columns)}" if first.clusters else "Do it"
+        sentence = f"{head}: {first.gain()}; {judged}."
+    elif first.is_unsure and not first.prediction.is_sampled:
+        answer, sentence = "unknown", f"Unknown without reading rows: {first.problem}; {judged}."
+    else:
+        answer, sentence = "leave", f"Leave it: {first.problem}; {judged}."
+    found = no_verdict(answer, "", criteria)
+    queries = len(first.prediction.predicates)
+    return replace(found, sentence=sentence, options=tuple(made), queries=queries)
+
+
+def no_verdict(answer: Answer, reason: str, criteria: Criteria) -> Verdict:
+    """Return the verdict on a table that no rewrite is weighed for, with the reason."""
+    return Verdict(
+        answer=answer,
+        sentence=f"{'Leave it' if answer == 'leave' else 'Unknown'}: {reason}.",
+        readers="workload" if criteria.workload else "assumed",
+        queries=len(criteria.workload),
+        per_day=criteria.per_day,
+        bar=criteria.bar,
+    )
+
+
+def _readers(criteria: Criteria, prediction: Prediction) -> str:
+    """Return for whom it is judged, in words."""
+    count = len(prediction.predicates)
+    if prediction.readers == "workload":
+        who = f"{count} {'query' if count == 1 else 'queries'} of the workload"
+    else:
+        who = f"{_assumed([row.where for row in prediction.predicates])}, as nobody says who reads"
+    per_day = criteria.per_day
+    return who if per_day is None else f"{who}, {count_text(per_day)} times a day in all"
+
+
+def _assumed(names: Sequence[str]) -> str:
+    """Return the assumed readers in words."""
+    values = [name for name in names if name != EVERYTHING]
+    if not values:
+        return "full scans"
+    more = f" and {len(values) - _NAMED} more columns" if len(values) > _NAMED else ""
+    return f"full scans and queries for {', '.join(values[:_NAMED])}{more}"
+
+
+def days_text(days: float) -> str:
+    """Return a number of days for people."""
+    if days < 1 / 24:
+        return "less than an hour"
+    if days < 1:
+        hours = round(days * 24)
+        return f"{hours} hour{'s' if hours > 1 else ''}"
+    return f"{days:.1f} days" if days < _FEW_DAYS else f"{count_text(days)} days"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a foreseen duration for people: two digits of it at most."""
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{count_text(seconds / unit)} {name}"
+    return f"{count_text(max(seconds, 1.0))} s"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return how long a query waits, for people."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def count_text(value: float) -> str:
+    """Return a foreseen number for people: two digits that say something."""
+    if value < 1:
+        return f"{value:.1g}"
+    digits = max(0, math.floor(math.log10(value)) - 1)
+    return f"{round(value / 10**digits) * 10**digits:,}"
+
+
+def _files(files: float) -> str:
+    shown = _count(files)
+    return f"{shown} file" if shown == "1" else f"{shown} files"
+
+
+def _count(files: float) -> str:
+    return f"{files:.1f}".removesuffix(".0") if files < 100 else f"{files:,.0f}"  # noqa: PLR2004
+
+
+def _size(size_bytes: float) -> str:
+    return render_size(round(size_bytes))
+
+
+def _rounded(opened: Opened) -> dict[str, float]:
+    return {
+        "files": round(opened.files, 3),
+        "bytes": round(opened.bytes),
+        "requests": round(opened.requests, 2),
+        "seconds": round(opened.seconds, 5),
+    }
+
+
+def _up_to(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
