@@ -306,7 +306,7 @@ def test_advice_of_another_table_or_for_other_columns_is_refused(
     table.apply_advice(advice)
     with pytest.raises(UsageError, match="the advice determines max_file_size"):
         table.plan(advice=saved, max_file_size="1GiB")
-    with pytest.raises(UsageError, match="leave the table as it is"):
+    with pytest.raises(UsageError, match="recommends no other layout"):
         table.plan(advice=structs.replace(saved, recommended=None, fitted_to=None))
 
 

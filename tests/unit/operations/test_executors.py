@@ -89,7 +89,7 @@ def test_auto_is_local_for_small_plans_unless_spark_is_asked_for(
     assert chosen(session=object()) == "spark"
     assert chosen(limit_bytes=1 << 30) == "spark"
     assert chosen(large, limit_bytes=5 << 30) == "local"
-    assert chosen(name="other") == "other"
+    assert chosen(large, name="local") == "local"
     assert "4.0 GiB" in choose_executor(AUTO, large, {}).reason
     monkeypatch.setattr(executors, "find_spec", lambda _: None)
     assert chosen(large) == "local"
