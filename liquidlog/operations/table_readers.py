@@ -14,6 +14,7 @@ from liquidlog.advice.backtests import NOTHING_OBSERVED
 from liquidlog.advice.halves import FEW, Halves, by_shape, by_time
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import unpartitioned
+from liquidlog.clustering.planning.choice import output_count
 from liquidlog.foresee.plans import profile_of
 from liquidlog.foresee.reads import Readings, opened_by_masks
 from liquidlog.foresee.sample import Floats, Numbers
@@ -156,9 +157,10 @@ class TableReaders:
         before = np.cumsum(sizes[order]) - sizes[order]
         begins = np.flatnonzero(np.diff(partition[order], prepend=-1))
         counts = np.diff(np.append(begins, len(order)))
-        total = np.repeat(np.add.reduceat(sizes[order], begins), counts)
+        sums = np.add.reduceat(sizes[order], begins) if len(order) else sizes
+        total = np.repeat(sums, counts)
         middle = before - np.repeat(before[begins], counts) + sizes[order] / 2
-        outputs = np.ceil(total / max_file_bytes)
+        outputs = np.repeat([output_count(int(size), max_file_bytes) for size in sums], counts)
         inside = np.minimum(middle / np.maximum(total, 1.0) * outputs, outputs - 1).astype(np.int64)
         number = partition[order] * (int(inside.max(initial=0)) + 1) + inside
         joined = np.empty(len(sizes), np.int64)
