@@ -181,11 +181,12 @@ class Option:
         seconds = duration_text(self.cost.seconds)
         paid = "" if self.payback_queries is None else f" and pays back after {self.payback_text()}"
         part = "" if self.judged_share == 1 else f"; foreseen of {self.judged_share:.1%} of it"
+        before, after = _size(self.now.bytes), _size(self.after.bytes)
+        change = "as now" if before == after else f"instead of {before}"
         return (
             f"a typical query opens {_files(self.after.files)} instead of"
-            f" {_count(self.now.files)} and reads {_size(self.after.bytes)} instead of"
-            f" {_size(self.now.bytes)}. Rewriting {_size(self.cost.bytes_read)} takes about"
-            f" {seconds} on two cores{paid}{part}"
+            f" {_count(self.now.files)} and reads {after} {change}. Rewriting"
+            f" {_size(self.cost.bytes_read)} takes about {seconds} on two cores{paid}{part}"
         )
 
     def payback_text(self) -> str:

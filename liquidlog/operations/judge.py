@@ -30,6 +30,7 @@ from liquidlog.foresee.candidates import (
     judged_file_sizes,
     outline,
     part_of,
+    size_word,
 )
 from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of
 from liquidlog.foresee.verdict import (
@@ -507,13 +508,19 @@ def _arguments(best: Candidate) -> dict[str, Any]:
 
 def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source: str | None) -> str:
     """Return the commands that make a layout, for one line of a shell."""
-    uri = shlex.quote(snapshot.uri)
-    names = shlex.quote(",".join(quote_path(path) for path in best.columns))
+    uri, source = shlex.quote(snapshot.uri), shlex.quote(workload_source or "WORKLOAD")
     if snapshot.metadata.partition_columns:
-        return f"liquidlog migrate {uri} --cluster-by {names}"
+        names = shlex.quote(",".join(quote_path(path) for path in best.columns))
+        prefix = shlex.quote(",".join(quote_path(path) for path in best.prefix))
+        return (
+            f"liquidlog migrate {uri} --cluster-by {names}"
+            f" --max-file-size {size_word(best.max_file_bytes)}"
+            + (f" --curve {best.curve.value}" if len(best.columns) > 1 else "")
+            + (f" --set prefix={prefix}" if best.prefix else "")
+            + (f" --workload {source}" if best.is_fitted else "")
+        )
     if not best.is_fitted:
         return " && ".join(doing.commands)
-    source = shlex.quote(workload_source or "WORKLOAD")
     return (
         f"liquidlog advise {uri} --workload {source} --apply -o {SAVED_AS}"
         f" && liquidlog optimize {uri} --advice {SAVED_AS}"
