@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import structs
 
-from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.settings import DEFAULT_STRATEGY, TAKES, WITH_OPTION
+from liquidlog.foresee.sample import spread
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
@@ -177,11 +178,10 @@ def part_of(snapshot: Snapshot, plan: ClusteringPlan, most_files: int = MOST_FIL
 
 def _files(snapshot: Snapshot, plan: ClusteringPlan, part: ClusteringPlan, share: float) -> Mask:
     """Return a mask of the live files that the part takes, and of a share of the files left."""
-    count = snapshot.files.num_rows
-    mask, left = np.zeros(count, np.bool_), np.ones(count, np.bool_)
-    left[np.concatenate(input_rows(snapshot, plan.groups))] = False
-    mask[np.concatenate(input_rows(snapshot, part.groups))] = True
-    others = np.flatnonzero(left)
-    wanted = round(len(others) * share)
-    mask[others[((np.arange(wanted) + 0.5) * len(others) / max(wanted, 1)).astype(np.int64)]] = True
-    return mask
+    left = plan.skipped.columns["path"]
+    some = left.take(pa.array(spread(len(left), round(len(left) * share))))
+    paths = [chunk for group in part.groups for chunk in group.inputs.columns["path"].chunks]
+    is_plain = snapshot.plain_files is snapshot.files
+    among = snapshot.files["path"] if is_plain else pa.chunked_array([snapshot.paths()])
+    found = pc.is_in(among, value_set=pa.concat_arrays([*paths, *some.chunks]))
+    return np.asarray(found.to_numpy(), np.bool_)

@@ -154,9 +154,6 @@ def _judged(
     reason = _not_planned(snapshot)
     if reason is not None:
         return no_verdict("leave", reason, criteria)
-    unmeasured = _unmeasured(snapshot, bounds_of)
-    if unmeasured is not None:
-        return no_verdict("unknown", unmeasured, criteria)
     maker = _Maker(
         store=store,
         snapshot=snapshot,
@@ -173,6 +170,8 @@ def _judged(
         _log.debug("judged %s: %s", option.name, option.problem or option.gain())
     text = "judged %d rewrites of %s in %d ms"
     _log.info(text, len(options), snapshot.uri, ms_since(began))
+    if maker.unmeasured is not None:
+        return no_verdict("unknown", maker.unmeasured, criteria)
     if not options and maker.refused is not None:
         return no_verdict("leave", f"it cannot be optimized: {maker.refused}", criteria)
     return verdict_of(criteria, options)
@@ -323,9 +322,12 @@ class _Maker:
         self.own_plan = made
         self.max_file_bytes = max_file_bytes
         self.refused: str | None = None
+        self.unmeasured: str | None = None
 
     def options(self) -> list[Option]:
         """Return the options that differ, each judged; `refused` says why the last was refused.
+
+        There are none either where `unmeasured` says why no prediction would be believed.
 
         All are judged soon, with narrow ranges; then the best once more, until one stays worth it.
         """
@@ -335,13 +337,13 @@ class _Maker:
             made.append(advised_layout)
         if not made:
             return []
-        foresight = foresight_of(
-            self.store,
-            made[0].part.snapshot,
-            self.criteria,
-            self._bounds_of(made[0].part),
-            [one.part.plan for one in made],
-        )
+        part = made[0].part
+        bounds_of = self._bounds_of(part)
+        self.unmeasured = _unmeasured(part.snapshot, bounds_of)
+        if self.unmeasured is not None:
+            return []
+        plans = [one.part.plan for one in made]
+        foresight = foresight_of(self.store, part.snapshot, self.criteria, bounds_of, plans)
         options = [
             self._option(one, foresight, number, surely=False) for number, one in enumerate(made)
         ]
@@ -391,21 +393,26 @@ class _Maker:
         snapshot = self.snapshot
         columns = clustering_state(snapshot).columns
         strategy = remembered_if_right(snapshot, "strategy") if columns else None
+        own_size = remembered_if_right(snapshot, "max_file_bytes")
+        if snapshot.files.num_rows > MANY_FILES:
+            size = self.max_file_bytes or own_size
+            of_own = candidates(
+                strategy=strategy, has_cubes=False, takes_foreign=False, sizes=(size,)
+            )
+            return [*of_own][:1]
         states = file_states(snapshot, columns, 0)
         has_cubes, is_foreign = (
             bool(columns) and bool(pc.any(pc.is_in(states, value_set=among)).as_py())
             for among in (_OWN, _FOREIGN)
         )
-        own_size = remembered_if_right(snapshot, "max_file_bytes")
         sizes: Sequence[int] = judged_file_sizes(snapshot.size_bytes, own_size)
         if self.max_file_bytes is not None:
             sizes = (self.max_file_bytes,)
-        found = [
+        return [
             *candidates(
                 strategy=strategy, has_cubes=has_cubes, takes_foreign=is_foreign, sizes=sizes
             )
         ]
-        return found[:1] if snapshot.files.num_rows > MANY_FILES else found
 
     def _planned(self, choice: Choice) -> tuple[ClusteringPlan, str | None]:
         """Return the plan, and the source of the workload if its layout is fitted to it."""
@@ -447,10 +454,9 @@ class _Maker:
         )
 
     def _bounds_of(self, part: Part) -> BoundsOf:
-        files = part.files
-        if files is None:
+        if part.files is None:
             return self.bounds_of
-        return lambda columns: self.bounds_of(columns).filter(pa.array(files))
+        return remembering(partial(load_bounds, self.store, part.snapshot))
 
     def _option(self, made: _Made, foresight: Foresight, number: int, *, surely: bool) -> Option:
         option = weigh(
