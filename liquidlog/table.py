@@ -370,18 +370,12 @@ class Table(Summary):
             UsageError: If no predicate of the workload is a condition on the table, or a number is
                 not above 0.
         """
-        from liquidlog.operations.judge import criteria_of, judge
+        from liquidlog.operations.judge import criteria_of, judge_opened
 
-        snapshot = self.snapshot()
-        return judge(
-            self.opened.store,
-            snapshot,
-            criteria_of(
-                self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
-            ),
-            bounds_of=self.opened.bounds_of(snapshot),
-            new_id=self.opened.clock.new_id,
-        ).verdict
+        criteria = criteria_of(
+            self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
+        )
+        return judge_opened(self.opened, self.snapshot(), criteria).verdict
 
     def overview(
         self,
@@ -491,7 +485,7 @@ class Table(Summary):
         """
         from liquidlog.advice.verdict import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
-        from liquidlog.operations.judge import criteria_of, judge
+        from liquidlog.operations.judge import criteria_of, judge_opened
         from liquidlog.operations.layout_search import Request
 
         asked = self._asked(workload)
@@ -503,16 +497,8 @@ class Table(Summary):
             min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
         )
-        snapshot = self.snapshot()
         criteria = criteria_of(self.opened, asked, workload_source, payback_days, queries_per_day)
-        found = judge(
-            self.opened.store,
-            snapshot,
-            criteria,
-            bounds_of=self.opened.bounds_of(snapshot),
-            new_id=self.opened.clock.new_id,
-            request=request,
-        ).advice
+        found = judge_opened(self.opened, self.snapshot(), criteria, request=request).advice
         assert found is not None  # noqa: S101  there is a workload
         return found
 

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -156,32 +156,32 @@ class Advice:
     version: int
     backtest: Backtest
     current: Current
-    best: Measured | None
-    is_recommended: bool
+    best: Measured | None = None
+    is_recommended: bool = False
     reason: str
-    gain: float | None
-    gain_interval: Range | None
-    interval: Range | None
-    candidates: tuple[Measured, ...]
-    columns: Mapping[Path, float | None]
-    rewrite_bytes: int | None
-    payback_readings: float | None
-    payback_days: float | None
+    gain: float | None = None
+    gain_interval: Range | None = None
+    interval: Range | None = None
+    candidates: tuple[Measured, ...] = ()
+    columns: Mapping[Path, float | None] = field(default_factory=dict)
+    rewrite_bytes: int | None = None
+    payback_readings: float | None = None
+    payback_days: float | None = None
     queries_older: int
     queries_newest: int
     parted_by: str
-    sample: str | None
-    sampled_rows: int
-    sampled_files: int
-    losers: tuple[PredicateReads, ...]
+    sample: str | None = None
+    sampled_rows: int = 0
+    sampled_files: int = 0
+    losers: tuple[PredicateReads, ...] = ()
     cannot_prune: tuple[str, ...]
     not_usable: tuple[NotUsable, ...]
     asked_at: str | None
-    commands: tuple[str, ...]
-    protocol_change: ProtocolChange | None
-    sets: Mapping[str, str]
-    unset: tuple[str, ...]
-    fitted: FittedWorkload | None
+    commands: tuple[str, ...] = ()
+    protocol_change: ProtocolChange | None = None
+    sets: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    fitted: FittedWorkload | None = None
     notes: tuple[str, ...]
     verdict: Verdict | None = None
 

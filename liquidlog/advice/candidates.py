@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
-from typing import Final
+from typing import Any, Final
 
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Layout
 from liquidlog.plan import FittedWorkload
-from liquidlog.spec.schema import Path
+from liquidlog.spec.schema import Path, quote_path
 
 MOST_SETS: Final = 64
 """Sets of columns of which every form is tried; of more, the best few are tried in every form."""
@@ -51,6 +51,18 @@ class Candidate:
             self.curve is Curve.KD,
             -self.max_file_bytes,
         )
+
+
+def layout_arguments(
+    columns: Sequence[Path], prefix: Sequence[Path], curve: str, max_file_bytes: int
+) -> dict[str, Any]:
+    """Return the arguments of a plan that makes a layout."""
+    found: dict[str, Any] = {"full": True, "strategy": "cube", "max_file_size": max_file_bytes}
+    if len(columns) > 1:
+        found["curve"] = curve
+    if prefix:
+        found["prefix"] = tuple(map(quote_path, prefix))
+    return found
 
 
 def sets_of_columns(columns: Sequence[Path], max_columns: int) -> tuple[tuple[Path, ...], ...]:

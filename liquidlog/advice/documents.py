@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from liquidlog.advice.advice import Advice
+from liquidlog.advice.candidates import layout_arguments
 from liquidlog.errors import DocumentError, UsageError
 from liquidlog.plan import FittedWorkload
 from liquidlog.spec.actions import UNREADABLE
@@ -99,13 +100,5 @@ def plan_arguments(
             f" cluster-by {uri} {names}",
             columns=list(layout.columns),
         )
-    found: dict[str, Any] = {
-        "full": True,
-        "strategy": "cube",
-        "max_file_size": layout.max_file_bytes,
-    }
-    if len(wanted) > 1:
-        found["curve"] = layout.curve
-    if layout.prefix:
-        found["prefix"] = layout.prefix
-    return found
+    prefix = tuple(split_path(name) for name in layout.prefix)
+    return layout_arguments(wanted, prefix, layout.curve, layout.max_file_bytes)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from liquidlog.foresee.candidates import command
-from liquidlog.operations.judge import criteria_of, judge, judge_plan
+from liquidlog.operations.judge import criteria_of, judge_opened, judge_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
@@ -52,11 +52,4 @@ def judged(
         words = command(opened.uri, policy, source)
         return judge_plan(opened.opened, made, criteria, command=words)
     snapshot = opened.opened.of_plan(made)
-    return judge(
-        opened.opened.store,
-        snapshot,
-        criteria,
-        bounds_of=opened.opened.bounds_of(snapshot),
-        new_id=opened.opened.clock.new_id,
-        made=made,
-    ).verdict
+    return judge_opened(opened.opened, snapshot, criteria, made=made).verdict

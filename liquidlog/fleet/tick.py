@@ -45,7 +45,7 @@ from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.at_work import AtWork, at_work, claimed
 from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
-from liquidlog.operations.judge import judge, judge_plan
+from liquidlog.operations.judge import judge_opened, judge_plan
 from liquidlog.operations.optimize import rewritten
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import ClusteringPlan, encode_plan
@@ -291,14 +291,11 @@ class Looker:
 
 def judge_table(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
     """Return the verdict on a table by a bar."""
-    snapshot, opened = table.snapshot(), table.opened
+    opened = table.opened
     criteria = Criteria(
         workload=asked, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
     )
-    bounds_of = opened.bounds_of(snapshot)
-    return judge(
-        opened.store, snapshot, criteria, bounds_of=bounds_of, new_id=opened.clock.new_id
-    ).verdict
+    return judge_opened(opened, table.snapshot(), criteria).verdict
 
 
 def failed(address: str, error: Exception) -> TableOutcome:

@@ -203,6 +203,7 @@ class Foresight:
         self._live = live_rows(snapshot)
         self._owners = [owners_of(snapshot, plan) for plan in plans]
         self._packed: dict[int, float] = {}
+        self._packed_now: dict[tuple[str, tuple[Leaf, ...]], int] = {}
 
     @cached_property
     def rows(self) -> Rows:
@@ -323,10 +324,12 @@ class Foresight:
         rows = pa.table(
             [one.values for one in sample.columns], [str(n) for n in range(len(sample.columns))]
         )
-        now, then = (
-            _packed_bytes(some, plan.writer_options.compression)
-            for some in (rows, rows.take(pa.array(order)))
-        )
+        codec = plan.writer_options.compression
+        known = codec, tuple(one.leaf for one in sample.columns)
+        if known not in self._packed_now:
+            self._packed_now[known] = _packed_bytes(rows, codec)
+        now = self._packed_now[known]
+        then = _packed_bytes(rows.take(pa.array(order)), codec)
         of_all = float(self._live.sum()) / max(len(sample), 1)
         share = min(1.0, now * of_all / max(float(self._live_sizes.sum()), 1.0))
         return 1 - share * (1 - then / max(now, 1) * len(sample) / len(order))

@@ -5,14 +5,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.advice.advice import SAVED_AS, Advice
-from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.candidates import Candidate, layout_arguments
 from liquidlog.advice.steps import NOTHING_TO_DO, Steps, steps
 from liquidlog.clustering.columns import clustering_state, resolve_columns
 from liquidlog.clustering.migration import clustered_by, migrated
@@ -100,6 +100,11 @@ def criteria_of(
     )
 
 
+class _How(TypedDict, total=False):
+    request: Request | None
+    made: ClusteringPlan | None
+
+
 class Decided(NamedTuple):
     """The verdict on a table, and the advice that it rests on: None without a workload."""
 
@@ -137,6 +142,14 @@ def judge(
     judged = _judged(store, snapshot, criteria, bounds_of, new_id, made, found, only)
     _log.info("%s", judged.sentence)
     return Decided(judged, None if found is None else _with_verdict(found, snapshot, judged))
+
+
+def judge_opened(
+    opened: OpenedTable, snapshot: Snapshot, criteria: Criteria, **how: Unpack[_How]
+) -> Decided:
+    """Return what `judge` does, with the statistics that an opened table has read and its ids."""
+    bounds_of, new_id = opened.bounds_of(snapshot), opened.clock.new_id
+    return judge(opened.store, snapshot, criteria, bounds_of=bounds_of, new_id=new_id, **how)
 
 
 def _judged(
@@ -439,7 +452,10 @@ class _Maker:
         doing = steps(snapshot, best)
         try:
             after = _defined(snapshot, best, doing)
-            made = planned(after, _arguments(best), self.bounds_of, self.new_id, quietly=True)
+            arguments = layout_arguments(
+                best.columns, best.prefix, best.curve.value, best.max_file_bytes
+            )
+            made = planned(after, arguments, self.bounds_of, self.new_id, quietly=True)
         except LiquidlogError:
             return None  # it cannot be clustered so; other rewrites are judged
         made = structs.replace(made, fitted=advice.fitted)
@@ -496,20 +512,6 @@ def _defined(snapshot: Snapshot, best: Candidate, doing: Steps) -> Snapshot:
         snapshot.schema, best.columns, configuration=configuration, partition_columns=()
     )
     return replace(clustered_by(snapshot, columns), metadata=metadata)
-
-
-def _arguments(best: Candidate) -> dict[str, Any]:
-    """Return the arguments of a plan that makes a layout."""
-    found: dict[str, Any] = {
-        "full": True,
-        "strategy": "cube",
-        "max_file_size": best.max_file_bytes,
-    }
-    if len(best.columns) > 1:
-        found["curve"] = best.curve.value
-    if best.prefix:
-        found["prefix"] = tuple(quote_path(path) for path in best.prefix)
-    return found
 
 
 def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source: str | None) -> str:

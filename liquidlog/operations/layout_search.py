@@ -303,7 +303,6 @@ class LayoutSearch:
         return Advice(
             **base.fields(),
             best=self._measured(best, found[best], held[best]),
-            is_recommended=False,
             reason=why_not or "",
             gain=gain.share,
             gain_interval=gain.range,
@@ -316,16 +315,10 @@ class LayoutSearch:
                 found, best, columns, older, cost_now, base.mean(joined.seconds, older)
             ),
             rewrite_bytes=round(self._group(best).size_bytes.sum()),
-            payback_readings=None,
-            payback_days=None,
             sample=self._sample.source,
             sampled_rows=len(self._sample),
             sampled_files=self._sample.files,
             losers=losers(base.wheres, weights, base.now, found[best]),
-            commands=(),
-            protocol_change=None,
-            sets={},
-            unset=(),
             fitted=self._fitted_to(best) if best.is_fitted else None,
             notes=tuple(self._notes),
         )

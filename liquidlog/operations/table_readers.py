@@ -205,30 +205,7 @@ class TableReaders:
 
     def left_alone(self, reason: str, notes: tuple[str, ...]) -> Advice:
         """Return the advice to leave a table alone of which no layout was measured."""
-        return Advice(
-            **self.fields(),
-            best=None,
-            is_recommended=False,
-            reason=reason,
-            gain=None,
-            gain_interval=None,
-            interval=None,
-            candidates=(),
-            columns={},
-            rewrite_bytes=None,
-            payback_readings=None,
-            payback_days=None,
-            sample=None,
-            sampled_rows=0,
-            sampled_files=0,
-            losers=(),
-            commands=(),
-            protocol_change=None,
-            sets={},
-            unset=(),
-            fitted=None,
-            notes=notes,
-        )
+        return Advice(**self.fields(), reason=reason, notes=notes)
 
 
 def fitted_readers(
