@@ -12,6 +12,9 @@ NO_COLUMNS: Final = "without columns"
 OWN_COLUMNS: Final = "by its own columns"
 PARTITIONS: Final = "inside partitions"
 
+_LONGER: Final = 1.005
+"""A query waits longer only if it is seen in two decimals."""
+
 _JOINING: Final = {
     NO_COLUMNS: (
         "joining small files alone, without clustering columns,",
@@ -63,11 +66,11 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
     between = f"between {gain.range.low:.0%} and {gain.range.high:.0%} in nine of ten cases"
     if gain.share <= 0 < gain.share_of_older:
         return (
-            f"the layout that the older queries ask for would spare them {gain.share_of_older:.0%},"
-            f" but the newest queries would not gain: {_dearer(gain)}"
+            "the best layout for the older queries saves them"
+            f" {gain.share_of_older:.0%} of their wait, but the newest queries {_no_gain(gain)}"
         )
     if gain.share <= 0:
-        return f"no layout that was measured spares readers anything: with the best {_dearer(gain)}"
+        return f"with the best layout that was measured, queries {_no_gain(gain)}"
     if gain.share < min_gain:
         return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
     if gain.share_beyond_joining < min_gain:
@@ -81,6 +84,6 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
     return None
 
 
-def _dearer(gain: Gain) -> str:
+def _no_gain(gain: Gain) -> str:
     times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
-    return f"a query waits {times:.2f} times as long"
+    return "would gain nothing" if times < _LONGER else f"would wait {times:.2f} times as long"

@@ -446,14 +446,14 @@ class LayoutSearch:
         base = self._base
         partitions = base.snapshot.metadata.partition_columns
         cost_now = base.mean(base.now.seconds, base.halves.newest)
+        older = base.halves.older
+        older_now = base.mean(base.now.seconds, older)
         return Gain(
             cost_now=cost_now,
             cost_joined=min(cost_now, base.mean(joined.seconds, base.halves.newest)),
             cost_after=base.mean(read.seconds, base.halves.newest),
             range=certain.gain,
-            share_of_older=1
-            - base.mean(held.seconds, base.halves.older)
-            / max(base.mean(base.now.seconds, base.halves.older), 1.0),
+            share_of_older=1 - base.mean(held.seconds, older) / older_now if older_now else 0.0,
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )
 

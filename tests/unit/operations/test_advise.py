@@ -377,3 +377,12 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     assert made_up.problem is not None
     assert "s3://bucket/gone.bin" in made_up.problem
     assert len(made_up.samples) == 2
+
+
+def test_one_file_cannot_gain_and_older_queries_do_not_seem_to(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", schema=SCHEMA, cluster_by=["y", "x"])
+    table.append(rows(0))
+    table.optimize(executor="local")
+    advice = table.advise(asked(*points("x")))
+    assert not advice.is_recommended
+    assert "with the best layout that was measured, queries would gain nothing" in advice.reason
