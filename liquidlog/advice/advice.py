@@ -17,6 +17,7 @@ from liquidlog.foresee.verdict import Verdict
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.text import Summary
 
 SAVED_AS: Final = "ADVICE.json"
 """The name of the document in commands, as long as it is not saved."""
@@ -138,8 +139,8 @@ class ProtocolChange:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Advice(Summary):
     """Which layout a table should have for its readers, and what it would bring.
 
     `best` is the layout that the older queries choose, None if there is nothing to choose from;
@@ -184,6 +185,10 @@ class Advice:
     fitted: FittedWorkload | None = None
     notes: tuple[str, ...]
     verdict: Verdict | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        verdict = self.reason if self.verdict is None else self.verdict.sentence
+        return {"table_uri": self.table_uri, "verdict": verdict, "commands": self.commands}
 
     @property
     def recommended(self) -> Measured | None:

@@ -17,6 +17,7 @@ from liquidlog.cli.options import (
     files,
     json_option,
     mapping,
+    offered_columns,
     output_option,
     storage_option,
     table_argument,
@@ -98,7 +99,11 @@ def workload(
     required=True,
     help="What readers ask: JSON lines, .sql, or a source of `workload import`; repeats.",
 )
-@click.option("--columns", help="Try only these columns, a,b.  [default: all that are asked for]")
+@click.option(
+    "--columns",
+    shell_complete=offered_columns,
+    help="Try only these columns, a,b.  [default: all that are asked for]",
+)
 @click.option(
     "--max-columns", type=whole_number(1, 4), help="Most clustering columns.  [default: 4]"
 )

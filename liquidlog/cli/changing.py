@@ -13,6 +13,7 @@ from liquidlog.cli.options import (
     files,
     json_option,
     mapping,
+    offered_columns,
     table_argument,
     verb,
 )
@@ -115,7 +116,7 @@ def append(
     "liquidlog cluster-by ./sales --none",
 )
 @table_argument
-@click.argument("columns", required=False)
+@click.argument("columns", required=False, shell_complete=offered_columns)
 @click.option("--none", is_flag=True, help="Remove the clustering columns.")
 @click.option(
     "--yes", is_flag=True, help="Do not ask before the protocol changes, which locks writers out."

@@ -15,6 +15,7 @@ from liquidlog.cli.options import (
     json_option,
     limit_option,
     mapping,
+    offered_columns,
     output_option,
     table_argument,
     verb,
@@ -116,7 +117,11 @@ def files(
 
 @verb("liquidlog health ./sales", "liquidlog health ./sales --fail-if 'read_ratio > 1.5'")
 @table_argument
-@click.option("--columns", help="Measure by these columns, a,b.  [default: the clustering columns]")
+@click.option(
+    "--columns",
+    shell_complete=offered_columns,
+    help="Measure by these columns, a,b.  [default: the clustering columns]",
+)
 @workload_option(
     "Measure by the columns that its predicates compare most, at most four: a file of"
     " predicates (JSON lines, or .sql), or a source of `workload import`."

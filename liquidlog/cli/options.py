@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
 from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
-from liquidlog.cli.output import VERBOSE
+from liquidlog.cli.output import ALL, VERBOSE
 from liquidlog.clustering.settings import (
     BY_NAME,
     FLAG,
@@ -25,9 +25,11 @@ from liquidlog.clustering.settings import (
     parse_setting,
     split_names,
 )
-from liquidlog.errors import UsageError
+from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.predicates.workload import Workload
+from liquidlog.spec.schema import leaves, quote_path
 from liquidlog.spec.text import parse_size
+from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 
@@ -51,6 +53,26 @@ def one_of(names: Callable[[], Iterable[str]]) -> Complete:
         return [CompletionItem(name) for name in names() if name.startswith(typed)]
 
     return complete
+
+
+def offered_columns(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Offer the columns of TABLE behind the last comma; those of a table that is far away are not.
+
+    A shell waits for them: nothing that fails is said.
+    """
+    before, comma, last = typed.rpartition(",")
+    # Behind an option that lacks its value, click leaves arguments where they are.
+    address = context.params.get("table") or next(iter(context.args), None)
+    with suppress(LiquidlogError):
+        if address is not None and is_local(address):
+            names = (quote_path(leaf.logical) for leaf in leaves(Table(address).snapshot().schema))
+            given = [*before.split(",")]
+            return [
+                CompletionItem(f"{before}{comma}{name}")
+                for name in names
+                if name.startswith(last) and name not in given
+            ]
+    return []
 
 
 def curves() -> Iterable[str]:
@@ -165,7 +187,7 @@ def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
 
     def command(function: Callable[..., Any]) -> click.Command:
         built = made(function)
-        built.params += [VERBOSE, *CONFIG_OPTIONS]
+        built.params += [ALL, VERBOSE, *CONFIG_OPTIONS]
         return built
 
     return command
@@ -309,9 +331,10 @@ def bar_options(command: Callable[P, R]) -> Callable[P, R]:
     return decorated
 
 
-_CHOICES: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
-    "strategy": lambda: TAKES,
-    "curve": curves,
+_OFFERED: Final[Mapping[str, Complete]] = {
+    "strategy": one_of(lambda: TAKES),
+    "curve": one_of(curves),
+    "zorder_by": offered_columns,
 }
 
 
@@ -319,8 +342,8 @@ def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., A
     how: dict[str, Any] = {"is_flag": True} if setting.kind is FLAG else {}
     if setting.kind.is_size:
         how["type"] = SIZE
-    if setting.name in _CHOICES:
-        how["shell_complete"] = one_of(_CHOICES[setting.name])
+    if setting.name in _OFFERED:
+        how["shell_complete"] = _OFFERED[setting.name]
     text = f"{setting.help[0].upper()}{setting.help[1:]}."
     return click.option(f"--{setting.name.replace('_', '-')}", setting.name, help=text, **how)
 

@@ -52,6 +52,23 @@ VERBOSE: Final = click.Option(
 """The option of every verb; it takes effect before anything else of the command."""
 
 
+_WHOLE: Final = "liquidlog.whole"
+
+
+def _keep_whole(context: click.Context, _: click.Parameter, whole: bool) -> None:  # noqa: FBT001
+    context.meta[_WHOLE] = whole
+
+
+ALL: Final = click.Option(
+    ["--all"],
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_whole,
+    help="List everything; on a terminal, long listings are cut to a screen.",
+)
+"""The option of every verb that shows a listing or may show one."""
+
+
 @contextmanager
 def logged(level: int) -> Iterator[None]:
     """Context manager: what the packages log from a level on appears on stderr, and only there."""
@@ -151,12 +168,20 @@ def emit(
     `root` is the field of that object that holds the result; without it the result is the object.
     """
     if not as_json:
-        show(render(value))
+        show(render(value), cut=_is_cut())
         return
     document = jsonable(value if root is None else {root: value})
     if dry_run:
         document["dry_run"] = True
     show_json(render_json({"format_version": FORMAT_VERSION, **document}))
+
+
+def _is_cut() -> bool:
+    """Return whether listings are cut to a screen; --all and --limit say how many to show."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.params.get("limit") is not None:
+        return False
+    return context.meta.get(_WHOLE) is False
 
 
 def first_of(rows: Listed, limit: int | None) -> Listed:

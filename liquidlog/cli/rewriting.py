@@ -22,6 +22,7 @@ from liquidlog.cli.options import (
     files,
     json_option,
     mapping,
+    offered_columns,
     one_of,
     output_option,
     settings_options,
@@ -491,7 +492,11 @@ _MIGRATION_WORKLOAD = workload_option(
     "liquidlog migrate ./sales --cluster-by day,store --yes",
 )
 @table_argument
-@click.option("--cluster-by", help="The clustering columns, a,b; partition columns may be.")
+@click.option(
+    "--cluster-by",
+    shell_complete=offered_columns,
+    help="The clustering columns, a,b; partition columns may be.",
+)
 @click.option(
     "--add-to",
     type=LOCAL_FILE,

@@ -15,6 +15,7 @@ from liquidlog.foresee.verdict import Verdict
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileKey
 from liquidlog.spec.bounds import Bounds, Mask
+from liquidlog.spec.text import Summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +68,8 @@ class Examined:
     not_removed: Mapping[FileKey, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Diagnosis(Summary):
     """All findings of a table, and the verdict on its layout.
 
     `verdict` is None if the clustering columns cannot be read, `asked` without a workload.
@@ -77,6 +78,10 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     verdict: Verdict | None
     asked: Asked | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        verdict = {} if self.verdict is None else {"verdict": self.verdict.sentence}
+        return {**verdict, "findings": tuple(finding.name for finding in self.findings)}
 
     def __len__(self) -> int:
         return len(self.findings)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 from liquidlog.predicates.workload import NotUsable
+from liquidlog.spec.text import Summary
 
 EVERYTHING: Final = "every row"
 """What an assumed reader asks for who reads all."""
@@ -70,8 +71,8 @@ class PredictedReads:
     cannot_prune: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Prediction(Summary):
     """The predicted effect of a plan on its readers.
 
     `readers` says who they are: those of a `workload`, or `assumed` ones, who read everything or

@@ -19,7 +19,7 @@ from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload, recorded_per_day
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Leaf, quote_path
-from liquidlog.spec.text import render_size
+from liquidlog.spec.text import Summary, render_size
 
 FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, NDArray[np.float64], Mask]
 """Leaves, their bounds per file, the files' sizes in bytes, and which of them are foreseen."""
@@ -209,8 +209,8 @@ class Option:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Verdict:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Verdict(Summary):
     """What should be done about a table's layout, and why: the same whoever asks.
 
     `answer` is "rewrite", "cluster" (by other columns, then rewrite), "leave" or "unknown".
@@ -226,6 +226,23 @@ class Verdict:
     queries: int = 0
     per_day: float | None = None
     bar: Bar = field(default_factory=Bar)
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.sentence
+
+    def _facts(self) -> Mapping[str, object]:
+        command = {} if self.best is None else {"command": self.best.command}
+        return {"answer": self.answer, "sentence": self.sentence, **command}
+
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        if self.shown is None:
+            return (), ()
+        moments = (self.shown.now, self.shown.after, self.shown.low, self.shown.high)
+        opened = [_rounded(moment) for moment in moments]
+        return ("", "now", "after", "low", "high"), [
+            (name, *(moment[name] for moment in opened)) for name in opened[0]
+        ]
 
     @property
     def best(self) -> Option | None:
@@ -262,7 +279,7 @@ class Verdict:
                     "bytes_written": shown.cost.bytes_written,
                     "seconds": round(shown.cost.seconds, 2),
                 },
-                "payback_queries": _up_to(shown.payback_queries, 1),
+                "payback_queries": _up_to(shown.payback_queries, 3),
                 "payback_days": _up_to(shown.payback_days, 3),
                 "sampled": {
                     "rows": found.sampled_rows,

@@ -24,6 +24,7 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.text import Summary
 
 _HISTORY_COMMITS: Final = 200
 """The number of newest commits that a report considers."""
@@ -33,8 +34,8 @@ _FILES_LOADED: Final = 600_000
 """Most files of past versions that a report loads, so fewer versions of larger tables."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Overview(Summary):
     """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
 
     `problem` says why nothing is judged, if `verdict` is None. `key_map` has the table now and
@@ -53,6 +54,10 @@ class Overview:
     findings: tuple[Finding, ...]
     trend: tuple[Health, ...]
     advice: Advice | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        said = self.problem if self.verdict is None else self.verdict.sentence
+        return {"location": self.detail["location"], "verdict": said}
 
 
 def overview(

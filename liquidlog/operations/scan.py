@@ -30,6 +30,7 @@ from liquidlog.predicates.workload import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arguments import address, several
+from liquidlog.spec.text import Summary
 from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
@@ -53,8 +54,8 @@ class PredicateScan:
     cannot_prune: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scan:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Scan(Summary):
     """The files that the readers of a workload must open, at one version.
 
     `files_read` and `bytes_read` are means over the workload. `files` has the files that a

@@ -40,6 +40,7 @@ from liquidlog.spec.schema import find_column
 from liquidlog.spec.text import (
     RETENTION,
     Rows,
+    Summary,
     iso_time,
     retention_ms,
     rough_duration,
@@ -348,8 +349,8 @@ class Kept:
     size_bytes: int
 
 
-@dataclass(frozen=True)
-class Vacuumed:
+@dataclass(frozen=True, repr=False)
+class Vacuumed(Summary):
     """What a vacuum deleted and kept, or would, and the versions that say so in the history."""
 
     retention_ms: int
@@ -357,6 +358,10 @@ class Vacuumed:
     kept: tuple[Kept, ...]
     directories: int
     versions: tuple[int, ...] = ()
+
+    def _facts(self) -> Mapping[str, object]:
+        names = ("versions", "deleted_files", "deleted_bytes")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def deleted_files(self) -> int:

@@ -46,7 +46,7 @@ def surveyed_fleet(fleet: Fleet) -> Report:
             one.table,
             "" if one.files is None else str(one.files),
             "" if one.size_bytes is None else render_size(one.size_bytes),
-            ANSWERS[one.answer],
+            Line(ANSWERS[one.answer], one.answer),
             "" if one.worth is None else f"{count_text(one.worth['payback_queries'])} queries",
         )
         for one in fleet.tables

@@ -15,9 +15,10 @@ LEVELS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of text."""
+    """One line of text; `answer` is that of the verdict that it begins with, for its colour."""
 
     text: str
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Bars:
     heights: tuple[int, ...]
 
 
-Cell: TypeAlias = str | Bars
+Cell: TypeAlias = str | Bars | Line
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
 """Printing: the only module that turns reports into characters, for a terminal or a program.
 
 No text in a report is taken for markup. Hidden and control characters are made visible, and
-characters that the stream cannot encode are written as escapes. Only a terminal gets colours and
-folded columns; elsewhere each row is one complete line, however long.
+characters that the stream cannot encode are written as escapes. Only a terminal gets colours (none
+if NO_COLOR is set), folded columns and listings that are cut to a screen; elsewhere each row is one
+complete line, however long.
 """
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, TextIO
 
 from liquidlog.report.layout import LEVELS, Bars, Cell, Grid, Line, Part, Report
@@ -16,9 +19,23 @@ from liquidlog.spec.text import visible, visible_json, visible_lines
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _ASCII_BLOCKS: Final = " .:-=+*%#"
+
+_STYLES: Final = {
+    "rewrite": "bold cyan",
+    "cluster": "bold cyan",
+    "leave": "green",
+    "unknown": "yellow",
+    "fail": "bold red",
+}
+"""The colours of verdicts, by their answers."""
+
+_FEWEST_ROWS: Final = 10
+_OTHER_LINES: Final = 6
+"""Lines of a screen beside those of a listing."""
 
 _FOLDED_ROWS: Final = 2_000
 """On a terminal, too, a longer table is printed row by row, since folding measures every cell."""
@@ -27,13 +44,20 @@ _WIDEST: Final = 120
 """A longer cell shifts only its own row, so that it does not widen a million rows."""
 
 
-def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None = None) -> None:
+def show(
+    report: Report,
+    stream: TextIO | None = None,
+    *,
+    terminal: bool | None = None,
+    cut: bool = False,
+) -> None:
     """Print a report.
 
     Args:
         report: What to print.
         stream: The stream to print to; standard output if None.
         terminal: Whether the stream is a terminal; if None, the stream is asked.
+        cut: Whether listings are cut to a screen on a terminal.
     """
     out = sys.stdout if stream is None else stream
     glyphs = _glyphs(out)
@@ -45,8 +69,28 @@ def show(report: Report, stream: TextIO | None = None, *, terminal: bool | None 
     from rich.console import Console
 
     console = Console(file=out, force_terminal=True, highlight=False, markup=False, emoji=False)
-    for part in report:
+    for part in _first_screen(report) if cut else report:
         _show_folded(console, part, out, glyphs)
+
+
+def _first_screen(report: Report) -> Iterator[Part]:
+    """Yield a report whose listings have as many rows as a screen, and how many more there are.
+
+    A long run of lines keeps two for each such row, and its last.
+    """
+    most = max(_FEWEST_ROWS, shutil.get_terminal_size().lines - _OTHER_LINES)
+    for kind, run in groupby(report, type):
+        parts = tuple(run)
+        if kind is Line and len(parts) > 2 * most + 1:
+            more = len(parts) - 2 * most - 1
+            yield from (*parts[: 2 * most], Line(f"… and {more} more lines (--all)"), parts[-1])
+            continue
+        for part in parts:
+            if not isinstance(part, Grid) or not part.names or len(part.rows) <= most:
+                yield part
+                continue
+            yield Grid(part.names, part.rows[:most], part.whole)
+            yield Line(f"… and {len(part.rows) - most} more (--all)")
 
 
 def show_json(document: str, stream: TextIO | None = None) -> None:
@@ -69,15 +113,24 @@ def say(text: str, *, lines: bool = False) -> None:
 
 
 def _show_folded(console: "Console", part: Part, out: TextIO, glyphs: str) -> None:
-    from rich.text import Text
-
     if isinstance(part, Grid) and len(part.rows) <= _FOLDED_ROWS:
         console.print(_table(part, out, glyphs))
     elif isinstance(part, Grid):
         out.writelines(f"{_encodable(line, out)}\n" for line in _plain(part, glyphs))
     else:
-        for line in _plain(part, glyphs):
-            console.print(Text(_encodable(line, out)))
+        shown = part if isinstance(part, Line) else Line(next(_plain(part, glyphs)))
+        console.print(_text(shown, out, glyphs))
+
+
+def _text(cell: Cell, out: TextIO, glyphs: str) -> "Text":
+    """Return a cell or a line for a terminal, with a verdict up to its colon in colour."""
+    from rich.text import Text
+
+    text = Text(_encodable(_written(cell, glyphs), out))
+    if isinstance(cell, Line) and cell.answer is not None:
+        head = text.plain.partition(":")[0]
+        text.stylize(_STYLES[cell.answer], 0, len(head))
+    return text
 
 
 def _table(grid: Grid, out: TextIO, glyphs: str) -> "Table":
@@ -89,14 +142,14 @@ def _table(grid: Grid, out: TextIO, glyphs: str) -> "Table":
         title = Text(_encodable(visible(name), out))
         table.add_column(title, overflow="fold", no_wrap=name in grid.whole)
     for row in grid.rows:
-        table.add_row(*(Text(_encodable(_written(cell, glyphs), out)) for cell in row))
+        table.add_row(*(_text(cell, out, glyphs) for cell in row))
     return table
 
 
 def _plain(part: Part, glyphs: str) -> Iterator[str]:
     match part:
-        case Line(text):
-            yield visible(text)
+        case Line():
+            yield _written(part, glyphs)
         case Bars():
             yield f"|{_written(part, glyphs)}|"
         case Grid():
@@ -133,7 +186,7 @@ def _width(cell: str) -> int:
 def _written(cell: Cell, glyphs: str) -> str:
     if isinstance(cell, Bars):
         return "".join(glyphs[height] for height in cell.heights)
-    return visible(cell)
+    return visible(cell.text if isinstance(cell, Line) else cell)
 
 
 def _glyphs(out: TextIO) -> str:

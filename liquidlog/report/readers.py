@@ -15,7 +15,7 @@ def verdict(found: Verdict | None) -> Report:
     if found is None:
         return ()
     commands = [] if found.best is None or not found.best.command else [found.best.command]
-    return (Line(found.sentence), *(Line(f"    {command}") for command in commands))
+    return (Line(found.sentence, found.answer), *(Line(f"    {command}") for command in commands))
 
 
 def remarks(

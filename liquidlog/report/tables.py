@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
+from liquidlog.clustering.health.measure import Health
 from liquidlog.doctor.asked import Asked
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.detail import WrittenBytes
@@ -28,7 +28,7 @@ from liquidlog.report.layout import (
     share,
 )
 from liquidlog.report.readers import remarks, verdict
-from liquidlog.spec.text import NOT_MEASURED, render_size
+from liquidlog.spec.text import render_size
 
 _BAR_CELLS: Final = 40
 
@@ -145,7 +145,7 @@ def scan(found: Scan) -> Report:
 
 
 def health(measured: Health) -> Report:
-    """Show clustering health with the histogram of depths."""
+    """Show what was measured of the clustering, with the histogram of depths."""
     document = jsonable(measured)
     histogram = document.pop("depth_histogram")
     columns = document.pop("columns")
@@ -153,32 +153,24 @@ def health(measured: Health) -> Report:
     cubes = document.pop("cubes")
     for name in ("cannot_prune", "not_usable", "asked_at"):
         document.pop(name)
-    document = {name: _shown(name, value, Health) for name, value in document.items()}
-    columns = [
-        {name: _shown(name, value, ColumnHealth) for name, value in column.items()}
-        for column in columns
-    ]
+    columns = [column for column in columns if column["files_with_stats"]]
     shown = [name for name in columns[0] if name not in _NOT_IN_COLUMNS] if columns else []
     parts: list[Part] = [
-        *pairs(document),
+        *pairs({name: value for name, value in document.items() if value not in (None, [])}),
         *listing(shown, ([cell(name, column[name]) for name in shown] for column in columns)),
     ]
     parts.extend(remarks(measured.cannot_prune, measured.not_usable, measured.asked_at))
     if cubes:
         parts.append(mappings(cubes[:_CUBES_SHOWN]))
         if len(cubes) > _CUBES_SHOWN:
-            parts.append(Line(f"... the worst {_CUBES_SHOWN} cubes; --json lists more"))
-    if histogram:
+            parts.append(Line(f"… and {len(cubes) - _CUBES_SHOWN} more cubes (--cubes)"))
+    if any(histogram.values()):
         parts.append(_histogram(histogram))
     for column in columns:
         if column["depth_profile"]:
             parts.extend(_strip(column))
     parts.extend(Line(f"note: {note}") for note in notes)
     return tuple(parts)
-
-
-def _shown(name: str, value: Any, of: type[Health | ColumnHealth]) -> Any:  # noqa: ANN401  a field
-    return NOT_MEASURED if value is None and name in numeric_fields(of) else value
 
 
 def diagnosis(

@@ -3,13 +3,13 @@
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from difflib import SequenceMatcher
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -283,6 +283,11 @@ class Rows(tuple[Mapping[str, Any], ...]):
         """Return the rows as a data frame; needs pandas."""
         return self.to_arrow().to_pandas()
 
+    def _repr_html_(self) -> str:
+        names = tuple(dict.fromkeys(name for row in self for name in row))
+        rows = [[row.get(name) for name in names] for row in self]
+        return f"<div>{_html_rows(names, rows)}</div>"
+
 
 def _column(values: list[Any]) -> pa.Array:
     if any(isinstance(value, Mapping) for value in values):
@@ -367,16 +372,21 @@ def escaped(text: str) -> str:
 class Summary:
     """Mixin: an object is shown by a few facts, on one line in a console, as tables in a notebook.
 
-    Its `repr` is no constructor call: what makes the object up may be a million files.
+    Its `repr` is no constructor call: what makes the object up may be a million files. By default
+    a dataclass shows its fields that are known numbers and texts, and as rows its first list of
+    other dataclasses.
     """
 
     __slots__ = ()
 
     def _facts(self) -> Mapping[str, object]:
-        return {}
+        return _plain_fields(self)
 
     def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        return (), ()
+        rows = next((one for one in _values(self).values() if _is_listing(one)), ())
+        plain = [_plain_fields(row) for row in rows]
+        names = tuple(dict.fromkeys(name for row in plain for name in row))
+        return names, [[row.get(name) for name in names] for row in plain]
 
     def __repr__(self) -> str:
         """Return the class and the facts on one line, what is hidden in texts as escapes."""
@@ -384,37 +394,53 @@ class Summary:
         return f"{type(self).__name__}({', '.join(facts)})"
 
     def _repr_html_(self) -> str:
-        headings, rows = self._rows()
-        parts = [
-            f"<p><b>{escaped(type(self).__name__)}</b></p>",
-            _html_table(("", ""), list(self._facts().items())),
-            _html_table(headings, rows[:_ROWS_SHOWN]) if rows else "",
-        ]
-        if len(rows) > _ROWS_SHOWN:
-            parts.append(f"<p>and {len(rows) - _ROWS_SHOWN} more</p>")
-        return f"<div>{''.join(parts)}</div>"
+        title = f"<p><b>{escaped(type(self).__name__)}</b></p>"
+        facts = _html_table(("", ""), list(self._facts().items()))
+        return f"<div>{title}{facts}{_html_rows(*self._rows())}</div>"
 
 
-def html_document(
-    value: Any,  # noqa: ANN401  any dataclass
-    *,
-    unmeasured: Collection[str] = (),
-) -> str:
+def _values(value: object) -> Mapping[str, object]:
+    """Return the fields of a dataclass that are known, by name; nothing of any other object."""
+    if not is_dataclass(value):
+        return {}
+    found = {one.name: getattr(value, one.name) for one in fields(value)}
+    return {name: item for name, item in found.items() if item is not None}
+
+
+def _plain_fields(value: object) -> Mapping[str, object]:
+    return {name: item for name, item in _values(value).items() if _is_plain(item)}
+
+
+def _is_plain(item: object) -> bool:
+    return isinstance(item, str | int | float) or (
+        isinstance(item, tuple) and bool(item) and all(map(_is_plain, item))
+    )
+
+
+def _is_listing(item: object) -> TypeGuard[tuple[object, ...]]:
+    return isinstance(item, tuple) and bool(item) and all(map(is_dataclass, item))
+
+
+def html_document(value: object) -> str:
     """Return a dataclass as tables: its plain fields in one, each list of dataclasses in its own.
 
-    A mapping becomes rows of a table, a sequence of texts becomes a list. The fields that are named
-    in `unmeasured` are shown as not measured where they are None.
+    A mapping becomes rows of a table, a sequence of texts becomes a list. Unknown fields are left
+    out.
     """
-    found = [
-        (name, NOT_MEASURED if item is None and name in unmeasured else item)
-        for name, item in ((field.name, getattr(value, field.name)) for field in fields(value))
-    ]
+    found = _values(value).items()
     plain = [(name, item) for name, item in found if not _is_nested(item)]
     parts = [_html_table(("", ""), plain)]
     for name, item in found:
         if _is_nested(item) and item:
             parts.append(f"<p><b>{escaped(name)}</b></p>{_nested(item)}")
     return "<div>" + "".join(parts) + "</div>"
+
+
+def _html_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return the first rows as a table, and how many more there are; nothing without rows."""
+    more = len(rows) - _ROWS_SHOWN
+    rest = f"<p>and {more} more</p>" if more > 0 else ""
+    return _html_table(names, rows[:_ROWS_SHOWN]) + rest if rows else ""
 
 
 def _html_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -144,7 +144,7 @@ class Health(Summary):
 
     def _repr_html_(self) -> str:
         """Return the health as HTML for notebooks."""
-        return html_document(self, unmeasured=numeric_fields(type(self)))
+        return html_document(self)
 
 
 def numeric_fields(of: type[Health | ColumnHealth]) -> tuple[str, ...]:

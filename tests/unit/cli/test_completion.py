@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 import pytest
 from click.shell_completion import ShellComplete
 
 from liquidlog.cli.defaults import FILE_NAME
 from liquidlog.cli.main import SECTIONS, cli
+from liquidlog.table import Table
 
 VERBS = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
 BIN = Path(sys.executable).parent
@@ -63,6 +65,20 @@ def test_options_are_offered() -> None:
 )
 def test_names_are_offered(words: list[str], expected: list[str]) -> None:
     assert values(*words) == expected
+
+
+def test_columns_of_a_table_are_offered(tmp_path: Path) -> None:
+    place = pa.struct([("city", pa.string())])
+    schema = pa.schema([("day", pa.date32()), ("store", pa.int64()), ("place", place)])
+    table = Table.create(tmp_path / "t", schema=schema).uri
+    every = ["day", "store", "place.city"]
+    assert values("advise", table, "--columns", "") == every
+    assert values("health", table, "--columns", "p") == ["place.city"]
+    assert values("migrate", table, "--cluster-by", "x") == []
+    assert values("optimize", table, "--zorder-by", "day,") == ["day,store", "day,place.city"]
+    assert values("cluster-by", table, "day,s") == ["day,store"]
+    for elsewhere in ("s3://bucket/t", str(tmp_path / "none")):
+        assert values("cluster-by", elsewhere, "") == []
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from liquidlog.cli.output import VERBOSE
 from liquidlog.table import Table
 from support.commands import said
 
-ANYWHERE: Final = {"--json", "--verbose", "--config", "--no-config"}
+ANYWHERE: Final = {"--json", "--all", "--verbose", "--config", "--no-config"}
 """Options that have an effect whatever else is given."""
 ALWAYS: Final = {
     "advise": {

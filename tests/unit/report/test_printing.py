@@ -12,9 +12,14 @@ from liquidlog.report.printing import show, show_json
 LONG = "part-" + "x y" * 200 + "-end.parquet"
 
 
-def printed(*parts: Line | Bars | Grid, terminal: bool = False, encoding: str = "utf-8") -> str:
+def printed(
+    *parts: Line | Bars | Grid,
+    terminal: bool = False,
+    encoding: str = "utf-8",
+    cut: bool = False,
+) -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True, newline="")
-    show(parts, stream, terminal=terminal)
+    show(parts, stream, terminal=terminal, cut=cut)
     stream.seek(0)
     return stream.read()
 
@@ -46,6 +51,45 @@ def test_a_long_listing_is_whole_on_a_terminal_too() -> None:
     grid = Grid(("path", "n"), tuple((f"file-{n}-{'x' * 300}", str(n)) for n in range(5000)))
     text = printed(grid, terminal=True)
     assert text.splitlines()[-1] == f" file-4999-{'x' * 300}  4999"
+
+
+def test_a_screen_gets_the_first_rows_and_how_many_more_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LINES", "24")
+    grid = Grid(("path", "n"), tuple((f"file-{n}", str(n)) for n in range(61)))
+    facts = Grid((), tuple((f"fact-{n}", str(n)) for n in range(30)))
+    lines = [*(Line(f"line-{n}") for n in range(50)), Line("end")]
+    shown = printed(facts, grid, *lines, terminal=True, cut=True).splitlines()
+    assert [line.strip() for line in shown[-16:]] == [
+        *(f"line-{n}" for n in range(22, 36)),
+        "… and 14 more lines (--all)",
+        "end",
+    ]
+    assert "… and 43 more (--all)" in shown
+    assert sum("fact-" in line for line in shown) == 30
+    assert sum("file-" in line for line in shown) == 18
+    for whole in (
+        printed(facts, grid, *lines, cut=True),
+        printed(facts, grid, *lines, terminal=True),
+    ):
+        assert "more" not in whole
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_a_verdict_is_coloured_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, *, no_color: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    said = Line("Leave it: nothing: to do.", "leave")
+    grid = Grid(("verdict",), ((Line("failed", "fail"),),))
+    assert printed(said, grid) == "Leave it: nothing: to do.\n verdict\n failed\n"
+    text = printed(said, grid, terminal=True)
+    assert ("\x1b[32mLeave it\x1b[0m: nothing: to do." in text) != no_color
+    assert ("\x1b[1;31mfailed" in text) != no_color
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])

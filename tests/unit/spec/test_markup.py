@@ -1,4 +1,4 @@
-"""What consoles and notebooks show of Table, plan, result, report, health and snapshot."""
+"""What consoles and notebooks show of tables, and of what is said of them."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from liquidlog import Table
 from liquidlog.spec.arrow import json_objects, json_texts, map_values
-from liquidlog.spec.text import Summary, masked, visible, visible_json, visible_lines
+from liquidlog.spec.text import Rows, Summary, masked, visible, visible_json, visible_lines
 from support.arrow_executor import execute
 
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>\n'\""
@@ -30,7 +30,12 @@ def shown(tmp_path: Path) -> list[Summary]:
         table.append(pa.table([numbers, numbers], schema=schema))
     plan = table.plan()
     result = execute(plan)
-    shown = [table, table.snapshot(), table.health(), plan, result, table.commit(plan, result)]
+    asked = ["id = 3"]
+    shown = [
+        *(table, table.snapshot(), table.health(), table.judge(), table.doctor()),
+        *(table.scan("id = 3"), table.advise(asked), table.predict(plan, asked), table.overview()),
+        *(plan, result, table.commit(plan, result), table.vacuum(dry_run=True)),
+    ]
     assert all(isinstance(one, Summary) for one in shown)
     return shown
 
@@ -53,6 +58,19 @@ def test_notebooks_get_escaped_tables(shown: list[Summary]) -> None:
         assert "<b>orders" not in html
         assert "\x1b" not in html
         assert "\u202e" not in html
+
+
+def test_a_verdict_reads_as_its_sentence(tmp_path: Path) -> None:
+    verdict = Table.create(tmp_path / "t", schema=pa.schema([("id", pa.int64())])).judge()
+    assert str(verdict) == verdict.sentence == "Leave it: the table has no files."
+    assert repr(verdict) == f"Verdict(answer='leave', sentence='{verdict}')"
+
+
+def test_rows_are_a_table_in_a_notebook() -> None:
+    html = Rows([{"a": HOSTILE}, *({"b": number} for number in range(20))])._repr_html_()
+    assert html.startswith("<div><table><thead><tr><th>a</th><th>b</th></tr></thead><tr><td>a")
+    assert "<script" not in html
+    assert "and 1 more" in html
 
 
 def test_long_lists_are_cut() -> None:
