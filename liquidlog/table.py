@@ -101,6 +101,11 @@ _GONE: Final[Mapping[str, str]] = {
 """What to use instead of methods of earlier releases."""
 
 
+def _place(workload: Queries, source: str | None) -> str | None:
+    """Return where a command finds a workload, None if that is not known."""
+    return str(workload) if source is None and isinstance(workload, str | PathLike) else source
+
+
 class Table(Summary):
     """A Delta table at an address. Methods without a version use the newest one, or the opened."""
 
@@ -344,7 +349,11 @@ class Table(Summary):
             self.opened.store,
             self.snapshot(),
             criteria_of(
-                self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
+                self.opened,
+                self._asked(workload),
+                _place(workload, workload_source),
+                payback_days,
+                queries_per_day,
             ),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
         )
@@ -363,8 +372,8 @@ class Table(Summary):
         too; without one, they are assumed: they read everything, or ask for one value of one
         column. A rewrite that is worth it has paid back within `payback_days` (30 if None) of
         `queries_per_day`, by default as many as the workload records; if nobody knows how many,
-        within 1,000 queries. The layout is fitted to the workload only if `workload_source` says
-        where the command finds it.
+        within 1,000 queries. The command names the workload by `workload_source`, its path if it
+        is one; without either, no layout is fitted to it.
 
         Raises:
             UsageError: If no predicate of the workload is a condition on the table, or a number is
@@ -373,7 +382,11 @@ class Table(Summary):
         from liquidlog.operations.judge import criteria_of, judge_opened
 
         criteria = criteria_of(
-            self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
+            self.opened,
+            self._asked(workload),
+            _place(workload, workload_source),
+            payback_days,
+            queries_per_day,
         )
         return judge_opened(self.opened, self.snapshot(), criteria).verdict
 
@@ -403,7 +416,11 @@ class Table(Summary):
             self.opened.store,
             self.snapshot(),
             criteria_of(
-                self.opened, self._asked(workload), workload_source, payback_days, queries_per_day
+                self.opened,
+                self._asked(workload),
+                _place(workload, workload_source),
+                payback_days,
+                queries_per_day,
             ),
             min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
             past=one(past, bool, argument="past", expected=_YES_NO),

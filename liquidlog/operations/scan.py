@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +36,7 @@ from liquidlog.storage.addresses import is_local, local_path
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
-    from liquidlog.workload.form import Query
+    from liquidlog.workload.form import Imported, Query
 
 _ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
 
@@ -142,28 +143,40 @@ def scan(
 
 
 def read_workload(
-    path: str, *, table: str | None = None, storage_options: StorageOptions = NO_OPTIONS
+    path: str, *, table: str, storage_options: StorageOptions = NO_OPTIONS
 ) -> Workload:
-    """Return the workload at an address, as people write it or as `workload import` has it.
+    """Return what the workload at an address asks of a table.
 
-    That is a file of predicates, an imported workload, or a source that can be imported. Without
-    `table`, all queries must be of one table. Queries that no file was opened for, and those of
-    which no condition is certain, are left out. Values of the table stand in for redacted constants
-    where they can.
+    That is a file of predicates, an imported workload, or a source that can be imported. Queries
+    that no file was opened for, and those of which no condition is certain, are left out. Values of
+    the table stand in for redacted constants where they can. A statement in a file of SQL that is
+    not understood is a predicate with this problem.
     """
     # See `scan`.
-    from liquidlog.operations.workloads import queries_at
+    from liquidlog.operations.workloads import asked_at
 
     written, problem = _written(path)
     if written and not any(one.problem for one in written):
         return written
     try:
-        queries = queries_at(path, table=table, storage_options=storage_options, problem=problem)
+        found = asked_at(path, table=table, storage_options=storage_options, problem=problem)
     except UsageError:
         if written:
             return written
         raise
-    return predicates_of(queries, table, storage_options)
+    return _all_asked(found, path, table, storage_options)
+
+
+def _all_asked(
+    found: "Imported", where: str, table: str, storage_options: StorageOptions
+) -> Workload:
+    """Return the predicates of queries, and of SQL as people write it what was not understood."""
+    is_written = all(query.source == "sql" for query in found.queries)
+    wrong = (
+        WeightedPredicate(one.example, one.times, problem=f"{where}: {one.reason}")
+        for one in (found.not_understood if is_written else ())
+    )
+    return (*predicates_of(found.queries, table, storage_options), *wrong)
 
 
 def workload_of(found: object, table: str, storage_options: StorageOptions) -> Workload:
@@ -177,20 +190,25 @@ def workload_of(found: object, table: str, storage_options: StorageOptions) -> W
         argument="workload",
         of="predicates or SQL statements, or the path of a workload",
     )
-    texts = [one for one in several_of if isinstance(one, str)]
     written = tuple(one for one in several_of if isinstance(one, WeightedPredicate))
+    texts = [one for one in several_of if isinstance(one, str)]
     if not texts:
         return written
     # See `scan`.
-    from liquidlog.predicates.matching import parse_workload
+    from liquidlog.workload.form import Tables, grouped
+    from liquidlog.workload.query_logs import SQL, statement_asked
+    from liquidlog.workload.sources import open_table
 
-    return (*written, *parse_workload(";\n".join(texts), source="workload", sql=True))
+    known = Tables((open_table(table, storage_options),))
+    asked = (statement_asked(text, known, source=SQL, dialect="") for text in texts)
+    found = grouped(chain.from_iterable(asked))
+    return (*written, *_all_asked(found, "workload", table, storage_options))
 
 
 def predicates_of(
-    queries: "Sequence[Query]", table: str | None, storage_options: StorageOptions
+    queries: "Sequence[Query]", table: str, storage_options: StorageOptions
 ) -> Workload:
-    """Return the predicates of queries, those of one table if it is given.
+    """Return the predicates of queries of a table.
 
     Queries that no file was opened for, and those of which no condition is certain, are left out.
     Values of the table stand in for redacted constants where they can.
@@ -200,8 +218,6 @@ def predicates_of(
         for query in queries
         if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
     )
-    if table is None:
-        return asked
     from liquidlog.operations.redacted import with_stand_ins
 
     options = None if is_local(table) else dict(storage_options.items)
@@ -220,10 +236,11 @@ def _recorded(query: "Query") -> Recorded:
 
 
 def _written(path: str) -> tuple[Workload, UsageError | None]:
-    """Return the predicates of a local file as people write them, or why it has none."""
+    """Return the predicates of a local file of JSON lines, or why it has none."""
     from liquidlog.predicates.matching import parse_workload
 
-    if not is_local(path) or not Path(local_path(path)).is_file():
+    is_sql = path.lower().endswith(".sql")
+    if is_sql or not is_local(path) or not Path(local_path(path)).is_file():
         return (), None
     try:
         text = read_file(path).decode()
@@ -232,7 +249,7 @@ def _written(path: str) -> tuple[Workload, UsageError | None]:
     except StorageError:
         return (), None
     try:
-        return parse_workload(text, source=path, sql=path.lower().endswith(".sql")), None
+        return parse_workload(text, source=path), None
     except UsageError as error:
         return (), error
 

@@ -8,7 +8,7 @@ from liquidlog.log.loader import require_used
 from liquidlog.spec.text import parse_time
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import StorageOptions
-from liquidlog.workload.form import Imported, Query, Tables, grouped, redact, redacted
+from liquidlog.workload.form import Imported, Tables, grouped, redact, redacted
 from liquidlog.workload.sources import found_in, open_table
 
 _NAMED: Final = 5
@@ -39,34 +39,30 @@ def import_workload(
     return redacted(found, redact) if without_constants else found
 
 
-def queries_at(
+def asked_at(
     path: str,
     *,
-    table: str | None,
+    table: str,
     storage_options: StorageOptions,
     problem: UsageError | None = None,
-) -> tuple[Query, ...]:
+) -> Imported:
     """Return what the source or the imported workload at an address asks of a table.
 
-    Without `table`, all that it asks must be of one table. `problem` says why the file is not a
-    workload of another form; it is raised if it is not a source either.
+    SQL that asks one table alone, which has another name there, is taken to ask this one. `problem`
+    says why the file is not a workload of another form; it is raised if it is not a source either.
     """
-    known = Tables() if table is None else Tables((open_table(table, storage_options),))
+    known = Tables((open_table(table, storage_options),))
     try:
         found = grouped(found_in([path], known, storage_options))
+        if path.lower().endswith(".sql") and not found.queries and len(found.other_tables) == 1:
+            found = grouped(found_in([path], Tables(), storage_options))
     except UsageError as error:
         raise (problem or error) from None
-    if not found.queries and problem is not None and not found.other_tables:
+    if found.queries:
+        return found
+    if problem is not None and not found.other_tables:
         raise problem
-    asked = sorted({query.table for query in found.queries})
-    if not found.queries:
-        others = sorted(found.other_tables)[:_NAMED]
-        instead = f"; it asks {', '.join(others)}" if others else ""
-        raise UsageError(f"{path} asks nothing of {table or 'any table'}{instead}", where=path)
-    if len(asked) > 1:
-        raise UsageError(
-            f"{path} asks {len(asked)} tables ({', '.join(asked[:_NAMED])}); import it for one of"
-            " them, with --table",
-            where=path,
-        )
-    return found.queries
+    others = sorted(found.other_tables)[:_NAMED]
+    instead = [f"it asks {', '.join(others)}"] if others else []
+    instead += [f"{one.reason}: {one.example}" for one in found.not_understood[:1]]
+    raise UsageError("; ".join([f"{path} asks nothing of {table}", *instead]), where=path)

@@ -18,9 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import Interval, Term
@@ -28,7 +26,6 @@ from liquidlog.predicates.conditions import (
     column_path,
     condition_on,
     parse_condition,
-    sql_problem,
     too_deep,
 )
 from liquidlog.predicates.file_bounds import (
@@ -604,29 +601,18 @@ def _compared(
     return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
 
 
-# A workload as people write it: JSON lines or SQL, and which of its predicates can be used.
-
-# Workloads as people write them, in two forms of text
+# A workload as people write it, and which of its predicates can be used.
 #
-# JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; a weight left out is
-# 1. SQL: statements that end in a semicolon, each a SELECT from one table or a bare condition;
-# a comment `weight: 3` in a statement gives its weight. A predicate that cannot be read keeps
-# its text and says what its problem is.
-
-_WEIGHT: Final = re.compile(r"\bweight\s*[:=]\s*([0-9.eE+-]+)")
-_NARROWING: Final = ("joins", "laterals", "with_")
-"""Clauses that make a SELECT read more than one table."""
-
-_QUALIFIERS: Final = ("catalog", "db", "table")
-"""The arguments where sqlglot keeps the parts of a name before the last, outermost first."""
+# JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; a weight left out is 1. A
+# predicate that cannot be read keeps its text and says what its problem is.
 
 
-def parse_workload(text: str, *, source: str, sql: bool) -> Workload:
-    """Return the predicates of a workload; `source` names the text in errors.
+def parse_workload(text: str, *, source: str) -> Workload:
+    """Return the predicates of a workload in JSON lines; `source` names the text in errors.
 
-    A predicate that is no condition on one table is returned with its problem.
+    A predicate that is no condition is returned with its problem.
     """
-    found = tuple(_statements(text, source) if sql else _lines(text, source))
+    found = tuple(_lines(text, source))
     if not found:
         raise UsageError(f"{source} holds no predicate", where=source)
     return said_once(found)
@@ -649,65 +635,8 @@ def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
             raise UsageError(
                 f'{place} is not of the form {{"where": "...", "weight": 1}}', where=place
             )
-        weight = _weight(found.get("weight", 1), place)
+        weight = positive_weight(found.get("weight", 1), place)
         yield WeightedPredicate(condition, weight, _problem(condition, place))
-
-
-def _statements(text: str, source: str) -> Iterator[WeightedPredicate]:
-    try:
-        statements = sqlglot.parse(text, dialect="spark")
-    except SqlglotError as error:
-        raise UsageError(
-            f"{source} is not SQL: {sql_problem(error, text)}", where=source
-        ) from error
-    for number, (statement, said) in enumerate(weighted_statements(statements), start=1):
-        place = f"{source} statement {number}"
-        weight = weight_of(said, place)
-        condition = _condition(statement)
-        if condition is None:
-            problem = f"{place} is neither a condition nor a SELECT from one table"
-            yield WeightedPredicate(statement.sql("spark", comments=False), weight, problem)
-        else:
-            yield WeightedPredicate(condition, weight, _problem(condition, place))
-
-
-def weighted_statements(
-    statements: Sequence[exp.Expr | None],
-) -> Iterator[tuple[exp.Expr, str | None]]:
-    """Yield each statement with the text of its weight, None if no comment says one.
-
-    sqlglot treats a comment behind a semicolon, in the same line, as a statement of its own.
-    """
-    for statement, following in zip(statements, [*statements[1:], None], strict=True):
-        if statement is None or isinstance(statement, exp.Semicolon):
-            continue
-        comments = [text for node in statement.walk() for text in node.comments or ()]
-        behind = following.comments if isinstance(following, exp.Semicolon) else None
-        weights = (_WEIGHT.search(text) for text in [*comments, *(behind or ())])
-        yield statement, next((found[1] for found in weights if found), None)
-
-
-def _condition(statement: exp.Expr) -> str | None:
-    """Return the text of a statement's condition, None if it reads not one table."""
-    if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
-        return statement.sql("spark", comments=False)
-    origin = statement.args.get("from_") if isinstance(statement, exp.Select) else None
-    if (
-        origin is None
-        or not isinstance(origin.this, exp.Table)
-        or any(statement.args.get(name) for name in _NARROWING)
-    ):
-        return None
-    found = statement.args.get("where")
-    if found is None:
-        return "TRUE"
-    table = origin.this
-    condition = found.this.copy()
-    for column in condition.find_all(exp.Column):
-        qualifier = next((part for part in _QUALIFIERS if column.args.get(part)), None)
-        if qualifier and column.text(qualifier).lower() == table.alias_or_name.lower():
-            column.set(qualifier, None)
-    return str(condition.sql("spark", comments=False))
 
 
 def _problem(condition: str, place: str) -> str | None:
@@ -718,19 +647,8 @@ def _problem(condition: str, place: str) -> str | None:
     return None
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def weight_of(said: str | None, place: str) -> float:
-    """Return the weight that a comment says, 1 if it says none; `place` names it in errors."""
-    return _weight(1 if said is None else _number(said), place)
-
-
-def _weight(value: object, place: str) -> float:
+def positive_weight(value: object, place: str) -> float:
+    """Return the weight that a text says; `place` names it in errors."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < float(str(value)) < math.inf:
         raise UsageError(f"{place} has no positive weight but {value!r}", where=place)

@@ -10,13 +10,20 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.matching import weight_of, weighted_statements
 from liquidlog.spec.text import parse_time
 from liquidlog.workload.form import Found, KnownTable, NotUnderstood, OfOther, RecordedQuery, Tables
 from liquidlog.workload.scans import TooHardError, of_target, statement_conditions
-from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
+from liquidlog.workload.statements import (
+    NotAQueryError,
+    parse_statements,
+    table_reads,
+    weighted_statements,
+)
 
 Row = Mapping[str, Any]
+
+SQL: Final = "sql"
+"""The source of statements that no log recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +127,17 @@ def statement_asked(
     time_ms: int | None = None,
     read: tuple[int | None, int | None] = (None, None),
 ) -> Iterator[Found]:
-    """Yield what one or several statements ask of each table that they read."""
+    """Yield what one or several statements ask of each table that they read.
+
+    Why a file of SQL cannot be parsed is said with its place; texts of a log are counted together.
+    """
     try:
         statements = parse_statements(text, dialect)
     except NotAQueryError as error:
-        yield NotUnderstood(reason=_without_place(str(error)), example=text[:200])
+        reason = f"it {error}" if source == SQL else _without_place(str(error))
+        yield NotUnderstood(reason=reason, example=text[:200])
         return
-    for statement, said in weighted_statements(statements):
+    for statement, weight in weighted_statements(statements):
         try:
             reads = table_reads(statement, tables, dialect)
         except NotAQueryError as error:
@@ -143,7 +154,7 @@ def statement_asked(
                 conjuncts=one.conjuncts,
                 ambiguous=one.is_ambiguous,
                 source=source,
-                weight=weight_of(said, source),
+                weight=weight,
                 first_ms=time_ms,
                 last_ms=time_ms,
                 measured=int(measured),

@@ -229,11 +229,17 @@ class View:
                 return everyone
             if not everyone:
                 return self._alias(place, parts)
-        if len(sure) == 1:
-            return self.of(sure[0], parts)
+        owner = seen if self._is_alone else sure
+        if len(owner) == 1:
+            return self.of(owner[0], parts)
         if sure or len(maybe) != 1 or (self.outer is not None and self.outer.may_have(name)):
             return everyone
         return self.of(maybe[0], parts)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether each name can only be of the one source, which is no query."""
+        return len(self.sources) == 1 and self.outer is None and self.sources[0].query is None
 
     def _alias(self, place: int, parts: Sequence[exp.Expr]) -> exp.Expr | frozenset[int]:
         shown = self.items[place][1]
@@ -250,9 +256,9 @@ class View:
         source, name = self.sources[number], parts[0].name.lower()
         key: str | None = parts[0].name
         if source.columns is not None:
-            if name not in source.columns:
+            if name not in source.columns and not self._is_alone:
                 return frozenset()
-            key = source.columns[name]
+            key = source.columns.get(name, key)
         if key is None:
             return frozenset({number})
         return _dotted(_column(parts[0], key, f"{_MARK}{number}"), parts[1:])

@@ -36,6 +36,7 @@ from liquidlog.workload.form import (
     normal,
 )
 from liquidlog.workload.query_logs import (
+    SQL,
     flat,
     form_of,
     rows_asked,
@@ -398,7 +399,7 @@ def _event_file(address: str, tables: Tables, options: StorageOptions) -> Iterat
 
 def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
     text = _text(address, options)
-    yield from statement_asked(text, tables, source="sql", dialect="")
+    yield from statement_asked(text, tables, source=SQL, dialect="")
 
 
 def _text(address: str, options: StorageOptions) -> str:

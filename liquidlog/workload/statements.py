@@ -7,7 +7,8 @@ reading is ambiguous. What compares tables with each other narrows none of them.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,9 +19,11 @@ from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import parse_condition, sql_problem
+from liquidlog.predicates.matching import positive_weight
 from liquidlog.workload.form import Tables
 from liquidlog.workload.scopes import Bound, Ctes, Filter, Scopes, View, split, with_ctes
 
+_WEIGHT: Final = re.compile(r"\bweight\s*[:=]\s*([0-9.eE+-]+)")
 _READS: Final = (exp.Query, exp.Delete, exp.Update, exp.Merge, exp.Insert, exp.Create)
 _DEEPEST: Final = 40
 _MOST_READS: Final = 5_000
@@ -81,8 +84,40 @@ def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
     return tuple(one for one in found if isinstance(one, exp.Expr))
 
 
+def weighted_statements(statements: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, float]]:
+    """Yield each statement with the weight that a comment in it says, as `weight: 3`, else 1.
+
+    sqlglot treats a comment behind a semicolon, in the same line, as a statement of its own.
+    """
+    for number, (statement, following) in enumerate(
+        zip(statements, [*statements[1:], None], strict=False), start=1
+    ):
+        if isinstance(statement, exp.Semicolon):
+            continue
+        comments = [text for node in statement.walk() for text in node.comments or ()]
+        behind = following.comments if isinstance(following, exp.Semicolon) else None
+        found = (_WEIGHT.search(text) for text in [*comments, *(behind or ())])
+        said = next((one[1] for one in found if one), "1")
+        yield statement, positive_weight(_number(said), f"statement {number}")
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def table_reads(statement: exp.Expr, tables: Tables, dialect: str = "") -> tuple[TableRead, ...]:
-    """Return what a statement reads, one entry per mention of a table."""
+    """Return what a statement reads, one entry per mention of a table.
+
+    A condition alone is one on the only table that is known.
+    """
+    if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
+        if len(tables.known) != 1:
+            raise NotAQueryError("is a condition, and does not say of which table")
+        place = exp.to_identifier(tables.known[0].address, quoted=True)
+        statement = exp.select("*").from_(exp.Table(this=place)).where(statement)
     if not isinstance(statement, _READS):
         kind = type(statement).__name__
         raise NotAQueryError(f"is a statement of another kind: {kind}")

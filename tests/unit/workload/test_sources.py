@@ -1,6 +1,7 @@
 """Sources are recognised by their content, and yield the same form."""
 
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.operations.scan import read_workload
+from liquidlog.operations.scan import read_workload, workload_of
 from liquidlog.operations.workloads import import_workload
+from liquidlog.storage.options import NO_OPTIONS
 from liquidlog.table import Table
 from support.commands import said
 from support.repository import ROOT
@@ -152,8 +154,63 @@ def test_redacted_workload_has_no_constant(tmp_path: Path) -> None:
 def test_workload_of_other_tables_names_them(table: Table) -> None:
     with pytest.raises(UsageError, match=r"asks nothing of .*; it asks /warehouse/demo"):
         read_workload(RECORDED, table=table.uri)
-    with pytest.raises(UsageError, match="asks 2 tables"):
-        read_workload(RECORDED)
+
+
+def test_sql_of_one_table_is_read_alike_by_every_verb(tmp_path: Path, table: Table) -> None:
+    """Queries of another table never count; a name that is not the directory's does."""
+    path = tmp_path / "q.sql"
+    path.write_text(
+        """
+        -- the dashboard; weight: 10
+        SELECT count(*) FROM db.t AS q WHERE q.x BETWEEN 3 AND 4 AND T.x > 2;
+        /* weight=0.5 */ x IN (1, 2);
+        SELECT * FROM elsewhere WHERE x = 9;
+        SELECT * FROM t;
+        x = 1; -- weight: 3
+        -- weight: 4
+        x = 3;  -- no weight
+        x = 4 -- weight: 5
+        ;
+        t.nope = 7
+        """.replace("T.x", "q.x")
+    )
+    asked = read_workload(str(path), table=table.uri)
+    assert [(one.where, one.weight) for one in asked] == [
+        ("(x >= 3) AND (x <= 4) AND (x > 2)", 10),
+        ("x IN (1, 2)", 0.5),
+        ("TRUE", 1),
+        ("x = 1", 3),
+        ("x = 3", 4),
+        ("x = 4", 5),
+        ("nope = 7", 1),
+    ]
+    imported = import_workload([str(path)], tables=[table.uri])
+    assert [one.where for one in imported.queries] == [one.where for one in asked]
+    assert workload_of([path.read_text()], table.uri, NO_OPTIONS) == asked
+    path.write_text("SELECT * FROM db.renamed WHERE x = 9")
+    assert [one.where for one in read_workload(str(path), table=table.uri)] == ["x = 9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "asks nothing of"),
+        (";", "asks nothing of"),
+        ("'open", "it is not SQL: "),
+        ("x = 1 -- weight: -1", "statement 1 has no positive weight but -1.0"),
+        ("x = 1 -- weight: 1e999", "statement 1 has no positive weight but inf"),
+        ("x = 1; x = 2 -- weight: e", "statement 2 has no positive weight but 'e'"),
+        ("SELECT 1", "it reads no table: SELECT 1"),
+        ("DROP TABLE t", "it is a statement of another kind: Drop"),
+    ],
+)
+def test_sql_that_asks_nothing_says_why(
+    tmp_path: Path, table: Table, text: str, reason: str
+) -> None:
+    path = tmp_path / "q.sql"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(reason)):
+        read_workload(str(path), table=table.uri)
 
 
 @pytest.mark.parametrize(
