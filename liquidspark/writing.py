@@ -39,7 +39,7 @@ from liquidlog.rewriting.source import (
     Split,
     Survey,
     open_logical_file,
-    read_split,
+    read_splits,
 )
 from liquidlog.spec.arguments import address, one, transaction
 from liquidlog.spec.arrow import (
@@ -446,7 +446,7 @@ class KeptTasks:
             with open_logical_file(work, file) as opened:
                 groups = tuple(range(opened.num_row_groups))
                 rows = sum(map(opened.row_group_rows, groups))
-            for table, _ in read_split(work, Split(file, groups, 0, rows)):
+            for table, _ in read_splits(work, [Split(file, groups, 0, rows)]):
                 columns = [
                     pa.repeat(known[name], len(table)) if name in known else table.column(name)
                     for name in _physical_names(whole.table_schema)

@@ -43,7 +43,7 @@ from liquidlog.rewriting.source import (
     Survey,
     WritingWork,
     encode_survey,
-    read_split,
+    read_splits,
     rows_to_sample,
     split_file,
     survey_file,
@@ -153,37 +153,39 @@ def _compact(work: GroupWork, share: Share) -> TaskFacts:
 
 def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
     start, stop = share.start, share.stop
+    for table, ordinal in read_splits(work, _share_splits(share)):
+        # Parts of a large row group may lie outside as a whole.
+        skipped = min(max(start - ordinal, 0), len(table))
+        yield table.slice(skipped, max(stop - ordinal - skipped, 0))
+
+
+def _share_splits(share: Share) -> Iterator[Split]:
     for survey, first in zip(share.surveys, first_ordinals(share.surveys), strict=True):
         edges = list(accumulate(survey.row_group_rows, initial=first))
         inside = [
             number
             for number, (low, high) in enumerate(pairwise(edges))
-            if max(low, start) < min(high, stop)
+            if max(low, share.start) < min(high, share.stop)
         ]
         if inside:
             low, high = edges[inside[0]], edges[inside[-1] + 1]
-            split = Split(survey.file, tuple(inside), low, high - low)
-            for table, ordinal in read_split(work, split):
-                # Parts of a large row group may lie outside as a whole.
-                skipped = min(max(start - ordinal, 0), len(table))
-                yield table.slice(skipped, max(stop - ordinal - skipped, 0))
+            yield Split(survey.file, tuple(inside), low, high - low)
 
 
 def _sort_group(work: GroupWork, surveys: Sequence[Survey]) -> TaskFacts:
     proofs = TaskProofs()
     with proofs.whole.running():
-        tables = list(proofs.reading.each(_all_rows(work, surveys)))
+        rows = proofs.reading.each(read_splits(work, _whole_files(surveys)))
+        tables = [table for table, _ in rows]
         outputs = sorted_outputs(work, surveys, tables, proofs) if tables else ()
     return proofs.facts(outputs)
 
 
-def _all_rows(work: GroupWork, surveys: Sequence[Survey]) -> Iterator[pa.Table]:
+def _whole_files(surveys: Sequence[Survey]) -> Iterator[Split]:
     for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
-        splits = split_file(
+        yield from split_file(
             survey.file, survey.row_group_rows, first_ordinal=first, max_rows=survey.num_rows
         )
-        for split in splits:
-            yield from (table for table, _ in read_split(work, split))
 
 
 def sorted_outputs(

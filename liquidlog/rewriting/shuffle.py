@@ -47,7 +47,7 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     require_running,
 )
-from liquidlog.rewriting.source import Assignment, GroupWork, Split, WritingWork, read_split
+from liquidlog.rewriting.source import Assignment, GroupWork, Split, WritingWork, read_splits
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 
 # Pieces: what a shuffle moves, few rows that are large and opaque to it.
@@ -234,12 +234,8 @@ class SplitTasks(MapSide):
 
     def __call__(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
         """Yield the pieces of a task."""
-        return self.pieces(number, lambda: self._rows(assignment))
-
-    def _rows(self, assignment: Assignment[tuple[Split, ...]]) -> Iterator[tuple[pa.Table, int]]:
         work = assignment.work(self.work)
-        for split in assignment.own:
-            yield from read_split(work, split)
+        return self.pieces(number, lambda: read_splits(work, assignment.own))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

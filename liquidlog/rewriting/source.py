@@ -13,7 +13,7 @@ inputs, of which a task reads few.
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.encodings import decode_table, decoded, encode_table, value_bytes
+from liquidlog.data.encodings import concat, decode_table, decoded, encode_table, value_bytes
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.runs import Run
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
@@ -288,20 +288,47 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
     )
 
 
-def read_split(work: GroupWork, split: Split) -> Iterator[tuple[pa.Table, int]]:
-    """Yield (rows, ordinal of the first row) of a split, about `slice_bytes` at a time."""
-    with open_logical_file(work, split.file) as data_file:
-        max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
-        sizes = [data_file.row_group_rows(number) for number in split.row_groups]
-        chunks = split_file(split.file, sizes, first_ordinal=split.first_ordinal, max_rows=max_rows)
-        for chunk in chunks:
-            row_groups = [split.row_groups[number] for number in chunk.row_groups]
-            ordinal = chunk.first_ordinal
-            for rows in read_bounded(data_file, None, row_groups, max_rows=max_rows):
-                following = ordinal + len(rows)
-                yield rows, ordinal
-                del rows  # before the next ones are read
-                ordinal = following
+def read_splits(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int]]:
+    """Yield (rows, ordinal of the first row) of splits that follow each other: a slice at a time.
+
+    Rows of small files are joined to about a slice: each slice costs a piece for every output.
+    """
+    held: list[pa.Table] = []
+    share, first = 0.0, 0
+    for rows, ordinal, max_rows in _read_apart(work, splits):
+        first = first if held else ordinal
+        held.append(rows)
+        part = len(rows) / max_rows
+        share += part
+        del rows  # before the next ones are read
+        if share + part / 2 > 1:  # as many again would be further from a slice
+            yield _together(held), first
+            share = 0.0
+    if held:
+        yield _together(held), first
+
+
+def _together(held: list[pa.Table]) -> pa.Table:
+    """Return the rows of the tables, which the list keeps no longer."""
+    table = concat(held)
+    held.clear()
+    return table
+
+
+def _read_apart(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int, float]]:
+    """Yield (rows of one file, ordinal of the first row, rows of a slice)."""
+    for split in splits:
+        ordinal = split.first_ordinal
+        with open_logical_file(work, split.file) as data_file:
+            max_rows = rows_at_a_time(work, split.file, data_file, split.row_groups)
+            sizes = [data_file.row_group_rows(number) for number in split.row_groups]
+            for chunk in split_file(split.file, sizes, first_ordinal=ordinal, max_rows=max_rows):
+                row_groups = [split.row_groups[number] for number in chunk.row_groups]
+                for rows in read_bounded(data_file, None, row_groups, max_rows=max_rows):
+                    following = ordinal + len(rows)
+                    yield rows, ordinal, max_rows
+                    del rows  # before the next ones are read
+                    ordinal = following
 
 
 def read_bounded(

@@ -47,7 +47,7 @@ class Throttled:
         with pytest.MonkeyPatch.context() as patch:
             if attempt < self.failures:
                 for module in (shuffle, passes):
-                    patch.setattr(module, "read_split", slow_down)
+                    patch.setattr(module, "read_splits", slow_down)
             yield from self.function(batches)
 
 

@@ -19,7 +19,9 @@ from liquidlog.rewriting.source import (
     decode_survey,
     encode_survey,
     open_logical_file,
-    read_split,
+    read_bounded,
+    read_splits,
+    rows_at_a_time,
     split_file,
     survey_file,
 )
@@ -113,7 +115,7 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
     (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
     work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes // 10)
     split = Split(0, (0,), 5, rows)
-    parts = list(read_split(work, split))
+    parts = list(read_splits(work, [split]))
     assert len(parts) >= 10
     assert [first for _, first in parts] == list(
         accumulate((len(part) for part, _ in parts[:-1]), initial=5)
@@ -135,9 +137,39 @@ def test_deleted_rows_do_not_make_the_parts_of_a_row_group_smaller(tmp_path: Pat
         vector_paths=(str(tmp_path / "vector.bin"),),
         slice_bytes=written.size_bytes // 100,
     )
-    parts = list(read_split(work, Split(0, (0,), 5, len(kept))))
-    assert 50 <= len(parts) <= 150
+    with open_logical_file(work, 0) as file:
+        max_rows = rows_at_a_time(work, 0, file, [0])
+        assert 50 <= len(list(read_bounded(file, None, [0], max_rows=max_rows))) <= 150
+    parts = list(read_splits(work, [Split(0, (0,), 5, len(kept))]))
     assert pa.concat_tables([part for part, _ in parts])["key"].to_pylist() == list(kept)
+    assert [first - 5 for _, first in parts] == list(
+        accumulate((len(part) for part, _ in parts[:-1]), initial=0)
+    )
+
+
+@pytest.mark.parametrize("files", [1, 3, 40])
+def test_small_files_are_read_together(tmp_path: Path, files: int) -> None:
+    rows = 40_000
+    table = pa.table({"key": pa.array(range(rows), pa.int64())})
+    inputs = write_inputs(tmp_path, table, files, row_group_rows=rows)
+    work = replace(
+        work_of(tmp_path, inputs[0]),
+        paths=tuple(str(tmp_path / file.path) for file in inputs),
+        inputs=tuple(inputs),
+        vector_paths=(None,) * files,
+        slice_bytes=sum(file.size_bytes for file in inputs) // 4,
+    )
+    sizes = [survey_file(work, number, sample_rows=0).num_rows for number in range(files)]
+    splits = [
+        Split(number, (0,), 5 + first, size)
+        for number, (first, size) in enumerate(
+            zip(accumulate(sizes, initial=0), sizes, strict=False)
+        )
+    ]
+    parts = list(read_splits(work, splits))
+    assert 3 <= len(parts) <= 6
+    apart = [rows for split in splits for rows, _ in read_splits(work, [split])]
+    assert pa.concat_tables([part for part, _ in parts]) == pa.concat_tables(apart)
     assert [first - 5 for _, first in parts] == list(
         accumulate((len(part) for part, _ in parts[:-1]), initial=0)
     )
@@ -150,6 +182,6 @@ def test_well_compressed_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
     work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes)
     memory_bytes = 8 * work.slice_bytes
     assert table.nbytes > 10 * memory_bytes
-    sizes = [part.nbytes for part, _ in read_split(work, Split(0, (0,), 0, rows))]
+    sizes = [part.nbytes for part, _ in read_splits(work, [Split(0, (0,), 0, rows)])]
     assert max(sizes) <= 1.1 * memory_bytes
     assert slices_per_output(work, memory_bytes=table.nbytes) >= table.nbytes / memory_bytes
