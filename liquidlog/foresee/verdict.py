@@ -353,8 +353,8 @@ def _problem(option: Option) -> tuple[str | None, bool]:
     worst = _worse_off(option.prediction)
     if worst is not None:
         return (
-            f"who asks for {worst.where} would wait {seconds_text(worst.seconds_after)} instead of"
-            f" {seconds_text(worst.seconds_before)}, for {_size(worst.bytes_after)} in"
+            f"queries for {worst.where} would wait {seconds_text(worst.seconds_after)} instead of"
+            f" {seconds_text(worst.seconds_before)}, and read {_size(worst.bytes_after)} in"
             f" {_files(worst.files_after)} instead of {_size(worst.bytes_before)} in"
             f" {_count(worst.files_before)}"
         ), False
@@ -425,7 +425,7 @@ def _readers(criteria: Criteria, prediction: Prediction) -> str:
     if prediction.readers == "workload":
         who = f"{count} {'query' if count == 1 else 'queries'} of the workload"
     else:
-        who = f"{_assumed([row.where for row in prediction.predicates])}, as nobody says who reads"
+        who = f"{_assumed([row.where for row in prediction.predicates])}, as no workload was given"
     per_day = criteria.per_day
     return who if per_day is None else f"{who}, {count_text(per_day)} times a day in all"
 
@@ -435,8 +435,8 @@ def _assumed(names: Sequence[str]) -> str:
     values = [name for name in names if name != EVERYTHING]
     if not values:
         return "full scans"
-    more = f" and {len(values) - _NAMED} more columns" if len(values) > _NAMED else ""
-    return f"full scans and queries for {', '.join(values[:_NAMED])}{more}"
+    more = [f"of {len(values) - _NAMED} more columns"] if len(values) > _NAMED else []
+    return f"full scans and queries for {' or '.join([*values[:_NAMED], *more])}"
 
 
 def days_text(days: float) -> str:

@@ -24,6 +24,7 @@ from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.schema import Leaf
 from liquidlog.spec.text import Summary
 
 _HISTORY_COMMITS: Final = 200
@@ -89,6 +90,7 @@ def overview(
             advice=None,
         )
     columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
+    asked = () if examined.asked is None else examined.asked.columns
     verdict = examined.verdict
     return Overview(
         detail=detail(snapshot),
@@ -97,7 +99,7 @@ def overview(
         ),
         problem=None,
         verdict=verdict,
-        key_map=_key_map(snapshot, columns, examined.bounds, verdict),
+        key_map=_key_map(snapshot, columns, examined.bounds, verdict, [one.leaf for one in asked]),
         scan=scan(store, snapshot, criteria.workload, now_ms=criteria.now_ms)
         if criteria.workload and verdict.shown is None
         else None,
@@ -108,15 +110,25 @@ def overview(
 
 
 def _key_map(
-    snapshot: Snapshot, columns: Sequence[ClusteringColumn], bounds: Bounds, verdict: Verdict
+    snapshot: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    bounds: Bounds,
+    verdict: Verdict,
+    asked: Sequence[Leaf],
 ) -> KeyMap | None:
-    """Return the table now and after the rewrite to show, by its clustering columns."""
+    """Return the table now and after the rewrite to show, by its clustering columns.
+
+    Those that readers ask for come first, the most asked at the beginning.
+    """
     if not columns:
         return None
     option = verdict.shown
     is_by_these = option is not None and _is_by(option.plan, columns)
+    places = {leaf: place for place, leaf in enumerate(asked)}
+    order = sorted(range(len(columns)), key=lambda n: places.get(columns[n].leaf, len(places)))
+    columns = [columns[number] for number in order]
     now = MappedFiles(
-        bounds=bounds,
+        bounds=bounds.select(order),
         size_bytes=np.asarray(snapshot.files["size"].to_numpy(), np.int64),
         is_predicted=np.zeros(len(bounds), np.bool_),
     )

@@ -65,8 +65,8 @@ _COLUMNS: Final = (
     "Verdict",
     "Files",
     "Size",
-    "A query waits",
-    "Then",
+    "Wait now",
+    "Wait after",
     "Rewrite takes",
     "Pays back after",
 )
@@ -175,8 +175,14 @@ def _subtitle(overview: Overview) -> str:
     return (
         f"{text} of {figures.moment(health.committed_at)} UTC{measured}:"
         f" {counted(health.total_file_count, 'file')}, {size(health.total_bytes)},"
-        f" {f'clustered by {names}' if names else 'not clustered'}"
+        f" {_placed(names, ', '.join(overview.detail['partitionColumns']))}"
     )
+
+
+def _placed(clustered: str, partitioned: str) -> str:
+    if clustered or not partitioned:
+        return f"clustered by {clustered}" if clustered else "not clustered"
+    return f"partitioned by {partitioned}"
 
 
 # What is taken from the verdict stands in the next functions, and nowhere else.
@@ -224,7 +230,7 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
         "brings": (("files opened", opened), ("bytes read", read), ("requests", asked)),
         "part": option.judged_share,
         "cost": f"About {duration_text(option.cost.seconds)}, {back}",
-        "bar": _bar(verdict),
+        "bar": f"Worth it if paid back {_bar(verdict)}." if option.is_worth_it else "",
         "costs": (
             ("read", f"{counted(inputs, 'file')}, {size(option.cost.bytes_read)}"),
             ("written", f"{counted(outputs, 'file')}, about {size(option.cost.bytes_written)}"),
@@ -237,7 +243,7 @@ def _bar(verdict: Verdict) -> str:
     """Return how soon a rewrite must pay back, in words."""
     bar, per_day = verdict.bar, verdict.per_day
     if per_day is None:
-        return f"within {_queries(bar.payback_queries)}, as nobody says how many a day has"
+        return f"within {_queries(bar.payback_queries)}, as queries a day are not known"
     return f"within {days_text(bar.payback_days)}, at {count_text(per_day)} queries a day"
 
 
@@ -338,8 +344,9 @@ def _cut(where: str) -> str:
 
 
 def _from_to(before: float, after: float, ends: Range, told: Callable[[float], str]) -> str:
-    shown, between = f"{told(before)} → {told(after)}", _between(ends, told)
-    return shown if between == told(after) else f"{shown} ({between})"
+    then, between = told(after), _between(ends, told)
+    shown = f"{then}, as now" if told(before) == then else f"{told(before)} → {then}"
+    return shown if between == then else f"{shown} ({between})"
 
 
 def _between(ends: Range, told: Callable[[float], str]) -> str:
@@ -446,10 +453,10 @@ def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
     option = None if verdict is None else verdict.shown
     if option is not None:
         found = option.prediction
-        told = ["Foreseen from the log alone: no rows were read."]
+        told = ["Predicted from the log alone: no rows were read."]
         if found.sampled_rows:
             rows, files = counted(found.sampled_rows, "row"), counted(found.sampled_files, "file")
-            told = [f"Foreseen from {rows} of {files}, read by {found.sample_requests} requests."]
+            told = [f"Predicted from {rows} of {files}, read by {found.sample_requests} requests."]
     if advice is not None and advice.best is not None:
         told.append(
             f"{counted(len(advice.candidates), 'layout')} measured, chosen on"
@@ -552,7 +559,7 @@ def _fleet_bar(bar: Bar) -> str:
     in_days = f"within {days_text(bar.payback_days)}"
     if bar.queries_per_day is not None:
         return f"{in_days}, at {number(bar.queries_per_day)} queries of each table in a day"
-    return f"{in_days}, or {_queries(bar.payback_queries)} where nobody says how many a day has"
+    return f"{in_days}, or {_queries(bar.payback_queries)} where queries a day are not known"
 
 
 def _known(value: float | None, told: Callable[[float], str]) -> tuple[str, float | None]:

@@ -781,6 +781,20 @@ def test_boxes_that_do_not_meet_in_another_column_stay() -> None:
     assert found[0][1, 0] == 0.52
 
 
+def test_a_map_is_of_columns_that_are_no_functions_of_each_other() -> None:
+    cells = [(x, z) for x in range(0, 40, 10) for z in range(0, 40, 10)]
+    files = [((x, x + 9), (80 - 2 * x, 98 - 2 * x), (z, z + 9)) for x, z in cells]
+    whole = [((0, 39), (20, 98), (0, 39))] * 3
+    for now, after in ((files, None), (whole, files), (files, whole)):
+        side = None if after is None else mapped(after, predicted=True)
+        found = key_map(["x", "minus_x", "z"], mapped(now), side)
+        assert found is not None
+        assert [axis.name for axis in found.axes] == ["x", "z", "minus_x"]
+    found = key_map(["x", "minus_x", "z"], mapped(whole), None)
+    assert found is not None
+    assert [axis.name for axis in found.axes] == ["x", "minus_x", "z"]
+
+
 def test_nothing_is_drawn_without_bounds() -> None:
     files = mapped([((0, 1), (0, 1))])
     column = files.bounds.columns[0]

@@ -22,6 +22,11 @@ PROFILE_BINS: Final = 96
 _UNSEEN: Final = 1 / 8
 """The part of a predicted file's range beside it in which rows may lie that nobody made up."""
 
+_DIAGONAL: Final = 0.98
+"""The correlation of files' middles from which two columns count as one."""
+
+_FEWEST_FILES: Final = 4
+
 _EDGE: Final = 1e-9
 """A length that is no more than rounding."""
 
@@ -74,10 +79,11 @@ class KeyMap:
 
 
 def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -> KeyMap | None:
-    """Return the map of a table by the columns `names` of both bounds, in order.
+    """Return the map of a table by the columns `names` of both bounds.
 
-    Ends of predicted files that lie beside each other are put together if only few rows could lie
-    between them. Returns None if no file has bounds of every column.
+    Columns that are functions of the first one come last. Ends of predicted files that lie beside
+    each other are put together if only few rows could lie between them. Returns None if no file has
+    bounds of every column.
     """
     if not now.bounds.all_known().any():
         return None
@@ -88,11 +94,13 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
     space = key_space(bounds, np.concatenate(size_bytes))
     low = np.stack([spans.low for spans in space.columns], axis=1)
     high = np.stack([spans.high for spans in space.columns], axis=1)
-    axes = tuple(
-        MapAxis(name=name, ticks=axis_ticks(bounds, number, space.columns[number]))
-        for number, name in enumerate(names)
-    )
     count = len(now.bounds)
+    order = _order(low, high, [slice(count), slice(count, None)][: len(sides)])
+    low, high = low[:, order], high[:, order]
+    axes = tuple(
+        MapAxis(name=names[number], ticks=axis_ticks(bounds, number, space.columns[number]))
+        for number in order
+    )
     is_small = max(int(side.bounds.all_known().sum()) for side in sides) <= BOXES_SHOWN
     return KeyMap(
         axes=axes,
@@ -101,6 +109,25 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
         if after is None
         else _side(after, low[count:], high[count:], one_by_one=is_small),
     )
+
+
+def _order(low: Floats, high: Floats, sides: Sequence[slice]) -> list[int]:
+    """Return the numbers of the columns, those last that are functions of the first."""
+    others = range(1, low.shape[1])
+    lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in sides)]
+    return [0, *(n for n in others if n not in lines), *lines]
+
+
+def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:
+    """Return whether files lie along a line in two columns: one is a function of the other."""
+    ends = np.stack([low[:, pair], high[:, pair]])
+    known = ~np.isnan(ends).any(axis=(0, 2))
+    middle = ends[:, known].mean(axis=0)
+    width, other = np.diff(ends[:, known], axis=0)[0].mean(axis=0)
+    if known.sum() < _FEWEST_FILES or width > 1 / 2 or other > 2 * width:
+        return False
+    spread = middle.std(axis=0)
+    return bool(spread.min() > 0 and abs(np.corrcoef(middle.T)[0, 1]) > _DIAGONAL)
 
 
 def closed(low: Floats, high: Floats) -> tuple[Floats, Floats]:

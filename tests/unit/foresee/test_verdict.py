@@ -171,7 +171,7 @@ def test_the_verdict_is_the_best_that_is_worth_it_and_says_the_figures_of_it() -
     found = verdict_of(Criteria(), [joined, good])
     assert (found.answer, found.best, found.shown) == ("rewrite", good, good)
     assert found.sentence.startswith("Do it: a typical query opens ")
-    assert found.sentence.endswith(", as nobody says who reads.")
+    assert found.sentence.endswith(", as no workload was given.")
     document = found.document()
     assert document["now"]["files"] == round(good.now.files, 3)
     assert document["after"]["seconds"]["high"] == round(good.high.seconds, 5)

@@ -119,7 +119,7 @@ def test_hostile_names_are_shown_as_text() -> None:
 
 def test_what_is_not_known_is_no_number() -> None:
     read = Reader(fleet_page(fleet(), "/lake"))
-    last = [a for t, a in read.found if t == "td" and a.get("data-name") == "Then"]
+    last = [a for t, a in read.found if t == "td" and a.get("data-name") == "Wait after"]
     assert [a.get("data-value") is None for a in last] == [False] * 10 + [True] * 5
 
 
@@ -167,7 +167,7 @@ def test_rows_are_sorted_on_demand(opened: Browser, tmp_path: Path) -> None:
     again = [one.size_bytes for one in sorted_by("Size")]
     assert again == [*sorted(known), None]
     assert opened.value("document.querySelector('[aria-sort]').ariaSort") == "ascending"
-    waits = [one.verdict and one.verdict["now"]["seconds"] for one in sorted_by("A query waits")]
+    waits = [one.verdict and one.verdict["now"]["seconds"] for one in sorted_by("Wait now")]
     assert waits == [*range(10, 0, -1), *[None] * 5]
     names = [one.table for one in sorted_by("Table")]
     assert names == sorted(names)

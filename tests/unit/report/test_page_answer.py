@@ -91,7 +91,7 @@ def recommending(found: Overview, *rows: PredictedReads, judged_share: float = 1
         command="liquidlog optimize /t --max-file-size 8MiB",
         judged_share=judged_share,
     )
-    sentence = "Do it: it pays, as nobody says who reads."
+    sentence = "Do it: it pays, as no workload was given."
     return replace(judged(found), answer="rewrite", options=(best,), sentence=sentence)
 
 
@@ -133,11 +133,11 @@ def test_a_rewrite_that_pays_comes_with_its_command(found: Overview) -> None:
     html = answer(found, recommending(found, *ROWS))
     shown = Reader(html).shown
     for words in (
-        *("Should I rewrite?", "Do it", "It pays, as nobody says who reads."),
+        *("Should I rewrite?", "Do it", "It pays, as no workload was given."),
         *("What it brings", "72.2 % less waiting", "9 ms", "2 ms"),
         *("6 → 2 (1 to 3)", "900 B → 250 B (175 B to 400 B)", "12 → 4 (2 to 6)"),
         *("What it costs", "About 3 s, paid back after about 400 queries"),
-        "Worth it if paid back within 1,000 queries, as nobody says how many a day has.",
+        "Worth it if paid back within 1,000 queries, as queries a day are not known.",
         "liquidlog optimize /t --max-file-size 8MiB",
     ):
         assert words in shown
@@ -250,7 +250,7 @@ def test_the_page_is_of_the_workload_that_was_given(table: Table) -> None:
     assert "75 % of the queries" in read_.shown
     assumed = checked(page(table.overview()))
     assert "one value of x" in assumed.shown
-    assert "Foreseen from 600 rows of 6 files" in assumed.shown
+    assert "Predicted from 600 rows of 6 files" in assumed.shown
     assert f"liquidlog report {table.uri} --workload W" in assumed.shown
 
 
