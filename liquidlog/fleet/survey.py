@@ -167,7 +167,7 @@ class FleetRequest:
 
     `prefixes` are addresses of tables or of what is above them, and globs. Without a `workload`,
     the address of one, readers are assumed. With `pages` each table gets a page. `processes` is the
-    number of processes; one for each core, within limits, if None.
+    number of processes, this one alone if 1; one for each core, within limits, if None.
     """
 
     prefixes: tuple[str, ...]
@@ -295,7 +295,7 @@ def _asked(request: FleetRequest, readers: Readers, address: str) -> Survey:
 
 def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
     """Yield the tables as they are looked at, in other processes if they are many."""
-    if len(asked) <= _SOON_LOOKED_AT and processes is None:
+    if processes == 1 or (processes is None and len(asked) <= _SOON_LOOKED_AT):
         yield from map(surveyed, asked)
         return
     usual = max(_FEWEST_PROCESSES, min(core_count(), MOST_PROCESSES))

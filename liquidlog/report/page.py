@@ -11,6 +11,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from math import ceil
 from typing import Any, Final, TypeAlias
@@ -121,7 +122,9 @@ def fleet_page(fleet: Fleet, heading: str) -> str:
     )
 
 
+@cache
 def _environment() -> Environment:
+    """Return the templates, each compiled once."""
     made = Environment(
         loader=PackageLoader("liquidlog.report"),
         autoescape=True,
