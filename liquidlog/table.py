@@ -295,12 +295,13 @@ class Table(Summary):
         workload: Queries = (),
         where: str | None = None,
         min_cube_size: Size | None = None,
+        sample: bool = False,
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
-        With a workload, these are the at most four columns that it
-        compares most often. With `where`, only files with rows that the SQL predicate may match are
-        measured.
+        With a workload, these are the at most four columns that it compares most often. With
+        `where`, only files with rows that the SQL predicate may match are measured. The ratios are
+        from the log alone; with `sample`, from rows of up to 256 files.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
@@ -321,6 +322,7 @@ class Table(Summary):
             workload=self._asked(workload),
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
+            reads_rows=one(sample, bool, argument="sample", expected=_YES_NO),
             now_ms=self.opened.clock.now_ms(),
         )
 

@@ -131,7 +131,7 @@ HARMLESS: Final = frozenset(
     {
         *("strategy", "curve", "max-file-size", "budget", "executor", "max-columns", "min-gain"),
         *("payback-days", "queries-per-day", "local-limit", "fail-if", "limit", "time-zone"),
-        *("amplification", "redact"),
+        *("amplification", "redact", "sample"),
     }
 )
 """Options that any file may set: how plans are made, judged and committed, and what is shown."""

@@ -128,6 +128,11 @@ def files(
 )
 @click.option("--where", help="Measure only files that this SQL predicate may match.")
 @click.option(
+    "--sample",
+    is_flag=True,
+    help="Compare with a full rewrite by rows of up to 256 files, not by the log alone.",
+)
+@click.option(
     "--cubes", is_flag=True, help="List the ZCubes instead: files that were clustered together."
 )
 @limit_option
@@ -159,6 +164,7 @@ def health(
     limit: int | None,
     storage_options: Pairs,
     *,
+    sample: bool,
     cubes: bool,
     as_json: bool,
 ) -> int:
@@ -179,7 +185,7 @@ def health(
     if columns is not None and workload is not None:
         raise UsageError("give either --columns or --workload to measure by")
     asked = workload_at(workload, opened, storage_options)
-    measured = opened.health(names, workload=asked, where=where)
+    measured = opened.health(names, workload=asked, where=where, sample=sample)
     if openmetrics is not None:
         from liquidlog.report.openmetrics import openmetrics as render_openmetrics
 
@@ -205,7 +211,7 @@ def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
     return EXIT_BAR_CROSSED if crossed else EXIT_OK
 
 
-_WITH_CUBES: Final = ("columns", "workload", "where", "bars", "openmetrics", "trend")
+_WITH_CUBES: Final = ("columns", "workload", "where", "sample", "bars", "openmetrics", "trend")
 
 
 def _refuse_with_cubes() -> None:

@@ -9,6 +9,7 @@ code that rewrites use, and `reads` of files.
 - `layouts` rows laid out as a rewrite would
 - `reads` what readers open of files
 - `prediction` what they open before and after a plan, with ranges; `plans` foresees it
+- `ratios` how far a table is from what a full rewrite would reach
 - `candidates` which rewrites come into question, with their commands
 - `verdict` whether one is worth it, in words
 """

@@ -76,15 +76,15 @@ class Laid:
     """The files that a rewrite would write: sizes (m,) in bytes, and bounds of the leaves.
 
     `group` (m,) has the number of each file's group. `scale` is what sums over these files must be
-    multiplied by: they stand for all groups. `order` are rows of the sample as they lie in the
-    files.
+    multiplied by: they stand for all groups. `parts` are the rows of the sample as they lie in the
+    files; None if the files are not made of any.
     """
 
     size_bytes: Floats
     bounds: Bounds
     scale: float
     group: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
-    order: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
+    parts: Parts | None = None
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Layouts:
             bounds=self._bounds(layout, parts, np.concatenate(counts)),
             scale=float(grouping.size_bytes.sum()) / known if known else 1.0,
             group=np.concatenate(groups),
-            order=parts.order,
+            parts=parts,
         )
 
     def _rows_by_group(self, grouping: Grouping) -> Mapping[int, Numbers]:

@@ -243,12 +243,6 @@ class Foresight:
     def _sampled_leaves(self) -> tuple[Leaf, ...]:
         return tuple(leaf for leaf in self.leaves if has_bounds(leaf.data_type))
 
-    def _weights(self, sample: Sample) -> Floats:
-        """Return how many rows of the table each sampled row stands for."""
-        files, owner, counts = np.unique(sample.file, return_inverse=True, return_counts=True)
-        each = np.maximum(self._live[files], 1.0) / counts
-        return np.asarray(each[owner], np.float64)
-
     @cached_property
     def now(self) -> Readings:
         """What each reader opens of the table as it is."""
@@ -268,7 +262,7 @@ class Foresight:
         """Return what assumed readers open of files with these bounds of all leaves."""
         opened = []
         if sample is not None and self._readers.values:
-            weights = self._weights(sample)
+            weights = sample.weights(self._live)
             own = sizes / max(float(self._sizes.sum()), 1.0)
             for leaf in self._readers.values:
                 number = self.leaves.index(leaf)
@@ -303,9 +297,9 @@ class Foresight:
         cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
         grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
         laid = layouts.laid(self._layout(plan), grouping, outputs)
-        if number not in self._packed:
-            self._packed[number] = self._size_in(laid.order, layouts.sample, plan)
-        size_bytes = laid.size_bytes * self._packed[number]
+        if number not in self._packed and laid.parts is not None:
+            self._packed[number] = self._size_in(laid.parts.order, layouts.sample, plan)
+        size_bytes = laid.size_bytes * self._packed.get(number, 1.0)
         return Laid(
             size_bytes=np.concatenate([joined.size_bytes, size_bytes]),
             bounds=concat_bounds([joined.bounds, laid.bounds]),
@@ -319,7 +313,7 @@ class Foresight:
         Values that are alike are packed better where they lie together. Sampled columns are packed
         in both orders; they have as large a share of the bytes as the packed ones say.
         """
-        if sample.source != FROM_ROWS or not len(order):
+        if sample.source != FROM_ROWS:
             return 1.0
         rows = pa.table(
             [one.values for one in sample.columns], [str(n) for n in range(len(sample.columns))]

@@ -213,6 +213,12 @@ class Sample:
         """Return the column of a leaf by its logical path."""
         return next(one for one in self.columns if one.leaf.logical == path)
 
+    def weights(self, rows_of_file: Floats) -> Floats:
+        """Return how many rows of the table each row stands for, by those of each live file."""
+        files, owner, counts = np.unique(self.file, return_inverse=True, return_counts=True)
+        each = np.maximum(rows_of_file[files], 1.0) / counts
+        return np.asarray(each[owner], np.float64)
+
     def half(self, seed: int) -> "Sample":
         """Return a random half of the rows, in their order."""
         random = np.random.default_rng(seed)

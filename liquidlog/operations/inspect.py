@@ -1,6 +1,6 @@
 """Answer questions about a table: detail, files, health, and the files that match a predicate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,9 @@ from liquidlog.clustering.columns import ClusteringColumn, clustering_state, res
 from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import file_states
-from liquidlog.judgement.reached import with_ratios
+from liquidlog.foresee.ratios import with_ratios
+from liquidlog.foresee.rows import Rows, rows_of
+from liquidlog.foresee.sample import Sample
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
@@ -56,12 +58,14 @@ def health(
     workload: Workload = (),
     where: str | None,
     min_cube_bytes: int,
+    reads_rows: bool = False,
     now_ms: int | None = None,
 ) -> Health:
     """Return how well the table is clustered, by its own columns or by `columns`.
 
     With a workload, it is measured by the columns that the workload compares most often. With
-    `where`, only files with rows that the SQL predicate may match are measured.
+    `where`, only files with rows that the SQL predicate may match are measured. Ratios are from the
+    log alone, unless rows are to be read.
     """
     measured = clustering_state(snapshot).columns
     asked = asked_columns(store, snapshot, workload) if workload else NOTHING_ASKED
@@ -76,17 +80,24 @@ def health(
             limit=len(columns),
         )
     part = _ALL if where is None else _part(store, snapshot, where, now_ms)
+    leaves = [column.leaf for column in measured]
+    bounds = load_bounds(store, snapshot, leaves)
+    rows = None
+    if reads_rows and leaves and snapshot.files.num_rows:
+        outputs = snapshot.files.num_rows
+        rows = rows_of(store, snapshot, leaves, outputs=outputs, bounds=bounds)
     found = judged_health(
         snapshot,
         measured,
-        load_bounds(store, snapshot, [column.leaf for column in measured]),
+        bounds,
         min_cube_bytes=min_cube_bytes,
         mask=part.mask,
         measured_at_ms=now_ms,
+        sample=rows.samples[0] if rows is not None and rows.is_read else None,
     )
     return replace(
         found,
-        notes=(*asked.notes, *found.notes),
+        notes=(*asked.notes, *found.notes, *_of_rows(rows)),
         cannot_prune=part.cannot_prune,
         not_usable=asked.not_usable,
         asked_at=part.asked_at,
@@ -101,6 +112,7 @@ def judged_health(
     min_cube_bytes: int,
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
+    sample: Sample | None = None,
 ) -> Health:
     """Return the health as `measure_health` does, with its ratios as `compared` does."""
     found = measure_health(
@@ -111,7 +123,17 @@ def judged_health(
         mask=mask,
         measured_at_ms=measured_at_ms,
     )
-    return compared(found, snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
+    return compared(
+        found, snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask, sample=sample
+    )
+
+
+def _of_rows(rows: Rows | None) -> Iterator[str]:
+    if rows is not None and rows.problem is not None:
+        yield f"depth_ratio and read_ratio are from the log alone: {rows.problem}"
+    elif rows is not None:
+        count, files = len(rows.samples[0]), rows.samples[0].files
+        yield f"depth_ratio and read_ratio are from {count:,} rows of {files:,} files"
 
 
 def compared(
@@ -122,6 +144,7 @@ def compared(
     *,
     min_cube_bytes: int,
     mask: pa.BooleanArray | None = None,
+    sample: Sample | None = None,
 ) -> Health:
     """Return a measured health with its ratios, of the same files and columns.
 
@@ -136,6 +159,7 @@ def compared(
         curve=remembered_if_right(snapshot, "curve"),
         group_bytes=max(remembered_if_right(snapshot, "target_cube_bytes"), min_cube_bytes),
         mask=mask,
+        sample=sample,
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.layouts import place_columns
 from liquidlog.spec.bounds import Bounds, ColumnBounds, concat_bounds
+from liquidlog.spec.schema import Leaf, PrimitiveType
 
 Random = np.random.Generator
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -103,6 +104,15 @@ def bounds_by_file(columns: Sequence[pa.Array], file: Numbers) -> tuple[Bounds, 
             )
         )
     return Bounds(columns=tuple(made), num_records=pa.array(rows)), rows
+
+
+def leaves_of(bounds: Bounds) -> list[Leaf]:
+    """Return leaves of columns with these bounds; that a type is another one matters nowhere."""
+    names = [(f"c{number}",) for number in range(len(bounds.columns))]
+    return [
+        Leaf(logical=name, physical=name, data_type=PrimitiveType("long"), nullable=True)
+        for name in names
+    ]
 
 
 def file_of_rows(columns: Sequence[pa.Array], files: int, *, curve: str) -> Numbers:

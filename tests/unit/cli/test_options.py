@@ -42,6 +42,7 @@ ALWAYS: Final = {
         "--fail-if",
         "--openmetrics",
         "--trend",
+        "--sample",
         "--cubes",
     },
     "history": {"--limit", "--amplification"},
