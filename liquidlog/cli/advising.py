@@ -137,7 +137,7 @@ def advise(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Advise columns and a layout, or to leave the table alone.
+    """Say which columns and layout suit the queries, if any.
 
     Layouts are measured on sampled rows: chosen on the older queries, judged on the newest. Nothing
     is written without --apply, and no file is rewritten.

@@ -168,7 +168,7 @@ def health(
     cubes: bool,
     as_json: bool,
 ) -> int:
-    """Show how well the table is clustered."""
+    """Say how well the table is clustered now."""
     if cubes:
         _refuse_with_cubes()
         return _cubes(table, limit, storage_options, as_json=as_json)
@@ -288,7 +288,7 @@ def report(
     *,
     as_json: bool,
 ) -> None:
-    """Write whether to rewrite, and why, as one HTML page.
+    """Say whether to rewrite, and why, on one HTML page.
 
     The page shows what readers open now and after a rewrite, findings, health and the history of
     the table. It loads nothing from the network.

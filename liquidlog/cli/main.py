@@ -23,11 +23,11 @@ class Verb(NamedTuple):
 
 SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "Start here": {
-        "fleet": Verb("upkeeping", "Find tables, and rank which of them are worth a rewrite."),
-        "advise": Verb("advising", "Advise columns and a layout, or to leave the table alone."),
-        "optimize": Verb("rewriting", "Plan, rewrite and commit, cube by cube."),
-        "health": Verb("looking", "Show how well the table is clustered."),
-        "report": Verb("looking", "Write whether to rewrite, and why, as one HTML page."),
+        "fleet": Verb("upkeeping", "Say which tables are worth a rewrite, the best first."),
+        "advise": Verb("advising", "Say which columns and layout suit the queries, if any."),
+        "optimize": Verb("rewriting", "Rewrite and commit; asks first if that is not worth it."),
+        "health": Verb("looking", "Say how well the table is clustered now."),
+        "report": Verb("looking", "Say whether to rewrite, and why, on one HTML page."),
     },
     "Look": {
         "detail": Verb("looking", "Show the table as DESCRIBE DETAIL does."),

@@ -305,7 +305,7 @@ _BAR_OPTIONS: Final = {
         "--payback-days",
         type=Parsed("number", _positive),
         help="A rewrite is worth it if it has paid back within this many days.  [default: 30, or"
-        " 1,000 queries if nobody says how many there are in a day]",
+        " 1,000 queries if queries a day are not known]",
     ),
     "queries_per_day": click.option(
         "--queries-per-day",

@@ -152,9 +152,9 @@ def optimize(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Plan, rewrite and commit, cube by cube.
+    """Rewrite and commit; asks first if that is not worth it.
 
-    Says first whether that is worth it; on a terminal it asks if not.
+    The first line is the verdict. It asks on a terminal only.
 
     Small tables are rewritten without a JVM, to the same files as by Spark.
     """

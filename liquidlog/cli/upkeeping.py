@@ -152,7 +152,7 @@ def fleet(
     *,
     as_json: bool,
 ) -> int:
-    """Find tables, and rank which of them are worth a rewrite.
+    """Say which tables are worth a rewrite, the best first.
 
     PREFIX is a table, a directory or prefix with tables below it, a glob of addresses: * for one
     name, ** for any directories, or a listing of a catalog, as glue://database. Nothing is written

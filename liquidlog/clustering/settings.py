@@ -360,7 +360,7 @@ SETTINGS: Final = (
     Setting(
         "skip_clustered",
         FLAG,
-        "cube: files that lie well in their group keep their bytes and join the cube",
+        "cube: files that are narrow already keep their bytes and join the cube",
     ),
     Setting(
         "prefix",

@@ -184,7 +184,7 @@ def _asked(examined: Examined) -> Iterator[Finding]:
             snapshot,
             "statistics-missing-for-asked-columns",
             f"{files} file(s) without statistics of {_listed(names)}, which the workload asks for:"
-            f" every such reading reads them; {why}",
+            f" each of these queries reads them; {why}",
             indexing(snapshot, outside) if outside else None,
             files=files,
         )
@@ -193,7 +193,7 @@ def _asked(examined: Examined) -> Iterator[Finding]:
         yield repaired(
             snapshot,
             "layout-unlike-workload",
-            f"{asked.unlike_share:.0%} of the readings ask for {columns} and for none of the"
+            f"{asked.unlike_share:.0%} of the queries ask for {columns} and for none of the"
             f" clustering columns, and read {read} of the bytes",
             _advise(examined),
         )

@@ -180,7 +180,7 @@ class Option:
         """Return what it brings a query, and what it costs, in one sentence."""
         seconds = duration_text(self.cost.seconds)
         paid = "" if self.payback_queries is None else f" and pays back after {self.payback_text()}"
-        part = "" if self.judged_share == 1 else f"; foreseen of {self.judged_share:.1%} of it"
+        part = "" if self.judged_share == 1 else f"; predicted from {self.judged_share:.1%} of it"
         before, after = _size(self.now.bytes), _size(self.after.bytes)
         change = "as now" if before == after else f"instead of {before}"
         return (

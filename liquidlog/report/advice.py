@@ -16,6 +16,8 @@ _SAVE: Final = (
     f"where {SAVED_AS} is this advice, saved with -o: it has what the layout is fitted to"
 )
 _LONGEST: Final = 80
+_CHANGES_NOTHING: Final = 0.0005
+"""A share of the wait that one decimal of a percentage does not show."""
 
 
 def advice(found: Advice) -> Report:
@@ -33,9 +35,9 @@ def advice(found: Advice) -> Report:
         *listing(
             ("layout", "files of", "files", "reads", "older queries"), _candidates(found.candidates)
         ),
-        *listing(("column", "brings"), _marginal(found)),
+        *listing(("column", "beside the others"), _marginal(found)),
         *listing(
-            ("reads more afterwards", "asked", "files", "after", "bytes", "after"),
+            ("waits longer afterwards", "share", "files", "after", "bytes", "after"),
             (
                 (
                     _short(one.where),
@@ -81,7 +83,7 @@ def _read(share: float) -> str:
 
 def _backtest(found: Backtest) -> Iterator[str]:
     if found.median_error is None:
-        yield "nothing was observed that predictions could be held against"
+        yield "no query records what it read, so no prediction was checked"
         return
     yield (
         f"back-test: {found.scans} recorded scans read {render_size(found.observed_bytes or 0)},"
@@ -101,11 +103,11 @@ def _best(found: Advice) -> Iterator[Part]:
         f" {amount(found.best.files_per_reading)} files"
     )
     parted = {
-        "time": f"chosen on the older queries ({found.queries_older} predicates), judged on the"
+        "time": f"chosen by the older queries ({found.queries_older} predicates), judged by the"
         f" newest ({found.queries_newest})",
-        "shape": f"times are not known: chosen on {found.queries_older} predicates, judged on"
-        f" {found.queries_newest} others or lone ones",
-        "none": "chosen and judged on the same predicates: there are too few to part them",
+        "shape": f"times are not known: chosen by {found.queries_older} predicates, judged by"
+        f" {found.queries_newest}",
+        "none": "too few predicates to hold some back: all of them chose and judged",
     }[found.parted_by]
     yield Line(parted)
     yield Line(
@@ -139,8 +141,16 @@ def _marginal(found: Advice) -> Iterator[tuple[str, str]]:
     own = () if found.best is None else found.best.candidate.columns
     for path, gain in found.columns.items():
         place = "" if path in own else " (not in the layout)"
-        brings = "not measured" if gain is None else f"{gain:+.1%} of the wait"
-        yield quote_path(path) + place, brings
+        yield quote_path(path) + place, _saves(gain)
+
+
+def _saves(gain: float | None) -> str:
+    """Return what a column changes of the time that queries wait, a share, in words."""
+    if gain is None:
+        return "not measured"
+    if abs(gain) < _CHANGES_NOTHING:
+        return "changes nothing"
+    return f"saves {gain:.1%} of the wait" if gain > 0 else f"adds {-gain:.1%} to the wait"
 
 
 def _short(text: str) -> str:

@@ -19,7 +19,7 @@ _CURVE_ADVICE: Final = (
 
 _READS: Final = (
     "predicate",
-    "asked",
+    "share",
     "files before",
     "after",
     "range",
@@ -41,7 +41,9 @@ def plan(made: ClusteringPlan) -> Report:
     )
     kept = sum(len(group.kept) for group in made.groups)
     kept_bytes = sum(group.kept.size_bytes for group in made.groups)
-    lies_well = f"{kept} files ({render_size(kept_bytes)}) lie well and only join the new cubes"
+    lies_well = (
+        f"{kept} files ({render_size(kept_bytes)}) are narrow already and only join the new cubes"
+    )
     policy = policy_document(made)
     is_remembered = any(setting["from"] == "property" for setting in policy.values())
     settings = settings_text(policy) if is_remembered else ""

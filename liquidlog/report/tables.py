@@ -139,8 +139,8 @@ def scan(found: Scan) -> Report:
     return (
         head,
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
-        *listing(("predicate", "asked", "files", "size", "share"), asked),
-        *listing(("path", "size", "asked"), opened),
+        *listing(("predicate", "share", "files", "size", "of the table"), asked),
+        *listing(("path", "size", "share"), opened),
     )
 
 
