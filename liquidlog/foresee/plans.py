@@ -89,6 +89,7 @@ class Readers:
     scans: bool = False
     leaves: tuple[Leaf, ...] = ()
     blind: tuple[tuple[str, ...], ...] = ()
+    columns: tuple[tuple[str, ...], ...] = ()
     not_usable: tuple[NotUsable, ...] = ()
     asked_at: str | None = None
 
@@ -103,11 +104,16 @@ def asked_readers(
 ) -> Readers:
     """Return the readers of a workload."""
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.conditions import referenced_leaves
+    from liquidlog.predicates.conditions import (
+        parse_condition,
+        referenced_columns,
+        referenced_leaves,
+    )
     from liquidlog.predicates.matching import answers
 
     found = answers(snapshot, workload, bounds_of, Session.at_ms(now_ms))
     wheres = tuple(one.where for one in found.workload)
+    named = (referenced_columns(parse_condition(where), snapshot.schema) for where in wheres)
     return Readers(
         source="workload",
         names=wheres,
@@ -116,6 +122,7 @@ def asked_readers(
         masks=tuple(np.asarray(one.may_match, np.bool_) for one in found.judged),
         leaves=tuple(referenced_leaves(unpartitioned(snapshot), wheres)),
         blind=tuple(one.cannot_prune for one in found.judged),
+        columns=tuple(tuple(sorted(map(quote_path, set(one.values())))) for one in named),
         not_usable=found.not_usable,
         asked_at=found.asked_at(now_ms),
     )
@@ -637,6 +644,7 @@ def _prediction(
     spared = [means["bytes_before"] - one for one in (means["bytes_after"], *_ends(size_bytes))]
     gains = [one / plan.size_bytes if plan.groups else 0.0 for one in spared]
     blind = readers.blind or ((),) * len(readers.names)
+    columns = readers.columns or ((),) * len(readers.names)
     sample = rows.samples[0]
     return Prediction(
         readers=readers.source,
@@ -677,6 +685,7 @@ def _prediction(
                 seconds_before=float(now.seconds[number]),
                 seconds_after=float(after.seconds[number]),
                 cannot_prune=blind[number],
+                columns=columns[number],
             )
             for number, (name, of_files, of_bytes) in enumerate(
                 zip(readers.names, ranges.each("files"), ranges.each("bytes"), strict=True)

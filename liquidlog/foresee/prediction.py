@@ -53,7 +53,7 @@ class PredictedReads:
 
     `where` is the predicate, or says in words what an assumed reader asks for. Ranges hold what
     comes true in nine of ten cases. `cannot_prune` lists the conditions that rule out no file,
-    whatever the statistics.
+    whatever the statistics. `columns` are those that the predicate names.
     """
 
     where: str
@@ -69,6 +69,7 @@ class PredictedReads:
     seconds_before: float
     seconds_after: float
     cannot_prune: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -6,7 +6,7 @@ those that the rewrite takes. A rewrite pays back once queries have waited as mu
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -374,14 +374,30 @@ def _problem(option: Option) -> tuple[str | None, bool]:
 def _worse_off(prediction: Prediction) -> PredictedReads | None:
     """Return the reader who would wait longest beyond now, of those who may not wait longer.
 
-    They make up a tenth of the queries or more, and would wait longer by more than a fifth.
+    Such a reader, who asks one thing or compares the same columns, makes up a tenth of the queries
+    or more, and would wait longer by more than a fifth.
     """
+    alike: dict[tuple[str, ...], list[PredictedReads]] = {}
+    for row in prediction.predicates:
+        alike.setdefault(row.columns, []).append(row)
+    kinds = [_together(rows) for columns, rows in alike.items() if columns and len(rows) > 1]
     worse = [
         row
-        for row in prediction.predicates
+        for row in (*prediction.predicates, *kinds)
         if row.share >= MANY and row.seconds_after > LONGER * row.seconds_before
     ]
     return max(worse, key=lambda row: row.seconds_after - row.seconds_before, default=None)
+
+
+def _together(rows: Sequence[PredictedReads]) -> PredictedReads:
+    """Return the mean reader of those who compare the same columns."""
+    share = sum(row.share for row in rows)
+    means = {
+        f"{name}_{when}": sum(row.share * getattr(row, f"{name}_{when}") for row in rows) / share
+        for name in (field.name for field in fields(Opened))
+        for when in ("before", "after")
+    }
+    return replace(rows[0], where=f"values of {', '.join(rows[0].columns)}", share=share, **means)
 
 
 def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:

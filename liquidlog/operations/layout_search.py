@@ -329,10 +329,11 @@ class LayoutSearch:
         One that lets many of the readers wait longer is taken only where all do.
         """
         base = self._base
-        weights = np.array([one.weight for one in base.readers.workload], np.float64)
-        many = weights >= MANY * weights.sum()
-        most = LONGER * base.now.seconds[many]
-        harmless = [one for one, read in found.items() if (read.seconds[many] <= most).all()]
+        many = _many(
+            np.array([one.weight for one in base.readers.workload], np.float64), base.asked.shapes
+        )
+        most = LONGER * (many @ base.now.seconds)
+        harmless = [one for one, read in found.items() if (many @ read.seconds <= most).all()]
         ranks = regrets(found, held, base.halves.older)
         return chosen({one: ranks[one] for one in harmless or found})
 
@@ -456,6 +457,18 @@ class LayoutSearch:
             share_of_older=1 - base.mean(held.seconds, older) / older_now if older_now else 0.0,
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
         )
+
+
+def _many(weights: Floats, shapes: Sequence[frozenset[Path]]) -> Floats:
+    """Return the readers who may not wait longer, as the shares of p predicates in each, (k, p).
+
+    They are single predicates, or all that name the same columns, with a tenth of the weight.
+    """
+    kinds = [[shape == one for shape in shapes] for one in dict.fromkeys(shapes)]
+    parts: Floats = np.vstack([np.eye(len(weights)), np.array(kinds, np.float64)]) * weights
+    many = parts[parts.sum(axis=1) >= MANY * weights.sum()]
+    shares: Floats = many / many.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _full_plan(

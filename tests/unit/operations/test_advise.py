@@ -142,7 +142,7 @@ def test_a_twin_of_a_column_brings_nothing(table: Table) -> None:
 
 
 def test_where_queries_drift_the_layout_serves_the_older_and_the_newest(table: Table) -> None:
-    advice = table.advise(asked(*points("x", 70), *points("y", 30)), max_file_size=SIZE)
+    advice = table.advise(asked(*points("x", 70), *points("y", 30)), max_file_size=3 * SIZE)
     assert advice.is_recommended
     assert sorted(names(advice)) == ["x", "y"]
     assert advice.best is not None

@@ -286,3 +286,25 @@ def test_a_plan_says_whether_it_is_worth_it(tmp_path: Path) -> None:
     plan = table.plan()
     table.commit(plan, execute(plan))
     assert said("plan", table.uri)[1].startswith("Leave it: there is nothing to rewrite.\n")
+
+
+def test_many_who_compare_one_column_do_not_wait_longer_for_others(tmp_path: Path) -> None:
+    """Each query is one of sixty; half of them find their rows in one file now."""
+    table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
+    for file in range(12):
+        columns = rows(4_000, file).drop_columns(["x"])
+        x = pa.array(range(4_000 * file, 4_000 * (file + 1)), pa.int64())
+        table.append(columns.add_column(0, "x", x).select(["x", "y", "z"]))
+    values = rows(4_000, 0)["y"].to_pylist()
+    asked = [f"x = {1_600 * number}" for number in range(30)]
+    asked += [f"y = {values[130 * number]}" for number in range(30)]
+    found = table.judge(workload=asked, workload_source="queries.sql")
+    for option in found.options:
+        of_x = [one for one in option.prediction.predicates if one.columns == ("x",)]
+        before, after = (
+            sum(getattr(one, f"seconds_{when}") for one in of_x) for when in ("before", "after")
+        )
+        assert len(of_x) == 30
+        assert after <= 1.2 * before or not option.is_worth_it
+    said_of_x = [one.problem or "" for one in found.options]
+    assert any(text.startswith("queries for values of x would wait") for text in said_of_x)
