@@ -39,9 +39,15 @@ class Opened:
         """Return so many times as much."""
         return self._each(lambda name: getattr(self, name) * factor)
 
-    def less(self, other: "Opened") -> "Opened":
-        """Return what is left without the other, nothing at least."""
-        return self._each(lambda name: max(0.0, getattr(self, name) - getattr(other, name)))
+    def changed(self, before: "Opened", after: "Opened", times: float) -> "Opened":
+        """Return this with so many times the change from `before` to `after`, nothing at least."""
+
+        def of(name: str) -> float:
+            change: float = getattr(after, name) - getattr(before, name)
+            now: float = getattr(self, name)
+            return max(0.0, now + times * change)
+
+        return self._each(of)
 
     def _each(self, value: Callable[[str], float]) -> "Opened":
         return Opened(**{one.name: value(one.name) for one in fields(self)})

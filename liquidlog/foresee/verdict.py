@@ -323,8 +323,7 @@ def weigh(
     before, now = prediction.opened("before"), prediction.opened("before").times(1 / table_share)
     # Groups that were not predicted spare as much per byte as those that were.
     after, low, high = (
-        now.less(before.less(prediction.opened(when)).times(1 / share))
-        for when in ("after", "low", "high")
+        now.changed(before, prediction.opened(when), 1 / share) for when in ("after", "low", "high")
     )
     option = Option(
         name=name,

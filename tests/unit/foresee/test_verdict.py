@@ -13,7 +13,7 @@ from liquidlog.foresee.candidates import (
     size_word,
 )
 from liquidlog.foresee.plans import Foresight, assumed_readers
-from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.prediction import Opened, Prediction
 from liquidlog.foresee.stores import LOCAL_DISK
 from liquidlog.foresee.verdict import (
     Bar,
@@ -135,7 +135,7 @@ def test_groups_stand_for_all_groups() -> None:
     assert some.now == whole.now
     assert some.cost == whole.cost
     assert some.saved_seconds == pytest.approx(whole.saved_seconds, rel=0.25)
-    assert f"foreseen of {part.share:.1%} of it" in some.gain()
+    assert f"predicted from {part.share:.1%} of it" in some.gain()
 
 
 def recorded(days: int, weight: float) -> tuple[WeightedPredicate, ...]:
@@ -192,3 +192,13 @@ def test_days_for_people() -> None:
     assert days_text(2.25) == "2.2 days"
     assert days_text(43) == "43 days"
     assert [duration_text(one) for one in (0.1, 41.7, 130, 9000)] == ["1 s", "42 s", "2 min", "2 h"]
+
+
+def test_fewer_files_with_more_bytes_are_told_as_such() -> None:
+    def opened(files: float, size_bytes: float) -> Opened:
+        return Opened(files=files, bytes=size_bytes, requests=2 * files, seconds=0.01 * files)
+
+    part, after = opened(2, 100), opened(1, 150)
+    assert part.changed(part, after, 1) == after
+    assert opened(4, 200).changed(part, after, 2) == opened(2, 300)
+    assert opened(2, 100).changed(part, opened(0, 0), 3) == opened(0, 0)
