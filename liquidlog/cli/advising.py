@@ -97,12 +97,12 @@ def workload(
     "workloads",
     multiple=True,
     required=True,
-    help="What readers ask: JSON lines, .sql, or a source of `workload import`; repeats.",
+    help="The queries: JSON lines, .sql, or a source of `workload import`; repeats.",
 )
 @click.option(
     "--columns",
     shell_complete=offered_columns,
-    help="Try only these columns, a,b.  [default: all that are asked for]",
+    help="Try only these columns, a,b.  [default: all that queries compare]",
 )
 @click.option(
     "--max-columns", type=whole_number(1, 4), help="Most clustering columns.  [default: 4]"
@@ -110,7 +110,7 @@ def workload(
 @click.option(
     "--min-gain",
     type=PERCENTAGE,
-    help="The least that queries must wait less, as 10%.  [default: 10%]",
+    help="The least share of their wait that queries must save.  [default: 10%]",
 )
 @click.option(
     "--max-file-size",
@@ -139,8 +139,8 @@ def advise(
 ) -> None:
     """Say which columns and layout suit the queries, if any.
 
-    Layouts are measured on sampled rows: chosen on the older queries, judged on the newest. Nothing
-    is written without --apply, and no file is rewritten.
+    Layouts are measured on sampled rows: the older queries choose, the newest judge. Nothing is
+    written without --apply, and no file is rewritten.
     """
     from liquidlog.advice.documents import encode_advice
 

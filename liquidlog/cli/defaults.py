@@ -307,7 +307,7 @@ OPTIONS: Final = (
         is_eager=True,
         expose_value=False,
         callback=_off,
-        help=f"Take defaults from no file, neither a {FILE_NAME} nor that of {VARIABLE}.",
+        help=f"Read no file of defaults: neither {FILE_NAME} nor that of {VARIABLE}.",
     ),
     click.Option(
         ["--config"],

@@ -233,7 +233,7 @@ def _cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bo
 
 @verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")
 @table_argument
-@click.option("--where", help="The reader's SQL predicate.")
+@click.option("--where", help="The query's SQL predicate.")
 @workload_option(
     "A file of weighted predicates (JSON lines, or .sql), or a source of `workload import`."
 )
@@ -275,7 +275,7 @@ def scan(
 @output_option("Write the page to this file; replaces it.", required=True)
 @workload_option(
     "Judge for these readers: a file of weighted predicates (JSON lines, or .sql), or a"
-    " source of `workload import`.  [default: full scans, and readers of one value of one column]"
+    " source of `workload import`.  [default: full scans, and queries for one value of a column]"
 )
 @bar_options
 @json_option

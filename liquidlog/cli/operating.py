@@ -40,7 +40,7 @@ from liquidlog.table import Table
 )
 @workload_option(
     "Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
-    "  [default: full scans, and readers of one value of one column]"
+    "  [default: full scans, and queries for one value of a column]"
 )
 @bar_options
 @dry_run_option
@@ -143,14 +143,14 @@ def orphans(
 @table_argument
 @click.option(
     "--retain",
-    help="Keep what versions needed for this long: 168h, 30d."
+    help="Keep files that a version within this time needs: 168h, 30d."
     "  [default: delta.deletedFileRetentionDuration, a week]",
 )
 @click.option(
     "--allow-short-retention",
     is_flag=True,
-    help="Allow --retain below that property or a week: readers of older versions fail, and files"
-    " that writers of other engines have not committed yet are lost.",
+    help="Allow --retain below that property or a week: readers of older versions fail, and other"
+    " engines lose files that they have not committed yet.",
 )
 @dry_run_option
 @limit_option

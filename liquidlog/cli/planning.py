@@ -54,8 +54,7 @@ _EVERY = ""
     metavar="[PATH]",
     is_flag=False,
     flag_value=_EVERY,
-    help="Say instead why this file, as `files` shows it, would be rewritten or not; without a path"
-    " why all are.",
+    help="Say instead why this file would be rewritten or not; without a path, why each would.",
 )
 @limit_option
 @json_option
@@ -73,9 +72,9 @@ def plan(
 ) -> None:
     """Show what OPTIMIZE would rewrite; writes nothing.
 
-    The first line is the verdict on the table or, with options that change the plan, on the plan.
-    Without queries, it is for full scans and for queries of one value of one column. A saved plan
-    is executed with `run` and committed with `commit`.
+    The first line is the verdict on the table, or on the plan if options change it. Without a
+    workload it assumes full scans and queries for one value of a column. `run` executes a saved
+    plan, `commit` commits it.
 
     With --advice, a workload only predicts: the advice says what the layout is fitted to.
     """

@@ -107,9 +107,7 @@ EXECUTOR_OPTION = click.option(
 SPARK_CONF_OPTION = click.option(
     "--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats."
 )
-_WORKLOAD = workload_option(
-    "Fit the layout to the queries of these predicates: a file of JSON lines, or .sql."
-)
+_WORKLOAD = workload_option("Fit the layout to these queries: a file of JSON lines, or .sql.")
 
 
 class RunSettings(NamedTuple):

@@ -67,7 +67,7 @@ from liquidlog.report.progress import counted_progress
 @click.option(
     "--executor",
     shell_complete=one_of(executors),
-    help="What rewrites the files.  [default: spark]",
+    help="What rewrites the files.  [default: auto]",
 )
 @click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
 @click.option(
@@ -130,8 +130,8 @@ def tick(
 )
 @click.argument("prefixes", nargs=-1, required=True, metavar="PREFIX...")
 @workload_option(
-    "Judge for these readers: what `workload import` saved, or a source of it, whose queries name"
-    " their tables.  [default: full scans, and readers of one value of one column]"
+    "Judge for these queries, which name their tables: what `workload import` saved, or a source of"
+    " it.  [default: full scans, and queries for one value of a column]"
 )
 @click.option(
     "-o",
@@ -154,10 +154,9 @@ def fleet(
 ) -> int:
     """Say which tables are worth a rewrite, the best first.
 
-    PREFIX is a table, a directory or prefix with tables below it, a glob of addresses: * for one
-    name, ** for any directories, or a listing of a catalog, as glue://database. Nothing is written
-    but the pages of -o. Each table's line says what a rewrite brings its readers and costs, or why
-    it is best left alone.
+    PREFIX is a table, a directory or prefix with tables below it, or a glob: * for one name, ** for
+    any directories. Or it is the listing of a catalog, as glue://database. Each table gets its
+    verdict and, if a rewrite is worth it, the command. Only -o writes anything.
     """
     from liquidlog.report.page import fleet_page, page
 

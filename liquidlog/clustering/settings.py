@@ -311,14 +311,14 @@ SETTINGS: Final = (
     Setting(
         "where",
         _TEXT,
-        "overlap: only files that this SQL predicate may match; of a partitioned table"
-        " the partitions that match it",
+        "overlap: only files that this SQL predicate may match; in a partitioned table, only"
+        " partitions that match it",
     ),
     Setting("budget", _SIZE, "overlap: rewrite at most this size"),
     Setting(
         "max_file_size",
         _FILE_SIZE,
-        "the input is divided by this size: the number of files to write; 1GiB",
+        "write one file for so much of the input; 1GiB",
         properties=(MAX_FILE_SIZE_PROPERTY, TARGET_FILE_SIZE),
     ),
     Setting(
@@ -395,7 +395,7 @@ SETTINGS: Final = (
     Setting(
         WEIGHTS,
         _WEIGHTS,
-        "how much queries ask for each clustering column, a=4,b=1",
+        "how often queries ask for each clustering column, a=4,b=1",
         properties=(WEIGHTS_PROPERTY,),
     ),
     Setting(

@@ -106,8 +106,8 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
         yield Finding(
             name=REMOVED_WITHOUT_VECTOR,
             detail=f"version {min(examined.not_removed.values())} removed {len(paths)} file(s)"
-            " without the deletion vector that they have, so that they are still in the table, with"
-            f" rows that may be there twice or were to be deleted: {listed(paths, _NAMED)}",
+            " without the deletion vector that they have. They are still in the table, with"
+            f" rows that may be there twice or should be deleted: {listed(paths, _NAMED)}",
             files=len(paths),
             command=None,
             fixable=False,
@@ -205,8 +205,8 @@ def _cut_findings(examined: Examined) -> Iterator[Finding]:
                 examined.snapshot,
                 CUT_STRINGS,
                 f"{column.files_in_one_prefix} file(s) whose values of {column.name} all begin with"
-                " the same characters, which are all that the log keeps: depth and overlaps are"
-                " not those of the values, and queries cannot skip these files; new files will be"
+                " the same characters, and the log keeps no others: queries cannot skip these"
+                " files, and their depth means nothing; new files will be"
                 f" like them unless {PREFIX_PROPERTY} is set higher",
                 files=column.files_in_one_prefix,
             )

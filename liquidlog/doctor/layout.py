@@ -63,8 +63,8 @@ def _columns(examined: Examined) -> Iterator[Finding]:
             snapshot,
             "partitioned",
             f"the table is partitioned by {', '.join(partitions)}: it cannot be clustered until"
-            " migrate has rewritten it; optimize joins small files inside partitions, and how well"
-            " rows are ordered there is not measured",
+            " migrate has rewritten it; optimize joins small files inside partitions; the order of"
+            " rows there is not measured",
             None,
         )
         return
@@ -81,8 +81,7 @@ def _columns(examined: Examined) -> Iterator[Finding]:
     yield repaired(
         snapshot,
         "no-clustering-columns",
-        "the table has no clustering columns, so how well its files suit readers is not measured"
-        f"{hint}",
+        f"the table has no clustering columns to measure its files by{hint}",
         advised,
     )
 
@@ -113,8 +112,8 @@ def _constant(examined: Examined) -> Iterator[Finding]:
             examined.snapshot,
             "constant-files",
             f"{health.constant_file_count} of {health.files_with_stats} files hold a single value"
-            f" of {names} each: {names} cannot separate the rows any further, so no rewrite helps;"
-            f" {more}, if these files are read for other columns",
+            f" of {names} each, so no rewrite by {names} helps;"
+            f" {more}, if queries ask for other columns",
             _advise(examined),
             files=health.constant_file_count,
         )
@@ -132,7 +131,7 @@ def _small(examined: Examined) -> Iterator[Finding]:
             "small-files",
             f"{int(small.sum())} of {len(small)} files are smaller than"
             f" {render_size(SMALL_FILE_BYTES)}, {render_size(int(size_bytes[small].sum()))}"
-            " together, and queries wait longer for them to open than to be read",
+            " together, and queries spend more time on opening than on reading them",
             small,
         )
 

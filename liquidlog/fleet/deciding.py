@@ -246,7 +246,7 @@ def not_triggered(when: RewriteWhen, seen: Seen) -> str:
         found.append(f"{seen.small_files} of {seen.files} files small")
     if when.depth_ratio is not None and seen.depth_ratio is not None:
         found.append(f"depth ratio {seen.depth_ratio:.1f}")
-    return f"nothing of the policy asks for a rewrite: {', '.join(found)}"
+    return f"the policy asks for no rewrite: {', '.join(found)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +308,9 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
         reason = f"{reason} For now, {best.name}: {best.gain()}."
     elif is_early:
         ago = rough_duration(seen.since_last_ms or 0)
-        reason = f"{reason} Not yet: the last one was {ago} ago, and this must pay back as soon."
+        reason = (
+            f"{reason} Not yet: the last one was {ago} ago, and this one takes longer to pay back."
+        )
     elif best is None and verdict.best is not None:
         reason = f"{reason} Clustering columns are for people to set."
     return Answer(rewrite=best, triggers=found, reason=reason, verdict=verdict, is_early=is_early)

@@ -560,5 +560,5 @@ def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
         return None
     return (
         f"{int(missing.sum())} of {len(missing)} files ({render_size(lacking)}) have no statistics"
-        " of a clustering column, so what readers read of them cannot be predicted"
+        " of a clustering column, so nothing can be predicted for them"
     )

@@ -168,7 +168,7 @@ def _reconciled(result: Mapping[str, Any], were: str) -> Report:
     rows = f"{found['rows']} row(s) that version(s) {_listed(found['versions'])} deleted meanwhile"
     if found["files"] is None:
         return (
-            Line(f"{rows} {were} to be found in the outputs and deleted; nobody looked for them"),
+            Line(f"{rows} {were} to be deleted from the outputs too; they were not looked for"),
         )
     size = render_size(found["bytes_read"])
     where = f"{found['files']} output(s)"

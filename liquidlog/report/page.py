@@ -261,15 +261,15 @@ def _reads(overview: Overview) -> _Values | None:
     whose = (
         "The predicates of your workload"
         if verdict.readers == "workload"
-        else "No workload was given, so these are full scans, and queries for one value of a column"
+        else "No workload was given: these are full scans, and queries for one value of a column"
     )
     shown, rest = rows[:READS_LISTED], rows[READS_LISTED:]
     saved = sum(map(_saved, rest))
     words = "saves time" if saved >= 0 else "costs time"
     return {
         "title": "Queries, now and after",
-        "about": f"{whose}, those first that save most time. Bars are the bytes they read, in one"
-        " scale; the thin line is where that will lie in nine of ten cases.",
+        "about": f"{whose}; the first save most time. Bars are the bytes they read, in one scale."
+        " In nine of ten cases they end within the thin line.",
         "rows": [_read(row) for row in shown],
         "most": max(max(row.bytes_before, row.bytes_after_range.high) for row in shown) or 1.0,
         "rest": _rest(rest, f", where the rewrite {words} on the whole"),
@@ -305,8 +305,7 @@ def _reads_now(found: Scan) -> _Values:
     rows = sorted(found.predicates, key=lambda row: -row.share * row.bytes)
     return {
         "title": "Queries now",
-        "about": "The predicates of your workload, those first that read most. All bars have one"
-        " scale.",
+        "about": "The predicates of your workload; the first read most. All bars have one scale.",
         "rows": [
             {
                 "where": _cut(row.where),
@@ -440,7 +439,7 @@ def _advice(overview: Overview, location: str, workload: str) -> _Values:
     if verdict is None or verdict.readers != "workload":
         return {
             "basis": basis,
-            "ask": "No workload was given. To judge by what your readers really ask:",
+            "ask": "No workload was given. To judge for your own queries:",
             "command": f"liquidlog report {table} --workload {asked} -o report.html",
         }
     return {
@@ -476,11 +475,11 @@ def _tiles(health: Health) -> Sequence[tuple[str, str]]:
         ("files", number(health.total_file_count)),
         ("size", size(health.total_bytes)),
         (
-            "depth ratio: files that share a point, to those after a full rewrite",
+            "depth ratio: files that share a point, 1 after a full rewrite",
             number(health.depth_ratio),
         ),
         (
-            "read ratio: bytes that queries for one value open, to those then",
+            "read ratio: bytes that a query for one value opens, 1 after a full rewrite",
             number(health.read_ratio),
         ),
         ("average depth", number(health.average_depth)),

@@ -37,7 +37,7 @@ COMMAND_LINE: Final = {
     ),
     *("--version", "--timestamp", "--since", "--table", "--property", "--schema"),
     *("--schema-from", "--like", "--column-mapping"),
-    *("--workload", "--advice", "--policy", "--cluster", "--json"),
+    *("--workload", "--advice", "--policy", "--cluster", "--json", "--all"),
     # What writes, deletes or agrees to it, or does less than it seems to.
     *("--yes", "--none", "--apply", "--fix", "--delete", "--finished", "--older-than"),
     *("--retain", "--allow-short-retention", "--truncate-history", "--full", "--dry-run"),

@@ -110,7 +110,7 @@ def test_a_table_is_judged_only_if_that_can_change_the_answer() -> None:
     idle = RewritePolicy(when=RewriteWhen(commits=11))
     found = answer(idle, BUSY, judged)
     assert (found.rewrite, found.triggers, asked) == (None, (), [])
-    assert "nothing of the policy asks" in found.reason
+    assert "the policy asks for no rewrite" in found.reason
     busy = RewritePolicy(when=RewriteWhen(commits=10))
     found = answer(busy, BUSY, judged)
     assert [one.name for one in found.triggers] == ["commits"]
