@@ -34,6 +34,7 @@ _STYLES: Final = {
 """The colours of verdicts, by their answers."""
 
 _FEWEST_ROWS: Final = 10
+_FEWEST_FOLDED: Final = 3
 _OTHER_LINES: Final = 6
 """Lines of a screen beside those of a listing."""
 
@@ -74,11 +75,12 @@ def show(
 
 
 def _first_screen(report: Report) -> Iterator[Part]:
-    """Yield a report whose listings have as many rows as a screen, and how many more there are.
+    """Yield a report whose listings fill a screen, and how many more rows there are.
 
-    A long run of lines keeps two for each such row, and its last.
+    A long run of lines keeps two for each line of a screen, and its last.
     """
-    most = max(_FEWEST_ROWS, shutil.get_terminal_size().lines - _OTHER_LINES)
+    size = shutil.get_terminal_size()
+    most = max(_FEWEST_ROWS, size.lines - _OTHER_LINES)
     for kind, run in groupby(report, type):
         parts = tuple(run)
         if kind is Line and len(parts) > 2 * most + 1:
@@ -86,11 +88,22 @@ def _first_screen(report: Report) -> Iterator[Part]:
             yield from (*parts[: 2 * most], Line(f"… and {more} more lines (--all)"), parts[-1])
             continue
         for part in parts:
-            if not isinstance(part, Grid) or not part.names or len(part.rows) <= most:
+            count = _fitting(part, most, size.columns) if isinstance(part, Grid) else 0
+            if not isinstance(part, Grid) or not part.names or len(part.rows) <= count:
                 yield part
                 continue
-            yield Grid(part.names, part.rows[:most], part.whole)
-            yield Line(f"… and {len(part.rows) - most} more (--all)")
+            yield Grid(part.names, part.rows[:count], part.whole)
+            yield Line(f"… and {len(part.rows) - count} more (--all)")
+
+
+def _fitting(grid: Grid, most: int, width: int) -> int:
+    """Return how many rows take about `most` lines of this width, three at least."""
+    lines = 0
+    for number, row in enumerate(grid.rows):
+        lines += -(-sum(len(_written(cell, _BLOCKS)) + 2 for cell in row) // max(width, 1))
+        if lines > most:
+            return max(number, _FEWEST_FOLDED)
+    return len(grid.rows)
 
 
 def show_json(document: str, stream: TextIO | None = None) -> None:

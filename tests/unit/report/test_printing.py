@@ -57,6 +57,7 @@ def test_a_screen_gets_the_first_rows_and_how_many_more_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("COLUMNS", "80")
     grid = Grid(("path", "n"), tuple((f"file-{n}", str(n)) for n in range(61)))
     facts = Grid((), tuple((f"fact-{n}", str(n)) for n in range(30)))
     lines = [*(Line(f"line-{n}") for n in range(50)), Line("end")]
@@ -69,6 +70,8 @@ def test_a_screen_gets_the_first_rows_and_how_many_more_there_are(
     assert "… and 43 more (--all)" in shown
     assert sum("fact-" in line for line in shown) == 30
     assert sum("file-" in line for line in shown) == 18
+    wide = Grid(("path", "n"), tuple((f"file-{n}-{'x' * 140}", str(n)) for n in range(61)))
+    assert "… and 52 more (--all)" in printed(wide, terminal=True, cut=True)
     for whole in (
         printed(facts, grid, *lines, cut=True),
         printed(facts, grid, *lines, terminal=True),
