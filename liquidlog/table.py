@@ -637,13 +637,11 @@ class Table(Summary):
             UsageError: If no predicate is a condition on the table.
         """
         from liquidlog.foresee.verdict import Criteria
-        from liquidlog.operations.judge import foresight_of
+        from liquidlog.operations.judge import predicted
 
-        snapshot = self.opened.of_plan(_plan(plan))
         now_ms = self.opened.clock.now_ms()
         criteria = Criteria(workload=self._asked(workload), now_ms=now_ms, reads_rows=sample)
-        bounds_of = self.opened.bounds_of(snapshot)
-        return foresight_of(self.opened.store, snapshot, criteria, bounds_of, [plan]).prediction(0)
+        return predicted(self.opened, _plan(plan), criteria)
 
     def explain(
         self, plan: ClusteringPlan | None = None, *, path: str | PathLike[str] | None = None

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from liquidlog.foresee.candidates import command
+from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.operations.judge import criteria_of, judge_opened, judge_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
-
-if TYPE_CHECKING:
-    from liquidlog.foresee.verdict import Verdict
 
 
 def asked_of(made: ClusteringPlan, asked: Workload) -> Workload:
@@ -25,30 +23,32 @@ def asked_of(made: ClusteringPlan, asked: Workload) -> Workload:
     return (WeightedPredicate(where),)
 
 
-def judged(
+def criteria_for(
     opened: Table,
-    made: ClusteringPlan,
-    *,
-    policy: Mapping[str, Any],
     asked: Workload,
     workload_source: str | None,
-    bar: Mapping[str, Any],
+    *,
     sample: bool = True,
-) -> "Verdict":
-    """Return the verdict on the table; on the plan itself if it was asked for with options.
+    **bar: Any,  # noqa: ANN401  as criteria_of takes it
+) -> Criteria:
+    """Return for whom a plan is judged: readers as `asked_of` says them.
 
     Args:
         opened: The table.
-        made: The plan.
-        policy: The arguments that it was made with.
-        asked: What readers ask, as `asked_of` says it.
+        asked: What readers ask.
         workload_source: Where a command finds that.
-        bar: Criteria that were given.
         sample: Whether to predict from rows.
+        **bar: Criteria that were given.
     """
-    criteria = replace(criteria_of(opened.opened, asked, workload_source, **bar), reads_rows=sample)
+    return replace(criteria_of(opened.opened, asked, workload_source, **bar), reads_rows=sample)
+
+
+def judged(
+    opened: Table, made: ClusteringPlan, criteria: Criteria, *, policy: Mapping[str, Any]
+) -> Verdict:
+    """Return the verdict on the table; on the plan itself if `policy` asked for it with options."""
     if policy:
-        source = workload_source if made.readers is not None else None
+        source = criteria.workload_source if made.readers is not None else None
         words = command(opened.uri, policy, source)
         return judge_plan(opened.opened, made, criteria, command=words)
     snapshot = opened.opened.of_plan(made)

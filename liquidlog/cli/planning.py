@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.judging import asked_of, judged
+from liquidlog.cli.judging import asked_of, criteria_for, judged
 from liquidlog.cli.options import (
     Pairs,
     advice_option,
@@ -25,6 +25,7 @@ from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of
 from liquidlog.errors import UsageError
 from liquidlog.operations.explain import explain_together
+from liquidlog.operations.judge import predicted
 from liquidlog.operations.rewrite import read_advice
 from liquidlog.plan import ClusteringPlan
 from liquidlog.plan.encoding import plan_pieces
@@ -93,24 +94,17 @@ def plan(
             replace_file(output, plan_pieces(made))
         _explain(opened, made, None if why == _EVERY else why, limit, as_json=as_json)
         return
-    bar = {name: one for name, one in judging.items() if name != "sample"}
-    sample = judging.get("sample", True)
     asked = asked_of(made, asked)
+    criteria = criteria_for(opened, asked, workload, **judging)
     verdict = judged(
-        opened,
-        made,
-        policy=policy if advice is None else {**policy, "advice": advice},
-        asked=asked,
-        workload_source=workload,
-        bar=bar,
-        sample=sample,
+        opened, made, criteria, policy=policy if advice is None else {**policy, "advice": advice}
     )
     if output is not None:
         replace_file(output, plan_pieces(made))
     if as_json:
         document = {**printed_plan(made), "verdict": verdict.document()}
         if asked:
-            document["prediction"] = opened.predict(made, asked, sample=sample).document()
+            document["prediction"] = predicted(opened.opened, made, criteria).document()
         emit(document, plans.plan, as_json=True)
     else:
         emit(made, partial(plans.judged_plan, verdict), as_json=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from liquidlog.cli.defaults import storage_defaults
-from liquidlog.cli.judging import asked_of, judged
+from liquidlog.cli.judging import asked_of, criteria_for, judged
 from liquidlog.cli.options import (
     LOCAL_FILE,
     PAIR,
@@ -330,13 +330,9 @@ def _judged(
     workload: str | None,
 ) -> "Verdict":
     words = {name: value for name, value in policy.items() if name != "workload"}
+    criteria = criteria_for(opened, asked_of(made, policy.get("workload", ())), workload)
     return judged(
-        opened,
-        made,
-        policy=words if advice is None else {**words, "advice": advice},
-        asked=asked_of(made, policy.get("workload", ())),
-        workload_source=workload,
-        bar={},
+        opened, made, criteria, policy=words if advice is None else {**words, "advice": advice}
     )
 
 

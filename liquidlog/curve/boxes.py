@@ -637,22 +637,19 @@ def fit_curve(
     *,
     curve: Curve,
     bits: int,
-    grid: CurveGrid | None = None,
 ) -> tuple[CurveGrid, CurveSample, Cuts]:
     """Return the grid on which narrow predicates open the fewest rows, the sample and the cuts.
 
-    Arguments are as for `fit_boxes`, with 16 bits at most and any curve but `kd`. `grid` is the one
-    to take, as found for other rows of the same kind; no other is tried.
+    Arguments are as for `fit_boxes`, with 16 bits at most and any curve but `kd`.
     """
     rows = CurveRows.of(coords, ordinals, bits)
-    best = grid or CurveGrid(curve, bits, (1,) * coords.shape[1])
+    best = CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
         sample = rows.sorted_on(best)
         return best, sample, equal_cuts(sample, parts)
-    if grid is None:
-        tried = rows.tried(parts)
-        likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
-        best = _best_grid([best, *likely], tried, parts) if likely else best
+    tried = rows.tried(parts)
+    likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
+    best = _best_grid([best, *likely], tried, parts) if likely else best
     sample = rows.sorted_on(best)
     return best, sample, choose_cuts(sample, parts)
 

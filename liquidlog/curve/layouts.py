@@ -485,12 +485,10 @@ def place_rows(
     bits: int,
     asked: GridPredicates | None = None,
     prefix: Sequence[int] = (),
-    grid: CurveGrid | None = None,
 ) -> Placed:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    Arguments are as for `fit_layout`, with `bits` as `key_order_bits` returns them. `grid` is as
-    `fit_curve` takes it, where nothing is asked and nothing parted.
+    Arguments are as for `fit_layout`, with `bits` as `key_order_bits` returns them.
     """
     if len(coords) and (asked is not None or prefix):
         return fit_layout(
@@ -498,7 +496,7 @@ def place_rows(
         )
     if curve is Curve.KD:
         return fit_boxes(coords, ordinals, parts, bits=bits)
-    return fit_curve(coords, ordinals, parts, curve=curve, bits=bits, grid=grid)
+    return fit_curve(coords, ordinals, parts, curve=curve, bits=bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,6 +507,15 @@ class RowPlacement:
     order: KeyOrder
     sample: CurveSample
     cuts: Cuts
+
+    def parts(self, columns: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], Keys]:
+        """Return the file of each row of all columns, in order, and the key that sorts it."""
+        coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
+        for number, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
+            coords[:, number] = axis.coordinates_of(column)
+        keys = self.order.keys_of(coords)
+        ordinals = np.arange(len(coords), dtype=np.uint64)
+        return np.asarray(self.cuts.parts_of(keys, ordinals), np.int64), keys
 
 
 def place_columns(

@@ -208,11 +208,7 @@ class Layouts:
             conditions=_conditions(readers, values),
             prefix=prefix,
         )
-        coords = np.empty((len(rows), len(values)), np.uint32, order="F")
-        for number, (axis, column) in enumerate(zip(found.axes, values, strict=True)):
-            coords[:, number] = axis.coordinates_of(column)
-        keys = found.order.keys_of(coords)
-        return np.asarray(found.cuts.parts_of(keys, ordinals), np.int64), keys
+        return found.parts(values)
 
     def _bounds(self, layout: Layout, parts: Parts, rows: Floats) -> Bounds:
         readers = layout.readers

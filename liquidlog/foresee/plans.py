@@ -24,8 +24,8 @@ from liquidlog.foresee.reads import (
     readings_of,
     shares_opened,
 )
-from liquidlog.foresee.rows import FROM_ROWS, Rows, rows_of
-from liquidlog.foresee.sample import Floats, Numbers, Sample, spread
+from liquidlog.foresee.rows import FROM_ROWS, rows_of
+from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, Sample, spread
 from liquidlog.foresee.stores import LOCAL_DISK, OBJECT_STORE, StoreProfile
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
@@ -196,8 +196,13 @@ class Foresight:
         profile: StoreProfile,
         now_ms: int | None = None,
         reads_rows: bool = True,
+        kept: KeptRows | None = None,
     ) -> None:
-        """Take the plans that will be asked for: rows are read of their inputs."""
+        """Take the plans that will be asked for: rows are read of their inputs.
+
+        Rows that are `kept` are taken where they are enough.
+        """
+        self._kept = kept
         self._store, self._snapshot, self._readers = store, snapshot, readers
         self._plans, self._profile, self._reads_rows = plans, profile, reads_rows
         self._session = Session.at_ms(now_ms)
@@ -244,6 +249,7 @@ class Foresight:
             among=np.sort(np.concatenate(chosen)),
             reads_rows=self._reads_rows,
             bounds=self._bounds.select([self.leaves.index(one) for one in self._sampled_leaves]),
+            kept=self._kept,
         )
 
     @property

@@ -26,6 +26,7 @@ from liquidlog.clustering.keyspace.depth import (
     key_ranges,
     weighted_depths,
 )
+from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import membership
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Layout, Layouts
@@ -63,7 +64,7 @@ _FEW_FILES: Final = 64
 """Up to so many files, it matters which column the table's own curve parts."""
 
 _MOST_DIMENSIONS: Final = 4
-_MOST_OF_TABLE: Final = 0.5
+_MOST: Final = 0.5
 _DECIMALS: Final = 4
 
 
@@ -85,125 +86,121 @@ NOT_MEASURED: Final = Ratios(depth=None, read=None)
 def with_ratios(
     health: Health,
     snapshot: Snapshot,
-    columns: tuple[ClusteringColumn, ...],
+    columns: Sequence[ClusteringColumn],
     bounds: Bounds,
     *,
-    curve: str,
-    group_bytes: int,
+    min_cube_bytes: int,
     mask: pa.BooleanArray | None = None,
     sample: Sample | None = None,
 ) -> Health:
     """Return the health with its ratios, of the same files and columns as it was measured by.
 
-    Rows are those of the `sample`; without one, they are made up from the log alone.
+    The rewrite clusters as many bytes together, and in such an order, as the table remembers. Rows
+    are those of the `sample`; without one, they are made up from the log alone.
     """
+    is_measured, prefix = bounds.all_known(), prefix_chars(snapshot)
+    for number, column in enumerate(columns):
+        cut = truncation(bounds, number, column, prefix)
+        if cut is not None:
+            is_measured &= ~cut.in_one_prefix
+    places = membership(snapshot.files, columns)
     found = ratios(
-        [column.leaf for column in columns],
-        bounds,
-        np.asarray(snapshot.files["size"].to_numpy(), np.float64),
+        Files(
+            leaves=tuple(column.leaf for column in columns),
+            bounds=bounds,
+            size_bytes=np.asarray(snapshot.files["size"].to_numpy(), np.float64),
+            is_measured=is_measured,
+            cube=np.where(places.ours & places.same_columns, places.cube, -1),
+            prefix_chars=prefix,
+        ),
         average_depth=health.average_depth,
-        is_measured=_measured_files(snapshot, columns, bounds),
-        curve=curve,
-        group_bytes=group_bytes,
+        curve=remembered_if_right(snapshot, "curve"),
+        group_bytes=max(remembered_if_right(snapshot, "target_cube_bytes"), min_cube_bytes),
         mask=None if mask is None else np.asarray(mask, np.bool_),
-        cube=_cubes(snapshot, columns),
-        prefix=prefix_chars(snapshot),
         sample=sample,
     )
     notes = health.notes
-    if found.depth is not None and found.read is not None:
-        if sample is None and min(found.depth, found.read) < LEAST_RATIO:
-            return replace(health, notes=(*notes, _DEPENDENT_NOTE))
-    elif columns:
-        notes = (*notes, _NOT_MEASURED_NOTE if health.total_file_count else _NO_FILES_NOTE)
-    return replace(health, depth_ratio=found.depth, read_ratio=found.read, notes=notes)
+    if found.depth is None or found.read is None:
+        note = _NOT_MEASURED_NOTE if health.total_file_count else _NO_FILES_NOTE
+        return replace(health, notes=(*notes, note)) if columns else health
+    if sample is None and min(found.depth, found.read) < LEAST_RATIO:
+        return replace(health, notes=(*notes, _DEPENDENT_NOTE))
+    return replace(health, depth_ratio=found.depth, read_ratio=found.read)
 
 
-def _measured_files(
-    snapshot: Snapshot, columns: tuple[ClusteringColumn, ...], bounds: Bounds
-) -> Mask:
-    """Return which files have ranges of all columns that tell where their values are."""
-    found = bounds.all_known()
-    for number, column in enumerate(columns):
-        cut = truncation(bounds, number, column, prefix_chars(snapshot))
-        if cut is not None:
-            found &= ~cut.in_one_prefix
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Files:
+    """Live files by the columns `leaves`; all but `leaves` and `prefix_chars` has one entry each.
 
+    `is_measured` marks files whose bounds tell where their values are, `cube` numbers the cube of
+    files that were clustered by these columns, -1 for others. Statistics keep `prefix_chars`
+    characters of a text.
+    """
 
-def _cubes(snapshot: Snapshot, columns: tuple[ClusteringColumn, ...]) -> Numbers:
-    """Return the number of the cube per file that was clustered by these columns, -1 for none."""
-    places = membership(snapshot.files, columns)
-    return np.where(places.ours & places.same_columns, places.cube, -1)
+    leaves: tuple[Leaf, ...]
+    bounds: Bounds
+    size_bytes: Floats
+    is_measured: Mask
+    cube: Numbers
+    prefix_chars: int = DEFAULT_PREFIX_CHARS
+
+    def depth(self, mask: Mask) -> float:
+        """Return the average depth of some files among themselves."""
+        taken = self.bounds.filter(pa.array(mask))
+        ranges = [column_ranges(one.low, one.high) for one in taken.columns]
+        return float(depths(key_ranges(ranges)).mean())
+
+    def largest_cube(self, among: Mask) -> Mask | None:
+        """Return the files of the cube with most of the bytes, None if none has so many."""
+        inside = among & (self.cube >= 0)
+        if not inside.any():
+            return None
+        by_cube = np.bincount(self.cube[inside], self.size_bytes[inside])
+        found = inside & (self.cube == int(by_cube.argmax()))
+        return found if by_cube.max() > _MOST * self.size_bytes[among].sum() else None
 
 
 def ratios(
-    leaves: Sequence[Leaf],
-    bounds: Bounds,
-    size_bytes: Floats,
+    files: Files,
     *,
     average_depth: float | None,
-    is_measured: Mask,
     curve: str = Curve.HILBERT,
     group_bytes: int | None = None,
     mask: Mask | None = None,
-    cube: Numbers | None = None,
-    prefix: int = DEFAULT_PREFIX_CHARS,
     sample: Sample | None = None,
 ) -> Ratios:
     """Return how the files where `mask` is true compare with the same rows after a full rewrite.
 
     Args:
-        leaves: The columns to measure by.
-        bounds: Of the columns, one entry per live file.
-        size_bytes: Of each live file.
+        files: All live files.
         average_depth: Of the files where `mask` is true, None if not measured.
-        is_measured: Files with ranges that tell where their values are.
         curve: The table's own.
         group_bytes: The most bytes that a rewrite clusters together; None for all.
         mask: The files to compare; None for all.
-        cube: The cube of each file, -1 for none; None if there are none.
-        prefix: How many characters of a text statistics keep.
         sample: Rows of the table; None for made-up ones.
     """
-    chosen = np.ones(len(size_bytes), np.bool_) if mask is None else mask
-    nulls = np.zeros(len(size_bytes), np.bool_)
-    for number in range(len(leaves)):
-        nulls |= bounds.only_nulls(number)
-    there = chosen & ~nulls
-    unmeasured = float(size_bytes[there & ~is_measured].sum())
-    total = float(size_bytes[there].sum())
-    known = is_measured & (size_bytes > 0)
-    if average_depth is None or not (known & chosen).any() or unmeasured > MOST_UNMEASURED * total:
+    sizes = files.size_bytes
+    there = np.ones(len(sizes), np.bool_) if mask is None else mask.copy()
+    for number in range(len(files.leaves)):
+        there &= ~files.bounds.only_nulls(number)
+    known = files.is_measured & (sizes > 0)
+    chosen, total = known & there, float(sizes[there].sum())
+    unmeasured = float(sizes[there & ~files.is_measured].sum())
+    if average_depth is None or not chosen.any() or unmeasured > MOST_UNMEASURED * total:
         return NOT_MEASURED
-    table = _Table(leaves, bounds, size_bytes, Curve(curve), prefix, sample)
-    together = _most(cube, size_bytes, known & chosen)
-    if together is not None and (together >= known & chosen).all() and not unmeasured:
+    cube = files.largest_cube(chosen)
+    if cube is not None and (cube >= chosen).all() and not unmeasured:
         return Ratios(depth=1.0, read=1.0)
-    groups = 1
-    if group_bytes is not None:
-        groups = max(1, int(np.ceil(float(size_bytes.sum()) / group_bytes)))
-    found = table.compared(known, chosen, groups)
-    depth, width = average_depth / found.depth, found.width_now / found.width
-    if together is not None:
-        own = table.compared(together, together, 1)
-        depth /= table.depth_of(together) / own.depth
-        width /= own.width_now / own.width
+    groups = 1 if group_bytes is None else max(1, int(np.ceil(float(sizes.sum()) / group_bytes)))
+    found = _reached(files, known, chosen, Curve(curve), groups, sample)
+    depth, read = average_depth / found.depth, found.width_now / found.width
+    if cube is not None:
+        own = _reached(files, cube, cube, Curve(curve), 1, sample)
+        depth /= files.depth(cube) / own.depth
+        read /= own.width_now / own.width
     # Readers open whatever does not say where its values are.
-    opened = width * (total - unmeasured) + unmeasured / found.width
-    return Ratios(depth=round(depth, _DECIMALS), read=round(opened / total, _DECIMALS))
-
-
-def _most(cube: Numbers | None, size_bytes: Floats, among: Mask) -> Mask | None:
-    """Return the files of the cube that holds most of the bytes, None if none does."""
-    if cube is None:
-        return None
-    inside = among & (cube >= 0)
-    if not inside.any():
-        return None
-    found = inside & (cube == int(np.bincount(cube[inside], size_bytes[inside]).argmax()))
-    share = float(size_bytes[found].sum()) / float(size_bytes[among].sum())
-    return found if share > _MOST_OF_TABLE else None
+    read = (read * (total - unmeasured) + unmeasured / found.width) / total
+    return Ratios(depth=round(depth, _DECIMALS), read=round(read, _DECIMALS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,109 +215,91 @@ class _Reached:
     width_now: float = 1.0
 
 
-class _Table:
-    """A table's files, and what they would reach."""
+def _reached(
+    files: Files, known: Mask, chosen: Mask, curve: Curve, groups: int, sample: Sample | None
+) -> _Reached:
+    """Return what the `chosen` files reach if all `known` ones are rewritten in so many groups."""
+    size = files.size_bytes[known]
+    outputs, steps = float(size.sum()) ** 2 / float(size @ size) / groups, 0
+    factor = 2.0 ** min(len(files.leaves), _MOST_DIMENSIONS)
+    most = MOST_FILES if sample is None else max(1, 2 * len(sample) // _ROWS_OF_A_FILE)
+    while outputs > most:
+        outputs, steps = outputs / factor, steps + 1
+    if round(outputs) <= 1:
+        return _Reached(depth=float(groups), width=1.0)
+    sample = sample or _made_up(files, known, outputs)
+    found = _laid_out(files, sample, known, chosen, curve, round(outputs))
+    depth, width = found.depth, found.width
+    if steps:
+        fewer = max(1, round(outputs / factor))
+        less = _laid_out(files, sample, known, chosen, curve, fewer)
+        depth *= min(max(depth / less.depth, 1.0), factor) ** steps
+        width /= min(max(less.width / width, 1.0), factor) ** steps
+    now = _width(files, sample, files.bounds.filter(pa.array(chosen)), files.size_bytes[chosen])
+    return _Reached(depth=depth * groups, width=width, width_now=now)
 
-    def __init__(
-        self,
-        leaves: Sequence[Leaf],
-        bounds: Bounds,
-        size_bytes: Floats,
-        curve: Curve,
-        prefix: int,
-        sample: Sample | None,
-    ) -> None:
-        self._leaves, self._bounds, self._sizes = leaves, bounds, size_bytes
-        self._curve, self._prefix, self._sample = curve, prefix, sample
 
-    def depth_of(self, files: Mask) -> float:
-        """Return the average depth of some files among themselves."""
-        taken = self._bounds.filter(pa.array(files))
-        return float(
-            depths(key_ranges([column_ranges(one.low, one.high) for one in taken.columns])).mean()
-        )
+def _made_up(files: Files, known: Mask, outputs: float) -> Sample:
+    """Return rows of the files, by their bounds, in proportion to their bytes."""
+    places = np.flatnonzero(known)
+    places = places[spread(len(places), _MOST_ROWS)]
+    ranges = [
+        column_ranges(one.low, one.high) for one in files.bounds.take(pa.array(places)).columns
+    ]
+    # The order of files must not matter.
+    keys = [end for one in ranges for end in (one.hi, one.lo)]
+    places = places[np.lexsort([files.size_bytes[places], *keys])]
+    wanted = int(min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_FILE * outputs)))
+    total = np.cumsum(files.size_bytes[places])
+    drawn = np.searchsorted(total, (np.arange(wanted) + 0.5) / wanted * total[-1])
+    picked, counts = np.unique(np.minimum(drawn, len(places) - 1), return_counts=True)
+    some = places[picked]
+    ends = files.bounds.take(pa.array(some))
+    rows, owner = made_up(files.leaves, ends, counts.astype(np.float64), wanted)
+    return sampled(files.leaves, rows, some[owner], source=FROM_STATISTICS, files=len(some))
 
-    def compared(self, known: Mask, chosen: Mask, groups: int) -> _Reached:
-        """Return what the `chosen` files reach if all `known` ones are rewritten in groups."""
-        size = self._sizes[known]
-        files, steps = float(size.sum()) ** 2 / float(size @ size) / groups, 0
-        factor = 2.0 ** min(len(self._leaves), _MOST_DIMENSIONS)
-        most = MOST_FILES
-        if self._sample is not None:
-            most = max(1, min(most, len(self._sample) // (_ROWS_OF_A_FILE // 2)))
-        while files > most:
-            files, steps = files / factor, steps + 1
-        if round(files) <= 1:
-            return _Reached(depth=float(groups), width=1.0)
-        sample = self._sample or self._made_up(known, files)
-        found = self._laid_out(sample, known, chosen, round(files))
-        if steps:
-            fewer = self._laid_out(sample, known, chosen, max(1, round(files / factor)))
-            deeper = min(max(found.depth / fewer.depth, 1.0), factor)
-            narrower = min(max(fewer.width / found.width, 1.0), factor)
-            found = _Reached(depth=found.depth * deeper**steps, width=found.width / narrower**steps)
-        there = known & chosen
-        now = self._width(sample, self._bounds.filter(pa.array(there)), self._sizes[there])
-        return replace(found, depth=found.depth * groups, width_now=now)
 
-    def _made_up(self, known: Mask, files: float) -> Sample:
-        places = np.flatnonzero(known)
-        places = places[spread(len(places), _MOST_ROWS)]
-        ends = self._bounds.take(pa.array(places))
-        ranges = [column_ranges(one.low, one.high) for one in ends.columns]
-        # The order of files must not matter.
-        keys = [end for one in ranges for end in (one.hi, one.lo)]
-        order = np.lexsort([self._sizes[places], *keys])
-        places = places[order]
-        wanted = int(min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_FILE * files)))
-        ends_at = np.cumsum(self._sizes[places])
-        steps = (np.arange(wanted) + 0.5) / wanted * ends_at[-1]
-        drawn = np.minimum(np.searchsorted(ends_at, steps), len(places) - 1)
-        picked, rows = np.unique(drawn, return_counts=True)
-        some = places[picked]
-        table, owner = made_up(
-            self._leaves, self._bounds.take(pa.array(some)), rows.astype(np.float64), wanted
-        )
-        return sampled(self._leaves, table, some[owner], source=FROM_STATISTICS, files=len(some))
+def _laid_out(
+    files: Files, sample: Sample, known: Mask, chosen: Mask, curve: Curve, outputs: int
+) -> _Reached:
+    """Return the means over the files that the known rows are laid out in, by chosen rows."""
+    columns = tuple(leaf.logical for leaf in files.leaves)
+    if len(columns) == 1:
+        curve = Curve.LINEAR
+    elif outputs > _FEW_FILES and curve is not Curve.LINEAR:
+        curve = Curve.KD
+    group = np.where(known, 0, -1).astype(np.int64)
+    grouping = Grouping.of(group, files.size_bytes, files.size_bytes, groups=1)
+    if sample.source == FROM_STATISTICS:
+        grouping = replace(grouping, rows_of_file=None)
+    layouts = Layouts(sample, files.leaves, files.prefix_chars)
+    laid = layouts.laid(Layout(columns=columns, curve=curve), grouping, [outputs])
+    parts = laid.parts
+    if parts is None:
+        return _Reached(depth=1.0, width=1.0)
+    is_chosen = chosen[sample.file[parts.order]].astype(np.float64)
+    share = np.add.reduceat(is_chosen, parts.starts) / parts.counts
+    if not share.any():
+        share = np.ones(len(share))  # too small a part for a row to be among the sampled
+    ends = []
+    for path in columns:
+        codes = sample.column(path).codes[parts.order]
+        low, high = (end.reduceat(codes, parts.starts) for end in (np.minimum, np.maximum))
+        ends.append(column_ranges(pa.array(low), pa.array(high)))
+    depth = weighted_depths(key_ranges(ends), share)
+    return _Reached(
+        depth=max(1.0, float(share @ depth / share.sum())),
+        width=_width(files, sample, laid.bounds, laid.size_bytes, share),
+    )
 
-    def _laid_out(self, sample: Sample, known: Mask, chosen: Mask, files: int) -> _Reached:
-        """Return the means over the files into which all rows are laid out, none for a group."""
-        columns = tuple(leaf.logical for leaf in self._leaves)
-        is_own = files <= _FEW_FILES or self._curve is Curve.LINEAR
-        curve = (self._curve if is_own else Curve.KD) if len(columns) > 1 else Curve.LINEAR
-        grouping = Grouping.of(
-            np.where(known, 0, -1).astype(np.int64), self._sizes, self._sizes, groups=1
-        )
-        if sample.source == FROM_STATISTICS:
-            grouping = replace(grouping, rows_of_file=None)
-        layouts = Layouts(sample, self._leaves, self._prefix)
-        laid = layouts.laid(Layout(columns=columns, curve=curve), grouping, [files])
-        parts = laid.parts
-        assert parts is not None  # noqa: S101  every known file has rows
-        is_chosen = chosen[sample.file[parts.order]].astype(np.float64)
-        share = np.add.reduceat(is_chosen, parts.starts) / parts.counts
-        if not share.any():
-            share = np.ones(len(share))  # too small a part for a row to be among the sampled
-        ends = []
-        for path in columns:
-            codes = sample.column(path).codes[parts.order]
-            low, high = (end.reduceat(codes, parts.starts) for end in (np.minimum, np.maximum))
-            ends.append(column_ranges(pa.array(low), pa.array(high)))
-        depth = weighted_depths(key_ranges(ends), share)
-        return _Reached(
-            depth=max(1.0, float(share @ depth / share.sum())),
-            width=self._width(sample, laid.bounds, laid.size_bytes, share),
-        )
 
-    def _width(
-        self, sample: Sample, bounds: Bounds, sizes: Floats, share: Floats | float = 1.0
-    ) -> float:
-        """Return which share of files readers of one value open, weighted by their chosen bytes."""
-        own, weights = sizes / float(self._sizes.sum()), sample.weights(self._sizes)
-        opened = [
-            shares_opened(
-                sample.column(leaf.logical), bounds.low(number), bounds.high(number), weights, own
-            )
-            for number, leaf in enumerate(self._leaves)
-        ]
-        return float(np.average(np.mean(opened, axis=0), weights=sizes * share))
+def _width(
+    files: Files, sample: Sample, bounds: Bounds, sizes: Floats, share: Floats | float = 1.0
+) -> float:
+    """Return which share of files readers of one value open, weighted by their chosen bytes."""
+    own, weights = sizes / float(files.size_bytes.sum()), sample.weights(files.size_bytes)
+    opened = [
+        shares_opened(sample.column(leaf.logical), column.low, column.high, weights, own)
+        for leaf, column in zip(files.leaves, bounds.columns, strict=True)
+    ]
+    return float(np.average(np.mean(opened, axis=0), weights=sizes * share))

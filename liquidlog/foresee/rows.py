@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.clustering.keyspace.widths import finite_numbers
 from liquidlog.clustering.planning.choice import input_files
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.data.logical_file import LogicalFile, vector_location
 from liquidlog.errors import LiquidlogError
-from liquidlog.foresee.sample import Floats, Numbers, Sample, sampled, spread
+from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, sampled, spread
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile
@@ -49,24 +50,6 @@ _MOST_BYTES: Final = 256 << 20
 _SEED: Final = 20261122
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
-    """Rows of a table: one sample of read rows, or two of made-up ones.
-
-    Of two, columns are independent inside files in the first, and rise together in the second.
-    `problem` says why no rows were read, None if they were. `requests` were sent for them.
-    """
-
-    samples: tuple[Sample, ...]
-    problem: str | None = None
-    requests: int = 0
-
-    @property
-    def is_read(self) -> bool:
-        """Whether rows were read."""
-        return self.problem is None
-
-
 def rows_of(
     store: TableStore,
     snapshot: Snapshot,
@@ -76,6 +59,7 @@ def rows_of(
     among: Numbers | None = None,
     reads_rows: bool = True,
     bounds: Bounds | None = None,
+    kept: KeptRows | None = None,
 ) -> Rows:
     """Return live rows of a table.
 
@@ -91,16 +75,24 @@ def rows_of(
         among: Rows of `Snapshot.files`, to choose from; all if None.
         reads_rows: Whether to read data files at all.
         bounds: Of the leaves in all live files, if they are known already.
+        kept: Rows that were read before, which are taken if they are enough.
     """
     numbers = np.arange(snapshot.files.num_rows) if among is None else among
     wanted = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
     if not reads_rows:
         problem = "only the log is read"
         return _made_up(store, snapshot, leaves, numbers, wanted, problem, bounds)
+    some = numbers[spread(len(numbers), _MOST_FILES)]
+    known = None if kept is None else kept.part(snapshot, leaves, some, wanted)
+    if known is not None:
+        return known
     try:
-        return _read(store, snapshot, leaves, numbers[spread(len(numbers), _MOST_FILES)], wanted)
+        found = _read(store, snapshot, leaves, some, wanted)
     except LiquidlogError as error:
         return _made_up(store, snapshot, leaves, numbers, wanted, error.message, bounds)
+    if kept is not None:
+        kept.keep(snapshot, found)
+    return found
 
 
 def _read(
@@ -288,23 +280,16 @@ def _spread(low: pa.Array, high: pa.Array, owner: Numbers, random: Floats) -> pa
         first, last = (np.asarray(pc.index_in(end, ends), np.int64)[owner] for end in (low, high))
         places = first + np.floor(random * (last - first + 1)).astype(np.int64)
         return ends.take(pa.array(np.minimum(places, last)))
-    start, end = _numbers(low)[owner], _numbers(high)[owner]
+    start, end = finite_numbers(low), finite_numbers(high)
+    assert start is not None  # noqa: S101  texts have been dealt with
+    assert end is not None  # noqa: S101
+    start, end = start[owner], end[owner]
     return _values(start + random * np.maximum(end - start, 0), low.type)
 
 
 def _end(values: pa.Array, place: int) -> Any:  # noqa: ANN401  a scalar of any type
     known = values.drop_null()
     return known[pc.sort_indices(known)[place].as_py()]
-
-
-def _numbers(values: pa.Array) -> Floats:
-    if pa.types.is_date32(values.type):
-        values = pc.cast(values, pa.int32())
-    elif pa.types.is_timestamp(values.type):
-        values = pc.cast(values, pa.int64())
-    numbers = np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
-    most = np.finfo(np.float64).max / 4
-    return np.asarray(np.nan_to_num(numbers, nan=most).clip(-most, most), np.float64)
 
 
 def _values(numbers: Floats, kind: pa.DataType) -> pa.Array:

@@ -7,7 +7,7 @@ have is taken to be the end.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.curve.grid import range_ids
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import ColumnBounds
 from liquidlog.spec.schema import Leaf
 
@@ -223,9 +224,24 @@ class Sample:
         """Return a random half of the rows, in their order."""
         random = np.random.default_rng(seed)
         rows = np.sort(random.permutation(len(self))[: max(1, len(self) // 2)])
-        taken = pa.array(rows)
-        columns = tuple(SampledColumn(one.leaf, one.values.take(taken)) for one in self.columns)
-        return Sample(columns=columns, file=self.file[rows], source=self.source, files=self.files)
+        return self._taken(self.columns, rows)
+
+    def part(self, leaves: Sequence[Leaf], files: Numbers) -> "Sample | None":
+        """Return the rows of some files by some leaves; None if not all leaves are known."""
+        known = {one.leaf: one for one in self.columns}
+        if not known.keys() >= set(leaves):
+            return None
+        rows = np.flatnonzero(np.isin(self.file, files))
+        return self._taken([known[leaf] for leaf in leaves], rows)
+
+    def _taken(self, columns: Sequence[SampledColumn], rows: Numbers) -> "Sample":
+        taken, file = pa.array(rows), self.file[rows]
+        return Sample(
+            columns=tuple(SampledColumn(one.leaf, one.values.take(taken)) for one in columns),
+            file=file,
+            source=self.source,
+            files=self.files if len(rows) == len(self) else len(np.unique(file)),
+        )
 
 
 def sampled(
@@ -237,3 +253,49 @@ def sampled(
         for leaf, column in zip(leaves, rows.itercolumns(), strict=True)
     )
     return Sample(columns=columns, file=file, source=source, files=files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Rows of a table: one sample of read rows, or two of made-up ones.
+
+    Of two, columns are independent inside files in the first, and rise together in the second.
+    `problem` says why no rows were read, None if they were. `requests` were sent for them.
+    """
+
+    samples: tuple[Sample, ...]
+    problem: str | None = None
+    requests: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        """Whether rows were read."""
+        return self.problem is None
+
+
+class KeptRows:
+    """Rows that were read once, for all that a verb asks of one snapshot."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._kept: tuple[Snapshot, Rows] | None = None
+
+    def keep(self, snapshot: Snapshot, rows: Rows) -> None:
+        """Keep rows that were read."""
+        self._kept = snapshot, rows
+
+    def part(
+        self, snapshot: Snapshot, leaves: Sequence[Leaf], files: Numbers, wanted: int
+    ) -> Rows | None:
+        """Return the rows of some files; None if these are not about as many as are wanted."""
+        if self._kept is None or self._kept[0] is not snapshot:
+            return None
+        (kept,) = self._kept[1].samples
+        found = kept.part(leaves, files)
+        if (
+            found is None
+            or 2 * found.files < min(len(files), kept.files)
+            or 2 * len(found) < min(wanted, len(kept))
+        ):
+            return None
+        return replace(self._kept[1], samples=(found,))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from liquidlog.errors import UsageError
 from liquidlog.foresee.prediction import EVERYTHING, Opened, PredictedReads, Prediction
+from liquidlog.foresee.sample import KeptRows
 from liquidlog.foresee.stores import StoreProfile
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload, recorded_per_day
@@ -80,6 +81,7 @@ class Criteria:
     bar: Bar = field(default_factory=Bar)
     now_ms: int | None = None
     reads_rows: bool = True
+    rows: KeptRows = field(default_factory=KeptRows, compare=False, repr=False)
 
     @property
     def per_day(self) -> float | None:

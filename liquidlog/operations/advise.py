@@ -12,6 +12,7 @@ from liquidlog.clustering.columns import ClusteringColumn, clustering_state, res
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError
 from liquidlog.foresee.candidates import MANY_FILES
+from liquidlog.foresee.sample import KeptRows
 from liquidlog.foresee.verdict import Criteria
 from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
@@ -45,6 +46,7 @@ def advised(
             request or Request(reads_rows=criteria.reads_rows),
             now_ms,
             clock.new_id,
+            criteria.rows,
         )
     except LiquidlogError:
         if request is not None:
@@ -59,6 +61,7 @@ def _advised(
     request: Request,
     now_ms: int,
     new_id: Callable[[], str],
+    kept: KeptRows,
 ) -> Advice:
     readers = table_readers(store, snapshot, workload, now_ms)
     columns, problems = _columns(snapshot, readers.asked.paths, request.columns)
@@ -67,7 +70,7 @@ def _advised(
     if not columns:
         reason = "no query asks for a column that a table can be clustered by"
         return readers.left_alone(reason, notes=problems)
-    return LayoutSearch(readers, request, columns, new_id, problems).advice()
+    return LayoutSearch(readers, request, columns, new_id, problems, kept).advice()
 
 
 def apply_advice(

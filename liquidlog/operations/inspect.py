@@ -9,11 +9,10 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health.measure import Health, measure_health
-from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import file_states
 from liquidlog.foresee.ratios import with_ratios
-from liquidlog.foresee.rows import Rows, rows_of
-from liquidlog.foresee.sample import Sample
+from liquidlog.foresee.rows import rows_of
+from liquidlog.foresee.sample import Rows, Sample
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
@@ -114,7 +113,7 @@ def judged_health(
     measured_at_ms: int | None = None,
     sample: Sample | None = None,
 ) -> Health:
-    """Return the health as `measure_health` does, with its ratios as `compared` does."""
+    """Return the health as `measure_health` does, with its ratios."""
     found = measure_health(
         snapshot,
         columns,
@@ -123,7 +122,7 @@ def judged_health(
         mask=mask,
         measured_at_ms=measured_at_ms,
     )
-    return compared(
+    return with_ratios(
         found, snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask, sample=sample
     )
 
@@ -134,33 +133,6 @@ def _of_rows(rows: Rows | None) -> Iterator[str]:
     elif rows is not None:
         count, files = len(rows.samples[0]), rows.samples[0].files
         yield f"depth_ratio and read_ratio are from {count:,} rows of {files:,} files"
-
-
-def compared(
-    measured: Health,
-    snapshot: Snapshot,
-    columns: Sequence[ClusteringColumn],
-    bounds: Bounds,
-    *,
-    min_cube_bytes: int,
-    mask: pa.BooleanArray | None = None,
-    sample: Sample | None = None,
-) -> Health:
-    """Return a measured health with its ratios, of the same files and columns.
-
-    The imagined rewrite clusters as many bytes together, and in such an order, as the table
-    remembers.
-    """
-    return with_ratios(
-        measured,
-        snapshot,
-        tuple(columns),
-        bounds,
-        curve=remembered_if_right(snapshot, "curve"),
-        group_bytes=max(remembered_if_right(snapshot, "target_cube_bytes"), min_cube_bytes),
-        mask=mask,
-        sample=sample,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -33,6 +33,7 @@ from liquidlog.foresee.candidates import (
     size_word,
 )
 from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of
+from liquidlog.foresee.prediction import Prediction
 from liquidlog.foresee.verdict import (
     PAYBACK_DAYS,
     Bar,
@@ -264,6 +265,13 @@ def _unless_refused(
     return replace(option, problem=refused[0] + more)
 
 
+def predicted(opened: OpenedTable, plan: ClusteringPlan, criteria: Criteria) -> Prediction:
+    """Return what a plan brings the readers of criteria."""
+    snapshot = opened.of_plan(plan)
+    bounds_of = opened.bounds_of(snapshot)
+    return foresight_of(opened.store, snapshot, criteria, bounds_of, [plan]).prediction(0)
+
+
 def foresight_of(
     store: TableStore,
     snapshot: Snapshot,
@@ -286,6 +294,7 @@ def foresight_of(
         profile=profile_of(snapshot.uri),
         now_ms=criteria.now_ms,
         reads_rows=criteria.reads_rows,
+        kept=criteria.rows,
     )
 
 

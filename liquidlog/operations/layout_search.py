@@ -45,7 +45,7 @@ from liquidlog.foresee.layouts import Grouping, Layouts
 from liquidlog.foresee.plans import live_rows, owners_of
 from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
-from liquidlog.foresee.sample import Floats, Sample
+from liquidlog.foresee.sample import Floats, KeptRows, Sample
 from liquidlog.foresee.verdict import LONGER, MANY
 from liquidlog.operations.table_readers import TableReaders, fitted_readers
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
@@ -101,6 +101,7 @@ class LayoutSearch:
         columns: tuple[ClusteringColumn, ...],
         new_id: Callable[[], str],
         notes: tuple[str, ...],
+        kept: KeptRows,
     ) -> None:
         self._base, self._request, self._columns = base, request, columns
         self._notes = list(notes)
@@ -141,6 +142,7 @@ class LayoutSearch:
             outputs=outputs,
             among=np.flatnonzero(self._foreign.group_of_file >= 0),
             reads_rows=request.reads_rows,
+            kept=kept,
         )
         self._sample = rows.samples[0]
         if rows.problem is not None:

@@ -12,6 +12,7 @@ from liquidlog.clustering.health.maps import KeyMap, MappedFiles, key_map
 from liquidlog.clustering.health.measure import Health
 from liquidlog.doctor.findings import Finding, findings
 from liquidlog.errors import LiquidlogError
+from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.segment import list_log
@@ -19,7 +20,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.detail import detail
 from liquidlog.operations.doctor import examine
-from liquidlog.operations.inspect import compared, judged_health
+from liquidlog.operations.inspect import judged_health
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot
@@ -94,7 +95,7 @@ def overview(
     verdict = examined.verdict
     return Overview(
         detail=detail(snapshot),
-        health=compared(
+        health=with_ratios(
             examined.health, snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes
         ),
         problem=None,

@@ -40,7 +40,7 @@ from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructFi
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
-from support.laid_out import leaves_of
+from support.laid_out import files_of
 from support.partitioned import rows_read
 from support.snapshots import FileSpec, planned, snapshot_of, with_files
 from support.table_rows import live_rows
@@ -587,11 +587,8 @@ def ratios_of(files: Ends, sizes: list[int], *, as_text: bool = False) -> Ratios
     bounds = Bounds(columns=tuple(columns), num_records=pa.array([1_000] * len(files)))
     by_column = [column_ranges(column.low, column.high) for column in columns]
     return ratios(
-        leaves_of(bounds),
-        bounds,
-        np.array(sizes, np.float64),
+        files_of(bounds, np.array(sizes, np.float64)),
         average_depth=float(depths(key_ranges(by_column)).mean()),
-        is_measured=bounds.all_known(),
     )
 
 

@@ -8,8 +8,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.cells import cells
-from liquidlog.clustering.keyspace.readers import SpaceReaders, space_readers
+from liquidlog.clustering.keyspace.readers import SpaceReaders, cells, space_readers
 from liquidlog.clustering.keyspace.widths import KeySpace, key_space
 from liquidlog.clustering.planning.cube import _TOLERANCE
 from liquidlog.clustering.planning.kept import _DRAWS

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.layouts import place_columns
+from liquidlog.foresee.ratios import Files
 from liquidlog.spec.bounds import Bounds, ColumnBounds, concat_bounds
 from liquidlog.spec.schema import Leaf, PrimitiveType
 
@@ -106,13 +107,17 @@ def bounds_by_file(columns: Sequence[pa.Array], file: Numbers) -> tuple[Bounds, 
     return Bounds(columns=tuple(made), num_records=pa.array(rows)), rows
 
 
-def leaves_of(bounds: Bounds) -> list[Leaf]:
-    """Return leaves of columns with these bounds; that a type is another one matters nowhere."""
+def files_of(bounds: Bounds, size_bytes: Numbers) -> Files:
+    """Return files that are in no cube; no type of a column matters."""
     names = [(f"c{number}",) for number in range(len(bounds.columns))]
-    return [
-        Leaf(logical=name, physical=name, data_type=PrimitiveType("long"), nullable=True)
-        for name in names
-    ]
+    kind = PrimitiveType("long")
+    return Files(
+        leaves=tuple(Leaf(name, name, kind, nullable=True) for name in names),
+        bounds=bounds,
+        size_bytes=size_bytes,
+        is_measured=bounds.all_known(),
+        cube=np.full(len(bounds), -1),
+    )
 
 
 def file_of_rows(columns: Sequence[pa.Array], files: int, *, curve: str) -> Numbers:
@@ -121,11 +126,7 @@ def file_of_rows(columns: Sequence[pa.Array], files: int, *, curve: str) -> Numb
     ordinals = np.arange(count, dtype=np.uint64)
     kind = Curve(curve) if len(columns) > 1 else Curve.LINEAR
     found = place_columns(list(columns), ordinals, files, curve=kind)
-    coords = np.empty((count, len(columns)), np.uint32, order="F")
-    for number, (axis, column) in enumerate(zip(found.axes, columns, strict=True)):
-        coords[:, number] = axis.coordinates_of(column)
-    parts = found.cuts.parts_of(found.order.keys_of(coords), ordinals)
-    return np.asarray(np.unique(parts, return_inverse=True)[1], np.int64)
+    return np.asarray(np.unique(found.parts(columns)[0], return_inverse=True)[1], np.int64)
 
 
 def fresh(

@@ -20,9 +20,10 @@ from liquidlog.clustering.health.notes import (
     prefix_chars,
     truncation,
 )
-from liquidlog.clustering.keyspace.boxes import BoxOverlaps, box_overlaps
 from liquidlog.clustering.keyspace.depth import (
+    BoxOverlaps,
     KeyRanges,
+    box_overlaps,
     column_ranges,
     depth_profile,
     depths,

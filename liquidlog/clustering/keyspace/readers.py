@@ -1,19 +1,35 @@
-"""Readers of a workload in key space: which share of them opens a file that spans a box of it."""
+"""Readers in key space: which of them open a file, there or foreseen, that spans a box of it.
+
+Files that a rewrite would write are foreseen as cells: rows are made up, spread evenly over the box
+of each input in proportion to its bytes, and placed in files by the executor's own kernels.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.widths import ColumnLine, Floats, KeySpace, column_lines
+from liquidlog.clustering.keyspace.widths import ColumnLine, Floats, KeySpace, column_line
 from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates
+from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import range_ids
+from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.spec.bounds import Bounds
+
+_ROWS_IN_A_CELL: Final = 24
+_MOST_ROWS: Final = 100_000
+
+_ROWS_IN_A_CELL_OF_READERS: Final = 160
+"""More, as a few predicates tell much finer than all values of a column."""
+
+_MOST_ROWS_OF_READERS: Final = 40_000
+"""Fewer, as layouts that are fitted take longer: up to a second with so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +68,9 @@ def space_readers(
 
     `bounds` are those of the clustering columns.
     """
-    lines = column_lines(bounds, size_bytes)
-    kinds = [bounds.low(number).type for number in range(len(lines))]
+    sizes = size_bytes.astype(np.float64)
+    lines = [column_line(bounds, number, sizes) for number in range(len(bounds.columns))]
+    kinds = [column.low.type for column in bounds.columns]
     over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
     own = [np.flatnonzero(over_values.axes == number) for number in range(len(lines))]
     lows, ends = np.zeros(len(over_values.axes)), np.ones(len(over_values.axes))
@@ -118,3 +135,79 @@ def _places(line: ColumnLine, ends: IntervalEnds, *, up: bool) -> Floats:
     between = np.where(below == 0, 0.0, np.where(below > last, 1.0, between))
     found[known] = np.where(same, on_end, between)
     return found
+
+
+def placed(
+    points: Floats, outputs: int, *, curve: str, conditions: ValuePredicates | None = None
+) -> NDArray[np.int64]:
+    """Return the file per row (int64, below `outputs`), as the executor would place the rows.
+
+    Args:
+        points: The keys of rows, in rows by columns; equal ones are so by chance.
+        outputs: Files.
+        curve: The name of a curve.
+        conditions: What readers ask, over the keys, if the layout is fitted to it.
+    """
+    count, columns = points.shape
+    kind = Curve(curve) if columns > 1 else Curve.LINEAR
+    ordinals = np.arange(count, dtype=np.uint64)
+    if conditions is not None:
+        values = [pa.array(column) for column in points.T]
+        found = place_columns(
+            values, ordinals, min(outputs, count), curve=kind, conditions=conditions
+        )
+        return found.parts(values)[0]
+    bits = key_order_bits(columns, kind)
+    steps = ((np.arange(count) << bits) // max(count, 1)).astype(np.uint32)
+    coords = np.empty(points.shape, np.uint32, order="F")
+    for number, column in enumerate(points.T):
+        coords[np.argsort(column, kind="stable"), number] = steps
+    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
+    return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+
+
+def cells(
+    space: KeySpace,
+    outputs: int,
+    *,
+    curve: str,
+    readers: SpaceReaders | None = None,
+    draw: int = 0,
+) -> tuple[Floats, Floats]:
+    """Return bytes and width of each file that a rewrite of all files of `space` would write.
+
+    Both are float64; a width is the mean share of a column that the file spans. With `readers`, the
+    layout is fitted to them, and it is the share of them that opens the file. The same files have
+    the same cells at every call for the same `draw`.
+    """
+    files = max(outputs, len(space.size_bytes))
+    rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)
+    if readers is not None:
+        rows = max(files, min(_MOST_ROWS_OF_READERS, _ROWS_IN_A_CELL_OF_READERS * files))
+    total = float(space.size_bytes.sum())
+    wanted = np.maximum(1, np.round(space.size_bytes * (rows / max(total, 1.0))))
+    owner = np.repeat(np.arange(len(wanted)), wanted.astype(np.int64))
+    random = np.random.default_rng((len(owner), draw) if draw else len(owner)).random(
+        (len(owner), len(space.columns))
+    )
+    low, width = (
+        np.stack([end[owner] for end in ends], axis=1)
+        for ends in zip(*((spans.low, spans.width) for spans in space.columns), strict=True)
+    )
+    points = low + random * width
+    parts = placed(
+        points, outputs, curve=curve, conditions=None if readers is None else readers.conditions
+    )
+    numbers, part = np.unique(parts, return_inverse=True)
+    shape = len(numbers), points.shape[1]
+    first, last = np.full(shape, np.inf), np.zeros(shape)
+    np.minimum.at(first, part, points)
+    np.maximum.at(last, part, points)
+    count = np.bincount(part).astype(np.float64)
+    # The range of n even rows falls short of their cell by this much.
+    unseen = (count + 1) / np.maximum(count - 1, 1)
+    size = total * count / len(owner)
+    if readers is None:
+        return size, np.minimum((last - first).mean(axis=1) * unseen, 1.0)
+    more = (last - first) * (unseen[:, np.newaxis] - 1) / 2
+    return size, readers.opened_boxes(np.maximum(first - more, 0.0), np.minimum(last + more, 1.0))

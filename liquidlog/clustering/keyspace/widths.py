@@ -125,7 +125,7 @@ class ColumnLine:
 
     def shares(self, values: pa.Array, before: Ranks, behind: Ranks) -> Floats:
         """Return how far values are on the way between two ends, by number; NaN for texts."""
-        numbers, ends = _numbers(values), _numbers(self.ends)
+        numbers, ends = finite_numbers(values), finite_numbers(self.ends)
         if numbers is None or ends is None:
             return np.full(len(values), np.nan)
         gaps = ends[behind] - ends[before]
@@ -134,13 +134,8 @@ class ColumnLine:
         return np.asarray(np.clip(found, 0.0, 1.0), np.float64)
 
 
-def column_lines(bounds: Bounds, size_bytes: NDArray[np.int64]) -> tuple[ColumnLine, ...]:
-    """Return where values are in the key space of these files, one line per column."""
-    sizes = size_bytes.astype(np.float64)
-    return tuple(_line(bounds, number, sizes) for number in range(len(bounds.columns)))
-
-
-def _line(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnLine:
+def column_line(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnLine:
+    """Return where values of a column are in the key space of these files."""
     known = bounds.known(number)
     low, high = (ends.filter(pa.array(known)) for ends in (bounds.low(number), bounds.high(number)))
     _, _, edges = _laid_out(low, high, size_bytes[known])
@@ -187,7 +182,7 @@ def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
     points = int(ranges.hi.max(initial=-1)) + 1
     points = max(points, int(ranges.lo.max(initial=-1)) + 1)
     weights = np.ones(max(0, 2 * points - 1))
-    values = _numbers(pa.concat_arrays([low, high]))
+    values = finite_numbers(pa.concat_arrays([low, high]))
     if values is None or points < _FEWEST_ENDS:
         return weights
     ends = np.zeros(points)
@@ -198,7 +193,7 @@ def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
     return weights + np.finfo(np.float64).eps
 
 
-def _numbers(values: pa.Array) -> Floats | None:
+def finite_numbers(values: pa.Array) -> Floats | None:
     """Return values as finite numbers, None for types that are not numbers or times."""
     found = plain_numbers(values)
     if found is None:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.cells import cells
+from liquidlog.clustering.keyspace.readers import cells
 from liquidlog.clustering.keyspace.widths import ColumnSpans, KeySpace
 from liquidlog.clustering.planning.choice import Choice, reason_code
 from liquidlog.clustering.planning.read_model import NARROWER, ReadModel

@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.cells import cells
-from liquidlog.clustering.keyspace.readers import SpaceReaders
+from liquidlog.clustering.keyspace.readers import SpaceReaders, cells
 from liquidlog.clustering.keyspace.widths import Floats, KeySpace
 from liquidlog.spec.bounds import Mask
 

@@ -21,8 +21,8 @@ from support.laid_out import (
     appended,
     bounds_by_file,
     file_of_rows,
+    files_of,
     fresh,
-    leaves_of,
     never_clustered,
     rows_of,
 )
@@ -37,11 +37,8 @@ def measured(table: tuple[Bounds, Numbers], **options: Any) -> tuple[float, floa
     mask = options.get("mask", np.ones(len(bounds), np.bool_))
     ranges = [column_ranges(one.low, one.high).selected(mask) for one in bounds.columns]
     found = ratios(
-        leaves_of(bounds),
-        bounds,
-        size_bytes.astype(np.float64),
+        files_of(bounds, size_bytes.astype(np.float64)),
         average_depth=float(depths(key_ranges(ranges)).mean()),
-        is_measured=bounds.all_known(),
         **options,
     )
     assert found.depth is not None
@@ -176,9 +173,7 @@ def judged(snapshot: Snapshot, mask: pa.BooleanArray | None = None) -> Health:
     columns = clustering_state(snapshot).columns
     bounds = bounds_of(snapshot)([column.leaf for column in columns])
     health = measure_health(snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
-    return with_ratios(
-        health, snapshot, columns, bounds, curve="hilbert", group_bytes=1 << 50, mask=mask
-    )
+    return with_ratios(health, snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
 
 
 def dependent(files: int) -> pa.Table:
@@ -273,11 +268,8 @@ def test_texts_whose_bounds_are_cut_say_nothing() -> None:
 def test_no_average_depth_makes_no_ratio() -> None:
     bounds, size_bytes = fresh("uniform", 1, 5)
     found = ratios(
-        leaves_of(bounds),
-        bounds,
-        size_bytes.astype(np.float64),
+        files_of(bounds, size_bytes.astype(np.float64)),
         average_depth=None,
-        is_measured=bounds.all_known(),
     )
     assert found == Ratios(depth=None, read=None)
 

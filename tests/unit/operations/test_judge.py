@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.cli.main import cli
+from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import UsageError
 from liquidlog.operations.judge import criteria_of, judge_plan
 from liquidlog.operations.planned import planned
@@ -308,3 +309,31 @@ def test_many_who_compare_one_column_do_not_wait_longer_for_others(tmp_path: Pat
         assert after <= 1.2 * before or not option.is_worth_it
     said_of_x = [one.problem or "" for one in found.options]
     assert any(text.startswith("queries for values of x would wait") for text in said_of_x)
+
+
+def test_one_sample_answers_all_that_is_asked_by_the_same_criteria(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"x": np.arange(40_000) % 997, "y": np.arange(40_000)})
+    table = Table.create(
+        tmp_path / "t",
+        schema=rows.schema,
+        cluster_by=["x", "y"],
+        properties={"liquidlog.maxFileSize": "32KiB"},
+    )
+    for start in range(0, 40_000, 2_500):
+        table.append(rows.slice(start, 2_500))
+    read = []
+    opened = LogicalFile.open
+
+    def counted(path: str, *arguments: Any, **options: Any) -> LogicalFile:
+        read.append(path)
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(LogicalFile, "open", counted)
+    workload = tmp_path / "asked.sql"
+    workload.write_text("SELECT * FROM t WHERE x = 5;\nSELECT * FROM t WHERE y = 7;\n")
+    status, out, _ = said("plan", str(tmp_path / "t"), "--workload", str(workload), "--json")
+    assert status == 0
+    assert json.loads(out)["prediction"]["sampled_files"] == 16
+    assert len(read) == 16
