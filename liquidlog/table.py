@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice
     from liquidlog.advice.documents import AdviceDocument
     from liquidlog.clustering.health.measure import Health
-    from liquidlog.doctor.examined import Diagnosis
+    from liquidlog.doctor.findings import Diagnosis
     from liquidlog.foresee.prediction import Prediction
     from liquidlog.foresee.verdict import Verdict
     from liquidlog.log.checkpointing import Checkpointed

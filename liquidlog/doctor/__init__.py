@@ -1,8 +1,6 @@
 """Findings about a table, and the actions that repair it. Rules without I/O.
 
-- `examined` the facts, and what a finding says
-- `findings` what is wrong, `layout` with files and columns
-- `asked` which columns a workload asks for
-- `missed` removes of past commits that removed nothing
+- `findings` the facts, and what is wrong: with removes that removed nothing, for a workload, with
+  files and columns, with the clustering
 - `repairs` the actions that mend it
 """

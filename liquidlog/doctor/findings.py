@@ -1,22 +1,633 @@
 """Findings about a table's clustering, each with the command that repairs it."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, unresolved_problem
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    ClusteringColumn,
+    ClusteringState,
+    unresolved_problem,
+)
+from liquidlog.clustering.health.measure import Health
 from liquidlog.clustering.health.notes import PREFIX_PROPERTY, prefix_chars, truncation
+from liquidlog.clustering.planning.choice import deleted_shares
+from liquidlog.clustering.planning.compaction import MAX_DELETED_SHARE
 from liquidlog.clustering.settings import ZORDER_PROPERTY, is_unknown, unknown_text
-from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, file_states, parse_zorder_by
-from liquidlog.doctor.examined import Examined, Finding, by_rewrite, fixable, repaired
-from liquidlog.doctor.layout import indexing, layout_findings
-from liquidlog.doctor.missed import listed
-from liquidlog.snapshot import Snapshot
+from liquidlog.clustering.zcubes import (
+    OTHER_COLUMNS,
+    OTHER_PROVIDER,
+    UNCLUSTERED,
+    file_states,
+    parse_zorder_by,
+)
+from liquidlog.definition.schema_changes import LostColumns, Retagging
+from liquidlog.errors import UsageError
+from liquidlog.foresee.verdict import Option, Verdict
+from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
+from liquidlog.snapshot import Snapshot, logical_bytes
 from liquidlog.spec import text
-from liquidlog.spec.bounds import Bounds, indexed_leaves
+from liquidlog.spec.actions import FileChanges, FileKey
+from liquidlog.spec.bounds import (
+    NUM_INDEXED_COLUMNS,
+    STATS_COLUMNS,
+    Bounds,
+    BoundsOf,
+    Mask,
+    has_bounds,
+    indexed_leaves,
+)
+from liquidlog.spec.schema import Leaf, Path, quote_path
+from liquidlog.spec.text import Summary, alter, render_size, set_properties
+
+# Removes of past commits that removed nothing, and what that left in the table.
+
+_MOST_LISTED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """Files (`paths`) that a commit said to remove and that were not live, and what is left of it.
+
+    Version `earlier` had removed them before, None if no version had had them. `files` are live and
+    hold what either of the two wrote; `are_doubled` says that both moved the same rows.
+    """
+
+    version: int
+    operation: str
+    paths: tuple[str, ...]
+    earlier: int | None
+    files: tuple[str, ...]
+    are_doubled: bool
+
+    def __str__(self) -> str:
+        removed = f"version {self.version} ({self.operation}) removed {len(self.paths)} file(s)"
+        if self.earlier is None:
+            return f"{removed} that no version had ({listed(self.paths)})"
+        again = f"{removed} that version {self.earlier} had removed ({listed(self.paths)})"
+        if self.are_doubled:
+            return f"{again}, and both wrote their rows anew: they are in the table twice"
+        return f"{again}: rows may be there twice, or still, though one of the two deleted them"
+
+
+class Histories:
+    """Commits taken in one after the other, and which of their removes missed."""
+
+    def __init__(self, *, is_whole: bool) -> None:
+        """Know no commit yet; `is_whole` says that the table was empty before the first one."""
+        self._is_whole = is_whole
+        self._live: dict[str, tuple[str | None, int]] = {}
+        self._removed: dict[str, int] = {}
+        self._parents: dict[int, set[int]] = {}
+        self._missed: dict[tuple[int, int | None], list[str]] = {}
+        self._operations: dict[int, str] = {}
+        self._other_vector: dict[FileKey, int] = {}
+
+    def take(self, commit: FileChanges) -> None:
+        """Take in the next commit."""
+        version = commit.version
+        parents: set[int] = set()
+        # Of a file that is removed with several vectors, that with its own comes first.
+        removed = sorted(set(commit.removed), key=lambda key: self._vector(key[0]) != key[1])
+        for path, vector in removed:
+            live = self._live.get(path)
+            if live is not None and live[0] == vector:
+                parents.add(self._live.pop(path)[1])
+                self._removed[path] = version
+            elif live is not None:
+                self._other_vector[path, live[0]] = version
+            else:
+                self._miss(path, version)
+        for path, vector in commit.added:
+            self._live[path] = (vector, version)
+            self._removed.pop(path, None)
+        if removed:
+            self._operations[version] = commit.operation
+            if commit.is_rewrite:
+                self._parents[version] = parents
+
+    def _vector(self, path: str) -> str | None:
+        return self._live.get(path, (None, 0))[0]
+
+    def _miss(self, path: str, version: int) -> None:
+        earlier = self._removed.get(path)
+        if earlier is None:
+            self._removed[path] = version
+        if earlier != version and (earlier is not None or self._is_whole):
+            self._missed.setdefault((version, earlier), []).append(path)
+
+    def missed(self) -> tuple[Missed, ...]:
+        """Return the removes of files that were not live, as long as what they left is live."""
+        by_version: dict[int, list[str]] = {}
+        for path, (_, added) in self._live.items() if self._missed else ():
+            by_version.setdefault(added, []).append(path)
+        found = (
+            self._left(version, earlier, paths, by_version)
+            for (version, earlier), paths in self._missed.items()
+        )
+        return tuple(one for one in found if one is not None)
+
+    def _left(
+        self,
+        version: int,
+        earlier: int | None,
+        paths: Sequence[str],
+        by_version: Mapping[int, Sequence[str]],
+    ) -> Missed | None:
+        later, before = (
+            {path for writer in self._family(first) for path in by_version.get(writer, ())}
+            for first in (version, earlier)
+        )
+        are_doubled = earlier is not None and version in self._parents and earlier in self._parents
+        # Rows that both moved are there once if what one of the two wrote is gone.
+        if earlier is not None and not (later and before if are_doubled else later or before):
+            return None
+        return Missed(
+            version=version,
+            operation=self._operations[version],
+            paths=tuple(sorted(paths)),
+            earlier=earlier,
+            files=tuple(sorted(later | before)),
+            are_doubled=are_doubled,
+        )
+
+    def _family(self, version: int | None) -> Collection[int]:
+        """Return a version, and those that only rewrote what it or one of these wrote."""
+        family = set() if version is None else {version}
+        for rewrite, parents in self._parents.items():
+            if not parents.isdisjoint(family):
+                family.add(rewrite)
+        return family
+
+    def left_with_another_vector(self, live: Collection[FileKey]) -> dict[FileKey, int]:
+        """Return which `live` files a version, the value, removed with another vector only."""
+        found = {key: self._removed[key[0]] for key in live if key[0] in self._removed}
+        return found | {key: self._other_vector[key] for key in live if key in self._other_vector}
+
+    @property
+    def suspects(self) -> frozenset[str]:
+        """The paths that `left_with_another_vector` needs to know about, if they are live."""
+        return frozenset({*self._removed, *(path for path, _ in self._other_vector)})
+
+
+def missed_of(commits: Iterable[FileChanges]) -> tuple[Missed, ...]:
+    """Return the removes that missed among commits after others that are not known."""
+    histories = Histories(is_whole=False)
+    for commit in commits:
+        histories.take(commit)
+    return histories.missed()
+
+
+def listed(texts: Iterable[str], most: int = _MOST_LISTED) -> str:
+    """Return the first of some texts, and how many more there are."""
+    shown = sorted(texts)
+    rest = len(shown) - most
+    return "; ".join(shown[:most]) + (f"; {rest} more" if rest > 0 else "")
+
+
+# Which columns a workload asks for, and what the log lacks for it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedColumn:
+    """A column that a workload asks for.
+
+    `share` is the share of readings that do. `files_without` is the number of live files without
+    statistics of it.
+    """
+
+    leaf: Leaf
+    share: float
+    files_without: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a workload asks for.
+
+    `columns` are those that can have bounds, the most asked first. `unlike_share` is the share of
+    readings that ask for no clustering column, `unlike_columns` what they ask for, and
+    `unlike_read_share` the share of the table's bytes that they read on average. `cannot_prune`
+    lists the conditions that rule out no file, `not_usable` the predicates that are no condition on
+    the table.
+    """
+
+    columns: tuple[AskedColumn, ...]
+    unlike_share: float
+    unlike_columns: tuple[Path, ...]
+    unlike_read_share: float
+    cannot_prune: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return what is said of the workload's predicates, ready to print as JSON."""
+        return {"cannot_prune": self.cannot_prune, "not_usable": self.not_usable}
+
+
+def asked_of(
+    snapshot: Snapshot,
+    workload: Workload,
+    clustered: Sequence[Path],
+    bounds_of: BoundsOf,
+    now_ms: int | None,
+) -> Asked:
+    """Return what a workload asks for, of a table that is clustered by these columns.
+
+    Predicates that are no condition on the table count nowhere.
+    """
+    # The SQL parser takes a third of a command's start.
+    from liquidlog.predicates.conditions import referenced_leaves_each
+    from liquidlog.predicates.matching import answers
+
+    session = Session.at_ms(now_ms)
+    found = answers(snapshot, workload, bounds_of, session)
+    weights = shares(found.workload)
+    wheres = [one.where for one in found.workload]
+    # Whatever was answered is a condition on the table.
+    named = [
+        leaves
+        for leaves in referenced_leaves_each(snapshot, wheres)
+        if not isinstance(leaves, UsageError)
+    ]
+    share: dict[Leaf, float] = {}
+    for leaves, weight in zip(named, weights, strict=True):
+        for leaf in leaves:
+            if has_bounds(leaf.data_type):
+                share[leaf] = share.get(leaf, 0.0) + weight
+    ranked = sorted(share, key=lambda leaf: -share[leaf])
+    bounds = bounds_of(ranked)
+    own = set(clustered)
+    unlike = [not own & {leaf.logical for leaf in leaves} for leaves in named]
+    size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
+    total, others = (
+        max(size_bytes.sum(), 1.0),
+        sum(weight for weight, is_unlike in zip(weights, unlike, strict=True) if is_unlike),
+    )
+    read = sum(
+        weight * float(size_bytes[pc.fill_null(one.may_match, True).to_numpy(False)].sum())  # noqa: FBT003
+        for one, weight, is_unlike in zip(found.judged, weights, unlike, strict=True)
+        if is_unlike
+    )
+    return Asked(
+        columns=tuple(
+            AskedColumn(
+                leaf=leaf,
+                share=share[leaf],
+                files_without=int(bounds.unknown(number).sum()),
+            )
+            for number, leaf in enumerate(ranked)
+        ),
+        unlike_share=others,
+        unlike_columns=tuple(
+            dict.fromkeys(
+                leaf.logical
+                for leaves, is_unlike in zip(named, unlike, strict=True)
+                if is_unlike
+                for leaf in leaves
+                if has_bounds(leaf.data_type)
+            )
+        ),
+        unlike_read_share=read / total / others if others else 0.0,
+        cannot_prune=found.cannot_prune,
+        not_usable=found.not_usable,
+    )
+
+
+# What findings are derived from, and what a finding says.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault of a table.
+
+    `files` is the number of files that have the fault, None for a fault of the table itself.
+    `command` repairs it; if it is `fixable`, that is `doctor --fix`, which rewrites no data file.
+    It is None where nothing should be done, or no command of ours does it: `detail` says which.
+    """
+
+    name: str
+    detail: str
+    files: int | None
+    command: str | None
+    fixable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Examined:
+    """The facts about a table that findings are derived from.
+
+    `bounds` has those of the clustering columns, one entry per live file. `min_cube_bytes` is the
+    size from which a cube counts as stable. `state` and `health` are
+    None if the domain cannot be read; `domain_problem` says why. `wrong_properties` says what is
+    wrong with the values of properties about the layout, by their names. `verdict` says what
+    should be done about the layout, None if the domain cannot be read; `rewritten` marks the files
+    that it takes. `asked` is what a workload asks for, None without one; `workload_source` is where
+    a command finds that workload. `refused_dates` says why a rewrite would refuse files for the
+    calendar of their dates, a sentence for each, of a few that were looked into. `missed` are
+    removes of past commits that removed nothing, and
+    `not_removed` the live files that a version, the value, removed with another vector only.
+    """
+
+    snapshot: Snapshot
+    state: ClusteringState | None
+    domain_problem: str | None
+    bounds: Bounds
+    min_cube_bytes: int
+    health: Health | None
+    retagging: Retagging | None
+    lost: LostColumns | None
+    wrong_properties: Mapping[str, str] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    rewritten: Mask | None = None
+    asked: Asked | None = None
+    workload_source: str | None = None
+    refused_dates: tuple[str, ...] = ()
+    missed: tuple[Missed, ...] = ()
+    not_removed: Mapping[FileKey, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Diagnosis(Summary):
+    """All findings of a table, and the verdict on its layout.
+
+    `verdict` is None if the clustering columns cannot be read, `asked` without a workload.
+    """
+
+    findings: tuple[Finding, ...]
+    verdict: Verdict | None
+    asked: Asked | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        verdict = {} if self.verdict is None else {"verdict": self.verdict.sentence}
+        return {**verdict, "findings": tuple(finding.name for finding in self.findings)}
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __getitem__(self, number: int) -> Finding:
+        return self.findings[number]
+
+
+def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
+    """Return a finding that `doctor --fix` repairs."""
+    command = f"liquidlog doctor {shlex.quote(snapshot.uri)} --fix {name}"
+    return Finding(name=name, detail=detail, files=files, command=command, fixable=True)
+
+
+def repaired(
+    snapshot: Snapshot, name: str, detail: str, command: str | None, files: int | None = None
+) -> Finding:
+    """Return a finding with its command; one of a verb says `{table}` instead of the table."""
+    filled = command
+    if command is not None and not command.startswith("liquidlog "):
+        filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
+    return Finding(name=name, detail=detail, files=files, command=filled, fixable=False)
+
+
+def by_rewrite(
+    examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
+) -> Finding:
+    """Return a finding about files that only a rewrite changes.
+
+    Its command is that of the rewrite that is worth it, if that takes some of these files. Else it
+    has none, and `detail` says why the files are left alone.
+
+    Args:
+        examined: The facts about the table.
+        name: The name of the finding.
+        detail: What is the matter with these files.
+        files: A mask of them among the live files.
+        count: How many they are, if not all of the mask counts.
+    """
+    verdict, rewritten = examined.verdict, examined.rewritten
+    command = None
+    if verdict is None:
+        why = "left alone: whether a rewrite is worth it was not judged"
+    elif verdict.best is None:
+        shown = verdict.shown
+        why = f"left alone: {verdict.sentence if shown is None else shown.problem}"
+    elif rewritten is not None and not np.any(rewritten & files):
+        why = "left alone: the rewrite that is worth it takes none of them"
+    else:
+        why, command = "rewriting them is worth it", verdict.best.command
+    return Finding(
+        name=name,
+        detail=f"{detail}; {why}",
+        files=int(files.sum()) if count is None else count,
+        command=command,
+        fixable=False,
+    )
+
+
+# Findings about the layout, each with the command of the rewrite that is worth it.
+
+SMALL_FILE_BYTES: Final = 1 << 20
+"""Of a smaller file, a query waits longer for the first byte than for all others."""
+
+_FEWEST_SMALL: Final = 8
+"""Fewer small files are not told."""
+
+_MATTERS: Final = 0.1
+"""The least share of readings that ask for a column for that to be told."""
+
+_READS_MUCH: Final = 0.5
+"""The least share of the bytes that readers must read for their columns to be told."""
+
+_MOST_NAMED: Final = 5
+"""The most columns that a finding names."""
+
+
+def layout_findings(examined: Examined) -> Iterator[Finding]:
+    """Yield the findings about files and columns that no repair without a rewrite mends."""
+    yield from _columns(examined)
+    yield from _unclustered(examined)
+    yield from _constant(examined)
+    yield from _small(examined)
+    yield from _over_deleted(examined)
+    yield from _asked(examined)
+
+
+def indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
+    """Return the command for the property that also asks for statistics of these columns."""
+    named = snapshot.metadata.configuration.get(STATS_COLUMNS)
+    if named is None:
+        return alter(snapshot.uri, set_properties({NUM_INDEXED_COLUMNS: "-1"}))
+    more = [name for name in names if name not in named.split(",")]
+    listed = ",".join([*(part for part in [named] if part), *more])
+    return alter(snapshot.uri, set_properties({STATS_COLUMNS: listed}))
+
+
+def _columns(examined: Examined) -> Iterator[Finding]:
+    snapshot, state = examined.snapshot, examined.state
+    partitions = snapshot.metadata.partition_columns
+    if partitions:
+        yield repaired(
+            snapshot,
+            "partitioned",
+            f"the table is partitioned by {', '.join(partitions)}: it cannot be clustered until"
+            " migrate has rewritten it; optimize joins small files inside partitions; the order of"
+            " rows there is not measured",
+            None,
+        )
+        return
+    configuration = snapshot.metadata.configuration
+    has_columns = state is None or state.columns or state.unresolved or examined.lost is not None
+    if has_columns or ZORDER_PROPERTY in configuration or snapshot.files.num_rows <= 1:
+        return
+    advised = _advise(examined)
+    hint = (
+        ""
+        if advised
+        else "; liquidlog advise with a workload says which columns its readers ask for"
+    )
+    yield repaired(
+        snapshot,
+        "no-clustering-columns",
+        f"the table has no clustering columns to measure its files by{hint}",
+        advised,
+    )
+
+
+def _unclustered(examined: Examined) -> Iterator[Finding]:
+    health, state = examined.health, examined.state
+    if health is None or state is None or not state.columns or not health.unclustered_file_count:
+        return
+    states = file_states(examined.snapshot, state.columns, 0)
+    yield by_rewrite(
+        examined,
+        "unclustered-files",
+        f"{health.unclustered_file_count} file(s) never clustered,"
+        f" {render_size(health.unclustered_bytes)}",
+        np.asarray(pc.equal(states, UNCLUSTERED), np.bool_),
+    )
+
+
+def _constant(examined: Examined) -> Iterator[Finding]:
+    health, state = examined.health, examined.state
+    if health is None or state is None or not state.columns:
+        return
+    # A key in one file is the optimum; with a key in many files, no rewrite can separate them.
+    if health.constant_file_count > 1 and health.constant_file_count * 2 > health.files_with_stats:
+        names = ", ".join(health.cluster_by_keys)
+        more = "cluster by one more column that readers ask for"
+        yield repaired(
+            examined.snapshot,
+            "constant-files",
+            f"{health.constant_file_count} of {health.files_with_stats} files hold a single value"
+            f" of {names} each, so no rewrite by {names} helps;"
+            f" {more}, if queries ask for other columns",
+            _advise(examined),
+            files=health.constant_file_count,
+        )
+
+
+def _small(examined: Examined) -> Iterator[Finding]:
+    snapshot, verdict = examined.snapshot, examined.verdict
+    size_bytes = snapshot.files["size"].to_numpy()
+    small = size_bytes < SMALL_FILE_BYTES
+    if verdict is None or small.sum() < _FEWEST_SMALL:
+        return
+    if any(map(_opens_fewer, verdict.options)):
+        yield by_rewrite(
+            examined,
+            "small-files",
+            f"{int(small.sum())} of {len(small)} files are smaller than"
+            f" {render_size(SMALL_FILE_BYTES)}, {render_size(int(size_bytes[small].sum()))}"
+            " together, and queries spend more time on opening than on reading them",
+            small,
+        )
+
+
+def _opens_fewer(option: Option) -> bool:
+    """Return whether queries would open fewer files after a rewrite, and wait less."""
+    return option.now.files - option.after.files >= 1 and option.saved_seconds > 0
+
+
+def _over_deleted(examined: Examined) -> Iterator[Finding]:
+    files = examined.snapshot.files
+    shares = deleted_shares(files)
+    over: Mask = np.nan_to_num(shares) > MAX_DELETED_SHARE
+    if not over.any():
+        return
+    dead = int(pc.sum(files["size"]).as_py()) - int(pc.sum(logical_bytes(files)).as_py())
+    yield by_rewrite(
+        examined,
+        "over-deleted",
+        f"{int(over.sum())} file(s) with more than {MAX_DELETED_SHARE:.0%} deleted rows; readers"
+        f" read about {render_size(dead)} of deleted rows in the whole table",
+        over,
+    )
+
+
+def _asked(examined: Examined) -> Iterator[Finding]:
+    asked, snapshot, state = examined.asked, examined.snapshot, examined.state
+    if asked is None or state is None:
+        return
+    own = {column.logical for column in state.columns}
+    indexed = {
+        leaf.logical for leaf in indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    }
+    lacking = [
+        one
+        for one in asked.columns
+        if one.files_without and one.leaf.logical not in own and one.share >= _MATTERS
+    ]
+    if lacking:
+        names = [quote_path(one.leaf.logical) for one in lacking]
+        outside = [
+            quote_path(one.leaf.logical) for one in lacking if one.leaf.logical not in indexed
+        ]
+        files = max(one.files_without for one in lacking)
+        why = "files get them when they are rewritten"
+        if outside:
+            why = f"the properties ask for none of {_listed(outside)}; after that, {why}"
+        yield repaired(
+            snapshot,
+            "statistics-missing-for-asked-columns",
+            f"{files} file(s) without statistics of {_listed(names)}, which the workload asks for:"
+            f" each of these queries reads them; {why}",
+            indexing(snapshot, outside) if outside else None,
+            files=files,
+        )
+    if own and is_unlike(asked):
+        columns, read = _columns_text(asked.unlike_columns), f"{asked.unlike_read_share:.0%}"
+        yield repaired(
+            snapshot,
+            "layout-unlike-workload",
+            f"{asked.unlike_share:.0%} of the queries ask for {columns} and for none of the"
+            f" clustering columns, and read {read} of the bytes",
+            _advise(examined),
+        )
+
+
+def is_unlike(asked: Asked) -> bool:
+    """Return whether many readings ask for no clustering column, and read much."""
+    return asked.unlike_share >= _MATTERS and asked.unlike_read_share >= _READS_MUCH
+
+
+def _columns_text(paths: Sequence[Path]) -> str:
+    return _listed([quote_path(path) for path in paths]) if paths else "no column with bounds"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+
+
+def _advise(examined: Examined) -> str | None:
+    """Return the command that says which columns suit the workload, None without a source of it."""
+    source = examined.workload_source
+    return None if source is None else f"advise {{table}} --workload {shlex.quote(source)}"
+
 
 __all__ = ["FIXES", "Examined", "Finding", "findings", "with_cut_bounds", "without_range"]
 

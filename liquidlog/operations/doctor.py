@@ -26,8 +26,6 @@ from liquidlog.definition.schema_changes import (
     plan_late_retagging,
     retagged,
 )
-from liquidlog.doctor.asked import asked_of
-from liquidlog.doctor.examined import Diagnosis, Examined
 from liquidlog.doctor.findings import (
     BROKEN_DOMAIN,
     CUT_STRINGS,
@@ -35,11 +33,14 @@ from liquidlog.doctor.findings import (
     LOST_COLUMNS,
     MISSING_STATISTICS,
     RENAMED_CUBES,
+    Diagnosis,
+    Examined,
+    Histories,
+    asked_of,
     findings,
     with_cut_bounds,
     without_range,
 )
-from liquidlog.doctor.missed import Histories
 from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.foresee.verdict import Criteria, Verdict

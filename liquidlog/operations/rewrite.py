@@ -30,7 +30,7 @@ from liquidlog.clustering.outcome.staleness import (
 from liquidlog.clustering.settings import CommitSettings
 from liquidlog.commit.conflicts import Winners
 from liquidlog.commit.transaction import Clock, require_writable, system_clock
-from liquidlog.doctor.missed import listed, missed_of
+from liquidlog.doctor.findings import listed, missed_of
 from liquidlog.errors import (
     CommitConflictError,
     Conflict,

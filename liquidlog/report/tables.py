@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from liquidlog.clustering.health.measure import Health
-from liquidlog.doctor.asked import Asked
+from liquidlog.doctor.findings import Asked
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.detail import WrittenBytes
 from liquidlog.operations.scan import Scan

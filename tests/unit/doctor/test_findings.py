@@ -15,11 +15,14 @@ from liquidlog.doctor.findings import (
     FIXES,
     Examined,
     Finding,
+    Histories,
+    Missed,
     findings,
+    listed,
+    missed_of,
     with_cut_bounds,
     without_range,
 )
-from liquidlog.doctor.missed import Histories, Missed, listed, missed_of
 from liquidlog.doctor.repairs import (
     domain_repair,
     retagging_repair,
