@@ -33,7 +33,6 @@ from msgspec import structs
 from liquidlog.plan import GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.passes import CompactionTasks, shares
-from liquidlog.rewriting.sink import decode_facts
 from liquidlog.rewriting.source import survey_file
 from liquidlog.table import Table
 from liquidspark.executor import execute_groups
@@ -210,9 +209,9 @@ def compact(home: Path, row_group_bytes: str) -> dict[str, Any]:
         surveys = [survey_file(work, file, sample_rows=0) for file in range(len(work.paths))]
         tasks = CompactionTasks(work=work.without_inputs())
         (share,) = shares(work, surveys)
-        (row,) = (batch[0][0].as_py() for batch in tasks(0, share))
+        facts = tasks.run(share)
     seconds, cpu_seconds = watch.result()
-    group = run.outcome(decode_facts(row), seconds=seconds)
+    group = run.outcome(facts, seconds=seconds)
     if isinstance(group, GroupFailure):
         sys.exit(group.reason)
     (output,) = group.outputs

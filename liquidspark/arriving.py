@@ -12,6 +12,7 @@ with the least hash of (partition, row): of all partitions together, the rows wi
 are an even sample, whatever the sizes of partitions, and the same one each time.
 """
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,13 +33,12 @@ from liquidlog.data.writer import encoded_bytes
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
 from liquidlog.rewriting.arriving import ArrivingFiles, Parting
-from liquidlog.rewriting.passes import facts_batch, sorted_outputs
-from liquidlog.rewriting.shuffle import MapSide, Piece
+from liquidlog.rewriting.passes import sorted_outputs
+from liquidlog.rewriting.shuffle import MapSide, Piece, facts_batch
 from liquidlog.rewriting.sink import TaskFacts, TaskProofs, encode_facts, failed, require_running
 from liquidlog.rewriting.source import (
     ArrivingWork,
     Survey,
-    encode_survey,
     flat_array,
     sample_positions,
 )
@@ -157,7 +157,7 @@ class SampleTasks:
         """Yield the survey of a partition, or a failure."""
         survey, failure = None, None
         try:
-            survey = encode_survey(self._survey(_partition_number(), batches))
+            survey = pickle.dumps(self._survey(_partition_number(), batches))
         except LiquidlogError as error:
             failure = encode_facts(failed(error, self.work))
             deque(batches, maxlen=0)

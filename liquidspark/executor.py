@@ -21,10 +21,10 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.rewriting.flight import Flight
-from liquidlog.rewriting.groups import GroupInFlight, GroupRun, file_location, runs_of
+from liquidlog.rewriting.groups import GroupRun, GroupsInFlight, file_location, runs_of
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.storage.options import OptionsSource, StorageOptions
-from liquidspark.pipeline import SharedJobs, SparkEngine, TaskSlots
+from liquidspark.pipeline import SparkEngine, TaskSlots
 from liquidspark.probing import require_ready
 from liquidspark.session import piece_session
 
@@ -132,10 +132,8 @@ def execute_groups(
     inputs = [len(run.group.inputs) for run in runs if not run.is_one_task]
     with piece_session(spark) as own:
         _require_ready(own, runs[0], tasks=sum(inputs) or len(runs))
-        slots = TaskSlots(own)
-        with SharedJobs(own, slots=slots.latest) as shared:
-            flying = [GroupInFlight(run, SparkEngine(own, shared)) for run in runs]
-            yield from Flight(slots, flying).outcomes(progress, cancelled)
+        flying = [GroupsInFlight((run,), SparkEngine(own)) for run in runs]
+        yield from Flight(TaskSlots(own), flying).outcomes(progress, cancelled)
 
 
 def _require_ready(spark: SparkSession, run: GroupRun, *, tasks: int) -> None:

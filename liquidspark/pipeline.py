@@ -1,26 +1,18 @@
-"""The tasks of groups as Spark jobs, of several groups in one job, and any function as tasks.
+"""The tasks of groups as Spark jobs, and any function as tasks.
 
 `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
 travels with the function. So nothing but numbers is ever a Spark row before rows move.
-
-A job takes the driver tens of milliseconds of CPU, whatever its tasks do: where hundreds of slots
-wait for groups of one task, it could not begin jobs as fast as their tasks end. So a group waits a
-moment for others, and goes with those that came meanwhile. What became of it is known when all
-tasks of the job are done. Groups of a job that fails run again, each by itself, as one task may
-have brought the others down.
 """
 
 import pickle
 import re
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4  # noqa: TID251  names jobs, not files
 
 import pyarrow as pa
@@ -31,7 +23,6 @@ from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Tasks
 from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.layout import Layout, Route
-from liquidlog.rewriting.passes import CompactionTasks, GroupTask, Share, SurveyOrder, SurveyTasks
 from liquidlog.rewriting.shuffle import (
     FACTS_SCHEMA,
     SHUFFLE_SCHEMA,
@@ -41,14 +32,13 @@ from liquidlog.rewriting.shuffle import (
     SplitTasks,
     in_batches,
 )
-from liquidlog.rewriting.sink import TaskFacts, decode_facts, encode_facts, is_tried_again
+from liquidlog.rewriting.sink import TaskFacts, is_tried_again
 from liquidlog.rewriting.source import (
     Assignment,
     GroupWork,
     Split,
     Survey,
     WritingWork,
-    decode_survey,
 )
 from liquidlog.storage.clients import may_pass
 from liquidspark.sending import (
@@ -72,27 +62,19 @@ from liquidspark.session import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+T = TypeVar("T")
+
 # Spark jobs under one name, how far they are and how they are stopped, and task slots.
 
 
-class Place(Protocol):
-    """Where the tasks of a group run: in jobs of its own, or in one that it shares with others."""
-
-    def tasks_done(self) -> float:
-        """Return how many of them are done; 0 if that is not known."""
-        ...
-
-    def stop(self, *, is_again: bool) -> None:
-        """Stop them, best-effort."""
-
-
-class NamedJobs:
-    """All jobs that threads start under a name that no others have; a `Place`.
+class NamedJobs(Jobs):
+    """All jobs that threads start under a name that no others have.
 
     Names, progress and stopping work on classic and on Connect sessions alike.
     """
 
     def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
         self._spark = spark
         self._name = f"liquidspark-{uuid4().hex}"
 
@@ -110,8 +92,7 @@ class NamedJobs:
         finally:
             remove_tag(self._spark, self._name)
 
-    def tasks_done(self) -> int:
-        """Return how many tasks of the jobs are done; 0 if that is not known."""
+    def _tasks_done(self) -> int:
         context = context_of(self._spark)
         if context is None:
             return 0
@@ -121,8 +102,7 @@ class NamedJobs:
         infos = [tracker.getStageInfo(stage) for stage in stages]
         return sum(int(info.numCompletedTasks) for info in infos if info is not None)
 
-    def stop(self, *, is_again: bool = False) -> None:
-        """Stop the jobs that run, best-effort."""
+    def _stop(self, *, is_again: bool) -> None:
         context = context_of(self._spark)
         with suppress(Exception):
             if context is None:
@@ -137,36 +117,8 @@ class NamedJobs:
         return any(job is not None and job.status == "RUNNING" for job in jobs)
 
 
-class GroupJobs(Jobs):
-    """All jobs for one group: those that one thread starts, or one that it shares with others."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__()
-        self._own = NamedJobs(spark)
-        self._place: Place = self._own
-
-    def started_here(self) -> AbstractContextManager[None]:
-        """Return a context manager: jobs that this thread starts are the group's own."""
-        return self._own.started_here()
-
-    @contextmanager
-    def joined(self, place: Place) -> Iterator[None]:
-        """Context manager: what is done for the group is done in this place."""
-        self._place = place
-        if self.cancelled is not None:
-            place.stop(is_again=False)
-        try:
-            yield
-        finally:
-            self._place = self._own
-
-    def _tasks_done(self) -> float:
-        return self._place.tasks_done()
-
-    def _stop(self, *, is_again: bool) -> None:
-        self._place.stop(is_again=is_again)
-
-
+SLOTS_PER_GROUP: Final = 16
+"""With twice as many groups in flight as there are slots, there are 32 jobs at a time."""
 _MEASURE_SECONDS: Final = 30.0
 _RANGE: Final = 1 << 16
 
@@ -180,9 +132,9 @@ class TaskSlots:
         self.watched = context_of(spark) is not None
 
     @property
-    def latest(self) -> int:
-        """The number when it was last measured, at least 1."""
-        return self._slots
+    def groups_per_job(self) -> int:
+        """How many groups of one task share a job now, at least 1."""
+        return max(1, self._slots // SLOTS_PER_GROUP)
 
     def count(self) -> int:
         """Return the number now, at least 1."""
@@ -213,148 +165,7 @@ def _partitions(spark: SparkSession) -> int:
     return int(row[0]) + 1
 
 
-SLOTS_PER_GROUP: Final = 16
-"""With twice as many groups in flight as there are slots, there are 32 jobs at a time."""
-_MAX_JOBS: Final = 64
-_GATHER_SECONDS: Final = 0.05
-_LOOK_SECONDS: Final = 0.2
-_SCHEMA: Final = "number long, facts binary"
-
-
-class SharedJobs:
-    """Context manager that runs groups of one plan, of one task each, for many threads."""
-
-    def __init__(self, spark: SparkSession, *, slots: int) -> None:
-        """Let groups share jobs if `slots`, how many tasks run at a time, are many."""
-        self._spark = spark
-        self._most = slots // SLOTS_PER_GROUP
-        self._waiting: deque[_Member] = deque()
-        self._beginning = Lock()
-        self._pool = ThreadPoolExecutor(_MAX_JOBS, thread_name_prefix="liquidspark-job")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Begin no more jobs; by now no group runs any more."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def run(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts:
-        """Return what the task did, for which cancelling `jobs` ends the wait.
-
-        The job ends if nobody else waits for it.
-        """
-        facts = self._with_others(task, jobs) if self._most > 1 else None
-        if facts is not None:
-            return facts
-        return collected(map_batches(self._spark.range(0, 1, 1, 1), task, FACTS_SCHEMA))
-
-    def _with_others(self, task: GroupTask, jobs: GroupJobs) -> TaskFacts | None:
-        member = _Member(task)
-        with jobs.joined(member):
-            self._waiting.append(member)
-            self._pool.submit(self._run_some)
-            return member.facts.result()
-
-    def _run_some(self) -> None:
-        members: Sequence[_Member] = ()
-        facts: Mapping[int, TaskFacts] = {}
-        try:
-            with self._beginning:
-                members = self._gathered()
-                job = _Job(self._spark, members) if len(members) > 1 else None
-            facts = {} if job is None else job.facts()
-        finally:  # an error ends here: each group meets it again by itself
-            for number, member in enumerate(members):
-                member.tell(facts.get(number))
-
-    def _gathered(self) -> list["_Member"]:
-        """Return the groups that wait, as many as a job has at most; one thread may call it."""
-        if self._waiting and len(self._waiting) < self._most:
-            time.sleep(_GATHER_SECONDS)
-        found = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-        return [member for member in found if not member.facts.done()]
-
-
-class _Member:
-    def __init__(self, task: GroupTask) -> None:
-        self.task = task
-        self.facts: Future[TaskFacts | None] = Future()
-        self.job: _Job | None = None
-
-    def tasks_done(self) -> float:
-        return 0.0 if self.job is None else self.job.share_done()
-
-    def stop(self, *, is_again: bool) -> None:  # noqa: ARG002  a place is left once
-        with suppress(InvalidStateError):
-            self.facts.set_exception(ExecutorError("the group was cancelled"))
-        if self.job is not None:
-            self.job.stop_if_left()
-
-    def tell(self, facts: TaskFacts | None) -> None:
-        with suppress(InvalidStateError):
-            self.facts.set_result(facts)
-
-
-class _Job:
-    """One job for several groups, a task each; mutable."""
-
-    def __init__(self, spark: SparkSession, members: Sequence[_Member]) -> None:
-        self._members = members
-        self._jobs = NamedJobs(spark)
-        self._looked, self._share = 0.0, 0.0
-        for member in members:
-            member.job = self
-        common = members[0].task.work.without_inputs()
-        sent = [_assignment(member.task, common) for member in members]
-        self._frame = map_batches(*assigned(spark, _SharedTasks(common), sent), _SCHEMA)
-
-    def facts(self) -> dict[int, TaskFacts]:
-        if self._is_left():
-            return {}
-        with self._jobs.started_here():
-            rows = self._frame.collect()
-        return {row.number: decode_facts(bytes(row.facts)) for row in rows}
-
-    def share_done(self) -> float:
-        if time.monotonic() - self._looked > _LOOK_SECONDS:
-            self._looked = time.monotonic()
-            self._share = self._jobs.tasks_done() / len(self._members)
-        return self._share
-
-    def stop_if_left(self) -> None:
-        if self._is_left():
-            self._jobs.stop()
-
-    def _is_left(self) -> bool:
-        return all(member.facts.done() for member in self._members)
-
-
-class _Own(NamedTuple):
-    """What a group's task has of its own besides inputs: attributes of its work, and a number."""
-
-    work: Mapping[str, Any]
-    sample_rows: int
-
-
-def _assignment(task: GroupTask, common: GroupWork) -> Assignment[_Own]:
-    own = _Own(task.work.without_inputs().unlike(common), task.sample_rows)
-    return Assignment.of(task.work, range(len(task.work.paths)), own)
-
-
-@dataclass(frozen=True, slots=True)
-class _SharedTasks:
-    common: GroupWork
-
-    def __call__(self, number: int, assignment: Assignment[_Own]) -> Iterator[pa.RecordBatch]:
-        own = assignment.own
-        work = replace(assignment.work(self.common), **own.work)
-        facts = GroupTask(work=work, sample_rows=own.sample_rows).run()
-        arrays = [pa.array([number], pa.int64()), pa.array([encode_facts(facts)], pa.binary())]
-        yield pa.RecordBatch.from_arrays(arrays, ["number", "facts"])
-
-
-_SURVEY_SCHEMA: Final = "survey binary, failure binary"
+SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
 _DEFAULT_ATTEMPTS: Final = 4
 
@@ -362,10 +173,9 @@ _DEFAULT_ATTEMPTS: Final = 4
 class SparkEngine:
     """Runs the tasks of one group on a session; an `Engine`."""
 
-    def __init__(self, spark: SparkSession, shared_jobs: SharedJobs) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._shared_jobs = shared_jobs
-        self.jobs = GroupJobs(spark)
+        self.jobs = NamedJobs(spark)
 
     @property
     def task_attempts(self) -> int:
@@ -376,24 +186,9 @@ class SparkEngine:
         """Return a context manager: jobs that this thread starts are the group's."""
         return self.jobs.started_here()
 
-    def whole(self, task: GroupTask) -> TaskFacts:
-        """Run a group of one task."""
-        return self._shared_jobs.run(task, self.jobs)
-
-    def surveyed(
-        self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
-    ) -> list[Survey] | list[TaskFacts]:
-        """Run the sampling pass."""
-        frame, mapped = assigned(self._spark, tasks, sent)
-        surveys, failure = surveys_of(frame, mapped)
-        return surveys if failure is None else [failure]
-
-    def compacted(
-        self, tasks: CompactionTasks, sent: Sequence[Assignment[Share]]
-    ) -> list[TaskFacts]:
-        """Run a task for each output of a compaction."""
-        frame, mapped = assigned(self._spark, tasks, sent)
-        return [collected(map_batches(frame, mapped, FACTS_SCHEMA))]
+    def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
+        """Return what a function returns for each request, in their order; each is a task."""
+        return _answers(self._spark, function, requests)
 
     def moved(
         self,
@@ -456,9 +251,9 @@ def task_attempts(spark: SparkSession) -> int:
 
 def surveys_of(frame: DataFrame, function: BatchFunction) -> tuple[list[Survey], TaskFacts | None]:
     """Run a job whose tasks survey the batches of a frame; return the surveys, or what failed."""
-    rows = map_batches(frame, function, _SURVEY_SCHEMA).collect()
+    rows = map_batches(frame, function, SURVEY_SCHEMA).collect()
     failure = failure_in(rows)
-    surveys = [] if failure is not None else [decode_survey(bytes(row.survey)) for row in rows]
+    surveys = [] if failure is not None else [pickle.loads(row.survey) for row in rows]  # noqa: S301  ours
     return surveys, failure
 
 
@@ -483,24 +278,27 @@ def run_tasks(
     # Names of jobs belong to threads, and the caller's may have its own.
     with piece_session(spark) as own, ThreadPoolExecutor(1) as pool:
         jobs = NamedJobs(own)
-        running = pool.submit(_collected, own, function, requests, jobs)
+
+        def answers() -> Sequence[Any]:
+            with jobs.started_here():
+                return _answers(own, function, requests)
+
+        running = pool.submit(answers)
         try:
             return running.result()
         except Exception as error:
             raise ExecutorError(failure_reason(error)) from error
         except BaseException:
-            jobs.stop()
+            jobs.cancel()
             raise
 
 
-def _collected(
-    spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any], jobs: NamedJobs
-) -> Sequence[Any]:
+def _answers(
+    spark: SparkSession, function: Callable[[Any], T], requests: Sequence[Any]
+) -> Sequence[T]:
     tasks = _RequestTasks(function=function, task_attempts=task_attempts(spark))
-    assignments = [Assignment((), (), (), request) for request in requests]
-    with jobs.started_here():
-        frame, mapped = assigned(spark, tasks, assignments)
-        rows = map_batches(frame, mapped, _ANSWER_SCHEMA).collect()
+    frame, mapped = assigned(spark, tasks, requests)
+    rows = map_batches(frame, mapped, _ANSWER_SCHEMA).collect()
     failures = sorted({row.failure for row in rows if row.failure is not None})
     if failures:
         raise ExecutorError("; ".join(failures))
@@ -515,10 +313,10 @@ class _RequestTasks:
     function: Callable[[Any], Any]
     task_attempts: int
 
-    def __call__(self, number: int, assignment: Assignment[Any]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, number: int, request: object) -> Iterator[pa.RecordBatch]:
         answer, failure = None, None
         try:
-            answer = pickle.dumps(self.function(assignment.own), pickle.HIGHEST_PROTOCOL)
+            answer = pickle.dumps(self.function(request), pickle.HIGHEST_PROTOCOL)
         except LiquidlogError as error:
             if may_pass(error) and is_tried_again(self.task_attempts):
                 raise

@@ -13,14 +13,13 @@ from liquidlog.data.exact import convert_chunks
 from liquidlog.data.logical_file import FilePart, TableRows, vector_location
 from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan
-from liquidlog.rewriting.source import Assignment
 from liquidlog.spec.arguments import one, refuse, texts, whole_number
 from liquidlog.spec.arrow import CharTypeError, without_void
 from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, schema_json
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
-from liquidspark.sending import AssignedTasks, assigned, map_batches
+from liquidspark.sending import AssignedTasks, assigned, encoded_request, map_batches
 from liquidspark.session import context_of, failure_reason, spark_arrow_schema
 from liquidspark.writing import Padding, opened_table
 
@@ -95,12 +94,10 @@ class FileTasks:
     rows: TableRows
     schema: SparkStruct
 
-    def __call__(
-        self, _: int, assignment: Assignment[tuple[FilePart, ...]]
-    ) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _: int, parts: tuple[FilePart, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         wanted = spark_arrow_schema(self.schema)
-        for part in assignment.own:
+        for part in parts:
             for table in self.rows.read(part):
                 columns = map(convert_chunks, table.columns, wanted.types)
                 rows = pa.Table.from_arrays(list(columns), schema=wanted)
@@ -116,13 +113,12 @@ def _read_by_tasks(
     join it. Of rows that come from Python it does not know how many there are, so it takes them to
     be many. Connect has no such rows; there a hint keeps joins from broadcasting.
     """
-    sent: list[Assignment[tuple[FilePart, ...]]] = [Assignment((), (), (), own) for own in parts]
-    if not sent:
+    if not parts:
         return spark.createDataFrame([], tasks.schema)
     context = context_of(spark)
     if context is None:
-        return map_batches(*assigned(spark, tasks, sent), tasks.schema).hint("merge")
-    contents = [(number, one.encoded()) for number, one in enumerate(sent)]
+        return map_batches(*assigned(spark, tasks, parts), tasks.schema).hint("merge")
+    contents = [(number, encoded_request(one)) for number, one in enumerate(parts)]
     numbered = spark.createDataFrame(
         context.parallelize(contents, len(contents)), "id bigint, content binary"
     )

@@ -1,7 +1,7 @@
 """Functions over the batches of a frame's partitions, and how each Spark task gets what it is sent.
 
 A function travels whole to every task of a job, so what each task is sent are rows of a DataFrame,
-of which each task receives its own. Where all assignments together are small, they travel with the
+of which each task receives its own. Where all of it together is small, it travels with the
 function, which spares a stage.
 
 Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
@@ -10,9 +10,10 @@ Spark Connect.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,12 @@ from pyspark.sql.types import StructType
 
 from liquidlog.rewriting.process import prepare_process
 from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
-from liquidlog.rewriting.source import Assignment, Made, Own, TaskFunction
 from liquidspark.session import OWN_WORKERS, arrow_frame
+
+Made = TypeVar("Made")
+
+TaskFunction = Callable[[int, Any], Iterator[Made]]
+"""(number of the task, what it is sent) -> what it yields."""
 
 
 class BatchFunction(Protocol):
@@ -70,17 +75,17 @@ def _sum(contents: Sequence[bytes | bytearray]) -> TaskFacts:
 
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
-"""Most bytes of all assignments together that travel with the function."""
+"""Most bytes of all requests together that travel with the function."""
 
 _ASSIGNMENTS: Final = "id bigint, content binary, target int"
 _MURMUR_SEED: Final = 42
 
 
 @dataclass(frozen=True, slots=True)
-class AssignedTasks(Generic[Own, Made]):
-    """A function over batches: runs a task with its assignment, from its row or from `embedded`."""
+class AssignedTasks(Generic[Made]):
+    """A function over batches: runs a task with its request, from its row or from `embedded`."""
 
-    function: TaskFunction[Own, Made]
+    function: TaskFunction[Made]
     embedded: tuple[bytes, ...] | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Made]:
@@ -91,14 +96,32 @@ class AssignedTasks(Generic[Own, Made]):
                     content = batch.column(1)[row].as_py()
                 else:
                     content = self.embedded[number]
-                yield from self.function(number, Assignment.decoded(content))
+                yield from self.function(number, decoded_request(content))
+
+
+_SIZE_BYTES: Final = 8
+_CODEC: Final = "zstd"
+
+
+def encoded_request(request: object) -> bytes:
+    """Return what a task is sent as bytes; inverse: `decoded_request`."""
+    plain = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+    packed: bytes = pa.compress(plain, codec=_CODEC, asbytes=True)
+    return len(plain).to_bytes(_SIZE_BYTES, "little") + packed
+
+
+def decoded_request(content: bytes) -> Any:  # noqa: ANN401  whatever was sent
+    """Return what is in bytes that `encoded_request` made in this run."""
+    size = int.from_bytes(content[:_SIZE_BYTES], "little")
+    plain = pa.decompress(content[_SIZE_BYTES:], size, codec=_CODEC, asbytes=True)
+    return pickle.loads(plain)  # noqa: S301  the driver of this run made it
 
 
 def assigned(
-    spark: SparkSession, function: TaskFunction[Own, Made], assignments: Sequence[Assignment[Own]]
-) -> tuple[DataFrame, AssignedTasks[Own, Made]]:
-    """Return a frame with a partition per assignment, and the function to map its batches with."""
-    contents = tuple(assignment.encoded() for assignment in assignments)
+    spark: SparkSession, function: TaskFunction[Made], requests: Sequence[Any]
+) -> tuple[DataFrame, AssignedTasks[Made]]:
+    """Return a frame with a partition per request, and the function to map its batches with."""
+    contents = tuple(map(encoded_request, requests))
     count = len(contents)
     if sum(map(len, contents)) <= _MAX_EMBEDDED_BYTES:
         return spark.range(0, count, 1, count), AssignedTasks(function, contents)

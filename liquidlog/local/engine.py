@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,11 @@ from liquidlog.errors import ExecutorError
 from liquidlog.local.workers import TaskFailedError, Workers
 from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.layout import Layout, Route
-from liquidlog.rewriting.passes import CompactionTasks, GroupTask, Share, SurveyOrder, SurveyTasks
 from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import Assignment, GroupWork, Split, Survey
+from liquidlog.rewriting.source import Assignment, GroupWork, Split
+
+T = TypeVar("T")
 
 TASK_ATTEMPTS: Final = 4
 """How often a task is tried whose error may pass, as on a cluster."""
@@ -104,24 +105,9 @@ class LocalEngine:
     def require_running(self) -> None:
         """Do nothing: other groups can be rewritten, as workers are replaced."""
 
-    def whole(self, task: GroupTask) -> TaskFacts:
-        """Run a group of one task."""
-        (facts,) = self.jobs.run(GroupTask.run, [(task,)])
-        found: TaskFacts = facts
-        return found
-
-    def surveyed(
-        self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
-    ) -> list[Survey | TaskFacts]:
-        """Run the sampling pass."""
-        found = self.jobs.run(_surveys, [(tasks, assignment) for assignment in sent])
-        return [survey for some in found for survey in some]
-
-    def compacted(
-        self, tasks: CompactionTasks, sent: Sequence[Assignment[Share]]
-    ) -> list[TaskFacts]:
-        """Run a task for each output of a compaction."""
-        return self.jobs.run(CompactionTasks.run, [(tasks, assignment) for assignment in sent])
+    def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> list[T]:
+        """Return what a function returns for each request, in their order."""
+        return self.jobs.run(function, [(request,) for request in requests])
 
     def moved(
         self,
@@ -141,12 +127,6 @@ class LocalEngine:
             spilled = Spilled.together(self.jobs.run(_read, calls)).by_target(route.tasks)
             tasks = SpilledTasks(writing=writing, directory=directory)
             return self.jobs.run(SpilledTasks.run, [(tasks, one) for one in spilled])
-
-
-def _surveys(
-    tasks: SurveyTasks, assignment: Assignment[tuple[SurveyOrder, ...]]
-) -> list[Survey | TaskFacts]:
-    return list(tasks.run(assignment))
 
 
 def _read(

@@ -14,7 +14,7 @@ from liquidlog.local.engine import LocalEngine, LocalJobs
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.flight import Flight
-from liquidlog.rewriting.groups import GroupInFlight, GroupRun, runs_of
+from liquidlog.rewriting.groups import GroupRun, GroupsInFlight, runs_of
 from liquidlog.rewriting.process import CANNOT_READ, new_token, storage_problem
 from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.spec.text import render_size
@@ -37,12 +37,13 @@ _CGROUP_LIMITS: Final = (
 
 class _Slots:
     watched = True
+    groups_per_job = 1
 
     def __init__(self, count: int) -> None:
-        self.latest = count
+        self._count = count
 
     def count(self) -> int:
-        return self.latest
+        return self._count
 
 
 class LocalExecutor:
@@ -113,7 +114,8 @@ class LocalExecutor:
         runs = runs_of(plan, groups, options=self._options, storage=storage, verb=self._verb)
         if runs:
             _require_access(runs[0])
-        flying = [GroupInFlight(run, LocalEngine(self._workers, self._directory)) for run in runs]
+        engines = [LocalEngine(self._workers, self._directory) for _ in runs]
+        flying = [GroupsInFlight((run,), one) for run, one in zip(runs, engines, strict=True)]
         yield from Flight(_Slots(self._workers.count), flying).outcomes(progress, cancelled)
 
     def tasks(self, function: Callable[[Any], Any], requests: Sequence[Any]) -> Sequence[Any]:

@@ -5,14 +5,18 @@ if it has fewer outputs than there are slots. So groups are submitted from threa
 together twice as many tasks to do as there are slots; the tasks of those that were submitted first
 start first, and those of later ones where slots are free. The next group starts when tasks end,
 also while whoever takes the outcomes is busy with one.
+
+A job takes the driver of a cluster tens of milliseconds of CPU, whatever its tasks do: where
+hundreds of slots wait for groups of one task, it could not begin jobs as fast as their tasks end.
+So such groups are joined, as many as the slots of that moment ask for.
 """
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from threading import RLock
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import Cancelled, Progress
@@ -88,38 +92,47 @@ Outcome_co = TypeVar("Outcome_co", covariant=True)
 
 
 class Flying(Protocol[Outcome_co]):
-    """What a group in flight must have; `groups.GroupInFlight` has it."""
+    """What a group in flight, or several, must have; `groups.GroupsInFlight` has it."""
 
     @property
-    def group_id(self) -> int:
-        """Its number in the plan."""
+    def group_ids(self) -> Sequence[int]:
+        """Their numbers in the plan."""
+        ...
+
+    @property
+    def may_join(self) -> bool:
+        """Whether others that may can share its job."""
         ...
 
     @property
     def jobs(self) -> Jobs:
-        """Its jobs."""
+        """Their jobs."""
         ...
 
     @property
     def outputs(self) -> int:
-        """How many tasks of it write, at least 1."""
+        """How many tasks of them write, at least 1."""
         ...
 
     @property
     def driver_bytes(self) -> int:
-        """About what the driver holds for it."""
+        """About what the driver holds for them."""
         ...
 
-    def execute(self, *, slots: int) -> Outcome_co:
-        """Rewrite it where `slots` tasks run at a time."""
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return these groups and others, to share a job."""
         ...
 
-    def cancelled(self, because: str) -> Outcome_co:
-        """Return what becomes of it if it is cancelled before it begins."""
+    def execute(self, *, slots: Callable[[], int]) -> Sequence[Outcome_co]:
+        """Rewrite them where as many tasks run at a time as `slots` says when it is asked."""
+        ...
+
+    def cancelled(self, because: str) -> Sequence[Outcome_co]:
+        """Return what becomes of them if they are cancelled before they begin."""
         ...
 
     def discard(self) -> None:
-        """Delete everything it wrote, best-effort."""
+        """Delete everything they wrote, best-effort."""
         ...
 
 
@@ -127,8 +140,8 @@ class Slots(Protocol):
     """How many tasks run at a time, which may change."""
 
     @property
-    def latest(self) -> int:
-        """The number when it was last asked for, at least 1."""
+    def groups_per_job(self) -> int:
+        """How many groups of one task share a job now, at least 1."""
         ...
 
     @property
@@ -152,7 +165,7 @@ class Flight(Generic[Outcome]):
         self._slots = slots
         self._lock = RLock()
         self._waiting = deque(runs)
-        self._running: dict[Future[Outcome], Flying[Outcome]] = {}
+        self._running: dict[Future[Sequence[Outcome]], Flying[Outcome]] = {}
         self._closed = False
         self._pool = ThreadPoolExecutor(max(1, min(len(runs), _MAX_GROUPS)))
 
@@ -161,7 +174,8 @@ class Flight(Generic[Outcome]):
     ) -> Iterator[Outcome]:
         """Yield what becomes of each group as it finishes; afterwards the flight is closed.
 
-        Groups that `cancelled` names do not begin, or their jobs are stopped.
+        Groups that `cancelled` names do not begin, or their jobs are stopped; a job that several
+        groups share goes on while one of them is wanted.
         """
         try:
             yield from self._without_lost(cancelled)
@@ -174,7 +188,7 @@ class Flight(Generic[Outcome]):
                 for future in done:
                     with self._lock:
                         del self._running[future]
-                    yield future.result()
+                    yield from future.result()
                 yield from self._without_lost(cancelled)
                 self._admit()
         finally:
@@ -186,25 +200,33 @@ class Flight(Generic[Outcome]):
             return
         with self._lock:
             running = [run for future, run in self._running.items() if not future.done()]
-            dropped = [run for run in self._waiting if run.group_id in lost]
-            self._waiting = deque(run for run in self._waiting if run.group_id not in lost)
+            dropped = [run for run in self._waiting if _is_lost(run, lost)]
+            self._waiting = deque(run for run in self._waiting if not _is_lost(run, lost))
         for run in running:
-            if run.group_id in lost:
-                run.jobs.cancel(lost[run.group_id])
+            if _is_lost(run, lost):
+                run.jobs.cancel(lost[run.group_ids[0]])
         for run in dropped:
-            yield run.cancelled(lost[run.group_id])
+            yield from run.cancelled(lost[run.group_ids[0]])
 
-    def _in_flight(self) -> dict[Future[Outcome], Flying[Outcome]]:
+    def _in_flight(self) -> dict[Future[Sequence[Outcome]], Flying[Outcome]]:
         with self._lock:
             return dict(self._running)
 
     def _admit(self, _: object = None) -> None:
         with self._lock:
             while not self._closed and self._waiting and self._has_room(self._waiting[0]):
-                run = self._waiting.popleft()
-                future = self._pool.submit(run.execute, slots=self._slots.latest)
+                run = self._next()
+                future = self._pool.submit(run.execute, slots=self._slots.count)
                 self._running[future] = run
                 future.add_done_callback(self._admit)
+
+    def _next(self) -> Flying[Outcome]:
+        first = self._waiting.popleft()
+        others: list[Flying[Outcome]] = []
+        most = self._slots.groups_per_job if first.may_join else 1
+        while len(others) + 1 < most and self._waiting and self._waiting[0].may_join:
+            others.append(self._waiting.popleft())
+        return first.joined(others) if others else first
 
     def _has_room(self, run: Flying[Outcome]) -> bool:
         running = [run for future, run in self._running.items() if not future.done()]
@@ -223,11 +245,13 @@ class Flight(Generic[Outcome]):
                 return False
         return True
 
-    def _report(self, running: dict[Future[Outcome], Flying[Outcome]], progress: Progress) -> None:
+    def _report(
+        self, running: dict[Future[Sequence[Outcome]], Flying[Outcome]], progress: Progress
+    ) -> None:
         for future, run in running.items():
             share = 1.0 if future.done() else run.jobs.share_done()
-            if share > 0:
-                progress(run.group_id, share)
+            for group_id in run.group_ids if share > 0 else ():
+                progress(group_id, share)
 
     def _close(self) -> None:
         with self._lock:
@@ -239,3 +263,7 @@ class Flight(Generic[Outcome]):
         for future, run in self._running.items():
             if not future.cancelled():
                 run.discard()
+
+
+def _is_lost(run: Flying[Outcome], lost: Mapping[int, str]) -> bool:
+    return all(group_id in lost for group_id in run.group_ids)

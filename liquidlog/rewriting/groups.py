@@ -1,10 +1,12 @@
 """Rewriting one group of a plan: its run in the table, what its tasks get, what becomes of it."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
@@ -30,7 +32,7 @@ from liquidlog.plan import (
     rewrite_digest,
 )
 from liquidlog.rewriting.flight import Jobs
-from liquidlog.rewriting.passes import Engine, run_group
+from liquidlog.rewriting.passes import Engine, run_group, run_together
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, GroupWork
 from liquidlog.spec.arguments import one, several
@@ -227,79 +229,145 @@ class GroupRun:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupInFlight:
-    """An attempt at a group, and the engine that runs its tasks."""
+class GroupsInFlight:
+    """Attempts at a group, or at several of one task each in one job, and what runs their tasks."""
 
-    attempt: GroupRun
+    attempts: tuple[GroupRun, ...]
     engine: Engine
 
     @property
-    def group_id(self) -> int:
-        """The group's number in the plan."""
-        return self.attempt.group_id
+    def group_ids(self) -> tuple[int, ...]:
+        """The numbers of the groups in the plan."""
+        return tuple(attempt.group_id for attempt in self.attempts)
+
+    @property
+    def may_join(self) -> bool:
+        """Whether others that may can share its job."""
+        return self.attempts[0].is_one_task
 
     @property
     def jobs(self) -> Jobs:
-        """The group's jobs."""
+        """The jobs of the groups."""
         return self.engine.jobs
 
     @property
     def outputs(self) -> int:
-        """How many files the group becomes, at least 1."""
-        return self.attempt.outputs
+        """How many files the groups become, at least 1."""
+        return sum(attempt.outputs for attempt in self.attempts)
 
     @property
     def driver_bytes(self) -> int:
-        """About what the driver holds for the group."""
-        return self.attempt.driver_bytes
+        """About what the driver holds for the groups."""
+        return sum(attempt.driver_bytes for attempt in self.attempts)
 
-    def execute(self, *, slots: int) -> Outcome:
-        """Rewrite the group; its run ends finished, or discarded with all its files."""
+    def joined(self, others: Sequence["GroupsInFlight"]) -> "GroupsInFlight":
+        """Return these groups and others, to share a job."""
+        more = (attempt for other in others for attempt in other.attempts)
+        return replace(self, attempts=(*self.attempts, *more))
+
+    def execute(self, *, slots: Callable[[], int]) -> list[Outcome]:
+        """Rewrite the groups; each run ends finished, or discarded with all its files.
+
+        Groups whose job fails run again, each by itself: one task may have brought the others down.
+        """
         if self.jobs.cancelled is not None:
             return self.cancelled(self.jobs.cancelled)
-        attempt, started = self.attempt, time.perf_counter()
-        _say_begun(attempt)
+        started = time.perf_counter()
+        with ThreadPoolExecutor(len(self.attempts)) as pool:
+            each = map if len(self.attempts) == 1 else pool.map
+            problems = list(each(_begun, self.attempts))
+            facts = [] if len(problems) == 1 or any(problems) else self._facts_together()
+            ended = partial(self._ended, slots=slots, started=started)
+            return list(each(ended, self.attempts, problems, facts or repeat(None)))
+
+    def _facts_together(self) -> Sequence[TaskFacts]:
         try:
-            attempt.run.begin(attempt.origin)
+            storage, tries = self.attempts[0].storage.fresh(), self.engine.task_attempts
+            works = [
+                replace(attempt.work(), storage=storage, task_attempts=tries)
+                for attempt in self.attempts
+            ]
             with self.engine.at_work():
-                facts = run_group(
-                    self.engine,
-                    attempt.work(),
-                    is_one_task=attempt.is_one_task,
-                    options=attempt.options,
-                    slots=slots,
-                )
+                return run_together(self.engine, works, self.attempts[0].options)
+        except Exception:  # noqa: BLE001  each group meets it again by itself
+            return ()
+
+    def _ended(
+        self,
+        attempt: GroupRun,
+        problem: Exception | None,
+        facts: TaskFacts | None,
+        *,
+        slots: Callable[[], int],
+        started: float,
+    ) -> Outcome:
+        """Return what becomes of a group whose run has begun, or not because of a problem.
+
+        `facts` are those of a job that others shared.
+        """
+        try:
+            if facts is None or facts.denied:
+                facts = self._facts(attempt, problem, slots)
             outcome = attempt.outcome(facts, seconds=time.perf_counter() - started)
             if isinstance(outcome, RewrittenGroup):
                 digest = rewrite_digest(attempt.plan, attempt.group, outcome)
                 attempt.run.finish(digest, keep={output.path for output in outcome.outputs})
         except Exception as error:  # noqa: BLE001  whatever an engine raises is this group's failure
-            outcome = self._ended(self.engine.reason_of(error))
+            outcome = self._failure(attempt, self.engine.reason_of(error))
             attempt.discard()
             _say_ended(outcome)
             self.engine.require_running()
             return outcome
         if isinstance(outcome, GroupFailure):
-            outcome = self._ended(outcome.reason)
+            outcome = self._failure(attempt, outcome.reason)
             attempt.discard()
         _say_ended(outcome)
         return outcome
 
-    def cancelled(self, because: str) -> GroupFailure:
-        """Return what becomes of the group, of which nothing is left, if it is cancelled."""
-        _said.info("group %d: cancelled: %s", self.group_id, because)
-        return GroupFailure(group_id=self.group_id, reason=because, cancelled=True)
+    def _facts(
+        self, attempt: GroupRun, problem: Exception | None, slots: Callable[[], int]
+    ) -> TaskFacts:
+        if problem is not None:
+            raise problem
+        with self.engine.at_work():
+            return run_group(
+                self.engine,
+                attempt.work(),
+                is_one_task=attempt.is_one_task,
+                options=attempt.options,
+                slots=slots,
+            )
 
-    def _ended(self, reason: str) -> GroupFailure:
-        """Return what becomes of the group after an error, which cancelling brings about, too."""
+    def cancelled(self, because: str) -> list[Outcome]:
+        """Return what becomes of the groups, of which nothing is left, if they are cancelled."""
+        return [_cancelled(attempt, because) for attempt in self.attempts]
+
+    def _failure(self, attempt: GroupRun, reason: str) -> GroupFailure:
+        """Return what becomes of a group after an error, which cancelling brings about, too."""
         because = self.jobs.cancelled
         if because is not None:
-            return self.cancelled(because)
-        return GroupFailure(group_id=self.group_id, reason=reason)
+            return _cancelled(attempt, because)
+        return GroupFailure(group_id=attempt.group_id, reason=reason)
 
     def discard(self) -> None:
-        """Delete everything that the run wrote, best-effort."""
-        self.attempt.discard()
+        """Delete everything that the runs wrote, best-effort."""
+        for attempt in self.attempts:
+            attempt.discard()
+
+
+def _begun(attempt: GroupRun) -> Exception | None:
+    """Begin the run of an attempt, and return why it cannot."""
+    _say_begun(attempt)
+    try:
+        attempt.run.begin(attempt.origin)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is this group's failure
+        return error
+    return None
+
+
+def _cancelled(attempt: GroupRun, because: str) -> GroupFailure:
+    _said.info("group %d: cancelled: %s", attempt.group_id, because)
+    return GroupFailure(group_id=attempt.group_id, reason=because, cancelled=True)
 
 
 def _say_begun(attempt: GroupRun) -> None:

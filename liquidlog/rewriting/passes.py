@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -29,7 +29,6 @@ from liquidlog.rewriting.sink import (
     TaskProofs,
     Timer,
     check_rows,
-    encode_facts,
     failed,
     merge_facts,
     require_running,
@@ -42,7 +41,6 @@ from liquidlog.rewriting.source import (
     Split,
     Survey,
     WritingWork,
-    encode_survey,
     read_splits,
     rows_to_sample,
     split_file,
@@ -60,11 +58,6 @@ class GroupTask:
 
     work: GroupWork
     sample_rows: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts."""
-        for _ in batches:
-            yield facts_batch(self.run())
 
     def run(self) -> TaskFacts:
         """Rewrite the group, and return what that did."""
@@ -123,10 +116,6 @@ class CompactionTasks:
 
     work: GroupWork
 
-    def __call__(self, _: int, assignment: Assignment[Share]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts for the output."""
-        yield facts_batch(self.run(assignment))
-
     def run(self, assignment: Assignment[Share]) -> TaskFacts:
         """Write an output, and return what that did."""
         try:
@@ -134,11 +123,6 @@ class CompactionTasks:
             return _compact(assignment.work(self.work), assignment.own)
         except LiquidlogError as error:
             return failed(error, self.work)
-
-
-def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
-    """Return facts as the one row of FACTS_SCHEMA that a task yields."""
-    return pa.RecordBatch.from_arrays([pa.array([encode_facts(facts)], pa.binary())], ["facts"])
 
 
 def _compact(work: GroupWork, share: Share) -> TaskFacts:
@@ -217,6 +201,8 @@ T = TypeVar("T")
 Work = TypeVar("Work", bound=WritingWork)
 
 _MAX_SURVEY_TASKS: Final = 1000
+_MAX_SURVEYED: Final = 16
+"""Inputs that a task surveys where slots are few: a cluster that grows with what waits may grow."""
 _SURVEY_SHARE: Final = 0.1
 """About the share of the sampling pass in a group's time; only a progress bar depends on it."""
 _MIN_TASKS_PER_SLOT: Final = 4
@@ -238,25 +224,16 @@ class SurveyTasks:
 
     work: GroupWork
 
-    def run(self, assignment: Assignment[tuple[SurveyOrder, ...]]) -> Iterator[Survey | TaskFacts]:
-        """Yield the survey of each input, or the facts of a failure."""
+    def run(self, assignment: Assignment[tuple[SurveyOrder, ...]]) -> list[Survey] | TaskFacts:
+        """Return the survey of each input, or the facts of a failure."""
         work = assignment.work(self.work)
-        for file, order in enumerate(assignment.own):
-            try:
-                rows, planned = order.sample_rows, order.planned
-                yield survey_file(work, file, sample_rows=rows, planned=planned)
-            except LiquidlogError as error:
-                yield failed(error, work)
-
-    def __call__(
-        self, _: int, assignment: Assignment[tuple[SurveyOrder, ...]]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield one row per surveyed input, or a failure."""
-        for found in self.run(assignment):
-            survey = encode_survey(found) if isinstance(found, Survey) else None
-            failure = encode_facts(found) if isinstance(found, TaskFacts) else None
-            arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
-            yield pa.RecordBatch.from_arrays(arrays, ["survey", "failure"])
+        try:
+            return [
+                survey_file(work, file, sample_rows=order.sample_rows, planned=order.planned)
+                for file, order in enumerate(assignment.own)
+            ]
+        except LiquidlogError as error:
+            return failed(error, work)
 
 
 class Engine(Protocol):
@@ -284,20 +261,8 @@ class Engine(Protocol):
         """Refuse to go on where no other group could be rewritten either."""
         ...
 
-    def whole(self, task: GroupTask) -> TaskFacts:
-        """Run a group of one task."""
-        ...
-
-    def surveyed(
-        self, tasks: SurveyTasks, sent: Sequence[Assignment[tuple[SurveyOrder, ...]]]
-    ) -> Iterable[Survey | TaskFacts]:
-        """Run the sampling pass, and return what its tasks yield."""
-        ...
-
-    def compacted(
-        self, tasks: CompactionTasks, sent: Sequence[Assignment[Share]]
-    ) -> Iterable[TaskFacts]:
-        """Run a task for each output of a compaction, and return what they did."""
+    def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
+        """Return what a function returns for each request, in their order; each is a task."""
         ...
 
     def moved(
@@ -312,26 +277,32 @@ class Engine(Protocol):
 
 
 def run_group(
-    engine: Engine, work: GroupWork, *, is_one_task: bool, options: ExecutorOptions, slots: int
+    engine: Engine,
+    work: GroupWork,
+    *,
+    is_one_task: bool,
+    options: ExecutorOptions,
+    slots: Callable[[], int],
 ) -> TaskFacts:
     """Rewrite one group and return the summed facts of its tasks, failure included.
 
-    Tasks are sent storage options of the moment their job begins; see `with_fresh_options`.
+    Tasks are sent storage options of the moment their job begins; see `with_fresh_options`. How
+    many there are goes by how many `slots` says then that run at a time.
     """
     work = replace(work, task_attempts=engine.task_attempts)
-    sample_rows = options.sample_rows_of(work.outputs)
     if is_one_task:
 
         def whole(sent: GroupWork) -> TaskFacts:
-            engine.jobs.begin_phase(1, until=1.0)
-            return engine.whole(GroupTask(work=sent, sample_rows=sample_rows))
+            (facts,) = run_together(engine, [sent], options)
+            return facts
 
         return with_fresh_options(work, whole, facts_of=lambda facts: facts)
+    sample_rows = options.sample_rows_of(work.outputs)
     sampling = Timer()
     with sampling.running():
         surveys, failure = with_fresh_options(
             work,
-            lambda sent: _surveyed(engine, sent, sample_rows=sample_rows),
+            lambda sent: _surveyed(engine, sent, sample_rows=sample_rows, slots=slots()),
             facts_of=itemgetter(1),
         )
     if failure is not None:
@@ -339,14 +310,25 @@ def run_group(
 
     def main_pass(sent: GroupWork) -> TaskFacts:
         if sent.curve is not None:
-            return _moved(engine, sent, surveys, task_bytes=options.task_bytes, slots=slots)
+            return _moved(engine, sent, surveys, task_bytes=options.task_bytes, slots=slots())
         engine.jobs.begin_phase(sent.outputs, until=1.0)
         tasks = CompactionTasks(work=sent.without_inputs())
-        return merge_facts(list(engine.compacted(tasks, shares(sent, surveys))))
+        return merge_facts(list(engine.each(tasks.run, shares(sent, surveys))))
 
     facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
     return check_rows(merge_facts([facts, sampled]), surveys)
+
+
+def run_together(
+    engine: Engine, works: Sequence[GroupWork], options: ExecutorOptions
+) -> Sequence[TaskFacts]:
+    """Rewrite groups of one task each in one job, and return what became of each."""
+    tasks = [
+        GroupTask(work=work, sample_rows=options.sample_rows_of(work.outputs)) for work in works
+    ]
+    engine.jobs.begin_phase(len(tasks), until=1.0)
+    return engine.each(GroupTask.run, tasks)
 
 
 def with_fresh_options(
@@ -368,9 +350,11 @@ def with_fresh_options(
 
 
 def _surveyed(
-    engine: Engine, work: GroupWork, *, sample_rows: int
+    engine: Engine, work: GroupWork, *, sample_rows: int, slots: int
 ) -> tuple[list[Survey], TaskFacts | None]:
-    tasks = min(len(work.paths), _MAX_SURVEY_TASKS)
+    inputs = len(work.paths)
+    enough = max(slots * _MIN_TASKS_PER_SLOT, -(-inputs // _MAX_SURVEYED))
+    tasks = min(inputs, enough, _MAX_SURVEY_TASKS)
     engine.jobs.begin_phase(tasks, until=_SURVEY_SHARE)
     planned = Planned(0, work.size_bytes, work.num_records)
     counts = rows_to_sample(work.sizes_bytes, sample_rows)
@@ -379,11 +363,11 @@ def _surveyed(
         files = range(number, len(counts), tasks)
         orders = tuple(SurveyOrder(planned._replace(file=file), counts[file]) for file in files)
         sent.append(Assignment.of(work, files, orders))
-    found = list(engine.surveyed(SurveyTasks(work=work.without_inputs()), sent))
+    found = engine.each(SurveyTasks(work=work.without_inputs()).run, sent)
     failures = [one for one in found if isinstance(one, TaskFacts)]
     if failures:
         return [], merge_facts(failures)
-    surveys = [one for one in found if isinstance(one, Survey)]
+    surveys = [survey for one in found if not isinstance(one, TaskFacts) for survey in one]
     return sorted(surveys, key=attrgetter("file")), None
 
 

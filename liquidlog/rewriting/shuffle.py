@@ -160,6 +160,12 @@ def _binary_array(values: Sequence[bytes | pa.Buffer]) -> pa.BinaryArray:
 
 FACTS_SCHEMA: Final = "facts binary"
 
+
+def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
+    """Return facts as the one row of FACTS_SCHEMA that a task yields."""
+    return pa.RecordBatch.from_arrays([pa.array([encode_facts(facts)], pa.binary())], ["facts"])
+
+
 KEY_COLUMN: Final = "\x00curve key"
 SLICE_COLUMN: Final = "\x00slice"
 """Names that no Delta column can have."""
@@ -298,10 +304,7 @@ class OutputTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts for the pieces of a partition."""
-        facts = self.written(received(batches))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([encode_facts(facts)], pa.binary())], names=["facts"]
-        )
+        yield facts_batch(self.written(received(batches)))
 
     def written(self, pieces: Iterator[Piece]) -> TaskFacts:
         """Write the outputs of these pieces, and return what that did."""

@@ -11,19 +11,18 @@ A task is sent its inputs, and what to do with them: a group may have hundreds o
 inputs, of which a task reads few.
 """
 
-import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.encodings import concat, decode_table, decoded, encode_table, value_bytes
+from liquidlog.data.encodings import concat, decoded, value_bytes
 from liquidlog.data.logical_file import LogicalFile, Span
 from liquidlog.data.runs import Run
 from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
@@ -223,13 +222,6 @@ class GroupWork(WritingWork):
     def without_inputs(self) -> "GroupWork":
         """Return the work as tasks need it that read no input, or are sent theirs."""
         return self.with_inputs((), (), ())
-
-    def unlike(self, other: "GroupWork") -> dict[str, Any]:
-        """Return the attributes, by name, that must be replaced in another work to make it this."""
-        pairs = (
-            (one.name, getattr(self, one.name), getattr(other, one.name)) for one in fields(self)
-        )
-        return {name: own for name, own, others in pairs if own != others}
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
@@ -529,11 +521,7 @@ def rows_to_sample(sizes_bytes: Sequence[int], total_rows: int) -> list[int]:
     return [-(-total_rows * size // total_bytes) for size in sizes_bytes]
 
 
-_SIZE_BYTES: Final = 8
-_CODEC: Final = "zstd"
-
 Own = TypeVar("Own")
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -558,51 +546,3 @@ class Assignment(Generic[Own]):
     def work(self, common: GroupWork) -> GroupWork:
         """Return a group's work with the inputs of this task only."""
         return common.with_inputs(self.inputs, self.paths, self.vector_paths)
-
-    def encoded(self) -> bytes:
-        """Return the assignment as bytes; inverse: `decoded`."""
-        plain = pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
-        packed: bytes = pa.compress(plain, codec=_CODEC, asbytes=True)
-        return len(plain).to_bytes(_SIZE_BYTES, "little") + packed
-
-    @staticmethod
-    def decoded(content: bytes) -> "Assignment[Own]":
-        """Return the assignment in bytes that `encoded` made in this run."""
-        size = int.from_bytes(content[:_SIZE_BYTES], "little")
-        plain = pa.decompress(content[_SIZE_BYTES:], size, codec=_CODEC, asbytes=True)
-        found: Assignment[Own] = pickle.loads(plain)  # noqa: S301  the driver of this run made it
-        return found
-
-
-TaskFunction = Callable[[int, Assignment[Own]], Iterator[Made]]
-"""(number of the task, what it is sent) -> what it yields."""
-
-
-def encode_survey(survey: Survey) -> bytes:
-    """Return a survey as an Arrow IPC stream of its sampled rows; inverse: decode_survey."""
-    names = [f"c{i}" for i in range(len(survey.columns))]
-    facts_of_rows = [pa.array(survey.rows), pa.array(survey.row_bytes)]
-    table = pa.table([*facts_of_rows, *survey.columns], names=["row", "bytes", *names])
-    facts = {
-        "file": str(survey.file),
-        "row_group_rows": ",".join(map(str, survey.row_group_rows)),
-        "memory_bytes": str(survey.memory_bytes),
-    }
-    content: bytes = encode_table(table.replace_schema_metadata(facts)).to_pybytes()
-    return content
-
-
-def decode_survey(content: bytes) -> Survey:
-    """Return the survey in an Arrow IPC stream."""
-    table = decode_table(content)
-    metadata = table.schema.metadata
-    sizes = metadata[b"row_group_rows"].decode()
-    rows, sizes_of_rows, *columns = [flat_array(column) for column in table.columns]
-    return Survey(
-        file=int(metadata[b"file"]),
-        row_group_rows=tuple(int(size) for size in sizes.split(",") if size),
-        memory_bytes=int(metadata[b"memory_bytes"]),
-        rows=rows.to_numpy(),
-        columns=tuple(columns),
-        row_bytes=sizes_of_rows.to_numpy(),
-    )

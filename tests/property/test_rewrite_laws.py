@@ -23,7 +23,7 @@ from liquidlog.spec.arrow import delta_schema, leaf_column
 from liquidlog.spec.bounds import has_bounds, parse_bounds
 from liquidlog.spec.schema import leaves, schema_json
 from support.tables import ordered, tables
-from support.tasks import facts_of, numbered, shuffled
+from support.tasks import shuffled
 from support.vectors import write_vector
 
 RUN = "0123456789ab"
@@ -116,7 +116,7 @@ def rewritten(case: Case, work: GroupWork) -> TaskFacts:
     live = case.table.num_rows - sum(map(len, case.deleted))
     if case.by_shuffle and live:
         return shuffled(work, sample_rows=10, split_rows=7)
-    return facts_of(list(GroupTask(work=work, sample_rows=10)(numbered(0))))
+    return GroupTask(work=work, sample_rows=10).run()
 
 
 def duckdb_rows(path: Path, deleted: frozenset[int] = frozenset()) -> Counter[str]:

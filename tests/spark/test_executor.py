@@ -1,7 +1,7 @@
 import operator
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,12 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
-from liquidlog.rewriting.groups import GroupInFlight, runs_of
-from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import DEFAULT_OPTIONS
+from liquidlog.rewriting.passes import Engine, run_together
+from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.text import parse_size
-from liquidlog.storage.options import NO_OPTIONS
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
-from liquidspark.pipeline import SparkEngine, TaskSlots, task_slots
+from liquidspark.pipeline import TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
 from support.partitioned import TEXTS, live_adds, map_columns, partitioned_table, rows_read
 from support.plans import (
@@ -259,30 +257,19 @@ def test_tasks_look_for_rows_that_others_deleted(
 
 
 GROUPS = 6
-MANY_SLOTS = GROUPS * pipeline.SLOTS_PER_GROUP
-
-
-def share_as_with(slots: int, patch: pytest.MonkeyPatch) -> None:
-    def shared(spark: SparkSession, **_: int) -> pipeline.SharedJobs:
-        return pipeline.SharedJobs(spark, slots=slots)
-
-    patch.setattr("liquidspark.executor.SharedJobs", shared)
 
 
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let two slots share jobs of many groups; return how many groups each job has."""
-    share_as_with(MANY_SLOTS, monkeypatch)
-    monkeypatch.setattr(pipeline, "_GATHER_SECONDS", 1.0)
-    monkeypatch.setattr("liquidlog.rewriting.flight._TASKS_PER_SLOT", GROUPS)
+    monkeypatch.setattr(pipeline, "SLOTS_PER_GROUP", 2 / GROUPS)
     seen: list[int] = []
-    facts_of = pipeline._Job.facts
 
-    def facts(job: pipeline._Job) -> dict[int, TaskFacts]:
-        seen.append(len(job._members))
-        return facts_of(job)
+    def counted(engine: Engine, works: Sequence[GroupWork], options: ExecutorOptions) -> Any:
+        seen.append(len(works))
+        return run_together(engine, works, options)
 
-    monkeypatch.setattr(pipeline._Job, "facts", facts)
+    monkeypatch.setattr("liquidlog.rewriting.groups.run_together", counted)
     return seen
 
 
@@ -309,7 +296,7 @@ def test_groups_share_a_job(spark: SparkSession, table: Table, sizes: list[int])
         shown = max(shown, share)
 
     outcomes = list(execute_groups(spark, plan, progress=progress))
-    assert 1 < max(sizes) <= GROUPS
+    assert sizes == [GROUPS]
     assert 0 <= shown <= 1
     table.commit_each(plan, outcomes).require_success()
     rows = DeltaTable(table.uri).to_pyarrow_table()
@@ -345,63 +332,38 @@ def test_a_group_that_crashes_its_task_takes_no_other_with_it(
     assert runs_in(table.uri) == ()
 
 
-@pytest.mark.usefixtures("sizes")
-def test_a_cancelled_group_ends_at_once_and_the_others_go_on(
-    spark: SparkSession, table: Table, tmp_path: Path
+def test_a_job_ends_when_none_of_its_groups_is_wanted(
+    spark: SparkSession, table: Table, tmp_path: Path, sizes: list[int]
 ) -> None:
     plan, before = planned(table), parquet_names(Path(table.uri))
     with first_task_pauses(tmp_path) as pause:
 
         def cancelled() -> dict[int, str]:
-            return {} if pause.exists() else dict.fromkeys(range(1, GROUPS), "not wanted")
+            return {} if pause.exists() else dict.fromkeys(range(GROUPS), "not wanted")
 
-        flight = execute_groups(spark, plan, cancelled=cancelled)
-        # The job goes on, as one of its groups is wanted.
-        ended = [next(flight) for _ in range(GROUPS - 1)]
+        ended = list(execute_groups(spark, plan, cancelled=cancelled))
         assert all(isinstance(one, GroupFailure) and one.cancelled for one in ended)
-        flight.close()  # type: ignore[attr-defined]
-    # The other slot may be at work for a group that was cancelled: that task deletes its file.
+    assert len(ended) == GROUPS
+    assert sizes == [GROUPS]
+    # The other slot may be at work for a group: that task deletes its file.
     assert eventually(lambda: parquet_names(Path(table.uri)) == before)
     assert running_in(table.uri) == ()
-
-
-def test_a_group_cancelled_while_it_waits_for_others_has_no_job(
-    spark: SparkSession, table: Table, sizes: list[int]
-) -> None:
-    plan = planned(table)
-    (run,) = runs_of(plan, 0, options=DEFAULT_OPTIONS, storage=NO_OPTIONS, verb="test")
-    with pipeline.SharedJobs(spark, slots=MANY_SLOTS) as shared:
-        group = GroupInFlight(run, SparkEngine(spark, shared))
-        group.jobs.cancel("not wanted")
-        outcome = group.execute(slots=2)
-    assert outcome == GroupFailure(group_id=0, reason="not wanted", cancelled=True)
-    assert sizes == []
 
 
 def test_groups_whose_job_cannot_begin_have_jobs_of_their_own(
     spark: SparkSession, table: Table, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "assigned", lambda *_: 1 / 0)
+    answers = pipeline._answers
+
+    def alone(own: SparkSession, function: Any, requests: Sequence[Any]) -> Any:
+        assert len(requests) == 1
+        return answers(own, function, requests)
+
+    monkeypatch.setattr(pipeline, "_answers", alone)
     outcomes = list(execute_groups(spark, planned(table)))
     assert len(outcomes) == GROUPS
     assert all(isinstance(one, RewrittenGroup) for one in outcomes)
-    assert sizes == []
-
-
-@pytest.mark.parametrize(("slots", "share"), [(31, False), (32, True)])
-def test_groups_share_jobs_where_slots_are_many(
-    spark: SparkSession,
-    table: Table,
-    sizes: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    slots: int,
-    *,
-    share: bool,
-) -> None:
-    share_as_with(slots, monkeypatch)
-    outcomes = list(execute_groups(spark, planned(table)))
-    assert all(isinstance(one, RewrittenGroup) for one in outcomes)
-    assert sizes[:1] == [2] * share
+    assert sizes == [GROUPS]
 
 
 # The executor `local` writes the bytes that Spark writes for the same plan of recorded tables.

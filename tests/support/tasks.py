@@ -40,7 +40,7 @@ def compacted(work: GroupWork, surveys: Sequence[Survey] | None = None) -> TaskF
     """Compact a group as its tasks do, each sent its own inputs."""
     tasks = CompactionTasks(work=work.without_inputs())
     sent = shares(work, surveys_of(work) if surveys is None else surveys)
-    return facts_of([batch for number, one in enumerate(sent) for batch in tasks(number, one)])
+    return merge_facts([tasks.run(one) for one in sent])
 
 
 def shuffled(

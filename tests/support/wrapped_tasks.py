@@ -14,9 +14,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from liquidlog.rewriting.passes import GroupTask
-from liquidlog.rewriting.source import Assignment
 from liquidspark import sending
-from liquidspark.sending import AssignedTasks, BatchFunction, _Prepared
+from liquidspark.sending import AssignedTasks, BatchFunction, _Prepared, decoded_request
 
 
 @contextmanager
@@ -89,10 +88,11 @@ class Crashing:
 
     def _paths(self, number: int) -> tuple[str, ...]:
         function = self.prepared.function
-        if isinstance(function, AssignedTasks):
-            assert function.embedded
-            return Assignment.decoded(function.embedded[number]).paths
-        return function.work.paths if isinstance(function, GroupTask) else ()
+        if not isinstance(function, AssignedTasks):
+            return ()
+        assert function.embedded
+        request = decoded_request(function.embedded[number])
+        return request.work.paths if isinstance(request, GroupTask) else request.paths
 
 
 def tasks_crash(name: str) -> AbstractContextManager[None]:

@@ -1,7 +1,8 @@
 """Groups in flight; the groups themselves only sleep, or wait for each other."""
 
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -14,7 +15,7 @@ SLOTS = 2
 class TwoSlots:
     """As many slots as a machine with two cores has."""
 
-    latest = SLOTS
+    groups_per_job = 1
     watched = True
 
     def count(self) -> int:
@@ -67,10 +68,12 @@ class Looks:
 
 @dataclass
 class Run:
-    """A group that counts how many others are in flight, and may wait, or fail."""
+    """Groups that count how many others are in flight, and may wait, or fail."""
 
     group_id: int
     together: Begun
+    others: tuple["Run", ...] = ()
+    may_join: bool = False
     outputs: int = 1
     driver_bytes: int = 0
     error: Exception | None = None
@@ -79,18 +82,25 @@ class Run:
     discarded: bool = False
     dropped: str | None = None
 
-    def execute(self, *, slots: int) -> int:
-        assert slots == SLOTS
+    @property
+    def group_ids(self) -> list[int]:
+        return [self.group_id, *(other.group_id for other in self.others)]
+
+    def joined(self, others: Sequence["Run"]) -> "Run":
+        return replace(self, others=tuple(others))
+
+    def execute(self, *, slots: Callable[[], int]) -> list[int]:
+        assert slots() >= SLOTS
         self.together.add(self.group_id)
         if self.gate is not None:
             assert self.gate.wait(30)
         if self.error is not None:
             raise self.error
-        return self.group_id
+        return self.group_ids
 
-    def cancelled(self, because: str) -> int:
+    def cancelled(self, because: str) -> list[int]:
         self.dropped = because
-        return -1 - self.group_id
+        return [-1 - self.group_id]
 
     def discard(self) -> None:
         self.discarded = True
@@ -177,3 +187,42 @@ def test_closing_discards_what_was_not_taken_and_starts_nothing_more() -> None:
     assert not runs[0].discarded
     assert all(runs[number].discarded for number in begun if number)
     assert len(begun) < len(runs)
+
+
+class GrowingSlots(TwoSlots):
+    """Slots of a cluster that grows: two groups share a job once one has begun."""
+
+    def __init__(self, begun: Begun) -> None:
+        self._begun = begun
+
+    @property
+    def groups_per_job(self) -> int:  # type: ignore[override]
+        return 2 if self._begun else 1
+
+
+def test_groups_share_jobs_as_soon_as_slots_are_many() -> None:
+    begun = Begun()
+    shown: set[int] = set()
+    gate = threading.Event()
+    kinds = {0: False, 1: False}
+    runs = [Run(n, begun, gate=gate, outputs=4, may_join=kinds.get(n, True)) for n in range(7)]
+    threading.Timer(0.5, gate.set).start()
+    found = list(Flight(GrowingSlots(begun), runs).outcomes(lambda n, _: shown.add(n)))
+    assert sorted(found) == list(range(7))
+    assert begun == [0, 1, 2, 4, 6]
+
+
+def test_groups_that_share_a_job_go_on_while_one_is_wanted() -> None:
+    begun, gate = Begun(), threading.Event()
+    begun.add(-1)
+    runs = [Run(number, begun, gate=gate, may_join=True) for number in range(4)]
+    jobs = [run.jobs for run in runs]
+
+    def cancelled() -> dict[int, str]:
+        if jobs[2].cancelled is not None:
+            gate.set()
+        return {0: "gone", 2: "gone", 3: "gone"} if len(begun) > 2 else {}
+
+    found = list(Flight(GrowingSlots(begun), runs).outcomes(None, cancelled))
+    assert sorted(found) == [0, 1, 2, 3]
+    assert [one.cancelled for one in jobs] == [None, None, "gone", None]

@@ -18,7 +18,7 @@ from liquidlog.rewriting.passes import GroupTask
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from support.plans import make_plan, schema_json_of, write_inputs
-from support.tasks import compacted, facts_of, numbered, shuffled
+from support.tasks import compacted, shuffled
 
 COLUMNS = {"a": "long", "b": "string", "d": "double"}
 ROWS = 3_000
@@ -78,7 +78,7 @@ def by_two_steps(work: GroupWork) -> TaskFacts:
 
 
 def by_one_task(work: GroupWork) -> TaskFacts:
-    return facts_of(list(GroupTask(work=work, sample_rows=500)(numbered(0))))
+    return GroupTask(work=work, sample_rows=500).run()
 
 
 def by_compaction(work: GroupWork) -> TaskFacts:

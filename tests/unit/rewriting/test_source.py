@@ -2,7 +2,6 @@ from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,9 +14,6 @@ from liquidlog.rewriting.layout import slices_per_output
 from liquidlog.rewriting.source import (
     GroupWork,
     Split,
-    Survey,
-    decode_survey,
-    encode_survey,
     open_logical_file,
     read_bounded,
     read_splits,
@@ -48,31 +44,6 @@ def test_splits_cover_all_rows_once_in_order(sizes: list[int], first: int, max_r
         assert split.rows == sum(sizes[group] for group in split.row_groups)
         assert split.first_ordinal == first + sum(sizes[: split.row_groups[0]])
         assert split.rows <= max_rows or sum(sizes[g] > 0 for g in split.row_groups) == 1
-
-
-def test_a_work_is_another_one_with_what_is_unlike_it() -> None:
-    one = work_of(Path(), InputFile(path="a", size_bytes=1))
-    other = replace(one, outputs=2, token="1" * 12, output_directories=("a=1",))
-    assert other.unlike(one).keys() == {"outputs", "token", "output_directories"}
-    assert replace(one, **other.unlike(one)) == other
-    assert one.unlike(one) == {}
-
-
-def test_survey_survives_the_trip() -> None:
-    survey = Survey(
-        file=4,
-        row_group_rows=(3, 0, 5),
-        memory_bytes=1 << 40,
-        rows=np.array([0, 2, 7], np.uint64),
-        columns=(pa.array(["a", None, "b"]), pa.array([1.5, 2.5, None])),
-        row_bytes=np.array([7.0, np.nan, 4096.5]),
-    )
-    found = decode_survey(encode_survey(survey))
-    assert (found.file, found.row_group_rows, found.num_rows) == (4, (3, 0, 5), 8)
-    assert found.rows.tolist() == [0, 2, 7]
-    assert found.memory_bytes == 1 << 40
-    assert list(found.columns) == list(survey.columns)
-    assert np.array_equal(found.row_bytes, survey.row_bytes, equal_nan=True)
 
 
 def test_leaf_is_null_where_a_struct_around_it_is_null() -> None:

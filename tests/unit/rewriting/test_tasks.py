@@ -31,10 +31,8 @@ from support.tasks import (
     RUN,
     check,
     compacted,
-    facts_of,
     in_order,
     make_work,
-    numbered,
     shuffled,
     surveys_of,
 )
@@ -107,7 +105,7 @@ def test_files_may_differ_in_which_strings_are_in_dictionaries(
             kinds.add(opened.read().schema.field("b").type)
     assert len(kinds) == 2, "the files no longer differ"
     whole = GroupTask(work=work, sample_rows=500)
-    check(work, shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0)))))
+    check(work, shuffled(work) if way == "shuffled" else whole.run())
 
 
 @pytest.mark.parametrize(("way", "column"), [*zip(WAYS, "bab", strict=True)])
@@ -134,7 +132,7 @@ def test_files_may_have_a_text_each(tmp_path: Path, way: str, column: str) -> No
     with open_logical_file(work, 0) as opened:
         assert pa.types.is_dictionary(opened.read().schema.field("b").type)
     whole = GroupTask(work=work, sample_rows=500)
-    facts = shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0))))
+    facts = shuffled(work) if way == "shuffled" else whole.run()
     assert facts.failure is None
     assert facts.read == facts.written
     outputs = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
@@ -149,7 +147,7 @@ def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
     # With all rows sampled both have the same layout.
     one = check(work, shuffled(work, sample_rows=ROWS))
     whole = GroupTask(work=work, sample_rows=ROWS * ROWS)
-    other = check(work, facts_of(list(whole(numbered(0)))))
+    other = check(work, whole.run())
     assert len(one) == len(other) == 3
     for left, right in zip(in_order(one), in_order(other), strict=True):
         assert left.equals(right)
@@ -166,7 +164,7 @@ def test_live_rows_and_their_row_ids_are_all_written_once(
     curve = None if way == "compaction" else Curve.HILBERT
     work = with_vectors(make_work(tmp_path, curve=curve, slice_bytes=500), DELETED[deleted])
     whole = GroupTask(work=work, sample_rows=500)
-    facts = shuffled(work) if way == "shuffled" else facts_of(list(whole(numbered(0))))
+    facts = shuffled(work) if way == "shuffled" else whole.run()
     assert facts.failure is None
     expected = []
     for number, rows in enumerate(DELETED[deleted]):
@@ -283,7 +281,7 @@ def test_row_groups_larger_than_a_slice_are_written_once(
     if way == "shuffled":
         facts = shuffled(work)
     elif way == "whole":
-        facts = facts_of(list(GroupTask(work=work, sample_rows=500)(numbered(0))))
+        facts = GroupTask(work=work, sample_rows=500).run()
     else:
         facts = compacted(work)
     tables = check(work, facts)
@@ -305,7 +303,7 @@ def test_a_value_too_large_to_be_moved_fails_the_group(
 def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     surveys = surveys_of(work, 0)
-    facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    facts = GroupTask(work=work, sample_rows=100).run()
     assert check_rows(facts, surveys) is facts
     assert check_rows(facts, surveys[:3]).failure == "the inputs have 2250 rows, 3000 were read"
 
@@ -313,7 +311,7 @@ def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
 def test_ending_a_run_deletes_its_files_and_nothing_else(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     before = parquet_names(tmp_path)
-    facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    facts = GroupTask(work=work, sample_rows=100).run()
     assert len(facts.outputs) == 3
     Run(str(tmp_path), "ba9876543210").discard()
     assert len(parquet_names(tmp_path)) == len(before) + 3
@@ -330,7 +328,7 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
     work = make_work(tmp_path, slice_bytes=1 << 30, curve=curve)
     before = parquet_names(tmp_path)
     Run(str(tmp_path), RUN).discard()
-    facts = facts_of(list(GroupTask(work=work, sample_rows=100)(numbered(0))))
+    facts = GroupTask(work=work, sample_rows=100).run()
     assert facts.failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
 
