@@ -190,6 +190,18 @@ class Advice(Summary):
         verdict = self.reason if self.verdict is None else self.verdict.sentence
         return {"table_uri": self.table_uri, "verdict": verdict, "commands": self.commands}
 
+    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+        return ("columns", "curve", "max_file_bytes", "files", "read_share"), [
+            (
+                ", ".join(_names(one.candidate.columns)),
+                one.candidate.curve.value,
+                one.candidate.max_file_bytes,
+                one.files,
+                round(one.read_share, 4),
+            )
+            for one in self.candidates
+        ]
+
     @property
     def recommended(self) -> Measured | None:
         """The layout to have, None if the table is best left alone."""
