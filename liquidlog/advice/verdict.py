@@ -16,20 +16,11 @@ _LONGER: Final = 1.005
 """A query waits longer only if it is seen in two decimals."""
 
 _JOINING: Final = {
-    NO_COLUMNS: (
-        "joining small files alone, without clustering columns,",
-        "liquidlog doctor says whether to join them",
-    ),
-    OWN_COLUMNS: (
-        "a full rewrite by the columns that the table has",
-        "liquidlog doctor says whether to rewrite it",
-    ),
-    PARTITIONS: (
-        "joining small files alone, without clustering columns,",
-        "liquidlog optimize joins them, partition by partition",
-    ),
+    NO_COLUMNS: "joining small files, without clustering columns,",
+    OWN_COLUMNS: "laying rows out anew by the columns that the table has",
+    PARTITIONS: "joining small files inside partitions",
 }
-"""What joins files without other columns, and who says or does it."""
+"""What makes fewer files without other columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +65,9 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
     if gain.share < min_gain:
         return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
     if gain.share_beyond_joining < min_gain:
-        joining, next_step = _JOINING[gain.joins]
         return (
-            f"{joining} saves a query {1 - gain.cost_joined / gain.cost_now:.0%} of its wait, and"
-            f" the best layout {gain.share:.0%}: {next_step}"
+            f"{_JOINING[gain.joins]} saves a query {1 - gain.cost_joined / gain.cost_now:.0%} of"
+            f" its wait, and the best layout {gain.share:.0%}"
         )
     if gain.range.low <= 0:
         return f"the best layout may gain nothing: {gain.share:.0%}, {between}"

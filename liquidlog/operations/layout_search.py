@@ -182,16 +182,20 @@ class LayoutSearch:
     def _is_own(self, candidate: Candidate) -> bool:
         return candidate.columns == tuple(column.logical for column in self._own_columns)
 
+    def _leaves_some(self, candidate: Candidate) -> bool:
+        return self._is_own(candidate) and self._own.leaves_some
+
     def _measure(
         self,
         candidates: Sequence[Candidate],
         layouts: Layouts | None = None,
         readers: Sequence[FittedWorkload | None] | None = None,
+        grouping: Grouping | None = None,
     ) -> Sequence[Readings]:
         using = layouts or self._layouts
         if readers is None:
             readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
-        groupings = [self._group(one) for one in candidates]
+        groupings = [grouping or self._group(one) for one in candidates]
         with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
             orders = [one.layout(ask) for one, ask in zip(candidates, readers, strict=True)]
             outputs = [
@@ -202,7 +206,7 @@ class LayoutSearch:
         base = self._base
         found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
         return [
-            read + self._left if self._is_own(one) and self._own.leaves_some else read
+            read + self._left if grouping is None and self._leaves_some(one) else read
             for one, read in zip(candidates, found, strict=True)
         ]
 
@@ -436,8 +440,19 @@ class LayoutSearch:
         elif self._is_own(best):
             joined = [base.now]
         else:
-            joined = [base.now, *(read for one, read in found.items() if self._is_own(one))]
+            own = [read for one, read in found.items() if self._is_own(one)]
+            joined = [base.now, *own, *self._anew(best.max_file_bytes)]
         return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
+
+    def _anew(self, max_file_bytes: int) -> Sequence[Readings]:
+        """Return what is opened if also files in order are laid out anew by the own columns.
+
+        OPTIMIZE leaves such files alone, so it is no candidate: other columns have to bring more.
+        """
+        own = tuple(column.logical for column in self._own_columns)
+        if not {column.leaf.logical for column in self._sample.columns}.issuperset(own):
+            return ()
+        return self._measure([plainest(own, max_file_bytes)], grouping=self._foreign)
 
     def _gain(
         self,

@@ -31,7 +31,7 @@ def gain(
         (gain(130), "saves them 50% of their wait, but the newest queries would wait 1.30 times"),
         (gain(130, older=-0.2), "queries would wait 1.30 times as long"),
         (gain(95), "gains 5.0%, less than 10%"),
-        (gain(50, joined=52), "joining small files alone, without clustering columns"),
+        (gain(50, joined=52), "joining small files, without clustering columns"),
         (gain(50, joined=60), None),
         (gain(50, low=-0.1), "may gain nothing"),
     ],

@@ -386,3 +386,15 @@ def test_one_file_cannot_gain_and_older_queries_do_not_seem_to(tmp_path: Path) -
     advice = table.advise(asked(*points("x")))
     assert not advice.is_recommended
     assert "with the best layout that was measured, queries would gain nothing" in advice.reason
+
+
+def test_files_that_only_other_columns_would_join_are_no_gain_of_these(tmp_path: Path) -> None:
+    """OPTIMIZE leaves files in order alone: two small ones stay two until the columns change."""
+    table = Table.create(tmp_path / "t", schema=SCHEMA, cluster_by=["x"])
+    table.append(rows(0))
+    half = table.snapshot().size_bytes // 2
+    table.optimize(executor="local", max_file_size=half)
+    assert table.files().num_rows == 2
+    advice = table.advise(asked(*points("x", 5), "kind = 'a'", "flag", "kind = 'b'"))
+    assert not advice.is_recommended
+    assert "laying rows out anew by the columns that the table has saves" in advice.reason
