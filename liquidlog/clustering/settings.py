@@ -389,7 +389,7 @@ SETTINGS: Final = (
     Setting(
         "row_group_rows",
         _count_from(MIN_ROW_GROUP_ROWS),
-        "the most rows of a row group, which takes at most 128 MiB in memory; 1000000",
+        "the most rows of a row group, which takes at most 640 MiB in memory; 8000000",
         properties=("liquidlog.rowGroupRows",),
     ),
     Setting(

@@ -34,7 +34,7 @@ from liquidlog.data.output_rows import (
 )
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
-from liquidlog.data.writer import ROW_GROUP_BYTES, DataFileWriter
+from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, ResultMismatchError, RowsNotFoundError
 from liquidlog.plan import InputFile, Tasks, WrittenFile
 from liquidlog.spec.bounds import parse_bounds
@@ -43,6 +43,9 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _SLICE_BYTES: Final = 256 << 20
 """Deleted rows that are looked for together take about this in memory, hashes and all."""
+
+_PART_BYTES: Final = 128 << 20
+"""Of an output in memory at a time, while it is copied without some rows."""
 
 _HASHED_ROW_BYTES: Final = 128
 """What a row takes in memory besides its values: hashes, places in their order, range ids."""
@@ -411,7 +414,7 @@ def _copy(
     whole = left_out = proved = start = 0
     with output.opened(layout, storage, dictionary=True) as file:
         for group in range(file.num_row_groups):
-            for part in file.read_bounded(None, group, max_bytes=ROW_GROUP_BYTES):
+            for part in file.read_bounded(None, group, max_bytes=_PART_BYTES):
                 doomed = _mask(gone, start, len(part))
                 new = _mask(deleted.positions, start, len(part))
                 whole = add_checksums(whole, multiset_checksum(part))
@@ -439,7 +442,7 @@ def _require(
     copy = Output(address=address, file=written, deleted=np.empty(0, np.uint64))
     with copy.opened(layout, storage, dictionary=True) as file:
         for group in range(file.num_row_groups):
-            for part in file.read_bounded(None, group, max_bytes=ROW_GROUP_BYTES):
+            for part in file.read_bounded(None, group, max_bytes=_PART_BYTES):
                 found = add_checksums(found, multiset_checksum(part))
     if found != checksum:
         problem = f"{written.path} does not hold the rows that it should"

@@ -173,6 +173,12 @@ def with_indices(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.dictionary(kind, column.type.value_type))
 
 
+def with_light_indices(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a dictionary-encoded column with the narrowest indices that hold its values."""
+    largest = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
+    return with_indices(column, _index_type(largest, least_bits=0))
+
+
 def compacted(table: pa.Table) -> pa.Table:
     """Return the table without values that no row uses, in dictionaries that weigh beside the rows.
 

@@ -32,8 +32,12 @@ _PAGES: Final = {
     "store_schema": False,
 }
 
-_PAGE_BYTES: Final = 64 << 10
-"""Of a page, before it is compressed: readers that use the index fetch and decode whole pages."""
+_PAGE_BYTES: Final = 1 << 20
+"""Of a page, before it is compressed; Arrow ends pages after 20 000 rows, too.
+
+Measured on lineitem with pages of 16, 64, 256 and 1024 KiB, CPU milliseconds of delta-rs: 2197,
+1939, 1856, 1752 for all columns, 38, 42, 49, 49 for single days.
+"""
 
 _MOST_BATCH_ROWS: Final = 8_192
 _LEAST_BATCH_ROWS: Final = 64

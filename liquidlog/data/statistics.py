@@ -155,7 +155,10 @@ def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
 
 def _decimal_bounds(column: pa.ChunkedArray, data_type: DecimalType) -> Ends:
     """Return the bounds of decimals, as 64-bit integers where these hold all: 20 times faster."""
-    chunks = [chunk for chunk in map(decimal_integers, column.chunks) if chunk is not None]
+    if pa.types.is_decimal64(column.type):
+        chunks = [chunk.view(pa.int64()) for chunk in column.chunks]
+    else:
+        chunks = [chunk for chunk in map(decimal_integers, column.chunks) if chunk is not None]
     if len(chunks) < column.num_chunks:
         found = pc.min_max(column)
         return Ends(found["min"].as_py(), found["max"].as_py())

@@ -18,8 +18,10 @@ from liquidlog.data.encodings import (
     by_first_use,
     common_type,
     concat,
+    decimal_integers,
     plain_type,
     with_indices,
+    with_light_indices,
 )
 from liquidlog.data.exact import convert_chunks
 from liquidlog.data.file_encoding import FileEncoding, require_possible
@@ -34,8 +36,14 @@ from liquidlog.spec.schema import StructType
 from liquidlog.storage.files import NewFile, create
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
-ROW_GROUP_BYTES: Final = 128 << 20
-"""A row group takes at most so many bytes in memory, and has at most as many rows as asked for."""
+ROW_GROUP_BYTES: Final = 640 << 20
+"""A row group takes at most so many bytes in memory, and has at most as many rows as asked for.
+
+Arrow writes a row group at once, so that all its rows must be there. Those of TPC-H lineitem take
+about four times their stored size here: a file of up to 145 MiB is one row group.
+"""
+
+_MOST_DECIMAL64_DIGITS: Final = 18
 
 _BUFFER_BYTES: Final = 1 << 20
 """Bytes gathered before the file is written to. Arrow writes each page and its header by itself,
@@ -162,7 +170,7 @@ class _RowGroups:
     """Gathers rows into row groups, one in memory at a time; mutable."""
 
     def __init__(self, schema: pa.Schema, *, max_rows: int) -> None:
-        self._schema = schema
+        self._schema, self._light = schema, _light_schema(schema)
         self._max_rows = max_rows
         self._pending: list[pa.Table] = []
         self.pending_bytes = 0
@@ -170,6 +178,7 @@ class _RowGroups:
 
     def add(self, table: pa.Table) -> Iterator[pa.Table]:
         _check_columns(table.schema, self._schema)
+        table = _lightened(table, self._light)
         row_bytes = max(1, table.nbytes // max(1, table.num_rows))
         start = 0
         while start < table.num_rows:
@@ -182,9 +191,9 @@ class _RowGroups:
                 yield self.take()
 
     def take(self) -> pa.Table:
-        tables = _uniform(self._pending, self._schema)
+        tables = _uniform(self._pending, self._light)
         self._pending, self.pending_bytes, self.pending_rows = [], 0, 0
-        return by_first_use(concat(tables))
+        return _with_codes(by_first_use(concat(tables)))
 
     def _room(self, row_bytes: int) -> int:
         """Return how many rows of this width are still to come: at least one in all."""
@@ -203,14 +212,64 @@ def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
             )
 
 
+def _light_schema(wanted: pa.Schema) -> pa.Schema:
+    """Return the schema with decimals in the bytes that Parquet gives them."""
+    return pa.schema([child.with_type(_light_type(child.type)) for child in wanted])
+
+
+def _light_type(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_decimal128(kind) or kind.precision > _MOST_DECIMAL64_DIGITS:
+        return kind
+    return pa.decimal64(kind.precision, kind.scale)
+
+
+def _lightened(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    for position, kind in enumerate(wanted.types):
+        column = table.column(position)
+        if pa.types.is_decimal64(kind):
+            column = _light_decimals(column, kind)
+        elif isinstance(column.type, pa.DictionaryType):
+            column = with_light_indices(column)
+        else:
+            continue
+        field = table.schema.field(position).with_type(column.type)
+        table = table.set_column(position, field, column)
+    return table
+
+
+def _light_decimals(column: pa.ChunkedArray, kind: pa.Decimal64Type) -> pa.ChunkedArray:
+    column = column.cast(plain_type(column.type))
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        # Foreign files can hold more digits than their type has; they are kept.
+        integers = [decimal_integers(chunk) for chunk in column.chunks]
+        if any(chunk is None for chunk in integers):
+            raise
+        return pa.chunked_array(
+            [pa.Array.from_buffers(kind, len(chunk), chunk.buffers()) for chunk in integers], kind
+        )
+
+
 def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
     fields = []
     for position, child in enumerate(wanted):
         common = common_type(table.schema.field(position).type for table in tables)
         # Types that are equal may differ in field ids; only those of `wanted` are the table's.
         encoded = isinstance(common, pa.DictionaryType)
-        fields.append(child.with_type(pa.dictionary(CODES, child.type)) if encoded else child)
+        kind = pa.dictionary(common.index_type, child.type) if encoded else child.type
+        fields.append(child.with_type(kind))
     return [_matching(table, pa.schema(fields)) for table in tables]
+
+
+def _with_codes(table: pa.Table) -> pa.Table:
+    """Return the table with the indices that dictionaries of every row group have."""
+    for position, column in enumerate(table.itercolumns()):
+        if isinstance(column.type, pa.DictionaryType):
+            coded = with_indices(column, CODES)
+            field = table.schema.field(position).with_type(coded.type)
+            table = table.set_column(position, field, coded)
+    return table
 
 
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
@@ -231,6 +290,7 @@ def _encoded(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedAr
 def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
     """Return how many bytes a file of these rows, of which there are some, would have."""
     sink = pa.BufferOutputStream()
+    table = _lightened(table, _light_schema(table.schema))
     with _parquet_writer(sink, table, options) as writer:
         writer.write_table(table, row_group_size=table.num_rows)
     return int(sink.getvalue().size)

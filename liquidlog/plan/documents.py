@@ -258,7 +258,7 @@ DEFAULT_TARGET_CUBE_BYTES: Final = 150 * GIB
 """Size up to which cubes are packed. Source: design document, TARGET_CUBE_SIZE."""
 DEFAULT_MAX_FILE_BYTES: Final = GIB
 """Size of output files. Source: Delta Spark, spark.databricks.delta.optimize.maxFileSize."""
-DEFAULT_ROW_GROUP_ROWS: Final = 1_000_000
+DEFAULT_ROW_GROUP_ROWS: Final = 8_000_000
 """The most rows of a row group; it also has a limit of bytes, see `data.writer`."""
 MIN_ROW_GROUP_ROWS: Final = 1_000
 """Row groups of fewer rows would be little but descriptions of their columns."""

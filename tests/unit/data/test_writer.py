@@ -2,6 +2,7 @@ import datetime as dt
 import errno
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from liquidlog.data import writer as writing
 from liquidlog.data.encodings import (
     by_first_use,
     concat,
+    decimals_of,
     decoded,
     value_bytes,
 )
@@ -31,6 +33,7 @@ from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import FileStatistics
 from liquidlog.spec.schema import leaves, parse_schema
+from support.slow_store import BUCKET, slow_store
 
 
 def _options(schema: pa.Schema, **options: Any) -> WriterOptions:
@@ -290,8 +293,8 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
 
 
-@pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 8_192), (400, 164), (4_000, 64)])
-def test_readers_skip_small_pages_of_one_row_group(
+@pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 20_000), (400, 2_700), (4_000, 270)])
+def test_readers_skip_pages_of_one_row_group(
     tmp_path: Path, text_bytes: int, page_rows: int
 ) -> None:
     random, count = np.random.default_rng(1), min(ROWS_FILE_ENCODING, 10_000_000 // text_bytes)
@@ -311,6 +314,41 @@ def test_readers_skip_small_pages_of_one_row_group(
     rows, thousands = re.findall(pattern, metrics)[0]
     # A text may be in two pages; those of the other column begin where a batch does.
     assert 0 < float(rows) * (1_000 if thousands else 1) <= 2 * page_rows
+
+
+def test_readers_ask_once_for_all_that_they_need_of_a_file(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    rows = pa.table({name: random.integers(0, 1 << 40, 300_000) for name in "abcd"})
+    (tmp_path / "bucket" / "t").mkdir(parents=True)
+    written(tmp_path / "bucket" / "t" / "f.parquet", rows, "zstd")
+    convert_to_deltalake(str(tmp_path / "bucket" / "t"))
+    with slow_store(tmp_path / "bucket") as store:
+        table = DeltaTable(f"s3://{BUCKET}/t", storage_options=store.options)
+        store.clear()
+        found = QueryBuilder().register("t", table).execute("select b, c from t").read_all()
+        assert pa.table(found).num_rows == 300_000
+        both = [one for one in store.sent() if one.num_bytes > 100_000]
+        store.clear()
+        assert table.to_pyarrow_dataset().to_table(columns=["b", "c"]).num_rows == 300_000
+        both += [one for one in store.sent() if one.num_bytes > 100_000]
+    assert len(both) == 2
+    assert sum(one.num_bytes for one in both) < 1.1 * rows.nbytes
+
+
+@pytest.mark.parametrize("digits", [1, 9, 10, 18, 19, 38])
+def test_decimals_are_as_they_were(tmp_path: Path, digits: int) -> None:
+    values = [Decimal("9" * digits), Decimal("-" + "9" * digits), None, Decimal(0)]
+    rows = pa.table({"a": pa.array(values, pa.decimal128(digits, 0))})
+    found = _write(tmp_path / "f", rows, rows.slice(1))
+    assert pq.read_table(tmp_path / "f").equals(pa.concat_tables([rows, rows.slice(1)]))
+    assert json.loads(found.stats, parse_int=Decimal)["maxValues"] == {"a": values[0]}
+
+
+def test_digits_that_foreign_files_have_beyond_their_type_are_kept(tmp_path: Path) -> None:
+    stored = pa.array([10**15, -5], pa.int64())
+    rows = pa.table({"a": decimals_of(stored, pa.decimal128(12, 2))})
+    _write(tmp_path / "f", rows)
+    assert pq.read_table(tmp_path / "f").equals(rows)
 
 
 SMALL = pa.dictionary(pa.int8(), pa.string())
