@@ -243,12 +243,13 @@ def _light_decimals(column: pa.ChunkedArray, kind: pa.Decimal64Type) -> pa.Chunk
         return column.cast(kind)
     except pa.ArrowInvalid:
         # Foreign files can hold more digits than their type has; they are kept.
-        integers = [decimal_integers(chunk) for chunk in column.chunks]
-        if any(chunk is None for chunk in integers):
-            raise
-        return pa.chunked_array(
-            [pa.Array.from_buffers(kind, len(chunk), chunk.buffers()) for chunk in integers], kind
-        )
+        chunks = []
+        for chunk in column.chunks:
+            integers = decimal_integers(chunk)
+            if integers is None:
+                raise
+            chunks.append(pa.Array.from_buffers(kind, len(integers), integers.buffers()))
+        return pa.chunked_array(chunks, kind)
 
 
 def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
