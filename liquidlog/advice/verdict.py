@@ -30,7 +30,8 @@ class Gain:
     `cost_now` and `cost_after` are the mean seconds that one reading waits for the store;
     `cost_joined` is what it would be if small files were only joined, without clustering them,
     `cost_now` if that is less. `range` is that of the gain, as a share of `cost_now`.
-    `share_of_older` is the gain of the older queries, by which the layout was chosen.
+    `share_of_older` is the gain of the queries by which the layout was chosen, which are older than
+    those that judge it if `is_by_time`.
     `joins` says how files are joined: `NO_COLUMNS`, by `OWN_COLUMNS` or inside `PARTITIONS`.
     """
 
@@ -40,6 +41,7 @@ class Gain:
     range: Range
     share_of_older: float
     joins: str = NO_COLUMNS
+    is_by_time: bool = False
 
     @property
     def share(self) -> float:
@@ -57,8 +59,8 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
     between = f"between {gain.range.low:.0%} and {gain.range.high:.0%} in nine of ten cases"
     if gain.share <= 0 < gain.share_of_older:
         return (
-            "the best layout for the older queries saves them"
-            f" {gain.share_of_older:.0%} of their wait, but the newest queries {_no_gain(gain)}"
+            f"the best layout saves the queries that chose it {gain.share_of_older:.0%} of their"
+            f" wait, but {'newer' if gain.is_by_time else 'other'} ones {_no_gain(gain)}"
         )
     if gain.share <= 0:
         return f"with the best layout that was measured, queries {_no_gain(gain)}"

@@ -473,6 +473,7 @@ class LayoutSearch:
             range=certain.gain,
             share_of_older=1 - base.mean(held.seconds, older) / older_now if older_now else 0.0,
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
+            is_by_time=base.halves.by == BY_TIME,
         )
 
 

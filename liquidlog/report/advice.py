@@ -22,18 +22,15 @@ _CHANGES_NOTHING: Final = 0.0005
 
 def advice(found: Advice) -> Report:
     """Show what is advised and why, what it rests on, and the commands that do it."""
-    current = found.current
     return (
-        *verdict(found.verdict),
+        *verdict(found.verdict, found.commands),
+        *([Line(_SAVE)] if any(SAVED_AS in command for command in found.commands) else []),
         *(Line(line) for line in _backtest(found.backtest)),
-        Line(
-            f"now: {_columns(current.columns)}; a query opens {_read(current.read_share)}"
-            f" ({render_size(round(current.bytes_per_reading))} in"
-            f" {amount(current.files_per_reading)} files)"
-        ),
+        Line(f"now: {_columns(found.current.columns)}"),
         *_best(found),
         *listing(
-            ("layout", "files of", "files", "reads", "older queries"), _candidates(found.candidates)
+            ("layout", "files of", "files", "judges read", "choosers read"),
+            _candidates(found.candidates),
         ),
         *listing(("column", "beside the others"), _marginal(found)),
         *listing(
@@ -53,9 +50,6 @@ def advice(found: Advice) -> Report:
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
         *(Line(f"note: {note}") for note in found.notes),
         *([Line(found.protocol_change.text)] if found.protocol_change else []),
-        *([Line("to do it:")] if found.commands else []),
-        *(Line(f"  {command}") for command in found.commands),
-        *([Line(_SAVE)] if any(SAVED_AS in command for command in found.commands) else []),
     )
 
 
@@ -77,10 +71,6 @@ def _columns(paths: tuple[Path, ...]) -> str:
     return f"clustered by {names}" if names else "not clustered"
 
 
-def _read(share: float) -> str:
-    return f"{share:.1%} of the table"
-
-
 def _backtest(found: Backtest) -> Iterator[str]:
     if found.median_error is None:
         yield "no query records what it read, so no prediction was checked"
@@ -96,20 +86,18 @@ def _backtest(found: Backtest) -> Iterator[str]:
 def _best(found: Advice) -> Iterator[Part]:
     if found.best is None:
         return
-    what = "then" if found.is_recommended else f"the best layout: {layout_text(found.best)}"
-    yield Line(
-        f"{what}: a query opens {_read(found.best.read_share)}"
-        f"{_between(found.interval)}, {render_size(round(found.best.bytes_per_reading))} in"
-        f" {amount(found.best.files_per_reading)} files"
-    )
-    parted = {
+    what = "then" if found.is_recommended else "the best layout"
+    yield Line(f"{what}: {layout_text(found.best)}")
+    chosen = {
         "time": f"chosen by the older queries ({found.queries_older} predicates), judged by the"
         f" newest ({found.queries_newest})",
-        "shape": f"times are not known: chosen by {found.queries_older} predicates, judged by"
-        f" {found.queries_newest}",
-        "none": "too few predicates to hold some back: all of them chose and judged",
+        "shape": f"chosen by {found.queries_older} predicates, judged by {found.queries_newest}",
+        "none": "chosen and judged by all, as they are few",
     }[found.parted_by]
-    yield Line(parted)
+    yield Line(
+        f"{chosen}: these read {found.current.read_share:.1%} of the table now and"
+        f" {found.best.read_share:.1%} then{_between(found.interval)}"
+    )
     yield Line(
         f"measured on {found.sampled_rows} rows of {found.sampled_files} files"
         if found.sample == "rows"

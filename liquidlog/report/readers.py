@@ -10,11 +10,11 @@ from liquidlog.report.layout import Line, Report, listing
 _SHOWN: Final = 10
 
 
-def verdict(found: Verdict | None) -> Report:
-    """Show a verdict, and the command that does what it says."""
+def verdict(found: Verdict | None, steps: Sequence[str] = ()) -> Report:
+    """Show a verdict, and the command that does what it says, or the steps of it."""
     if found is None:
         return ()
-    commands = [] if found.best is None or not found.best.command else [found.best.command]
+    commands = steps or ([found.best.command] if found.best and found.best.command else [])
     return (Line(found.sentence, found.answer), *(Line(f"    {command}") for command in commands))
 
 

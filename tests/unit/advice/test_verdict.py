@@ -28,7 +28,10 @@ def gain(
     ("found", "why"),
     [
         (gain(50), None),
-        (gain(130), "saves them 50% of their wait, but the newest queries would wait 1.30 times"),
+        (
+            gain(130),
+            "saves the queries that chose it 50% of their wait, but other ones would wait 1.30",
+        ),
         (gain(130, older=-0.2), "queries would wait 1.30 times as long"),
         (gain(95), "gains 5.0%, less than 10%"),
         (gain(50, joined=52), "joining small files, without clustering columns"),
