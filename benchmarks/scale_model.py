@@ -24,8 +24,8 @@ CHECKPOINT_BYTES_PER_FILE: Final = 2653 * MIB / 1e6
 # RESULTS, "A commit with the second opinion": a run of 41 groups; a whole agreement.
 COMMIT_CPU_SECONDS_PER_LIVE_FILE: Final = 26.1 / 41 / 1e6
 AGREEMENT_CPU_SECONDS_PER_LIVE_FILE: Final = 3.7 / 1e6
-# A plan of 500 000 inputs and as many skipped files, encoded: 217 127 727 bytes.
-PLAN_DOCUMENT_BYTES_PER_FILE: Final = 217
+# A plan of 741 000 inputs and as many skipped files, encoded: 251 647 139 bytes.
+PLAN_DOCUMENT_BYTES_PER_FILE: Final = 170
 # RESULTS, "Rewrite": lineitem SF2, 455 MiB, warm, proof included. Rows of groups above 43 GiB take
 # a second step: on SF1 that took 31.3 CPU seconds where one step took 27.0.
 CPU_SECONDS_PER_GB: Final = 23.0 / (455 * MIB / GB) * (31.3 / 27.0)
@@ -102,6 +102,8 @@ def lines(shape: Shape) -> Iterator[tuple[str, str, str]]:
         number(inputs / groups * ASSIGNMENT_BYTES_PER_INPUT / 1e6),
         "inputs of a group",
     )
+    sampling = min(inputs / groups, max(4 * shape.cores, inputs / groups / 16), 1000)
+    yield "sampling tasks of a group", number(sampling), "cores"
     per_task = max(8 * MIB, min(shape.task_bytes, shape.cube_bytes / (4 * shape.cores)))
     yield "reading tasks of a group", number(shape.cube_bytes / per_task), "cube / cores"
     yield "writing tasks of a group", number(shape.cube_bytes / shape.file_bytes), "cube / file"

@@ -155,14 +155,14 @@ def plan_document(plan: ClusteringPlan) -> Mapping[str, object]:
 class _Head(msgspec.Struct):
     format_version: object = None
     group_id: object = None
-    groups: object = None
+    groups: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     policy: object = None
 
     @property
     def kind(self) -> str | None:
         if self.format_version is None:
             return None
-        if self.groups is not None:
+        if self.groups is not msgspec.UNSET:
             return "a plan"
         return None if self.group_id is None else "a result"
 

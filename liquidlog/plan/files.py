@@ -7,6 +7,7 @@ structs; a file becomes a struct when it is accessed.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from itertools import islice
 from operator import eq
 from typing import ClassVar, Final, Self, TypeVar, overload
 
@@ -115,11 +116,13 @@ class _Files(Sequence[FileT]):
 
     @classmethod
     def of(cls, files: Iterable[FileT] = ()) -> Self:
-        rows = [msgspec.to_builtins(file) for file in files]
+        rows, tables = map(msgspec.to_builtins, files), [cls.schema.empty_table()]
         try:
-            return cls(pa.Table.from_pylist(rows, cls.schema))
+            while some := list(islice(rows, _BATCH_FILES)):
+                tables.append(pa.Table.from_pylist(some, cls.schema))
         except OverflowError as error:
             raise ValueError(str(error)) from error
+        return cls(pa.concat_tables(tables).combine_chunks())
 
     @classmethod
     def from_document(cls, rows: object) -> Self:
