@@ -1,52 +1,57 @@
-"""Bloom filters: the bytes that readers fetch for one value, and what writing the filters costs.
+"""Bloom filters on an object store: what readers take for one value, with filters and without.
 
-Writes lineitem, in the order of l_shipdate, with and without filters of the columns named, and asks
-DuckDB and delta-rs for all columns of the rows with one value: one that is there, one that is not.
-Counts the bytes that the process asks the file system for, which needs Linux.
+Writes lineitem, in the order of l_shipdate and with a random text of 32 letters in every row, into
+files with and without filters, and asks DuckDB and delta-rs for the rows with one value: one that
+is there, one that is not. The store is that of bench_store.
 
-    python benchmarks/bench_bloom.py lineitem/*.parquet --columns l_partkey,l_orderkey
+    PYTHONPATH=tests python benchmarks/bench_bloom.py lineitem/*.parquet
 """
 
 import argparse
+import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
+from bench_store import READERS, Query, best, opened_anew
+from deltalake import convert_to_deltalake
+from support.slow_store import SlowStore, slow_store
 
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions
+from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
 
-VALUES = 5
-QUERY = "select * from t where {}"
+COLUMNS = ("l_orderkey", "text")
+FILES = 8
+ROUNDS = 3
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+")
-    parser.add_argument("--columns", default="l_partkey,l_orderkey")
-    parser.add_argument("--sorted-by", default="l_shipdate")
-    parser.add_argument("--rows-per-file", type=int, default=3_000_000)
-    parser.add_argument("--row-group-rows", type=int, default=DEFAULT_ROW_GROUP_ROWS)
+    parser.add_argument("--latency-ms", type=float, default=30)
+    parser.add_argument("--mb-per-second", type=float, default=90)
     arguments = parser.parse_args()
-    columns = arguments.columns.split(",")
     rows = pa.concat_tables(plain(pq.read_table(path)) for path in arguments.files)
-    rows = rows.sort_by(arguments.sorted_by)
+    texts = [hashlib.md5(number.to_bytes(8)).hexdigest() for number in range(len(rows))]  # noqa: S324
+    rows = rows.append_column("text", pa.array(texts)).sort_by("l_shipdate")
     with TemporaryDirectory() as home:
-        for name, asked in {"without": [], "with": columns}.items():
-            directory = Path(home) / name
-            written = write(rows, directory, asked, arguments)
-            print(json.dumps({"filters": asked, **written}), flush=True)
-        for column in columns:
-            for result in compare(rows, Path(home), column):
+        for name, asked in {"without": (), "with": COLUMNS}.items():
+            print(json.dumps({"filters": asked, **write(rows, Path(home) / name, asked)}))
+        store = slow_store(
+            Path(home),
+            latency_seconds=arguments.latency_ms / 1e3,
+            bytes_per_second=arguments.mb_per_second * 1e6,
+        )
+        with store as opened:
+            for result in compared(rows, Path(home), opened):
                 print(json.dumps(result), flush=True)
 
 
@@ -60,91 +65,45 @@ def plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def write(
-    rows: pa.Table, directory: Path, asked: list[str], arguments: argparse.Namespace
-) -> dict[str, Any]:
+def write(rows: pa.Table, directory: Path, asked: tuple[str, ...]) -> dict[str, Any]:
     directory.mkdir()
-    schema = delta_schema(rows.schema)
-    options = WriterOptions(
-        indexed=(),
-        bloom_filters=tuple((column,) for column in asked),
-        row_group_rows=arguments.row_group_rows,
-    )
+    options = WriterOptions(indexed=(), bloom_filters=tuple((column,) for column in asked))
     started = time.process_time()
-    rows_per_file = arguments.rows_per_file
+    rows_per_file = -(-len(rows) // FILES)
     for first in range(0, len(rows), rows_per_file):
         path = directory / f"{first:012d}.parquet"
+        schema = delta_schema(rows.schema)
         with DataFileWriter(str(path), schema=schema, options=options) as file:
             file.write(rows.slice(first, rows_per_file))
             file.finish(path.name)
     cpu_seconds = time.process_time() - started
     convert_to_deltalake(str(directory))
-    files = sorted(directory.glob("*.parquet"))
-    sizes = duckdb.execute(
-        "select row_group_id, bloom_filter_length from parquet_metadata(?)",
-        [f"{directory}/*.parquet"],
-    ).fetchall()
-    filters = [size_bytes for _, size_bytes in sizes if size_bytes is not None]
-    return {
-        "files": len(files),
-        "row_groups": sum(pq.read_metadata(path).num_row_groups for path in files),
-        "size_bytes": sum(path.stat().st_size for path in files),
-        "filters": len(filters),
-        "filter_bytes": sum(filters),
-        "cpu_seconds": round(cpu_seconds, 2),
-    }
+    size_bytes = sum(path.stat().st_size for path in directory.glob("*.parquet"))
+    return {"size_bytes": size_bytes, "cpu_seconds": round(cpu_seconds, 2)}
 
 
-def compare(rows: pa.Table, home: Path, column: str) -> Iterator[dict[str, Any]]:
-    values = pc.unique(rows[column])
-    places = [len(values) * number // VALUES for number in range(VALUES)]
-    there = values.take(pa.array(places)).to_pylist()
-    known = set(values.to_pylist())
-    # Absent values lie between those that are there, so that no minimum or maximum rules them out.
-    absent = [value for value in range(min(known), max(known)) if value not in known]
-    step = max(1, len(absent) // VALUES)
-    for kind, asked in {"there": there, "absent": absent[::step][:VALUES]}.items():
-        for reader in (in_duckdb, in_delta_rs):
-            found = {
-                name: [fetched(reader(home / name), column, value) for value in asked]
-                for name in ("without", "with")
-            }
-            if not asked:
-                continue
-            counts = [[count for count, _ in one] for one in found.values()]
-            if counts[0] != counts[1]:
-                raise SystemExit(f"{reader.__name__} finds {counts[1]} rows, not {counts[0]}")
-            mean = {name: sum(size for _, size in one) / len(one) for name, one in found.items()}
-            yield {
-                "column": column,
-                "value": kind,
-                "reader": reader.__name__.removeprefix("in_"),
-                "mean_bytes_without": round(mean["without"]),
-                "mean_bytes_with": round(mean["with"]),
-                "times_fewer": round(mean["without"] / max(1.0, mean["with"]), 1),
-            }
+def compared(rows: pa.Table, home: Path, store: SlowStore) -> Iterator[dict[str, Any]]:
+    for reader in ("delta-rs", "DuckDB"):
+        opened = {
+            name: partial(opened_anew, READERS[reader], home / name, store)
+            for name in ("without", "with")
+        }
+        for column in COLUMNS:
+            for kind, value in asked_values(rows[column]).items():
+                query = Query(bounds={column: (value, value)})
+                yield {"reader": reader, "column": column, "value": kind} | {
+                    name: f"{cost.seconds:.2f} s, {cost.requests}, {cost.read_bytes / 1e6:.1f} MB"
+                    for name, cost in best(opened, query, store, ROUNDS).items()
+                }
 
 
-def in_duckdb(directory: Path) -> Callable[[str], int]:
-    connection = duckdb.connect()
-    connection.execute(f"create view t as from '{directory}/*.parquet'")
-    return lambda where: len(connection.execute(QUERY.format(where)).fetchall())
-
-
-def in_delta_rs(directory: Path) -> Callable[[str], int]:
-    query = QueryBuilder().register("t", DeltaTable(str(directory)))
-    return lambda where: len(pa.table(query.execute(QUERY.format(where)).read_all()))
-
-
-def fetched(ask: Callable[[str], int], column: str, value: object) -> tuple[int, int]:
-    before = bytes_read()
-    count = ask(f"{column} = {value}")
-    return count, bytes_read() - before
-
-
-def bytes_read() -> int:
-    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
-    return int(next(line for line in lines if line.startswith("rchar")).split()[1])
+def asked_values(column: pa.ChunkedArray) -> Mapping[str, Any]:
+    """Return a value that is there and one that is not, which no minimum or maximum rules out."""
+    there = column[len(column) // 3].as_py()
+    if isinstance(there, str):
+        return {"there": there, "absent": there[:-1] + "x"}
+    known = set(pc.unique(column).to_pylist())
+    return {"there": there, "absent": next(n for n in range(there, max(known)) if n not in known)}
 
 
 if __name__ == "__main__":

@@ -53,7 +53,10 @@ Bounds = Mapping[str, tuple[Any, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """Columns (all if none are named) of the rows within bounds, which include both ends."""
+    """Columns (all if none are named) of the rows within bounds, which include both ends.
+
+    Of equal ends, rows have this value.
+    """
 
     columns: tuple[str, ...] = ()
     bounds: Bounds
@@ -248,6 +251,8 @@ def polars(uri: str, options: Mapping[str, str]) -> Reader:
 def in_duckdb(uri: str, options: Mapping[str, str]) -> Reader:
     connection = duckdb.connect()
     if options:
+        # Threads that share a file of fsspec's read each other's bytes.
+        connection.execute("set threads = 1")
         connection.register_filesystem(
             S3FileSystem(
                 key="test",
@@ -261,7 +266,7 @@ def in_duckdb(uri: str, options: Mapping[str, str]) -> Reader:
     def read(query: Query) -> int:
         fragments = dataset.get_fragments(filter=filter_of(query))
         names = ", ".join(f"'{uri}/{fragment.path}'" for fragment in fragments)
-        found = connection.execute(sql(query, f"read_parquet([{names}])"))
+        found = connection.sql(sql(query, f"read_parquet([{names}])"))
         return int(found.to_arrow_table().num_rows)
 
     return read
@@ -277,7 +282,9 @@ READERS: Final[Mapping[str, Opened]] = {
 
 def sql(query: Query, source: str) -> str:
     where = " and ".join(
-        f"{name} between {literal(low)} and {literal(high)}"
+        f"{name} = {literal(low)}"
+        if low == high
+        else f"{name} between {literal(low)} and {literal(high)}"
         for name, (low, high) in query.bounds.items()
     )
     columns = ", ".join(query.columns) or "*"
@@ -285,7 +292,9 @@ def sql(query: Query, source: str) -> str:
 
 
 def literal(value: object) -> str:
-    return f"date '{value}'" if isinstance(value, date) else str(value)
+    if isinstance(value, date):
+        return f"date '{value}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def filter_of(query: Query) -> pads.Expression | None:
