@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from liquidlog.data.encodings import CODES, integer_array
 from liquidlog.data.reader import DataFile, with_names_of
@@ -233,6 +234,11 @@ class LogicalFile:
         """The data file, if its rows are the live ones as they are; None otherwise."""
         is_other = self._row_tracking is not None or self._constants
         return None if len(self._deleted) or is_other else self._file
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """What the file's footer says."""
+        return self._file.footer
 
     @property
     def num_rows(self) -> int:

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from liquidlog.data.exact import Leniency, convert_chunks, differences, nulls
 from liquidlog.data.parquet_file import ParquetFile
@@ -142,6 +143,11 @@ class DataFile:
     def num_rows(self) -> int:
         """Physical rows of the file."""
         return int(self._file.metadata.num_rows)
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """What the file's footer says."""
+        return self._file.metadata
 
     @property
     def num_row_groups(self) -> int:

@@ -4,6 +4,7 @@ Everything that says what a rewrite brings asks here: `rows` of a table, `layout
 code that rewrites use, and `reads` of files.
 
 - `stores` how long a store takes
+- `packing` how many bytes files take
 - `sample` sampled rows and the bounds of files that would hold them
 - `rows` which are sampled, or made up from statistics
 - `layouts` rows laid out as a rewrite would

@@ -4,18 +4,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import bounds_with_values, unpartitioned
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
+from liquidlog.foresee.packing import Packing
 from liquidlog.foresee.prediction import EVERYTHING, PredictedReads, Prediction, Range, ReadersFrom
 from liquidlog.foresee.reads import (
     Readings,
@@ -214,8 +214,8 @@ class Foresight:
         self._sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
         self._live = live_rows(snapshot)
         self._owners = [owners_of(snapshot, plan) for plan in plans]
-        self._packed: dict[int, float] = {}
-        self._packed_now: dict[tuple[str, tuple[Leaf, ...]], int] = {}
+        self._shrunk: dict[int, float] = {}
+        self._packings: dict[Sample, Packing] = {}
 
     @cached_property
     def rows(self) -> Rows:
@@ -310,9 +310,10 @@ class Foresight:
         cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
         grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
         laid = layouts.laid(self._layout(plan), grouping, outputs)
-        if number not in self._packed and laid.parts is not None:
-            self._packed[number] = self._size_in(laid.parts.order, layouts.sample, plan)
-        size_bytes = laid.size_bytes * self._packed.get(number, 1.0)
+        size_bytes = self._packed(laid, layouts.sample, plan)
+        if number not in self._shrunk:
+            known = float(laid.size_bytes.sum())
+            self._shrunk[number] = float(size_bytes.sum()) / known if known else 1.0
         return Laid(
             size_bytes=np.concatenate([joined.size_bytes, size_bytes]),
             bounds=concat_bounds([joined.bounds, laid.bounds]),
@@ -320,26 +321,16 @@ class Foresight:
             group=np.concatenate([joined.group, laid.group]),
         )
 
-    def _size_in(self, order: Numbers, sample: Sample, plan: ClusteringPlan) -> float:
-        """Return how large files are once rows are in this order, as a share of what they are now.
-
-        Values that are alike are packed better where they lie together. Sampled columns are packed
-        in both orders; they have as large a share of the bytes as the packed ones say.
-        """
-        if sample.source != FROM_ROWS:
-            return 1.0
-        rows = pa.table(
-            [one.values for one in sample.columns], [str(n) for n in range(len(sample.columns))]
-        )
+    def _packed(self, laid: Laid, sample: Sample, plan: ClusteringPlan) -> Floats:
+        """Return how large the files of a plan are once rows lie so, and are packed as it says."""
+        if self.rows.stored is None or laid.parts is None:
+            return laid.size_bytes
+        records = np.asarray(laid.bounds.num_records.to_numpy(), np.float64)
+        if sample not in self._packings:
+            columns = {".".join(one.leaf.physical): one.values for one in sample.columns}
+            self._packings[sample] = Packing(self.rows.stored, columns, sample.file)
         codec = plan.writer_options.compression
-        known = codec, tuple(one.leaf for one in sample.columns)
-        if known not in self._packed_now:
-            self._packed_now[known] = _packed_bytes(rows, codec)
-        now = self._packed_now[known]
-        then = _packed_bytes(rows.take(pa.array(order)), codec)
-        of_all = float(self._live.sum()) / max(len(sample), 1)
-        share = min(1.0, now * of_all / max(float(self._live_sizes.sum()), 1.0))
-        return 1 - share * (1 - then / max(now, 1) * len(sample) / len(order))
+        return self._packings[sample].sizes(laid.parts.order, laid.parts.starts, records, codec)
 
     @cached_property
     def _live_sizes(self) -> Floats:
@@ -431,8 +422,8 @@ class Foresight:
             ways = [one for one, _ in found]
             after = replace(
                 ways[0],
-                bytes=np.mean([one.bytes for one in ways], axis=0),
-                files=np.mean([one.files for one in ways], axis=0),
+                bytes=np.mean([one.bytes for one in ways[:2]], axis=0),
+                files=np.mean([one.files for one in ways[:2]], axis=0),
             )
             errors = _ERROR_OF_ONE * _ERROR_MADE_UP, _ERROR_OF_MEAN * _ERROR_MADE_UP
         owned = self._owners[number] >= 0
@@ -458,7 +449,7 @@ class Foresight:
                 least=least,
                 most=most,
                 errors=errors,
-                packed=self._packed.get(number, 1.0),
+                packed=min(1.0, self._shrunk.get(number, 1.0)),
             ),
             rows=self.rows,
             share=share,
@@ -469,24 +460,6 @@ class Foresight:
         if _only_joins(plan):
             return []
         return [self._after(number, sample.half(seed))[0] for seed in range(_HALVES)]
-
-
-def _packed_bytes(rows: pa.Table, codec: str) -> int:
-    """Return how many bytes rows take in a file, each column in the encoding that suits it best."""
-    total = 0
-    for name, column in zip(rows.column_names, rows.columns, strict=True):
-        kinds = (pa.types.is_integer, pa.types.is_temporal)
-        is_whole = any(is_kind(column.type) for is_kind in kinds)
-        ways: list[dict[str, Any]] = [{}]
-        if is_whole:
-            ways.append({"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED"})
-        sizes = []
-        for way in ways:
-            written = pa.BufferOutputStream()
-            pq.write_table(rows.select([name]), written, compression=codec, **way)
-            sizes.append(written.getvalue().size)
-        total += min(sizes)
-    return total
 
 
 def _is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:

@@ -3,7 +3,8 @@
 What is made up from the bounds in the log is made up here and nowhere else. In each file values
 are spread evenly between its bounds, and nothing is known of how columns depend on each other: so
 there are two samples, one in which they do not depend on each other inside a file, and one in which
-they rise together.
+they rise together. Where most files begin or end at the same value, many rows may have it: then
+half of them do in a third sample.
 """
 
 from collections.abc import Sequence
@@ -16,16 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.keyspace.widths import finite_numbers
-from liquidlog.clustering.planning.choice import input_files
+from liquidlog.clustering.planning.choice import input_files, writer_options
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.data.logical_file import LogicalFile, vector_location
 from liquidlog.errors import LiquidlogError
-from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, sampled, spread
+from liquidlog.foresee.packing import footer_of, repacking
+from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, Stored, sampled, spread
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot, partition_values
-from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf, mapping_mode
 
 FROM_ROWS: Final = "rows"
@@ -48,6 +50,8 @@ _MOST_BYTES: Final = 256 << 20
 """What the values may take in memory that row groups are read for; but for the first files."""
 
 _SEED: Final = 20261122
+_HEAVY: Final = 0.5
+_FEW_ENDS: Final = 4
 
 
 def rows_of(
@@ -99,6 +103,7 @@ def _read(
     store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf], numbers: Numbers, rows: int
 ) -> Rows:
     reader = _Reader(store, snapshot, leaves)
+    stored = Stored()
     (inputs,) = input_files(snapshot.files, [numbers]) or ((),)
     sizes = np.array([file.size_bytes for file in inputs], np.float64)
     # Wherever reading stops, the files that were read lie evenly among all.
@@ -117,6 +122,7 @@ def _read(
             tables.update(zip(some, (one.rows for one in found), strict=True))
             size_bytes += sum(one.size_bytes for one in found)
             requests += sum(one.requests for one in found)
+            stored = sum((one.stored for one in found), stored)
     read = sorted(tables)
     known = float(sizes[read].sum())
     counts = [
@@ -130,7 +136,10 @@ def _read(
     table = pa.concat_tables(thinned) if thinned else _nothing(leaves)
     table = _with_partition_values(snapshot, leaves, table, file)
     found_rows = sampled(leaves, table, file, source=FROM_ROWS, files=len(read))
-    return Rows(samples=(found_rows,), requests=requests)
+    if len(order) and not stored.is_packed_by(reader.codec):
+        requests += 2
+        stored = replace(stored, repacked=reader.repacked(stored, inputs[order[0]]))
+    return Rows(samples=(found_rows,), requests=requests, stored=stored)
 
 
 def _mirrored(count: int) -> Numbers:
@@ -147,6 +156,7 @@ class _OfFile:
     rows: pa.Table
     size_bytes: int
     requests: int
+    stored: Stored
 
 
 class _Reader:
@@ -159,9 +169,13 @@ class _Reader:
         # Data files do not hold the columns that a table is partitioned by.
         self._stored = [leaf for leaf in leaves if not _is_partition(snapshot, leaf)]
 
-    def of_file(self, file: InputFile, rows: int) -> _OfFile:
-        """Return up to `rows` rows, columns named by their numbers."""
-        with LogicalFile.open(
+    @property
+    def codec(self) -> str:
+        """The codec of files that are to be written."""
+        return writer_options(self._snapshot, ()).compression
+
+    def _opened(self, file: InputFile) -> LogicalFile:
+        return LogicalFile.open(
             self._store.data_path(file.path),
             file,
             schema=self._snapshot.schema,
@@ -169,7 +183,20 @@ class _Reader:
             vector_location=vector_location(self._store.uri, file),
             row_tracking=self._row_tracking,
             storage=self._store.storage,
-        ) as opened:
+        )
+
+    def repacked(self, stored: Stored, file: InputFile) -> float:
+        """Return by what factor rewrites change the bytes of columns that are not sampled."""
+        with self._opened(file) as opened:
+            if not opened.num_row_groups or opened.row_group_memory_bytes(0) > _MOST_BYTES:
+                return 1.0
+            sampled_names = {".".join(leaf.physical) for leaf in self._stored}
+            return repacking(stored, opened.read(row_groups=[0]), sampled_names, self.codec)
+
+    def of_file(self, file: InputFile, rows: int) -> _OfFile:
+        """Return up to `rows` rows, columns named by their numbers."""
+        with self._opened(file) as opened:
+            stored = footer_of(opened.footer, file.size_bytes)
             groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
             if self._stored:
                 paths = [leaf.physical for leaf in self._stored]
@@ -183,7 +210,7 @@ class _Reader:
         absent = pa.chunked_array([pa.nulls(len(table))])
         columns = [read.get(leaf, absent) for leaf in self._leaves]
         names = [str(number) for number in range(len(columns))]
-        return _OfFile(pa.table(columns, names=names), size_bytes, 1 + len(groups))
+        return _OfFile(pa.table(columns, names=names), size_bytes, 1 + len(groups), stored)
 
 
 def _nothing(leaves: Sequence[Leaf]) -> pa.Table:
@@ -218,9 +245,12 @@ def _made_up(
     some = replace(snapshot, files=snapshot.files.take(pa.array(numbers)), plain_files=None)
     bounds = load_bounds(store, some, leaves) if known is None else known.take(pa.array(numbers))
     weights = np.asarray(some.files["size"].to_numpy(), np.float64)
-    samples = []
-    for rises_together in (False, True):
-        table, owner = made_up(leaves, bounds, weights, rows, rises_together=rises_together)
+    samples, heavy = [], [_repeated_end(column) for column in bounds.columns]
+    ways: list[dict[str, Any]] = [{}, {"rises_together": True}]
+    if any(end is not None for end in heavy):
+        ways.append({"heavy": heavy})
+    for way in ways:
+        table, owner = made_up(leaves, bounds, weights, rows, **way)
         file = numbers[owner]
         table = _with_partition_values(snapshot, leaves, table, file)
         made = sampled(leaves, table, file, source=FROM_STATISTICS, files=len(numbers))
@@ -235,6 +265,7 @@ def made_up(
     rows: int,
     *,
     rises_together: bool = False,
+    heavy: Sequence[pa.Scalar | None] = (),
 ) -> tuple[pa.Table, Numbers]:
     """Return about `rows` rows, one column per leaf, and the file of each row (int64).
 
@@ -246,6 +277,7 @@ def made_up(
         weights: How many rows a file gets, relative to the others.
         rows: How many rows there are to be; every file gets at least one.
         rises_together: Whether the columns of a file rise together.
+        heavy: Per column the value that half of the rows have where files begin or end at it.
     """
     total = max(float(weights.sum()), 1.0)
     counts = np.maximum(1, np.round(weights * (rows / total))).astype(np.int64)
@@ -264,8 +296,29 @@ def made_up(
         )
         for number in range(len(leaves))
     ]
+    for number, value in enumerate(heavy):
+        if value is not None:
+            ends = bounds.columns[number]
+            at_end = pc.or_kleene(pc.equal(ends.low, value), pc.equal(ends.high, value))
+            chosen = np.asarray(pc.fill_null(at_end, fill_value=False), np.bool_)[owner]
+            chosen &= random.random(len(owner)) < _HEAVY
+            columns[number] = pc.if_else(pa.array(chosen), value, columns[number])
     names = [str(number) for number in range(len(leaves))]
     return pa.table(columns, names=names), owner.astype(np.int64)
+
+
+def _repeated_end(column: ColumnBounds) -> pa.Scalar | None:
+    """Return the value at which most of the files that hold several begin or end, None if none."""
+    wide = pc.fill_null(pc.less(column.low, column.high), fill_value=False)
+    for side in (column.low, column.high):
+        ends = side.filter(wide)
+        if len(ends) < _FEW_ENDS:
+            continue
+        counted = pc.value_counts(ends)
+        most = int(pc.index(counted.field("counts"), pc.max(counted.field("counts"))).as_py())
+        if counted.field("counts")[most].as_py() > _HEAVY * len(ends):
+            return counted.field("values")[most]
+    return None
 
 
 def _spread(low: pa.Array, high: pa.Array, owner: Numbers, random: Floats) -> pa.Array:

@@ -6,10 +6,10 @@ distance between the file's sampled rows, counted in rows of the whole sample; o
 have is taken to be the end.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -255,17 +255,85 @@ def sampled(
     return Sample(columns=columns, file=file, source=source, files=files)
 
 
+_NO_CODEC: Final = "UNCOMPRESSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredColumn:
+    """A column of some files: its bytes, those of them in dictionaries, and how it is packed."""
+
+    bytes: float = 0.0
+    dictionary_bytes: float = 0.0
+    codec: str = _NO_CODEC
+    has_dictionary: bool = False
+    encoding: str | None = None
+
+    def __add__(self, other: "StoredColumn") -> "StoredColumn":
+        """Return the column in the files of both."""
+        return replace(
+            other,
+            bytes=self.bytes + other.bytes,
+            dictionary_bytes=self.dictionary_bytes + other.dictionary_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the footers of `files` data files of `rows` rows say.
+
+    `columns` are by their physical paths. `footer_bytes` are those that are no column's.
+    `repacked` is by what factor the codec of rewrites changes the bytes of columns that were not
+    sampled.
+    """
+
+    files: int = 0
+    rows: int = 0
+    footer_bytes: int = 0
+    columns: Mapping[str, StoredColumn] = field(default_factory=dict)
+    repacked: float = 1.0
+
+    def __add__(self, other: "Stored") -> "Stored":
+        """Return what all footers say."""
+        columns = dict(self.columns)
+        for name, column in other.columns.items():
+            columns[name] = columns[name] + column if name in columns else column
+        return replace(
+            self,
+            files=self.files + other.files,
+            rows=self.rows + other.rows,
+            footer_bytes=self.footer_bytes + other.footer_bytes,
+            columns=columns,
+        )
+
+    def is_packed_by(self, codec: str) -> bool:
+        """Return whether columns are packed by this codec, or by none."""
+        return all(one.codec in {codec.upper(), _NO_CODEC} for one in self.columns.values())
+
+    def arguments(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return how these columns are packed, as Arrow's Parquet writer takes it."""
+        known = {name: self.columns.get(name, StoredColumn()) for name in names}
+        codecs = {name: one.codec.replace(_NO_CODEC, "none").lower() for name, one in known.items()}
+        return {
+            "compression": codecs,
+            "use_dictionary": [name for name, one in known.items() if one.has_dictionary],
+            "column_encoding": {name: one.encoding for name, one in known.items() if one.encoding},
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """Rows of a table: one sample of read rows, or two of made-up ones.
+    """Rows of a table: one sample of read rows, or two or three of made-up ones.
 
-    Of two, columns are independent inside files in the first, and rise together in the second.
-    `problem` says why no rows were read, None if they were. `requests` were sent for them.
+    Of these, columns are independent inside files in the first, and rise together in the second; in
+    the third, many rows have the value at which most files begin or end.
+    `problem` says why no rows were read, None if they were. `requests` were sent for them, and
+    `stored` is what the footers of their files say.
     """
 
     samples: tuple[Sample, ...]
     problem: str | None = None
     requests: int = 0
+    stored: Stored | None = None
 
     @property
     def is_read(self) -> bool:

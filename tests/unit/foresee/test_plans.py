@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers
 from liquidlog.foresee.prediction import EVERYTHING, Prediction
@@ -138,3 +139,64 @@ def test_a_file_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
     found = foreseen(table, workload)
     assert not found.is_sampled
     assert found.files_after_range.low < found.files_after_range.high
+
+
+def foreseen_bytes(table: Table, asked: list[str]) -> float:
+    """Return the predicted bytes of a full rewrite into as many files, divided by the true ones."""
+    size = table.snapshot().size_bytes
+    workload = [WeightedPredicate(one) for one in asked]
+    plan = table.plan(full=True, max_file_size=max(2_000, size // table.snapshot().files.num_rows))
+    found = table.predict(plan, workload)
+    table.optimize(executor="local", plan=plan)
+    true = table.scan(workload=workload).bytes_read
+    assert found.bytes_after_range.low <= true <= found.bytes_after_range.high
+    return found.bytes_after / true
+
+
+@pytest.mark.parametrize("kind", ["few values", "heavy value", "nulls"])
+def test_files_are_as_large_as_their_values_are_different(tmp_path: Path, kind: str) -> None:
+    random = np.random.default_rng(7)
+    if kind == "few values":
+        values = pa.array(random.integers(0, 7, 40_000))
+    elif kind == "heavy value":
+        values = pa.array(np.minimum(random.zipf(1.3, 40_000), 10**6))
+    else:
+        values = pa.array(random.integers(0, 1 << 30, 40_000), mask=random.random(40_000) < 0.3)
+    rows = pa.table({"x": values})
+    table = Table.create(tmp_path / "t", schema=rows.schema, cluster_by=["x"])
+    for start in range(0, 40_000, 2_500):
+        table.append(rows.slice(start, 2_500))
+    asked = [f"x = {value}" for value in values.drop_null()[:20].to_pylist()]
+    assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.25)
+
+
+def test_files_of_another_writer_are_repacked(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    words = np.array(["alpha", "beta", "gamma", "delta", "shipped by truck", "a longer text"])
+    texts = [f"{words[one]} {words[other]}" for one, other in random.integers(0, 6, (80_000, 2))]
+    numbers = random.integers(0, 5_000, 80_000)
+    rows = pa.table({"x": numbers, "id": np.arange(80_000), "text": texts})
+    for start in range(0, 80_000, 10_000):
+        write_deltalake(str(tmp_path / "t"), rows.slice(start, 10_000), mode="append")
+    table = Table.open(tmp_path / "t")
+    table.cluster_by(["x"])
+    before = table.snapshot().size_bytes
+    assert foreseen_bytes(table, [f"x = {value}" for value in numbers[:20]]) == pytest.approx(
+        1.0, abs=0.35
+    )
+    assert table.snapshot().size_bytes < 0.7 * before
+
+
+def test_the_log_says_where_many_rows_may_have_one_value(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    values = np.minimum(random.zipf(1.3, 40_000), 10**6)
+    rows = pa.table({"x": values})
+    table = Table.create(tmp_path / "t", schema=rows.schema, cluster_by=["x"])
+    for start in range(0, 40_000, 2_500):
+        table.append(rows.slice(start, 2_500))
+    workload = [WeightedPredicate(f"x = {value}") for value in values[:40]]
+    plan = table.plan(full=True, max_file_size=max(2_000, table.snapshot().size_bytes // 16))
+    found = table.predict(plan, workload, sample=False)
+    table.optimize(executor="local", plan=plan)
+    true = table.scan(workload=workload).files_read
+    assert found.files_after_range.low <= true <= found.files_after_range.high

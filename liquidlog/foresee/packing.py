@@ -1,0 +1,156 @@
+"""How many bytes files take: what their footers say now, and what rewritten ones will.
+
+Values that are alike are packed better where they lie together, and other writers pack by other
+codecs. So sampled rows are packed as they lie now, by the codec that the footers name, and as they
+would lie, by the one that rewrites use. What the first differ from the bytes in the footers is what
+a sample gets wrong, and is taken off the second.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from liquidlog.data.file_encoding import FileEncoding, Trial, worth_dictionaries
+from liquidlog.foresee.sample import Floats, Numbers, Stored, StoredColumn
+
+_LEAST: Final = 0.25
+_MOST: Final = 4.0
+"""How far what a sample takes may be from what all rows take, as a factor."""
+
+_LEAST_ROW_BYTES: Final = 1 / 64
+_DELTA: Final = "DELTA_BINARY_PACKED"
+_TRIAL_ROWS: Final = 16_384
+_MOST_FILES: Final = 256
+_UNTRIED: Final = Trial(0, ())
+
+
+def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
+    """Return what the footer of a file of this size says."""
+    columns: dict[str, StoredColumn] = {}
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            chunk = footer.row_group(group).column(number)
+            name = chunk.path_in_schema
+            columns[name] = columns.get(name, StoredColumn()) + _stored(chunk)
+    other = max(0, size_bytes - sum(int(one.bytes) for one in columns.values()))
+    return Stored(files=1, rows=footer.num_rows, footer_bytes=other, columns=columns)
+
+
+def repacking(stored: Stored, rows: pa.Table, sampled: Collection[str], codec: str) -> float:
+    """Return by what factor a codec changes the bytes of columns that are not sampled.
+
+    `rows` have all columns of some neighbours, as files name them.
+    """
+    rows = rows.slice(0, _TRIAL_ROWS)
+    rows = rows.drop_columns([name for name in rows.column_names if name in sampled])
+    if not rows.num_rows or not rows.num_columns:
+        return 1.0
+    arguments = FileEncoding.measure(rows, compression=codec).arguments(rows)
+    then, now = (
+        packed(rows, np.zeros(1, np.int64), one).total.sum()
+        for one in (arguments, stored.arguments(rows.column_names))
+    )
+    return float(then / max(now, 1.0))
+
+
+def _stored(chunk: pq.ColumnChunkMetaData) -> StoredColumn:
+    inside = 0
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+        inside = max(0, chunk.data_page_offset - chunk.dictionary_page_offset)
+    return StoredColumn(
+        bytes=chunk.total_compressed_size,
+        dictionary_bytes=inside,
+        codec=chunk.compression,
+        has_dictionary=chunk.has_dictionary_page,
+        encoding=None if chunk.has_dictionary_page or _DELTA not in chunk.encodings else _DELTA,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Packed:
+    """Files of rows as packed, in bytes: `total` (m, d) of each column, `dictionary` of these."""
+
+    total: Floats
+    dictionary: Floats
+
+    def where(self, mask: npt.NDArray[np.bool_], other: "Packed") -> "Packed":
+        """Return these columns of files where a mask (m, d) is true, and the other ones."""
+        return Packed(
+            total=np.where(mask, self.total, other.total),
+            dictionary=np.where(mask, self.dictionary, other.dictionary),
+        )
+
+
+def packed(rows: pa.Table, starts: Numbers, arguments: Mapping[str, Any]) -> Packed:
+    """Return the bytes of files that begin at these rows, packed as Arrow's writer is told."""
+    sink = pa.BufferOutputStream()
+    ends = np.append(starts[1:], rows.num_rows)
+    with pq.ParquetWriter(sink, rows.schema, **arguments) as writer:
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
+    footer = pq.read_metadata(pa.BufferReader(sink.getvalue()))
+    shape = len(starts), rows.num_columns
+    total, dictionary = np.zeros(shape), np.zeros(shape)
+    for number in range(shape[0]):
+        for column in range(shape[1]):
+            found = _stored(footer.row_group(number).column(column))
+            total[number, column], dictionary[number, column] = found.bytes, found.dictionary_bytes
+    return Packed(total=total, dictionary=dictionary)
+
+
+class Packing:
+    """How sampled rows are packed: as they lie now, and in files of another layout."""
+
+    def __init__(self, stored: Stored, columns: Mapping[str, pa.Array], file: Numbers) -> None:
+        """Pack the rows as they lie now: `columns` by their physical paths, the `file` of each."""
+        names = [name for name in columns if name in stored.columns]
+        self._rows = pa.table([columns[name] for name in names], names)
+        order = np.argsort(file, kind="stable")
+        starts = np.flatnonzero(np.diff(file[order], prepend=-1))
+        now = packed(self._rows.take(pa.array(order)), starts, stored.arguments(names))
+        own = [stored.columns[name] for name in names]
+        inside = np.array([one.bytes - one.dictionary_bytes for one in own]) / max(stored.rows, 1)
+        taken = (now.total - now.dictionary).sum(axis=0) / max(len(order), 1)
+        # By what factor all rows of a file take more than a sample of them.
+        self._density = (inside / np.maximum(taken, _LEAST_ROW_BYTES)).clip(_LEAST, _MOST)
+        rest = sum(one.bytes for name, one in stored.columns.items() if name not in names)
+        self._rest = rest / max(stored.rows, 1) * stored.repacked
+        self._footer = stored.footer_bytes / max(stored.files, 1)
+
+    def sizes(self, order: Numbers, starts: Numbers, records: Floats, codec: str) -> Floats:
+        """Return the bytes of files (m,) of rows in this order, that stand for so many records.
+
+        Of very many files, some are packed, evenly chosen; records of the others take as much.
+        """
+        counts = np.diff(np.append(starts, len(order)))
+        chosen = np.arange(len(starts))
+        if len(starts) > _MOST_FILES:
+            chosen = (np.arange(_MOST_FILES) * len(starts)) // _MOST_FILES
+        taken = np.concatenate([order[starts[one] : starts[one] + counts[one]] for one in chosen])
+        known = self._columns(taken, counts[chosen], records[chosen], codec)
+        mean = float(known.sum()) / max(float(records[chosen].sum()), 1.0)
+        columns = records * mean
+        columns[chosen] = known
+        return np.asarray(columns + records * self._rest + self._footer, np.float64)
+
+    def _columns(self, order: Numbers, counts: Numbers, records: Floats, codec: str) -> Floats:
+        """Return the bytes of the sampled columns of files (m,) that have so many of the rows."""
+        rows, starts = self._rows.take(pa.array(order)), np.cumsum(counts) - counts
+        # A writer decides file by file which columns get a dictionary.
+        found, plain = (
+            packed(rows, starts, FileEncoding(codec, tuple(some), _UNTRIED).arguments(rows))
+            for some in (rows.column_names, ())
+        )
+        parts = zip(starts.tolist(), counts.tolist(), strict=True)
+        repeats = [set(worth_dictionaries(rows.slice(*part))) for part in parts]
+        found = found.where(
+            np.array([[name in one for name in rows.column_names] for one in repeats]), plain
+        )
+        inside = (found.total - found.dictionary) / counts[:, np.newaxis]
+        columns = records[:, np.newaxis] * inside * self._density + found.dictionary
+        return np.asarray(columns.sum(axis=1), np.float64)
