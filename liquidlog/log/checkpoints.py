@@ -135,19 +135,20 @@ def _length(array: pa.Array) -> int:
 Read = TypeVar("Read")
 
 _READERS: Final = 2
-_BATCH_FILES: Final = 32_768
+_BATCH_FILES: Final = 8_192
 
 
 def read_adds(
     open_file: Callable[[], Source],
     fields: Sequence[Path],
     convert: Callable[[pa.StructArray], Read],
+    readers: int = _READERS,
 ) -> list[Read]:
     """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
     The structs have the `fields` that exist in the file, each named by its path below `add`. Bounds
-    that another calendar than today's may have moved are null. A few threads share the row groups,
-    each with its own file handle.
+    that another calendar than today's may have moved are null. So many threads, `readers`, share
+    the row groups, each with its own file handle.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
@@ -166,7 +167,7 @@ def read_adds(
                 found = map(calendars.bounds, found)
             return [convert(adds) for adds in found]
 
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(readers) as pool:
         groups = pool.map(batches, range(metadata.num_row_groups))
         return [batch for group in groups for batch in group]
 
@@ -176,10 +177,16 @@ def read_statistics(
     file: CheckpointFile,
     fields: Sequence[Path],
     convert: Callable[[pa.StructArray], Read],
+    *,
+    of_few: bool = False,
 ) -> list[Read]:
-    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order."""
+    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order.
+
+    Statistics `of_few` files are read by one thread, which holds one row group at a time.
+    """
+    readers = 1 if of_few else _READERS
     try:
-        return read_adds(lambda: store.open_log(file.name), fields, convert)
+        return read_adds(lambda: store.open_log(file.name), fields, convert, readers)
     except (pa.ArrowException, OSError, KeyError) as error:
         where = log_path(file.name)
         raise CorruptLogError(where, f"its statistics cannot be read: {error}") from error

@@ -108,7 +108,7 @@ def _of_checkpoint_file(
             adds, names = adds.filter(chosen), names.filter(chosen)
         return count, names, _bounds(adds, columns)
 
-    parts = read_statistics(store, file, fields, convert)
+    parts = read_statistics(store, file, fields, convert, of_few=paths is not None)
     check_all(file, sum(count for count, _, _ in parts))
     return [(names, bounds) for _, names, bounds in parts]
 
