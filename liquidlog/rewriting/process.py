@@ -64,10 +64,12 @@ def _line(error: BaseException) -> str:
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 """Parameters of glibc's mallopt(3)."""
 
-_LARGEST_MMAP_THRESHOLD_BYTES: Final = 32 << 20
-"""The most that glibc accepts."""
+_MMAP_THRESHOLD_BYTES: Final = 8 << 20
+"""Larger pieces of memory are returned at once: with glibc's most, 32 MiB, or an arena for each
+thread, workers hold three times what they use. With 4 MiB, a rewrite takes a tenth more CPU."""
 
 _KEPT_BYTES: Final = 128 << 20
 """Free memory at the end of the heap that the process keeps."""
@@ -90,7 +92,8 @@ def prepare_process(*, runs_only_tasks: bool) -> None:
     mallopt = _mallopt()
     if mallopt is None:
         return
-    mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD_BYTES)
+    mallopt(_M_ARENA_MAX, 1)
+    mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     pa.set_memory_pool(pa.system_memory_pool())
 
