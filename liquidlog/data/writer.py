@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.data.encodings import (
@@ -63,10 +64,15 @@ class DataFileWriter:
         *,
         schema: StructType,
         options: WriterOptions,
+        sorted_by: str | None = None,
         storage: StorageOptions = NO_OPTIONS,
     ) -> None:
-        """Create the file at a local path that must not exist yet, or at a URI nobody else uses."""
-        self._path = path
+        """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
+
+        Rows are said to come in the order of the column `sorted_by`. The footer says so, too, if
+        the file is one row group that was looked at.
+        """
+        self._path, self._sorted_by = path, sorted_by
         self._schema = arrow_schema(schema, physical=True)
         self._options = options
         parse_codec(options.compression)
@@ -113,6 +119,9 @@ class DataFileWriter:
 
     def finish(self, relative_path: str) -> WrittenFile:
         """Complete the file, make it durable and return its facts under the given path."""
+        if self._writer is None and self._row_groups.pending_rows:
+            whole = self._row_groups.take()
+            self._write_row_group(whole, sorted_by=self._order_of(whole))
         self.end_row_group()
         writer = self._writer or self._open_writer(self._schema.empty_table())
         try:
@@ -138,19 +147,23 @@ class DataFileWriter:
             self._buffer.close()
         self._file.discard()
 
-    def _write_row_group(self, table: pa.Table) -> None:
+    def _write_row_group(self, table: pa.Table, *, sorted_by: str | None = None) -> None:
         self._statistics.add(table)
         try:
             if self._writer is None:
-                self._writer = self._open_writer(table)
+                self._writer = self._open_writer(table, sorted_by=sorted_by)
             table = _matching(table, self._writer.schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
         except OSError as error:
             raise StorageError(self._path, f"cannot be written: {error}") from error
         self._num_rows += table.num_rows
 
-    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
-        return _parquet_writer(self._buffer, first, self._options)
+    def _order_of(self, whole: pa.Table) -> str | None:
+        name = self._sorted_by
+        return name if name is not None and _is_sorted(whole.column(name)) else None
+
+    def _open_writer(self, first: pa.Table, *, sorted_by: str | None = None) -> pq.ParquetWriter:
+        return _parquet_writer(self._buffer, first, self._options, sorted_by=sorted_by)
 
 
 class _Kept:
@@ -200,6 +213,23 @@ class _RowGroups:
         fitting = (ROW_GROUP_BYTES - self.pending_bytes) // row_bytes
         room = min(self._max_rows - self.pending_rows, fitting)
         return max(room, 0 if self.pending_rows else 1)
+
+
+def _is_sorted(column: pa.ChunkedArray) -> bool:
+    """Return whether a column has its nulls first, and then ascending values.
+
+    Of floats nothing is said: readers differ about NaN and -0.0.
+    """
+    column = column.cast(plain_type(column.type))
+    if pa.types.is_floating(column.type):
+        return False
+    if pa.types.is_decimal64(column.type):
+        column = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+    values = column.slice(column.null_count)
+    if values.null_count:
+        return False
+    ascending = pc.less_equal(values.slice(0, max(len(values) - 1, 0)), values.slice(1))
+    return bool(pc.all(ascending).as_py() is not False)
 
 
 def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
@@ -298,11 +328,14 @@ def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
 
 
 def _parquet_writer(
-    sink: pa.NativeFile, first: pa.Table, options: WriterOptions
+    sink: pa.NativeFile, first: pa.Table, options: WriterOptions, *, sorted_by: str | None = None
 ) -> pq.ParquetWriter:
     encoding = FileEncoding.measure(first, compression=options.compression)
-    writer = pq.ParquetWriter(
-        sink, first.schema, **encoding.arguments(first, bloom_filters=options.bloom_filters)
-    )
+    arguments = encoding.arguments(first, bloom_filters=options.bloom_filters)
+    if sorted_by is not None:
+        arguments["sorting_columns"] = pq.SortingColumn.from_ordering(
+            first.schema, [(sorted_by, "ascending")], null_placement="at_start"
+        )
+    writer = pq.ParquetWriter(sink, first.schema, **arguments)
     writer.add_key_value_metadata(TODAYS_FOOTER)
     return writer

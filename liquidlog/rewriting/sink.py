@@ -11,6 +11,7 @@ from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 import msgspec
 import pyarrow as pa
 
+from liquidlog.curve.curves import Curve
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
@@ -217,10 +218,17 @@ class OutputFile:
                 self._path,
                 schema=self._work.schema,
                 options=self._work.writer_options,
+                sorted_by=self._sorted_by(),
                 storage=self._work.storage,
             )
             self._writer.__enter__()
         return self._writer
+
+    def _sorted_by(self) -> str | None:
+        """Return the column whose exact values the rows are sorted by, if there is one."""
+        columns = self._work.columns
+        is_linear = self._work.curve is Curve.LINEAR and len(columns) == 1 and len(columns[0]) == 1
+        return columns[0][0] if is_linear else None
 
     def _prove_what_is_there(self) -> None:
         with DataFile.open(

@@ -16,6 +16,7 @@ from liquidlog.clustering.columns import ClusteringColumn, clustering_state
 from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
 from liquidlog.clustering.health.notes import (
     deleted_rows_note,
+    direct_lake_note,
     health_notes,
     prefix_chars,
     truncation,
@@ -235,7 +236,11 @@ def measure_health(
         depth_histogram=_histogram(depth),
         columns=tuple(_column_health(measured, number, prefix) for number in range(len(columns))),
         cubes=cubes.cubes,
-        notes=(*notes, *deleted_rows_note(measured.files)),
+        notes=(
+            *notes,
+            *deleted_rows_note(measured.files),
+            *(direct_lake_note(measured.files) if mask is None else ()),
+        ),
     )
 
 

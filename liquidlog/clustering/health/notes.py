@@ -24,6 +24,15 @@ _TIE_BREAKERS: Final = ("\x7f", "\U0010ffff")
 
 Source: Delta Spark, StatisticsCollection."""
 
+_DIRECT_LAKE: Final = (
+    ("F2 to F32", 1_000, 300_000_000),
+    ("F64 to F256", 5_000, 1_500_000_000),
+)
+"""The most files, each of one row group, and rows of a table that Direct Lake loads, by capacity.
+
+More rows are allowed on F128 and F256. Source: Microsoft Fabric, Direct Lake overview."""
+_NEAR: Final = 0.8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truncation:
@@ -103,6 +112,21 @@ def deleted_rows_note(files: pa.Table) -> Iterator[str]:
     deleted = files.num_rows - files["deletion_vector"].null_count
     if deleted:
         yield f"{_files(deleted)} with deleted rows; the ranges may be wider than the live rows"
+
+
+def direct_lake_note(files: pa.Table) -> Iterator[str]:
+    """Yield one note if `files` (FILES_SCHEMA) are nearly more than Direct Lake loads."""
+    count, rows = files.num_rows, int(pc.sum(files["num_records"]).as_py() or 0)
+    near = [
+        f"{most_files:,} files and {most_rows:,} rows on {capacity}"
+        for capacity, most_files, most_rows in _DIRECT_LAKE
+        if count >= _NEAR * most_files or rows >= _NEAR * most_rows
+    ]
+    if near:
+        yield (
+            f"{_files(count)} with {rows:,} rows; Direct Lake of Fabric loads tables of at most"
+            f" {', and '.join(near)}, and counts row groups as it counts files"
+        )
 
 
 def _truncation_notes(found: Truncation, name: str, prefix: int) -> Iterator[str]:

@@ -351,6 +351,44 @@ def test_digits_that_foreign_files_have_beyond_their_type_are_kept(tmp_path: Pat
     assert pq.read_table(tmp_path / "f").equals(rows)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([None, 1, 1, 3], True),
+        ([None, None], True),
+        ([1, 3, None], False),
+        ([2, 1], False),
+        ([Decimal("1.5"), Decimal("2.5")], True),
+        (["a", "b", "ä"], True),
+        ([1.0, 2.0], False),
+    ],
+)
+def test_the_footer_says_an_order_that_rows_have(
+    tmp_path: Path, values: list[Any], *, said: bool
+) -> None:
+    kind = pa.int64() if values == [None, None] else None
+    rows = pa.table({"x": pa.nulls(len(values), pa.int32()), "a": pa.array(values, kind)})
+    options, schema = _options(rows.schema), delta_schema(rows.schema)
+    path = str(tmp_path / "f")
+    with DataFileWriter(path, schema=schema, options=options, sorted_by="a") as writer:
+        writer.write(rows)
+        writer.finish("f")
+    found = pq.read_metadata(path).row_group(0).sorting_columns
+    assert found == ((pq.SortingColumn(1, descending=False, nulls_first=True),) if said else ())
+
+
+def test_no_order_is_said_of_a_file_of_several_row_groups(tmp_path: Path) -> None:
+    options, schema = _options(ROWS.schema, row_group_rows=1), delta_schema(ROWS.schema)
+    with DataFileWriter(
+        str(tmp_path / "f"), schema=schema, options=options, sorted_by="a"
+    ) as writer:
+        writer.write(ROWS.sort_by("a"))
+        writer.finish("f")
+    metadata = pq.read_metadata(tmp_path / "f")
+    assert metadata.num_row_groups == 3
+    assert not any(metadata.row_group(number).sorting_columns for number in range(3))
+
+
 SMALL = pa.dictionary(pa.int8(), pa.string())
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
@@ -116,6 +118,23 @@ def test_rows_that_go_in_two_steps_make_the_same_files(
     assert isinstance(straight, RewrittenGroup)
     assert isinstance(stepped, RewrittenGroup)
     assert digests(tmp_path, straight) == digests(tmp_path, stepped)
+
+
+@pytest.mark.parametrize(("columns", "said"), [(["k"], True), (["k", "v"], False)])
+def test_the_footer_says_the_order_of_rows_by_one_column(
+    tmp_path: Path, columns: list[str], *, said: bool
+) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        keys = pa.array(random.integers(0, 1_000, 5_000), mask=random.random(5_000) < 0.01)
+        rows = pa.table({"k": keys, "v": random.integers(0, 1_000, 5_000)})
+        write_deltalake(str(tmp_path / "t"), rows, mode="append")
+    table = Table(str(tmp_path / "t"))
+    table.cluster_by(columns)
+    table.optimize(executor="local")
+    (name,) = DeltaTable(str(tmp_path / "t")).file_uris()
+    found = pq.read_metadata(name.removeprefix("file://")).row_group(0).sorting_columns
+    assert bool(found) == said
 
 
 def test_closing_early_deletes_what_was_written(executor: LocalExecutor, tmp_path: Path) -> None:
