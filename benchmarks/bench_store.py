@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -89,14 +89,11 @@ QUERIES: Final[Mapping[str, Sequence[Query]]] = {
 }
 
 
-class Reader(Protocol):
-    """An engine with a table open: answers with the number of rows it found."""
+Reader = Callable[[], int]
+"""Asks the query, and returns how many rows it found."""
 
-    def __call__(self, query: Query) -> int: ...
-
-
-Opened = Callable[[str, Mapping[str, str]], Reader]
-"""Opens the table at a path below the bucket, or at a local path without storage options."""
+Opened = Callable[[str, Mapping[str, str], Query], Reader]
+"""Opens the table at a URI or, without storage options, at a local path, for one query."""
 
 
 def main() -> None:
@@ -214,32 +211,32 @@ def begun(arguments: argparse.Namespace, name: str) -> Path:
 LAYOUTS: Final = {OURS: our_files, "delta-spark": delta_spark_files, "delta-rs": delta_rs_files}
 
 
-def delta_rs(uri: str, options: Mapping[str, str]) -> Reader:
+def delta_rs(uri: str, options: Mapping[str, str], query: Query) -> Reader:
     table = DeltaTable(uri, storage_options=dict(options))
 
-    def read(query: Query) -> int:
+    def read() -> int:
         engine = QueryBuilder().register("t", table)
         return pa.table(engine.execute(sql(query, "t")).read_all()).num_rows
 
     return read
 
 
-def pyarrow(uri: str, options: Mapping[str, str]) -> Reader:
+def pyarrow(uri: str, options: Mapping[str, str], query: Query) -> Reader:
     dataset = DeltaTable(uri, storage_options=dict(options)).to_pyarrow_dataset()
 
-    def read(query: Query) -> int:
+    def read() -> int:
         found = dataset.to_table(columns=list(query.columns) or None, filter=filter_of(query))
         return int(found.num_rows)
 
     return read
 
 
-def polars(uri: str, options: Mapping[str, str]) -> Reader:
+def polars(uri: str, options: Mapping[str, str], query: Query) -> Reader:
     import polars as pl
 
     rows = pl.scan_delta(uri, storage_options=dict(options) or None)
 
-    def read(query: Query) -> int:
+    def read() -> int:
         found = rows
         for name, (low, high) in query.bounds.items():
             found = found.filter(pl.col(name).is_between(low, high))
@@ -248,7 +245,7 @@ def polars(uri: str, options: Mapping[str, str]) -> Reader:
     return read
 
 
-def in_duckdb(uri: str, options: Mapping[str, str]) -> Reader:
+def in_duckdb(uri: str, options: Mapping[str, str], query: Query) -> Reader:
     connection = duckdb.connect()
     if options:
         # Threads that share a file of fsspec's read each other's bytes.
@@ -262,10 +259,10 @@ def in_duckdb(uri: str, options: Mapping[str, str]) -> Reader:
             )
         )
     dataset = DeltaTable(uri, storage_options=dict(options)).to_pyarrow_dataset()
+    fragments = dataset.get_fragments(filter=filter_of(query))
+    names = ", ".join(f"'{uri}/{fragment.path}'" for fragment in fragments)
 
-    def read(query: Query) -> int:
-        fragments = dataset.get_fragments(filter=filter_of(query))
-        names = ", ".join(f"'{uri}/{fragment.path}'" for fragment in fragments)
+    def read() -> int:
         found = connection.sql(sql(query, f"read_parquet([{names}])"))
         return int(found.to_arrow_table().num_rows)
 
@@ -342,11 +339,11 @@ def measured(arguments: argparse.Namespace, store: SlowStore | None) -> Costs:
     return costs
 
 
-def opened_anew(reader: Opened, directory: Path, store: SlowStore | None) -> Reader:
+def opened_anew(reader: Opened, directory: Path, store: SlowStore | None, query: Query) -> Reader:
     """Return a reader that remembers no footer."""
     if store is None:
-        return reader(str(directory.resolve()), {})
-    return reader(f"s3://{BUCKET}/{directory.name}", store.options)
+        return reader(str(directory.resolve()), {}, query)
+    return reader(f"s3://{BUCKET}/{directory.name}", store.options, query)
 
 
 def is_there(module: str) -> bool:
@@ -356,12 +353,15 @@ def is_there(module: str) -> bool:
 
 
 def best(
-    opened: Mapping[str, Callable[[], Reader]], query: Query, store: SlowStore | None, rounds: int
+    opened: Mapping[str, Callable[[Query], Reader]],
+    query: Query,
+    store: SlowStore | None,
+    rounds: int,
 ) -> dict[str, Cost]:
     found: dict[str, list[Cost]] = {layout: [] for layout in opened}
     for number in range(rounds):
         for layout in list(opened)[:: 1 if number % 2 == 0 else -1]:
-            found[layout].append(one(opened[layout](), query, store))
+            found[layout].append(one(opened[layout](query), store))
     rows = {cost.rows for costs in found.values() for cost in costs}
     if len(rows) > 1:
         sys.exit(f"{query} finds different rows: {found}")
@@ -377,11 +377,11 @@ def best(
     }
 
 
-def one(read: Reader, query: Query, store: SlowStore | None) -> Cost:
+def one(read: Reader, store: SlowStore | None) -> Cost:
     if store is not None:
         store.clear()
     started, cpu = time.perf_counter(), time.process_time()
-    rows = read(query)
+    rows = read()
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     sent = [] if store is None else store.sent()
     return Cost(
