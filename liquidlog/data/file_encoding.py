@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from liquidlog.data.encodings import CODES, integer_array
+from liquidlog.data.encodings import CODES, integer_array, plain_type
 from liquidlog.errors import UsageError
 from liquidlog.spec.arguments import Codec, parse_codec
 from liquidlog.spec.schema import Path
@@ -46,11 +46,15 @@ within these limits. Its default of 1024 takes 6 % longer on lineitem than 65 53
 
 _SAMPLE_ROWS: Final = 16_384
 _DISTINCT_SHARE: Final = 0.75
-"""Of a sample this large: about 27 000 distinct values in all, whose dictionary fits its page.
+"""Of a sample this large: about 27 000 distinct values in all, whose dictionary fits its page."""
 
-Numbers hardly take fewer bytes by it, but are decoded faster: with l_suppkey in a dictionary, files
-of lineitem have 0.1 % more bytes, and delta-rs reads all of them in 6 % less CPU time.
+_NARROW_DISTINCT_SHARE: Final = 0.25
+"""The same for values of eight bytes or less, which compress well as they are.
+
+Measured on 48 000 random integers, bytes per row with a dictionary and without: 1.83 and 1.80 with
+5 000 distinct values (0.29 of a sample), 2.58 and 1.95 with 20 000.
 """
+_NARROW_BITS: Final = 64
 
 _LIGHT_SHARE: Final = 1 / 64
 """Dictionaries of fewer distinct values, as a share of a sample, are not worth thinking about."""
@@ -296,7 +300,10 @@ def with_light_dictionaries(table: pa.Table) -> pa.Table:
 
 
 def _is_repetitive(values: pa.ChunkedArray) -> bool:
-    return _distinct(values) <= max(1, _DISTINCT_SHARE * len(values))
+    kind = plain_type(values.type)
+    is_narrow = pa.types.is_primitive(kind) and kind.bit_width <= _NARROW_BITS
+    share = _NARROW_DISTINCT_SHARE if is_narrow else _DISTINCT_SHARE
+    return _distinct(values) <= max(1, share * len(values))
 
 
 def _sampled(table: pa.Table) -> pa.Table:
