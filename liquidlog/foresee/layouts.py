@@ -190,6 +190,25 @@ class Layouts:
         keys = order.keys_of(coords)
         return np.asarray(cuts.parts_of(keys, ordinals), np.int64), keys
 
+    def ordered(self, layout: Layout, rows: Numbers, part: Numbers) -> Numbers:
+        """Return rows by the file that they go to (`part`), and inside it as a rewrite sorts them.
+
+        Without columns, rows stay in the order of their files.
+        """
+        by_file = np.argsort(part, kind="stable")
+        if not layout.columns:
+            return rows[by_file]
+        d = len(layout.columns)
+        bits = key_order_bits(d, layout.curve, parted=False)
+        most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
+        coords = np.empty((len(rows), d), np.uint32, order="F")
+        for number, path in enumerate(layout.columns):
+            values = self.sample.column(path).values.take(pa.array(rows))
+            coords[:, number] = Axis.fit(values, max_ranges=most, bits=bits)[1]
+        ordinals = np.arange(len(rows), dtype=np.uint64)
+        order, _, _ = place_rows(coords, ordinals, 1, curve=layout.curve, bits=bits, prefix=())
+        return rows[np.lexsort((order.keys_of(coords), part))]
+
     def _fitted(
         self,
         layout: Layout,

@@ -88,6 +88,8 @@ class Packed:
 
 def packed(rows: pa.Table, starts: Numbers, arguments: Mapping[str, Any]) -> Packed:
     """Return the bytes of files that begin at these rows, packed as Arrow's writer is told."""
+    if not rows.num_columns:
+        return Packed(total=np.zeros((len(starts), 0)), dictionary=np.zeros((len(starts), 0)))
     sink = pa.BufferOutputStream()
     ends = np.append(starts[1:], rows.num_rows)
     with pq.ParquetWriter(sink, rows.schema, **arguments) as writer:

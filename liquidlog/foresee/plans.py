@@ -25,7 +25,7 @@ from liquidlog.foresee.reads import (
     shares_opened,
 )
 from liquidlog.foresee.rows import FROM_ROWS, rows_of
-from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, Sample, spread
+from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Parts, Rows, Sample, spread
 from liquidlog.foresee.stores import LOCAL_DISK, OBJECT_STORE, StoreProfile
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
@@ -220,7 +220,8 @@ class Foresight:
     @cached_property
     def rows(self) -> Rows:
         """Rows of the table, the same for all plans; none where the log says all that matters."""
-        if not self._readers.values and all(map(_only_joins, self._plans)):
+        log_says_all = not self._readers.values and all(map(_only_joins, self._plans))
+        if log_says_all and not self._reads_rows:
             nothing = Sample(columns=(), file=np.zeros(0, np.int64), source=FROM_ROWS, files=0)
             return Rows(samples=(nothing,))
         taken = np.zeros(len(self._sizes), np.bool_)
@@ -304,26 +305,28 @@ class Foresight:
         plan, owners = self._plans[number], self._owners[number]
         outputs = [group.expected_outputs for group in plan.groups]
         is_joined = np.array([_is_joined(plan, count) for count in outputs], np.bool_)
-        joined = _joined(owners, self._live_sizes, self._bounds, is_joined, outputs)
-        if is_joined.all():
-            return joined
-        cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
-        grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
-        laid = layouts.laid(self._layout(plan), grouping, outputs)
-        size_bytes = self._packed(laid, layouts.sample, plan)
+        joined, part = _joined(owners, self._live_sizes, self._bounds, is_joined, outputs)
+        joined = _with_parts(joined, part, self._layout(plan), layouts)
+        found = [(joined, self._packed(joined, layouts.sample, plan))]
+        if not is_joined.all():
+            cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
+            grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
+            laid = layouts.laid(self._layout(plan), grouping, outputs)
+            found.append((laid, self._packed(laid, layouts.sample, plan)))
+        size_bytes = np.concatenate([size for _, size in found])
         if number not in self._shrunk:
-            known = float(laid.size_bytes.sum())
+            known = sum(float(one.size_bytes.sum()) for one, _ in found)
             self._shrunk[number] = float(size_bytes.sum()) / known if known else 1.0
         return Laid(
-            size_bytes=np.concatenate([joined.size_bytes, size_bytes]),
-            bounds=concat_bounds([joined.bounds, laid.bounds]),
+            size_bytes=size_bytes,
+            bounds=concat_bounds([one.bounds for one, _ in found]),
             scale=1.0,
-            group=np.concatenate([joined.group, laid.group]),
+            group=np.concatenate([one.group for one, _ in found]),
         )
 
     def _packed(self, laid: Laid, sample: Sample, plan: ClusteringPlan) -> Floats:
         """Return how large the files of a plan are once rows lie so, and are packed as it says."""
-        if self.rows.stored is None or laid.parts is None:
+        if self.rows.stored is None or laid.parts is None or laid.bounds.num_records.null_count:
             return laid.size_bytes
         records = np.asarray(laid.bounds.num_records.to_numpy(), np.float64)
         if sample not in self._packings:
@@ -498,8 +501,11 @@ def _joined(
     bounds: Bounds,
     is_joined: Mask,
     outputs: Sequence[int],
-) -> Laid:
-    """Return the files of groups whose files are only joined, neighbours in the plan's order."""
+) -> tuple[Laid, Numbers]:
+    """Return the files of groups whose files are only joined, neighbours in the plan's order.
+
+    Also the number among these of each file (n,), -1 for those that are not joined.
+    """
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
     group = owners[files]
     order = np.argsort(group, kind="stable")
@@ -517,12 +523,26 @@ def _joined(
     columns = tuple(_spanned(one, files, part, len(number)) for one in bounds.columns)
     records = _summed(bounds.num_records, files, part, len(number))
     owner = np.searchsorted(starts, number, side="right").astype(np.int64) - 1
-    return Laid(
+    part_of_file = np.full(len(owners), -1, np.int64)
+    part_of_file[files] = part
+    joined = Laid(
         size_bytes=np.bincount(part, sizes[files], len(number)).astype(np.float64),
         bounds=Bounds(columns=columns, num_records=records),
         scale=1.0,
         group=owner,
     )
+    return joined, part_of_file
+
+
+def _with_parts(joined: Laid, part: Numbers, layout: Layout, layouts: Layouts) -> Laid:
+    """Return joined files with the sampled rows of each; without, if one has none."""
+    of_row = part[layouts.sample.file]
+    rows = np.flatnonzero(of_row >= 0)
+    found, counts = np.unique(of_row[rows], return_counts=True)
+    if not len(found) or len(found) < len(joined.size_bytes):
+        return joined
+    order = layouts.ordered(layout, rows, of_row[rows])
+    return replace(joined, parts=Parts(order=order, starts=np.cumsum(counts) - counts))
 
 
 def _spanned(column: ColumnBounds, files: Numbers, part: Numbers, count: int) -> ColumnBounds:

@@ -200,3 +200,29 @@ def test_the_log_says_where_many_rows_may_have_one_value(tmp_path: Path) -> None
     table.optimize(executor="local", plan=plan)
     true = table.scan(workload=workload).files_read
     assert found.files_after_range.low <= true <= found.files_after_range.high
+
+
+@pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])
+def test_one_file_takes_what_its_rows_take_together(tmp_path: Path, keys: list[str]) -> None:
+    """No query says which rows lie together, but they are packed anew."""
+    random = np.random.default_rng(5)
+    rows = pa.table(
+        {
+            "id": random.integers(0, 1 << 40, 16_000),
+            "text": [f"user-{value:07d}" for value in random.integers(0, 400, 16_000)],
+        }
+    )
+    for start in range(0, 16_000, 2_000):
+        write_deltalake(str(tmp_path / "t"), rows.slice(start, 2_000), mode="append")
+    table = Table.open(tmp_path / "t")
+    if keys:
+        table.cluster_by(keys)
+    before = table.snapshot().size_bytes
+    plan = table.plan()
+    found = table.predict(plan, [WeightedPredicate("id >= 0"), WeightedPredicate("text = 'a'")])
+    table.optimize(executor="local", plan=plan)
+    (true,) = table.snapshot().files["size"].to_pylist()
+    assert true < 0.8 * before
+    (whole, _) = found.predicates
+    assert whole.bytes_after == pytest.approx(true, rel=0.2)
+    assert whole.bytes_after_range.low <= true <= whole.bytes_after_range.high
