@@ -272,7 +272,9 @@ class ProvingBounds(FileBounds):
     ) -> None:
         """Load the bounds of resolved columns, all that the condition names."""
         super().__init__(snapshot, columns, bounds_of, session)
-        self._whole = np.asarray(snapshot.files["deletion_vector"].is_null(), np.bool_)
+        # A constant is the same of every row; columns are known of files without deleted rows.
+        has_all_rows = np.asarray(snapshot.files["deletion_vector"].is_null(), np.bool_)
+        self._whole = has_all_rows if columns else np.ones(self.count, np.bool_)
         for path in columns:
             leaf = self._leaves.get(path)
             # Some writers do not count the nulls of fields inside null structs.

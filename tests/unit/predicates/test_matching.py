@@ -17,8 +17,10 @@ from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
 from liquidlog.predicates.workload import Session, WeightedPredicate
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
+from liquidlog.table import Table
 from support.one_file import matches
 from support.plans import schema_json_of
+from support.repository import ROOT
 from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
 
 
@@ -544,3 +546,14 @@ def test_lines_whose_predicate_is_no_condition_say_why(text: str) -> None:
     good, bad = parse_workload('{"where": "a = 1"}\n' + text, source="w.jsonl")
     assert good.problem is None
     assert str(bad.problem).startswith("w.jsonl line 2: ")
+
+
+def test_a_constant_is_proved_of_files_whose_rows_nobody_knows() -> None:
+    table = Table.open(ROOT / "fixtures" / "logs" / "12_dv_live" / "table")
+    snapshot = table.snapshot()
+    bounds_of = table.opened.bounds_of(snapshot)
+    session = Session(for_rows=True)
+    assert any(snapshot.files["deletion_vector"].is_valid().to_pylist())
+    assert every_row_matches(snapshot, "true", bounds_of, session).all()
+    assert not every_row_matches(snapshot, "false", bounds_of, session).any()
+    assert not every_row_matches(snapshot, "id IS NOT NULL", bounds_of, session).all()
