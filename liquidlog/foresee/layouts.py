@@ -166,24 +166,14 @@ class Layouts:
         self, layout: Layout, grouping: Grouping, group: int, rows: Numbers, outputs: int
     ) -> tuple[Numbers, Keys]:
         """Return the file of each row, as an executor would place it, and what sorts rows in it."""
-        d, outputs = len(layout.columns), min(outputs, len(rows))
+        outputs = min(outputs, len(rows))
         prefix = [layout.columns.index(path) for path in layout.prefix]
         ordinals = np.arange(len(rows), dtype=np.uint64)
         if outputs == 1 and not prefix:
             return np.zeros(len(rows), np.int64), ordinals
         if layout.readers is not None:
             return self._fitted(layout, rows, outputs, layout.readers, prefix)
-        bits = key_order_bits(d, layout.curve, parted=bool(prefix))
-        most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
-        coords = np.empty((len(rows), d), np.uint32, order="F")
-        for number, path in enumerate(layout.columns):
-            key = (grouping, group, path, most, bits)
-            found = self._coordinates.get(key)
-            if found is None:
-                values = self.sample.column(path).values.take(pa.array(rows))
-                found = Axis.fit(values, max_ranges=most, bits=bits)[1]
-                self._coordinates[key] = found
-            coords[:, number] = found
+        coords, bits = self._coords(layout, rows, place=(grouping, group))
         order, _, cuts = place_rows(
             coords, ordinals, outputs, curve=layout.curve, bits=bits, prefix=prefix
         )
@@ -193,21 +183,36 @@ class Layouts:
     def ordered(self, layout: Layout, rows: Numbers, part: Numbers) -> Numbers:
         """Return rows by the file that they go to (`part`), and inside it as a rewrite sorts them.
 
-        Without columns, rows stay in the order of their files.
+        Without columns, rows stay in the order of their files. The layout has no prefix.
         """
-        by_file = np.argsort(part, kind="stable")
         if not layout.columns:
-            return rows[by_file]
-        d = len(layout.columns)
-        bits = key_order_bits(d, layout.curve, parted=False)
-        most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
-        coords = np.empty((len(rows), d), np.uint32, order="F")
-        for number, path in enumerate(layout.columns):
-            values = self.sample.column(path).values.take(pa.array(rows))
-            coords[:, number] = Axis.fit(values, max_ranges=most, bits=bits)[1]
+            return rows[np.argsort(part, kind="stable")]
+        coords, bits = self._coords(layout, rows)
         ordinals = np.arange(len(rows), dtype=np.uint64)
         order, _, _ = place_rows(coords, ordinals, 1, curve=layout.curve, bits=bits, prefix=())
         return rows[np.lexsort((order.keys_of(coords), part))]
+
+    def _coords(
+        self, layout: Layout, rows: Numbers, place: tuple[Grouping, int] | None = None
+    ) -> tuple[Coords, int]:
+        """Return the coordinates of rows along a layout's columns, (n, d), and their bits.
+
+        Those of all rows of a `place`, a group of a grouping, are kept.
+        """
+        d = len(layout.columns)
+        bits = key_order_bits(d, layout.curve, parted=bool(layout.prefix))
+        most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
+        coords = np.empty((len(rows), d), np.uint32, order="F")
+        for number, path in enumerate(layout.columns):
+            key = None if place is None else (*place, path, most, bits)
+            found = None if key is None else self._coordinates.get(key)
+            if found is None:
+                values = self.sample.column(path).values.take(pa.array(rows))
+                found = Axis.fit(values, max_ranges=most, bits=bits)[1]
+                if key is not None:
+                    self._coordinates[key] = found
+            coords[:, number] = found
+        return coords, bits
 
     def _fitted(
         self,

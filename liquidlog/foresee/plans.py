@@ -104,16 +104,12 @@ def asked_readers(
 ) -> Readers:
     """Return the readers of a workload."""
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.conditions import (
-        parse_condition,
-        referenced_columns,
-        referenced_leaves,
-    )
+    from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
     from liquidlog.predicates.matching import answers
 
     found = answers(snapshot, workload, bounds_of, Session.at_ms(now_ms))
     wheres = tuple(one.where for one in found.workload)
-    named = (referenced_columns(parse_condition(where), snapshot.schema) for where in wheres)
+    named = referenced_paths_each(snapshot.schema, wheres)
     return Readers(
         source="workload",
         names=wheres,
@@ -122,7 +118,7 @@ def asked_readers(
         masks=tuple(np.asarray(one.may_match, np.bool_) for one in found.judged),
         leaves=tuple(referenced_leaves(unpartitioned(snapshot), wheres)),
         blind=tuple(one.cannot_prune for one in found.judged),
-        columns=tuple(tuple(sorted(map(quote_path, set(one.values())))) for one in named),
+        columns=tuple(tuple(sorted(map(quote_path, set(one)))) for one in named),
         not_usable=found.not_usable,
         asked_at=found.asked_at(now_ms),
     )
@@ -306,7 +302,8 @@ class Foresight:
         outputs = [group.expected_outputs for group in plan.groups]
         is_joined = np.array([_is_joined(plan, count) for count in outputs], np.bool_)
         joined, part = _joined(owners, self._live_sizes, self._bounds, is_joined, outputs)
-        joined = _with_parts(joined, part, self._layout(plan), layouts)
+        if self.rows.stored is not None:
+            joined = _with_parts(joined, part, self._layout(plan), layouts)
         found = [(joined, self._packed(joined, layouts.sample, plan))]
         if not is_joined.all():
             cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)

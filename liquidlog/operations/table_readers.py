@@ -73,17 +73,10 @@ class Asked:
 
 def _named(snapshot: Snapshot, readers: Answers) -> Asked:
     # The SQL parser takes a third of a command's start; most commands have no predicate.
-    from liquidlog.predicates.conditions import (
-        parse_condition,
-        referenced_columns,
-        referenced_leaves,
-    )
+    from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
 
     wheres = [one.where for one in readers.workload]
-    named = [
-        tuple(referenced_columns(parse_condition(where), snapshot.schema).values())
-        for where in wheres
-    ]
+    named = referenced_paths_each(snapshot.schema, wheres)
     known = {leaf.logical for leaf in leaves(snapshot.schema)}
     paths = dict.fromkeys(path for some in named for path in some if path in known)
     return Asked(

@@ -253,6 +253,15 @@ def condition_on(
         return error
 
 
+def referenced_paths_each(
+    schema: StructType, predicates: Sequence[str]
+) -> tuple[tuple[Path, ...], ...]:
+    """Return the columns that each condition names, as the schema spells them."""
+    return tuple(
+        tuple(referenced_columns(parse_condition(one), schema).values()) for one in predicates
+    )
+
+
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
     """Return the leaves whose statistics the predicates need, each once."""
     found = referenced_leaves_each(snapshot, predicates)
