@@ -26,10 +26,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from liquidlog.data.append import conform
-from liquidlog.data.encodings import concat, decoded
-from liquidlog.data.exact import convert_chunks
-from liquidlog.data.file_encoding import with_light_dictionaries
-from liquidlog.data.writer import encoded_bytes
+from liquidlog.data.encodings import concat, convert_chunks, decoded
+from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
 from liquidlog.rewriting.arriving import ArrivingFiles, Parting

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStruct
 
-from liquidlog.data.exact import convert_chunks
+from liquidlog.data.encodings import convert_chunks
 from liquidlog.data.logical_file import FilePart, TableRows, vector_location
 from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.data.exact import Leniency, convert_chunks, differences, matching_name
-from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.data.reader import with_names_of
+from liquidlog.data.encodings import Leniency, convert_chunks, differences, matching_name
+from liquidlog.data.reader import ParquetFile, with_names_of
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.spec.arrow import (
     ArrayLimits,

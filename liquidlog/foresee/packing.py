@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.data.file_encoding import FileEncoding, Trial, worth_dictionaries
+from liquidlog.data.writer import FileEncoding, Trial, worth_dictionaries
 from liquidlog.foresee.sample import Floats, Numbers, Stored, StoredColumn
 
 _LEAST: Final = 0.25

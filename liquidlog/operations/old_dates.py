@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from liquidlog.data.parquet_file import ParquetFile
+from liquidlog.data.reader import ParquetFile
 from liquidlog.errors import DataFileError
 from liquidlog.foresee.sample import spread
 from liquidlog.log.statistics import load_bounds

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from liquidlog.clustering.outcome.change import FilesAdded, Reconciled
 from liquidlog.clustering.outcome.staleness import Staleness, TooManyDeletedRows, deleted_rows
-from liquidlog.data.row_group_bounds import columns_held, footer_problems
 from liquidlog.data.runs import Run
+from liquidlog.data.statistics import columns_held, footer_problems
 from liquidlog.errors import (
     Conflict,
     DataFileError,

@@ -20,13 +20,14 @@ from liquidlog.clustering.outcome.staleness import DeletedInput, Staleness
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.deleted_rows import (
     DeletedRows,
+    FileLayout,
+    Output,
     ProvedRows,
     find_rows,
     require_found,
     write_without,
 )
 from liquidlog.data.logical_file import located_vector, read_deletion_vector, write_vector
-from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, run_token
 from liquidlog.errors import (
     CommitConflictError,

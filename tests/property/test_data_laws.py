@@ -24,10 +24,13 @@ from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
 from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrowed, widened
-from liquidlog.data.parquet_file import ParquetFile
-from liquidlog.data.reader import DataFile
-from liquidlog.data.row_group_bounds import read_row_group_bounds
-from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
+from liquidlog.data.reader import DataFile, ParquetFile
+from liquidlog.data.statistics import (
+    StatisticsCollector,
+    read_row_group_bounds,
+    truncate_max,
+    truncate_min,
+)
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.log.replay import path_order
 from liquidlog.plan import WriterOptions

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from liquidlog.data.checksum import multiset_checksum
-from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows
+from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
 from liquidlog.data.encodings import concat
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.errors import RowsNotFoundError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import delta_schema

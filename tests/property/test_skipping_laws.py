@@ -23,10 +23,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from liquidlog.data.checksum import multiset_checksum
+from liquidlog.data.deleted_rows import SoughtRows
 from liquidlog.data.encodings import aligned, concat, narrowed, widened
-from liquidlog.data.output_rows import SoughtRows
 from liquidlog.data.reader import DataFile
-from liquidlog.data.row_group_bounds import read_row_group_bounds
+from liquidlog.data.statistics import read_row_group_bounds
 from liquidlog.errors import UsageError
 from liquidlog.predicates.matching import every_row_matches, judged_or_refused
 from liquidlog.predicates.workload import Session as Asking

@@ -14,9 +14,16 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from liquidlog.data.checksum import _bits
-from liquidlog.data.deleted_rows import DeletedRows, ProvedRows, RowsToProve, rows_at
+from liquidlog.data.deleted_rows import (
+    DeletedRows,
+    FileLayout,
+    Output,
+    ProvedRows,
+    ReadBudget,
+    RowsToProve,
+    rows_at,
+)
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.data.output_rows import FileLayout, Output, ReadBudget
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import InputFile, RowTracking, WriterOptions

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 from unittest import mock
 
-from liquidlog.data import output_rows
+from liquidlog.data import deleted_rows
 from liquidlog.log import store
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import backfill, outputs, vacuum
@@ -53,7 +53,7 @@ def alone_on_storage() -> Iterator[None]:
         mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(vacuum, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(store, "ThreadPoolExecutor", OneByOne),
-        mock.patch.object(output_rows, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(deleted_rows, "ThreadPoolExecutor", OneByOne),
     ):
         yield
 

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
-from liquidlog.data import file_encoding
-from liquidlog.data.file_encoding import filter_bytes
+from liquidlog.data import writer
 from liquidlog.data.reader import DataFile
-from liquidlog.data.writer import DataFileWriter
+from liquidlog.data.writer import DataFileWriter, filter_bytes
 from liquidlog.errors import UsageError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
@@ -85,7 +84,7 @@ def names_of(columns: tuple[Column, ...]) -> set[str]:
 
 @pytest.fixture
 def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_encoding, "MAX_FILTER_SHARE", 1.0)
+    monkeypatch.setattr(writer, "MAX_FILTER_SHARE", 1.0)
 
 
 def literal(value: Any) -> str:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
-from liquidlog.data.exact import Leniency, convert, convert_chunks, differences
-from liquidlog.data.row_group_bounds import footer_problems
+from liquidlog.data.encodings import Leniency, convert, convert_chunks, differences
+from liquidlog.data.statistics import footer_problems
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.schema import parse_schema

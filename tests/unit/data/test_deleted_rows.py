@@ -12,11 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from liquidlog.data import deleted_rows, logical_file, output_rows
+from liquidlog.data import deleted_rows, logical_file
 from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
-from liquidlog.data.deleted_rows import DeletedRows, FoundRows, find_rows, require_found
+from liquidlog.data.deleted_rows import (
+    DeletedRows,
+    FileLayout,
+    FoundRows,
+    Output,
+    find_rows,
+    require_found,
+)
 from liquidlog.data.logical_file import read_deletion_vector, vector_location, write_vector
-from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import (
     DataFileError,
@@ -137,15 +143,15 @@ def test_memory_is_bounded_by_slices_and_parts(
     gone = [replace(one, positions=positions(range(0, 400, 9)))]
     expected = find(gone, outputs, layout)
     sizes = []
+    wanted = deleted_rows._wanted
 
-    def seen(rows: pa.Table, *arguments: Any) -> Any:
-        sizes.append(rows.num_rows)
-        return output_rows.WantedRows(rows, *arguments)
+    def seen(parts: list[pa.Table]) -> Any:
+        sizes.append(sum(part.num_rows for part in parts))
+        return wanted(parts)
 
     monkeypatch.setattr(deleted_rows, "_SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(deleted_rows, "PART_BYTES", part_bytes)
-    monkeypatch.setattr(output_rows, "PART_BYTES", part_bytes)
-    monkeypatch.setattr(deleted_rows, "WantedRows", seen)
+    monkeypatch.setattr(deleted_rows, "_wanted", seen)
     found = find(gone, outputs, layout)
     assert lists(found) == lists(expected)
     assert (found.rows, found.checksum) == (expected.rows, expected.checksum)
@@ -290,7 +296,7 @@ def test_rows_of_equal_hashes_that_differ_are_refused(
     def same(table: pa.Table) -> Any:
         return ones(len(table), np.uint64), ones(len(table), np.uint64)
 
-    monkeypatch.setattr(output_rows, "row_lanes", same)
+    monkeypatch.setattr(deleted_rows, "row_lanes", same)
     with pytest.raises(ResultMismatchError, match="other rows of the same checksum"):
         find(gone, [output], layout)
 
@@ -307,7 +313,7 @@ def test_one_hash_that_is_equal_is_not_enough(
         first, second = row_lanes(table)
         return first % np.uint64(2), second
 
-    monkeypatch.setattr(output_rows, "row_lanes", weak)
+    monkeypatch.setattr(deleted_rows, "row_lanes", weak)
     gone = [replace(one, positions=positions([0, 1, 3, 7]))]
     assert lists(find(gone, [output], layout)) == [[0, 1, 3, 4]]
 

@@ -12,13 +12,11 @@ import pytest
 
 from liquidlog.data import deleted_rows
 from liquidlog.data.append import conform
-from liquidlog.data.deleted_rows import ProvedRows, write_without
+from liquidlog.data.deleted_rows import FileLayout, Output, ProvedRows, write_without
 from liquidlog.data.logical_file import FilePart
-from liquidlog.data.output_rows import FileLayout, Output
 from liquidlog.data.reader import DataFile
-from liquidlog.data.row_group_bounds import footer_problems
 from liquidlog.data.runs import Run
-from liquidlog.data.statistics import rescan
+from liquidlog.data.statistics import footer_problems, rescan
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, ExecutorError, ResultMismatchError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions

@@ -21,12 +21,13 @@ from liquidlog.data.encodings import (
     decoded,
     value_bytes,
 )
-from liquidlog.data.file_encoding import (
-    with_light_dictionaries,
-)
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
-from liquidlog.data.writer import DataFileWriter, encoded_bytes
+from liquidlog.data.writer import (
+    DataFileWriter,
+    encoded_bytes,
+    with_light_dictionaries,
+)
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
 from liquidlog.spec.arguments import CODEC_NAMES
@@ -289,7 +290,7 @@ def test_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
 def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = table()
     chosen_bytes = encoded_bytes(rows, options_of(codec))
-    monkeypatch.setattr("liquidlog.data.file_encoding._MAX_GROWTH", -1.0)
+    monkeypatch.setattr("liquidlog.data.writer._MAX_GROWTH", -1.0)
     assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
 
 

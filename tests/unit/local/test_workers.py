@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.local.engine import TASK_ATTEMPTS, LocalJobs
-from liquidlog.local.executor import scratch_directory
+from liquidlog.local.executor import TASK_ATTEMPTS, LocalJobs, scratch_directory
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from support import local_tasks
 

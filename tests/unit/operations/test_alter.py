@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from liquidlog.data.row_group_bounds import columns_held
+from liquidlog.data.statistics import columns_held
 from liquidlog.errors import (
     CommitConflictError,
     DataFileError,

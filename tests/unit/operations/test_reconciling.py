@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 
 from liquidlog.clustering.outcome.staleness import TooManyDeletedRows
 from liquidlog.commit.conflicts import RowsMayBeBack
-from liquidlog.data import output_rows
+from liquidlog.data import deleted_rows
 from liquidlog.data.deleted_rows import find_rows
 from liquidlog.errors import (
     CommitConflictError,
@@ -560,7 +560,7 @@ def test_tasks_read_what_is_more_than_the_limit(scene_reconciling_by_tasks: Scen
 def test_what_lost_attempts_read_does_not_stop_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output_rows, "_TASKS_READ", 1)  # files this small are footers above all
+    monkeypatch.setattr(deleted_rows, "_TASKS_READ", 1)  # files this small are footers above all
     raced = Scene(tmp_path / "t", vectors=True, max_file_size="1KiB")
     raced.plain.delete({raced.inputs[0]: [0]})
     raced.store.landing = [

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.commit.transaction import PutOutcome, put_commit
-from liquidlog.data.parquet_file import ParquetFile
+from liquidlog.data.reader import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError, UnsupportedFeatureError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.rewrite import require_rewritable
