@@ -67,14 +67,13 @@ if TYPE_CHECKING:
     from liquidlog.foresee.prediction import Prediction
     from liquidlog.foresee.verdict import Verdict
     from liquidlog.log.checkpointing import Checkpointed
-    from liquidlog.operations.append import Appended, Source
-    from liquidlog.operations.backfill import Mended
     from liquidlog.operations.define import Definition, DroppedFeature
+    from liquidlog.operations.doctor import Mended, Overview
     from liquidlog.operations.optimize import Optimized
-    from liquidlog.operations.overview import Overview
     from liquidlog.operations.rewrite import CommitReport, GroupWatch
     from liquidlog.operations.scan import Scan
     from liquidlog.operations.vacuum import Vacuumed
+    from liquidlog.operations.writes import Appended, Source
 
 __all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
 
@@ -199,7 +198,9 @@ class Table(Summary):
             raise AttributeError(f"a Table has no {name}{hint}", name=name, obj=self)
 
     def _asked(self, workload: Queries) -> Workload:
-        from liquidlog.operations.scan import workload_of
+        if workload == ():
+            return ()
+        from liquidlog.operations.workloads import workload_of
 
         return workload_of(workload, self.uri, self.opened.store.storage)
 
@@ -243,7 +244,7 @@ class Table(Summary):
 
     def detail(self, version: int | None = None) -> Mapping[str, Any]:
         """Return the DESCRIBE DETAIL row."""
-        from liquidlog.operations.detail import detail
+        from liquidlog.operations.inspect import detail
 
         return detail(self.snapshot(version))
 
@@ -411,8 +412,8 @@ class Table(Summary):
             UsageError: If no predicate of the workload is a condition on the table, or a number is
                 not above 0.
         """
+        from liquidlog.operations.doctor import overview
         from liquidlog.operations.judge import criteria_of
-        from liquidlog.operations.overview import overview
 
         return overview(
             self.opened.store,
@@ -471,7 +472,7 @@ class Table(Summary):
             UsageError: If `where` is no condition on the table, or columns cannot be read.
             CorruptLogError: If files have partition values that are none of the columns' types.
         """
-        from liquidlog.operations.reads import plan_read
+        from liquidlog.operations.scan import plan_read
 
         if where is not None:
             one(where, str, argument="where", expected="a condition in SQL")
@@ -504,8 +505,8 @@ class Table(Summary):
         """
         from liquidlog.advice.verdict import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
+        from liquidlog.operations.advise import Request
         from liquidlog.operations.judge import criteria_of, judge_opened
-        from liquidlog.operations.layout_search import Request
 
         asked = self._asked(workload)
         if not asked:
@@ -551,8 +552,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        from liquidlog.operations.old_dates import noted
-        from liquidlog.operations.planned import planned
+        from liquidlog.operations.planned import noted, planned
         from liquidlog.operations.scan import at_time
 
         if advice is not None:
@@ -607,7 +607,7 @@ class Table(Summary):
             UnsupportedFeatureError: If it cannot be migrated; has every reason.
             CommitConflictError: If the plan to add to can no longer be committed.
         """
-        from liquidlog.operations.migrate import extended_migration, planned_migration
+        from liquidlog.operations.planned import extended_migration, planned_migration
 
         new_id = self.opened.clock.new_id
         if add_to is not None:
@@ -651,7 +651,7 @@ class Table(Summary):
         Raises:
             UsageError: If the path is not that of a live file.
         """
-        from liquidlog.operations.explain import explain
+        from liquidlog.operations.planned import explain
 
         file = None if path is None else address(path, argument="path")
         made = self.plan() if plan is None else _plan(plan)
@@ -876,7 +876,7 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.append import AppendRequest, append
+        from liquidlog.operations.writes import AppendRequest, append
 
         request = AppendRequest(
             sources=_sources(data),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.optimize import expected_metrics, partition_where
 from liquidlog.operations.rewrite import require_rewritable
-from liquidlog.operations.scan import read_workload
+from liquidlog.operations.workloads import read_workload
 from liquidlog.predicates.workload import Workload
 from liquidlog.report.jsonable import jsonable
 from liquidlog.sql import statements as ask

@@ -74,7 +74,7 @@ def history(
 ) -> None:
     """Show the commits, newest first."""
     from liquidlog.log.history import count_commits
-    from liquidlog.operations.detail import written_bytes
+    from liquidlog.operations.inspect import written_bytes
     from liquidlog.report import tables
 
     opened = Table.open(table, storage_options=mapping(storage_options))

@@ -365,7 +365,7 @@ def workload_at(source: str | None, table: Table, storage_options: Pairs) -> Wor
     if source is None:
         return ()
     # Its modules take longer to import than it takes to look at a table.
-    from liquidlog.operations.scan import read_workload
+    from liquidlog.operations.workloads import read_workload
 
     options = StorageOptions.of(mapping(storage_options))
     return read_workload(source, table=table.uri, storage_options=options)

@@ -24,8 +24,8 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, first_of, replace_file, say_rest
 from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of
 from liquidlog.errors import UsageError
-from liquidlog.operations.explain import explain_together
 from liquidlog.operations.judge import predicted
+from liquidlog.operations.planned import explain_together
 from liquidlog.operations.rewrite import read_advice
 from liquidlog.plan import ClusteringPlan
 from liquidlog.plan.encoding import plan_pieces

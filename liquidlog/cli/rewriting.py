@@ -43,7 +43,6 @@ from liquidlog.clustering.settings import (
 )
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
-from liquidlog.operations.at_work import at_work
 from liquidlog.operations.executors import (
     AUTO,
     LOCAL,
@@ -57,14 +56,15 @@ from liquidlog.operations.executors import (
     require_settings,
     rewrite_groups,
 )
-from liquidlog.operations.migrate import migration_notice
 from liquidlog.operations.optimize import (
     DEFAULT_MIN_GAIN,
     optimize_in_rounds,
     require_rounds,
     rewrite_and_commit,
 )
-from liquidlog.operations.outputs import reconcile_limits
+from liquidlog.operations.outputs import at_work
+from liquidlog.operations.planned import migration_notice
+from liquidlog.operations.reconcile import reconcile_limits
 from liquidlog.operations.rewrite import (
     complete_result,
     read_advice,
@@ -93,7 +93,7 @@ from liquidlog.table import Table
 if TYPE_CHECKING:
     from liquidlog.foresee.prediction import Prediction
     from liquidlog.foresee.verdict import Verdict
-    from liquidlog.operations.migrate import MigrationNotice
+    from liquidlog.operations.planned import MigrationNotice
 
 
 EXECUTOR_OPTION = click.option(

@@ -27,8 +27,8 @@ from liquidlog.fleet.finding import find_tables
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
-from liquidlog.operations.overview import Overview
-from liquidlog.operations.scan import predicates_of
+from liquidlog.operations.doctor import Overview
+from liquidlog.operations.workloads import predicates_of
 from liquidlog.predicates.workload import Workload
 from liquidlog.storage import local
 from liquidlog.storage.addresses import is_local

@@ -43,10 +43,10 @@ from liquidlog.foresee.verdict import Bar, Criteria, Option, Verdict
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
-from liquidlog.operations.at_work import AtWork, at_work, claimed
 from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
 from liquidlog.operations.judge import judge_opened, judge_plan
 from liquidlog.operations.optimize import rewritten
+from liquidlog.operations.outputs import AtWork, at_work, claimed
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.predicates.workload import Workload

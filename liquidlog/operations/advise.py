@@ -1,28 +1,520 @@
-"""Advise which columns and layout a table should have for its readers, or to leave it alone."""
+"""Which columns and layout a table should have for its readers: candidates on sampled rows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 from msgspec import structs
 
-from liquidlog.advice.advice import Advice
+from liquidlog.advice.advice import Advice, Measured, losers
+from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
 from liquidlog.advice.documents import AdviceDocument, plan_arguments
-from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.advice.halves import BY_TIME, FEW, NOT_AT_ALL, folds
+from liquidlog.advice.intervals import Certainty, certainty
+from liquidlog.advice.search import (
+    SAME,
+    Space,
+    chosen,
+    costs,
+    marginal_gains,
+    preferred_since,
+    regrets,
+    searched,
+)
+from liquidlog.advice.search import Measured as Found
+from liquidlog.advice.verdict import (
+    MIN_GAIN,
+    NO_COLUMNS,
+    OWN_COLUMNS,
+    PARTITIONS,
+    Gain,
+    refusal,
+)
+from liquidlog.clustering.columns import (
+    DEFAULT_COLUMN_LIMIT,
+    ClusteringColumn,
+    clustering_state,
+    resolve_columns,
+)
+from liquidlog.clustering.migration import clustered_by, unpartitioned
+from liquidlog.clustering.planning.choice import output_count, writer_options
+from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError
 from liquidlog.foresee.candidates import MANY_FILES
-from liquidlog.foresee.sample import KeptRows
-from liquidlog.foresee.verdict import Criteria
+from liquidlog.foresee.layouts import Grouping, Layouts
+from liquidlog.foresee.plans import live_rows, owners_of
+from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
+from liquidlog.foresee.rows import rows_of
+from liquidlog.foresee.sample import Floats, KeptRows, Sample
+from liquidlog.foresee.verdict import LONGER, MANY, Criteria
 from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import cluster_by, set_properties
-from liquidlog.operations.layout_search import LayoutSearch, Request
-from liquidlog.operations.table_readers import table_readers
-from liquidlog.plan import ClusteringPlan
+from liquidlog.operations.table_readers import TableReaders, fitted_readers, table_readers
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
+
+_CUBE_SIZES: Final = ("min_cube_bytes", "target_cube_bytes")
+_ANY_SIZE: Final = 1 << 40
+"""A maximum file size: which files are taken together does not depend on it."""
+
+_HALVES: Final = 4
+"""Halves of the sampled rows that say how far the sample may be off."""
+_LAID_AT_ONCE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked for: see `Table.advise`. Without `reads_rows`, only the log is read."""
+
+    columns: tuple[Path, ...] | None = None
+    max_columns: int = DEFAULT_COLUMN_LIMIT
+    min_gain: float = MIN_GAIN
+    max_file_bytes: int | None = None
+    reads_rows: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse more columns than a table can have."""
+        if self.max_columns > DEFAULT_COLUMN_LIMIT:
+            raise UsageError(
+                f"max_columns is {self.max_columns}, and a table has at most"
+                f" {DEFAULT_COLUMN_LIMIT} clustering columns",
+                option="max_columns",
+            )
+
+
+class _Judged(NamedTuple):
+    """A candidate, what it brings, and why that is not worth its rewrite; None if it is."""
+
+    best: Candidate
+    certain: Certainty
+    joined: Readings
+    gain: Gain
+    why_not: str | None
+
+
+class LayoutSearch:
+    """Measures candidates on a sample, and judges the best one."""
+
+    def __init__(
+        self,
+        base: TableReaders,
+        request: Request,
+        columns: tuple[ClusteringColumn, ...],
+        new_id: Callable[[], str],
+        notes: tuple[str, ...],
+        kept: KeptRows,
+    ) -> None:
+        self._base, self._request, self._columns = base, request, columns
+        self._notes = list(notes)
+        snapshot = base.snapshot
+        self._own_columns = clustering_state(snapshot).columns
+        own_size = remembered(snapshot, "max_file_bytes")
+        if request.max_file_bytes is not None:
+            self._sizes: tuple[int, ...] = (request.max_file_bytes,)
+        else:
+            self._sizes = measured_file_sizes(
+                int(base.total_bytes), own_size, snapshot.files.num_rows
+            )
+        self._plain = unpartitioned(snapshot)
+        # A set of columns that is not the table's own: any other gives the same groups.
+        other = columns if columns != self._own_columns else columns[::-1]
+        made = _full_plan(snapshot, other, new_id)
+        self._foreign = _grouping(snapshot, made)
+        self._own: Grouping = self._foreign
+        if self._own_columns:
+            self._own = _grouping(snapshot, _full_plan(snapshot, self._own_columns, new_id))
+        self._left = opened_by_masks(
+            np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
+            [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
+            base.now.profile,
+            scale=base.scale,
+        )
+        if len(base.files) < snapshot.files.num_rows:
+            self._notes.append(
+                f"what is read now is measured on {len(base.files)} of"
+                f" {snapshot.files.num_rows} files"
+            )
+        outputs = sum(output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes)
+        sampled = self._sampled_leaves()
+        rows = rows_of(
+            base.store,
+            snapshot,
+            sampled,
+            outputs=outputs,
+            among=np.flatnonzero(self._foreign.group_of_file >= 0),
+            reads_rows=request.reads_rows,
+            kept=kept,
+        )
+        self._sample = rows.samples[0]
+        if rows.problem is not None:
+            self._notes.append(f"rows are made up from statistics: {rows.problem}")
+        options = writer_options(snapshot, ())
+        self._prefix_chars = options.string_prefix_chars
+        self._layouts = self._layouts_of(self._sample)
+        self._readers: dict[Candidate, FittedWorkload | None] = {}
+
+    def _sampled_leaves(self) -> tuple[Leaf, ...]:
+        """Return the leaves to sample: those that get statistics, and that predicates need."""
+        configuration = self._base.snapshot.metadata.configuration
+        usable = {column.logical for column in self._columns}
+        found = {leaf.logical: leaf for leaf in self._base.asked.leaves}
+        known = {leaf.logical: leaf for leaf in leaves(self._base.snapshot.schema)}
+        found |= {path: known[path] for path in usable}
+        found |= {column.logical: known[column.logical] for column in self._own_columns}
+        for path in [path for path in found if path not in usable]:
+            try:
+                resolve_columns(
+                    self._base.snapshot.schema,
+                    [path],
+                    configuration=configuration,
+                    partition_columns=(),
+                )
+            except ClusteringColumnError:
+                del found[path]
+        return tuple(found.values())
+
+    def _layouts_of(self, sample: Sample) -> Layouts:
+        return Layouts(
+            sample=sample,
+            leaves=self._base.asked.leaves,
+            prefix_chars=self._prefix_chars,
+        )
+
+    def _is_own(self, candidate: Candidate) -> bool:
+        return candidate.columns == tuple(column.logical for column in self._own_columns)
+
+    def _leaves_some(self, candidate: Candidate) -> bool:
+        return self._is_own(candidate) and self._own.leaves_some
+
+    def _measure(
+        self,
+        candidates: Sequence[Candidate],
+        layouts: Layouts | None = None,
+        readers: Sequence[FittedWorkload | None] | None = None,
+        grouping: Grouping | None = None,
+    ) -> Sequence[Readings]:
+        using = layouts or self._layouts
+        if readers is None:
+            readers = [self._fitted_to(one) if one.is_fitted else None for one in candidates]
+        groupings = [grouping or self._group(one) for one in candidates]
+        with ThreadPoolExecutor(_LAID_AT_ONCE) as pool:
+            orders = [one.layout(ask) for one, ask in zip(candidates, readers, strict=True)]
+            outputs = [
+                [output_count(int(size), one.max_file_bytes) for size in grouping.size_bytes]
+                for one, grouping in zip(candidates, groupings, strict=True)
+            ]
+            laid = list(pool.map(using.laid, orders, groupings, outputs))
+        base = self._base
+        found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
+        return [
+            read + self._left if grouping is None and self._leaves_some(one) else read
+            for one, read in zip(candidates, found, strict=True)
+        ]
+
+    def _fitted_to(self, candidate: Candidate) -> FittedWorkload | None:
+        """Return what the older queries ask of a candidate's columns, None if nothing."""
+        if candidate not in self._readers:
+            self._readers[candidate] = self._fitted_by(self._base.halves.older, candidate)
+        return self._readers[candidate]
+
+    def _fitted_by(self, weights: Floats, candidate: Candidate) -> FittedWorkload | None:
+        base = self._base
+        return fitted_readers(base.readers.workload, weights, candidate.columns, base.snapshot)
+
+    def _held_back(self, found: Found) -> Found:
+        """Return what the older queries open with each candidate that does not know them.
+
+        A fitted layout is measured fold by fold, the cheapest first. One that is further from the
+        best than another is at worst cannot be chosen: it is not measured, and taken from `found`.
+        """
+        base, older = self._base, self._base.halves.older
+        if base.halves.by == NOT_AT_ALL:
+            return found
+        parts, known = folds(older, base.asked.shapes), costs(found, older)
+        held = {one: read for one, read in found.items() if not one.is_fitted}
+        least = min(known.values())
+        for one in sorted(found.keys() - held.keys(), key=lambda one: (known[one], one.plainness)):
+            bound = min(regrets({each: found[each] for each in held}, held, older).values()).cost
+            if known[one] > least * bound * (1 + SAME):
+                del found[one]
+            else:
+                held[one] = self._by_folds(one, parts)
+        return held
+
+    def _by_folds(self, candidate: Candidate, parts: Floats) -> Readings:
+        """Return what is opened with a candidate fitted to all folds but the query's own."""
+        older = self._base.halves.older
+        readers = [self._fitted_by(older - part, candidate) for part in parts]
+        read = self._measure([candidate] * len(parts), readers=readers)
+        shares = np.divide(parts, older, out=np.zeros_like(parts), where=older > 0)
+        return Readings(
+            bytes=(shares * np.stack([one.bytes for one in read])).sum(axis=0),
+            files=(shares * np.stack([one.files for one in read])).sum(axis=0),
+            profile=self._base.now.profile,
+        )
+
+    def advice(self) -> Advice:
+        """Return the advice."""
+        base, request = self._base, self._request
+        outputs = max(
+            (output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes),
+            default=1,
+        )
+        space = Space(
+            columns=tuple(column.logical for column in self._columns),
+            few_valued=[
+                column.leaf.logical
+                for column in self._sample.columns
+                if 1 < column.distinct_values <= outputs
+            ],
+            max_columns=request.max_columns,
+            sizes=self._sizes,
+        )
+        if not space.is_whole:
+            self._notes.append(
+                f"{len(space.columns)} columns have too many sets and forms to measure all: sets"
+                " are grown from the best ones, and the best are tried in every form"
+            )
+        older = base.halves.older
+        found = searched(space, self._measure, older)
+        self._add_own(found)
+        held = self._held_back(found)
+        judged = self._judged(found, held, self._chosen(found, held))
+        if judged.why_not is not None and self._has_changed(judged.gain):
+            for_both = self._judged(found, found, self._for_all_times(found, held))
+            if for_both.why_not is None and for_both.gain.share_of_older >= request.min_gain:
+                judged = for_both
+                self._notes.append(
+                    "the layout is the one that serves older and newest queries best together:"
+                    " the newest chose it too, and do not prove it"
+                )
+        ranks = regrets(found, held, older)
+        best, gain, certain, joined = judged.best, judged.gain, judged.certain, judged.joined
+        why_not = judged.why_not
+        if (known := int((base.halves.newest > 0).sum())) < FEW:
+            self._notes.append(
+                f"judged on {known} predicate(s): the intervals are of these, and do not say what"
+                " other queries would read"
+            )
+        elif base.halves.by == BY_TIME:
+            self._note_what_changed(found, best)
+        if base.snapshot.metadata.partition_columns:
+            self._notes.append(
+                "the table is partitioned by"
+                f" {', '.join(base.snapshot.metadata.partition_columns)}, and can only be clustered"
+                " by liquidlog migrate, which rewrites all of it: this is what that would bring"
+            )
+        cost_now = base.mean(base.now.seconds, older)
+        columns = space.columns
+        weights = np.array([one.weight for one in base.readers.workload], np.float64)
+        return Advice(
+            **base.fields(),
+            best=self._measured(best, found[best], held[best]),
+            reason=why_not or "",
+            gain=gain.share,
+            gain_interval=gain.range,
+            interval=certain.read_share,
+            candidates=tuple(
+                self._measured(one, found[one], held[one])
+                for one in sorted(found, key=lambda one: (ranks[one], one.plainness))
+            ),
+            columns=marginal_gains(
+                found, best, columns, older, cost_now, base.mean(joined.seconds, older)
+            ),
+            rewrite_bytes=round(self._group(best).size_bytes.sum()),
+            sample=self._sample.source,
+            sampled_rows=len(self._sample),
+            sampled_files=self._sample.files,
+            losers=losers(base.wheres, weights, base.now, found[best]),
+            fitted=self._fitted_to(best) if best.is_fitted else None,
+            notes=tuple(self._notes),
+        )
+
+    def _chosen(self, found: Found, held: Found) -> Candidate:
+        """Return the best candidate for the older queries.
+
+        One that lets many of the readers wait longer is taken only where all do.
+        """
+        base = self._base
+        many = _many(
+            np.array([one.weight for one in base.readers.workload], np.float64), base.asked.shapes
+        )
+        most = LONGER * (many @ base.now.seconds)
+        harmless = [one for one, read in found.items() if (many @ read.seconds <= most).all()]
+        ranks = regrets(found, held, base.halves.older)
+        return chosen({one: ranks[one] for one in harmless or found})
+
+    def _judged(self, found: Found, held: Found, best: Candidate) -> _Judged:
+        """Return what a candidate brings, and whether that is worth it."""
+        certain, joined = self._certainty(best, found[best]), self._joined(found, best)
+        gain = self._gain(found[best], held[best], certain, joined)
+        why_not = refusal(gain, min_gain=self._request.min_gain)
+        return _Judged(best, certain, joined, gain, why_not)
+
+    def _has_changed(self, gain: Gain) -> bool:
+        """Whether what suits the older queries does not suit the newest."""
+        return self._base.halves.by == BY_TIME and (
+            gain.share < self._request.min_gain <= gain.share_of_older
+        )
+
+    def _for_all_times(self, found: Found, held: Found) -> Candidate:
+        """Return the best candidate for the older and the newest queries together.
+
+        None that is fitted: it would be fitted to the older ones alone. It is measured in all
+        sizes of files, which `found` and `held` have afterwards.
+        """
+        plain = {one: read for one, read in found.items() if not one.is_fitted}
+        every = self._base.halves.older + self._base.halves.newest
+        best = chosen(regrets(plain, plain, every))
+        sizes = [replace(best, max_file_bytes=size) for size in self._sizes]
+        new = [one for one in sizes if one not in found]
+        measured = dict(zip(new, self._measure(new), strict=True))
+        found.update(measured)
+        held.update(measured)
+        sized = {one: found[one] for one in sizes}
+        return chosen(regrets(sized, sized, every))
+
+    def _note_what_changed(self, found: Found, best: Candidate) -> None:
+        """Say so if the newest queries ask for other columns than the older ones."""
+        preferred = preferred_since(found, best, self._base.halves.newest)
+        if preferred is not None and preferred[1] >= self._request.min_gain:
+            names = ", ".join(quote_path(path) for path in preferred[0].columns)
+            self._notes.append(
+                f"readers ask otherwise than before: the newest queries would cost"
+                f" {preferred[1]:.0%} less by {names}; ask again when more of them are recorded"
+            )
+
+    def _add_own(self, found: Found) -> None:
+        """Measure the table's own columns too, if they are not among those that are asked for."""
+        own = tuple(column.logical for column in self._own_columns)
+        known = {column.leaf.logical for column in self._sample.columns}
+        sizes = {one.max_file_bytes for one in found}
+        if own and known.issuperset(own) and not any(one.columns == own for one in found):
+            new = [plainest(own, size) for size in sorted(sizes)]
+            found.update(zip(new, self._measure(new), strict=True))
+
+    def _measured(self, candidate: Candidate, read: Readings, held: Readings) -> Measured:
+        base = self._base
+        newest, older = base.halves.newest, base.halves.older
+        group = self._group(candidate)
+        return Measured(
+            candidate=candidate,
+            files=round(self._files(candidate)) + int((group.group_of_file < 0).sum()),
+            read_share=base.mean(read.bytes, newest) / base.total_bytes,
+            older_read_share=base.mean(held.bytes, older) / base.total_bytes,
+            bytes_per_reading=base.mean(read.bytes, newest),
+            files_per_reading=base.mean(read.files, newest),
+        )
+
+    def _files(self, candidate: Candidate) -> float:
+        """Return how many files the candidate would write."""
+        group = self._group(candidate)
+        return sum(output_count(int(size), candidate.max_file_bytes) for size in group.size_bytes)
+
+    def _group(self, candidate: Candidate) -> Grouping:
+        """Return which files a rewrite by the candidate takes together."""
+        return self._own if self._is_own(candidate) else self._foreign
+
+    def _certainty(self, best: Candidate, read: Readings) -> Certainty:
+        base = self._base
+        halves = []
+        for seed in range(_HALVES):
+            layouts = self._layouts_of(self._sample.half(seed))
+            (half,) = self._measure([best], layouts)
+            halves.append((half.seconds, half.bytes / base.total_bytes))
+        return certainty(
+            base.halves.newest,
+            base.now.seconds,
+            read.seconds,
+            read.bytes / base.total_bytes,
+            halves,
+        )
+
+    def _joined(self, found: Found, best: Candidate) -> Readings:
+        """Return what predicates open without other columns: with small files joined.
+
+        Files of a clustered table are joined where it is rewritten by its own columns.
+        """
+        base = self._base
+        if not self._own_columns:
+            joined = [base.joined(size) for size in self._sizes]
+        elif self._is_own(best):
+            joined = [base.now]
+        else:
+            own = [read for one, read in found.items() if self._is_own(one)]
+            joined = [base.now, *own, *self._anew(best.max_file_bytes)]
+        return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
+
+    def _anew(self, max_file_bytes: int) -> Sequence[Readings]:
+        """Return what is opened if also files in order are laid out anew by the own columns.
+
+        OPTIMIZE leaves such files alone, so it is no candidate: other columns have to bring more.
+        """
+        own = tuple(column.logical for column in self._own_columns)
+        if not {column.leaf.logical for column in self._sample.columns}.issuperset(own):
+            return ()
+        return self._measure([plainest(own, max_file_bytes)], grouping=self._foreign)
+
+    def _gain(
+        self,
+        read: Readings,
+        held: Readings,
+        certain: Certainty,
+        joined: Readings,
+    ) -> Gain:
+        base = self._base
+        partitions = base.snapshot.metadata.partition_columns
+        cost_now = base.mean(base.now.seconds, base.halves.newest)
+        older = base.halves.older
+        older_now = base.mean(base.now.seconds, older)
+        return Gain(
+            cost_now=cost_now,
+            cost_joined=min(cost_now, base.mean(joined.seconds, base.halves.newest)),
+            cost_after=base.mean(read.seconds, base.halves.newest),
+            range=certain.gain,
+            share_of_older=1 - base.mean(held.seconds, older) / older_now if older_now else 0.0,
+            joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
+            is_by_time=base.halves.by == BY_TIME,
+        )
+
+
+def _many(weights: Floats, shapes: Sequence[frozenset[Path]]) -> Floats:
+    """Return the readers who may not wait longer, as the shares of p predicates in each, (k, p).
+
+    They are single predicates, or all that name the same columns, with a tenth of the weight.
+    """
+    kinds = [[shape == one for shape in shapes] for one in dict.fromkeys(shapes)]
+    parts: Floats = np.vstack([np.eye(len(weights)), np.array(kinds, np.float64)]) * weights
+    many = parts[parts.sum(axis=1) >= MANY * weights.sum()]
+    shares: Floats = many / many.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _full_plan(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
+) -> ClusteringPlan:
+    """Return the plan of OPTIMIZE FULL if the table were clustered by these columns."""
+    sizes = remembered_among(snapshot, _CUBE_SIZES)
+    policy = ClusteringPolicy(full=True, max_file_bytes=_ANY_SIZE, **sizes)
+    return plan(clustered_by(snapshot, columns), policy, new_id=new_id)
+
+
+def _grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
+    """Return which live files a plan takes together."""
+    sizes = snapshot.files["size"].to_numpy().astype(np.float64)
+    owners, rows = owners_of(snapshot, made), live_rows(snapshot)
+    return Grouping.of(owners, sizes, rows, groups=len(made.groups))
+
+
+# The advice, or to leave the table alone, and what makes the advised layout
 
 
 def advised(

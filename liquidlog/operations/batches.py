@@ -46,18 +46,21 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import (
     NewColumns,
     OutputClaim,
-    ReconciledRows,
-    ReconcileLimits,
     clear_run,
     clear_runs,
     evidence_against,
-    passes,
     require_committable,
     require_own_names,
     run_of,
     settle,
 )
-from liquidlog.operations.reconcile import GroupState, Reconciler
+from liquidlog.operations.reconcile import (
+    GroupState,
+    ReconciledRows,
+    ReconcileLimits,
+    Reconciler,
+    passes,
+)
 from liquidlog.plan import (
     ClusteringPlan,
     RewriteGroup,

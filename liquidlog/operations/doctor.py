@@ -1,9 +1,10 @@
-"""Find what is wrong with a table's clustering, and repair what needs no rewrite."""
+"""What is wrong with a table, what mends it without a rewrite, and what a report shows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +13,14 @@ from msgspec import structs
 
 from liquidlog.advice.advice import Advice
 from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
-from liquidlog.clustering.health.measure import measure_health
+from liquidlog.clustering.health.maps import KeyMap, MappedFiles, key_map
+from liquidlog.clustering.health.measure import Health, measure_health
 from liquidlog.clustering.outcome.staleness import input_rows
 from liquidlog.clustering.planning.choice import writer_options
+from liquidlog.clustering.row_tracking import HIDDEN_COLUMNS
 from liquidlog.clustering.settings import remembered_if_right, wrong_values
 from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.data.statistics import rescan
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.schema_changes import (
     Retagging,
@@ -35,28 +39,135 @@ from liquidlog.doctor.findings import (
     RENAMED_CUBES,
     Diagnosis,
     Examined,
+    Finding,
     Histories,
     asked_of,
     findings,
     with_cut_bounds,
     without_range,
 )
-from liquidlog.doctor.repairs import NOTHING_LEFT, domain_repair, retagging_repair
-from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.doctor.repairs import (
+    NOTHING_LEFT,
+    domain_repair,
+    retagging_repair,
+    statistics_repair,
+    with_statistics,
+)
+from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
+from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.log.loader import load_snapshot, past_definitions
 from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
 from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.backfill import Mended, Rescan, backfill
 from liquidlog.operations.define import commit_in_place
+from liquidlog.operations.inspect import detail, judged_health
 from liquidlog.operations.judge import judge
-from liquidlog.operations.old_dates import refused
-from liquidlog.snapshot import Snapshot
+from liquidlog.operations.planned import refused
+from liquidlog.operations.scan import Scan, scan
+from liquidlog.plan import ClusteringPlan, WriterOptions
+from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import Change, Commit, FileKey
-from liquidlog.spec.bounds import Mask, remembering
-from liquidlog.spec.schema import MappingMode, PrimitiveType, mapping_mode
+from liquidlog.spec.bounds import Bounds, FileStatistics, Mask, remembering
+from liquidlog.spec.schema import Leaf, MappingMode, PrimitiveType, mapping_mode
+from liquidlog.spec.text import Summary
+
+# Statistics that are read from data files again
+#
+# Every attempt derives the repair from the newest snapshot: files that other commits removed
+# meanwhile are not added again, and deletion vectors that they added are kept.
+
+FILES_IN_A_COMMIT: Final = 10_000
+"""Files per commit; if a commit fails, the ones before it stay."""
+
+_READ_TOGETHER: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """A repair: its name, the versions it committed (possibly none), its number of files."""
+
+    name: str
+    versions: tuple[int, ...]
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rescan:
+    """Which files to read again, for which statistics, and whether these replace existing ones."""
+
+    name: str
+    files: pa.Table
+    options: WriterOptions
+    replaces: bool
+
+
+def backfill(
+    store: TableStore, snapshot: Snapshot, rescan_of: Rescan, clock: Clock, *, dry_run: bool
+) -> Mended:
+    """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time."""
+    name, files = rescan_of.name, rescan_of.files
+    versions: list[int] = []
+    mended = 0
+    for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
+        part = files.slice(start, FILES_IN_A_COMMIT)
+        derive = _StatisticsChange(store, rescan_of, _rescanned(store, snapshot, part, rescan_of))
+        version = commit_in_place(
+            store, snapshot, derive, clock, dry_run=dry_run, nothing_left=NOTHING_LEFT
+        )
+        if version is not None:
+            versions.append(version)
+            mended += derive.files
+    return Mended(name=name, versions=tuple(versions), files=mended)
+
+
+class _StatisticsChange:
+    def __init__(
+        self, store: TableStore, rescan_of: Rescan, found: Mapping[str, FileStatistics]
+    ) -> None:
+        self._store = store
+        self._rescan = rescan_of
+        self._found = found
+        self._paths = pa.array(list(found), pa.string())
+        self.files = 0
+
+    def __call__(self, newest: Snapshot) -> Change | None:
+        live = newest.files.filter(pc.is_in(decoded_paths(newest.files), value_set=self._paths))
+        adds = with_statistics(
+            live,
+            original_adds(self._store, newest, live),
+            self._found,
+            replaces=self._rescan.replaces,
+            tight_bounds=self._rescan.options.tight_bounds,
+        )
+        self.files = len(adds)
+        return statistics_repair(self._rescan.name, adds) if adds else None
+
+
+def _rescanned(
+    store: TableStore, snapshot: Snapshot, files: pa.Table, rescan_of: Rescan
+) -> Mapping[str, FileStatistics]:
+    configuration = snapshot.metadata.configuration
+    ignored = frozenset(configuration[key] for key in HIDDEN_COLUMNS if key in configuration)
+
+    def read(path: str, rows: int | None) -> FileStatistics:
+        return rescan(
+            store.data_path(path),
+            schema=snapshot.schema,
+            options=rescan_of.options,
+            mapping=mapping_mode(configuration),
+            num_records=rows,
+            ignored=ignored,
+            storage=store.storage,
+        )
+
+    paths, rows = decoded_paths(files).to_pylist(), files["num_records"].to_pylist()
+    with ThreadPoolExecutor(_READ_TOGETHER) as pool:
+        return dict(zip(paths, pool.map(read, paths, rows), strict=True))
+
+
+# Find what is wrong with a table's clustering, and repair what needs no rewrite
 
 LONG_PREFIX_CHARS: Final = 256
 """Characters that repaired bounds keep of a string, unless the table asks for more."""
@@ -298,3 +409,155 @@ def _retagging(snapshot: Snapshot, past: Sequence[Commit]) -> Retagging | None:
     if not past or mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
         return None
     return plan_late_retagging(snapshot, past_schemas(past, snapshot.schema))
+
+
+# What a report shows: health now and before, a map and findings
+
+_HISTORY_COMMITS: Final = 200
+"""The number of newest commits that a report considers."""
+
+_MOST_POINTS: Final = 20
+_FILES_LOADED: Final = 600_000
+"""Most files of past versions that a report loads, so fewer versions of larger tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Overview(Summary):
+    """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
+
+    `problem` says why nothing is judged, if `verdict` is None. `key_map` has the table now and
+    after the rewrite that is worth it, or else after the best of those that are not; None if there
+    is no column to draw it by, or no file has statistics of all of them. `scan` is what readers of
+    a given workload open now, if there is no rewrite to compare it with. `advice` is for these
+    readers, None without a workload.
+    """
+
+    detail: Mapping[str, Any]
+    health: Health | None
+    problem: str | None
+    verdict: Verdict | None
+    key_map: KeyMap | None
+    scan: Scan | None
+    findings: tuple[Finding, ...]
+    trend: tuple[Health, ...]
+    advice: Advice | None = None
+
+    def _facts(self) -> Mapping[str, object]:
+        said = self.problem if self.verdict is None else self.verdict.sentence
+        return {"location": self.detail["location"], "verdict": said}
+
+
+def overview(
+    store: TableStore,
+    snapshot: Snapshot,
+    criteria: Criteria,
+    *,
+    min_cube_bytes: int | None,
+    past: bool = True,
+) -> Overview:
+    """Return what a report of the snapshot shows.
+
+    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
+    if that is wrong. Rewrites are judged by the criteria. Without `past`, no earlier version is
+    measured, which takes longer than all the rest.
+    """
+    examined, advice = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
+    found = findings(examined)
+    if examined.state is None or examined.health is None or examined.verdict is None:
+        return Overview(
+            detail={"version": snapshot.version, "location": snapshot.uri},
+            health=None,
+            problem=examined.domain_problem,
+            verdict=None,
+            key_map=None,
+            scan=None,
+            findings=found,
+            trend=(),
+            advice=None,
+        )
+    columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
+    asked = () if examined.asked is None else examined.asked.columns
+    verdict = examined.verdict
+    return Overview(
+        detail=detail(snapshot),
+        health=with_ratios(
+            examined.health, snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes
+        ),
+        problem=None,
+        verdict=verdict,
+        key_map=_key_map(snapshot, columns, examined.bounds, verdict, [one.leaf for one in asked]),
+        scan=scan(store, snapshot, criteria.workload, now_ms=criteria.now_ms)
+        if criteria.workload and verdict.shown is None
+        else None,
+        findings=found,
+        trend=_trend(store, snapshot, columns, min_cube_bytes=min_cube_bytes) if past else (),
+        advice=advice,
+    )
+
+
+def _key_map(
+    snapshot: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    bounds: Bounds,
+    verdict: Verdict,
+    asked: Sequence[Leaf],
+) -> KeyMap | None:
+    """Return the table now and after the rewrite to show, by its clustering columns.
+
+    Those that readers ask for come first, the most asked at the beginning.
+    """
+    if not columns:
+        return None
+    option = verdict.shown
+    is_by_these = option is not None and _is_by(option.plan, columns)
+    places = {leaf: place for place, leaf in enumerate(asked)}
+    order = sorted(range(len(columns)), key=lambda n: places.get(columns[n].leaf, len(places)))
+    columns = [columns[number] for number in order]
+    now = MappedFiles(
+        bounds=bounds.select(order),
+        size_bytes=np.asarray(snapshot.files["size"].to_numpy(), np.int64),
+        is_predicted=np.zeros(len(bounds), np.bool_),
+    )
+    after = None
+    if option is not None and is_by_these and option.files_after is not None:
+        leaves, known, sizes, is_predicted = option.files_after()
+        numbers = [leaves.index(column.leaf) for column in columns]
+        after = MappedFiles(
+            bounds=known.select(numbers),
+            size_bytes=sizes.astype(np.int64),
+            is_predicted=is_predicted,
+        )
+    return key_map([column.name for column in columns], now, after)
+
+
+def _is_by(plan: ClusteringPlan, columns: Sequence[ClusteringColumn]) -> bool:
+    return [column.logical for column in plan.columns] == [column.logical for column in columns]
+
+
+def _trend(
+    store: TableStore,
+    newest: Snapshot,
+    columns: Sequence[ClusteringColumn],
+    *,
+    min_cube_bytes: int,
+) -> tuple[Health, ...]:
+    """Return the health at some of the versions, evenly chosen and with the last."""
+    versions = sorted(v for v in list_log(store).commits if v <= newest.version)[-_HISTORY_COMMITS:]
+    points = min(_MOST_POINTS, _FILES_LOADED // max(newest.files.num_rows, 1), len(versions))
+    if points < 2:  # noqa: PLR2004  one point is no trend
+        return ()
+    chosen = dict.fromkeys(versions[n * (len(versions) - 1) // (points - 1)] for n in range(points))
+    found = (_health_at(store, version, columns, min_cube_bytes) for version in chosen)
+    return tuple(health for health in found if health is not None)
+
+
+def _health_at(
+    store: TableStore, version: int, columns: Sequence[ClusteringColumn], min_cube_bytes: int
+) -> Health | None:
+    """Return the health of an earlier version by today's columns, None if it is not known."""
+    try:
+        snapshot = load_snapshot(store, version)
+        bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+        return judged_health(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes)
+    except LiquidlogError:
+        return None  # cleaned up, or from a time when another table was at the address

@@ -1,25 +1,258 @@
-"""Answer questions about a table: detail, files, health, and the files that match a predicate."""
+"""What only looks at a table: DESCRIBE DETAIL, bytes written, files and health."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.settings import (
+    REMEMBERED,
+    deciding_property,
+    default_of,
+    notes,
+    remembered,
+    weights_text,
+)
 from liquidlog.clustering.zcubes import file_states
+from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Rows, Sample
+from liquidlog.log.segment import list_log, read_commits
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.asked_columns import NOTHING_ASKED, asked_columns
-from liquidlog.predicates.workload import Session, WeightedPredicate, Workload
+from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
+from liquidlog.spec.actions import AddFile, Commit, RemoveFile
 from liquidlog.spec.bounds import Bounds
-from liquidlog.spec.schema import Path
+from liquidlog.spec.features import table_features
+from liquidlog.spec.schema import Path, quote_path
+from liquidlog.spec.text import iso_time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBytes:
+    """The bytes of new data that a commit at `version` added, and the bytes that it only moved.
+
+    `write_amplification` is the bytes moved up to this version per byte of new data, None while
+    there is no new data.
+    """
+
+    version: int
+    operation: str | None
+    new_bytes: int
+    moved_bytes: int
+    write_amplification: float | None
+
+
+def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
+    """Return the bytes that each commit still in the log wrote, oldest first.
+
+    New data are files added with `dataChange` true, which includes the rows that UPDATE, DELETE and
+    MERGE copy. Moved data are files added with `dataChange` false, as OPTIMIZE does.
+    """
+    versions = sorted(list_log(store).commits)
+    return tuple(_running(read_commits(store, versions)))
+
+
+def _running(commits: Iterable[Commit]) -> Iterator[WrittenBytes]:
+    new_total = moved_total = 0
+    for commit in commits:
+        # A file that its own commit removes and adds only got a new deletion vector.
+        kept = set(_removed(commit))
+        adds = [one for one in commit.actions if isinstance(one, AddFile) and one.path not in kept]
+        new = sum(add.size for add in adds if add.data_change)
+        moved = sum(add.size for add in adds if not add.data_change)
+        new_total, moved_total = new_total + new, moved_total + moved
+        yield WrittenBytes(
+            version=commit.version,
+            operation=commit.info.operation,
+            new_bytes=new,
+            moved_bytes=moved,
+            write_amplification=round(moved_total / new_total, 4) if new_total else None,
+        )
+
+
+def _removed(commit: Commit) -> list[str]:
+    return [action.path for action in commit.actions if isinstance(action, RemoveFile)]
+
+
+def detail(snapshot: Snapshot) -> Mapping[str, Any]:
+    """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
+
+    `numRecords` is the number of live rows, None if a file's statistics do not tell.
+    `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
+    longer has keeps its physical name. `layout` says what the table remembers of the settings of a
+    plan, and what decided it; `layoutNotes` which properties about them are wrong or not known.
+    """
+    state = clustering_state(snapshot)
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    layout, wrong = _layout(snapshot)
+    return {
+        "version": snapshot.version,
+        "format": "delta",
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "location": snapshot.uri,
+        "createdAt": None if metadata.created_time is None else iso_time(metadata.created_time),
+        "lastModified": iso_time(snapshot.timestamp_ms),
+        "partitionColumns": list(metadata.partition_columns),
+        "clusteringColumns": [*state.names, *(quote_path(path) for path in state.unresolved)],
+        "numFiles": snapshot.files.num_rows,
+        "sizeInBytes": snapshot.size_bytes,
+        "numRecords": live_rows(snapshot.files),
+        "properties": dict(metadata.configuration),
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": list(table_features(protocol)),
+        "layout": layout,
+        "layoutNotes": [*wrong, *notes(metadata.configuration)],
+    }
+
+
+def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
+    """Return what a table remembers of every setting, and which properties are wrong, in words.
+
+    Per setting: `value` (None if it is wrong), `from` (property or default) and, for a property,
+    its name as `property`.
+    """
+    found, wrong = {}, []
+    for setting in (known.field for known in REMEMBERED):
+        name = deciding_property(snapshot.metadata.configuration, setting)
+        if name is None:
+            found[setting] = {"value": _shown(default_of(setting)), "from": "default"}
+            continue
+        value, problem = _remembered(snapshot, setting)
+        wrong.extend([problem] if problem else [])
+        found[setting] = {"value": _shown(value), "from": "property", "property": name}
+    return found, wrong
+
+
+def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
+    try:
+        return remembered(snapshot, setting), None
+    except UsageError as error:
+        return None, error.message
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
+    if not isinstance(value, tuple):
+        return value
+    if value and isinstance(value[0][-1], float):
+        return [weights_text([one]) for one in value]
+    return [quote_path(path) for path in value]
+
+
+def live_rows(files: pa.Table) -> int | None:
+    """Return the number of rows in `files` without deleted ones, None where unknown."""
+    rows = num_records(files)
+    if rows.null_count:
+        return None
+    return int(pc.sum(pc.subtract(rows, deleted_rows(files))).as_py() or 0)
+
+
+# Find the columns by which a table is measured for the readers of a workload
+
+MOST_COLUMNS: Final = 4
+"""The most columns of a workload by which a table is measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedColumns:
+    """The columns that a workload compares, the most often compared first.
+
+    `notes` says in sentences which they are, and which others cannot be measured. `not_usable` has
+    the predicates that are no condition on this table.
+    """
+
+    columns: tuple[ClusteringColumn, ...]
+    notes: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+
+
+NOTHING_ASKED: Final = AskedColumns(columns=(), notes=(), not_usable=())
+
+
+def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> AskedColumns:
+    """Return at most MOST_COLUMNS columns with statistics, by the weight of their predicates."""
+    weights, not_usable = _weights(snapshot, workload)
+    ranked = sorted(weights, key=lambda path: (-weights[path], path))
+    possible = [(path, _column(snapshot, path)) for path in ranked]
+    columns = [column for _, column in possible if column is not None]
+    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+    there = [
+        column
+        for number, column in enumerate(columns)
+        if bounds.known(number).any() or not len(bounds)
+    ]
+    taken = there[:MOST_COLUMNS]
+    without = [path for path in ranked if path not in {column.logical for column in there}]
+    if not taken:
+        named = f": {_listed(without)} have none" if without else ""
+        raise UsageError(
+            f"the workload compares no column that has statistics{named}; name columns instead"
+        )
+    measured = ", ".join(f"{one.name} ({weights[one.logical]:.0%} of readings)" for one in taken)
+    notes = [f"measured by the columns that the workload compares most: {measured}"]
+    if without:
+        notes.append(f"the workload also compares columns without statistics: {_listed(without)}")
+    return AskedColumns(columns=tuple(taken), notes=tuple(notes), not_usable=not_usable)
+
+
+def _weights(
+    snapshot: Snapshot, workload: Workload
+) -> tuple[dict[Path, float], tuple[NotUsable, ...]]:
+    """Return the share of the readings that compare each column, and the predicates left out."""
+    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    from liquidlog.predicates.conditions import referenced_leaves_each
+
+    weights: dict[Path, float] = {}
+    refused: list[NotUsable] = []
+    named = referenced_leaves_each(snapshot, [predicate.where for predicate in workload])
+    for predicate, share, leaves in zip(workload, shares(workload), named, strict=True):
+        problem = predicate.problem
+        if problem is None and isinstance(leaves, UsageError):
+            problem = leaves.message
+        if problem is not None:
+            refused.append(
+                NotUsable(where=predicate.where, weight=predicate.weight, reason=problem)
+            )
+        elif not isinstance(leaves, UsageError):
+            for leaf in leaves:
+                weights[leaf.logical] = weights.get(leaf.logical, 0.0) + share
+    if len(refused) == len(workload):
+        raise UsageError(
+            f"none of {len(refused)} predicates is a condition on this table; the first:"
+            f" {refused[0].reason}"
+        )
+    return weights, tuple(refused)
+
+
+def _column(snapshot: Snapshot, path: Path) -> ClusteringColumn | None:
+    """Return a column as one to cluster by, None if its type or its statistics forbid that."""
+    try:
+        (found,) = resolve_columns(
+            snapshot.schema,
+            [path],
+            configuration=snapshot.metadata.configuration,
+            partition_columns=(),
+        )
+    except ClusteringColumnError:
+        return None
+    return found
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return ", ".join(quote_path(path) for path in paths)
+
+
+# Files and health
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:

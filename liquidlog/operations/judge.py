@@ -47,11 +47,9 @@ from liquidlog.foresee.verdict import (
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
-from liquidlog.operations.advise import advised
-from liquidlog.operations.layout_search import Request
-from liquidlog.operations.old_dates import refused_of
+from liquidlog.operations.advise import Request, advised
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.operations.planned import planned
+from liquidlog.operations.planned import planned, refused_of
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot

@@ -9,7 +9,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health.measure import measure_health
-from liquidlog.clustering.outcome.change import optimize_metrics, planned_metrics
+from liquidlog.clustering.migration import (
+    MIGRATION,
+    defining_actions,
+    migrated,
+    migration_parameters,
+)
+from liquidlog.clustering.outcome.change import column_names, optimize_metrics, planned_metrics
 from liquidlog.clustering.settings import (
     CommitSettings,
     RewriteSettings,
@@ -19,9 +25,12 @@ from liquidlog.clustering.settings import (
     settings_of,
     settle,
 )
-from liquidlog.errors import UsageError
+from liquidlog.commit.transaction import Clock
+from liquidlog.errors import CommitConflictError, Outdated, UsageError
 from liquidlog.foresee.verdict import Criteria
+from liquidlog.log.store import TableStore
 from liquidlog.operations.batches import pending_groups
+from liquidlog.operations.define import commit_in_place
 from liquidlog.operations.executors import (
     LOCAL,
     Executor,
@@ -35,7 +44,6 @@ from liquidlog.operations.executors import (
 )
 from liquidlog.operations.inspect import health
 from liquidlog.operations.judge import foresight_of
-from liquidlog.operations.migrate import migrate_empty
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.rewrite import (
     CommitReport,
@@ -47,6 +55,7 @@ from liquidlog.operations.rewrite import (
 from liquidlog.plan import ClusteringPlan, Progress
 from liquidlog.predicates.conditions import parse_condition, referenced_columns
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Change
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import Summary
 from liquidlog.storage.options import OptionsSource, StorageOptions
@@ -346,3 +355,39 @@ def optimize_in_rounds(
         if before is None or depth is None or depth > before - min_gain:
             return
         plan = make()
+
+
+def migrate_empty(
+    store: TableStore,
+    snapshot: Snapshot,
+    made: ClusteringPlan,
+    clock: Clock,
+    *,
+    dry_run: bool = False,
+) -> CommitReport:
+    """Commit the definition that a migration gives a table without files."""
+
+    def change(newest: Snapshot) -> Change:
+        if newest.files.num_rows:
+            added = Outdated("files were added that the migration has not rewritten")
+            raise CommitConflictError(made.read_version, [added])
+        after = migrated(newest, [column.logical for column in made.columns])
+        return Change(
+            operation=MIGRATION,
+            parameters=migration_parameters(newest, column_names(made)),
+            actions=defining_actions(newest, clustering_state(after).columns),
+            is_blind_append=False,
+        )
+
+    version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
+    assert version is not None  # noqa: S101  a partitioned table always has something to change
+    return CommitReport(
+        read_version=made.read_version,
+        group_versions={},
+        skipped_groups=(),
+        finished=(),
+        conflicts=(),
+        failures=(),
+        definition_version=version,
+        dry_run=dry_run,
+    )

@@ -1,172 +1,38 @@
-"""Outputs of rewrites as the storage has them: whose they are, what proves them, what may go."""
+"""Runs and their outputs as the storage has them: whose they are, what proves them, what may go."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
 
-from liquidlog.clustering.outcome.change import FilesAdded, Reconciled
-from liquidlog.clustering.outcome.staleness import Staleness, TooManyDeletedRows, deleted_rows
-from liquidlog.data.runs import Run
+from liquidlog.commit.transaction import Clock
+from liquidlog.data.runs import APPEND, Origin, Run, run_token, running_in
 from liquidlog.data.statistics import columns_held, footer_problems
 from liquidlog.errors import (
-    Conflict,
     DataFileError,
     LiquidlogError,
     ResultMismatchError,
     StorageError,
-    UsageError,
 )
 from liquidlog.log.history import named_files
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.plan import (
-    GIB,
     ClusteringPlan,
     InputFile,
     RewriteGroup,
     RewrittenGroup,
-    Tasks,
     WrittenFile,
     file_schema,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.arguments import number, refuse
 from liquidlog.spec.evolution import NewColumn
 from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.text import iso_time, parse_size, retention_ms
+from liquidlog.spec.text import iso_time, retention_ms, rough_duration
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import FileFacts
-
-DEFAULT_MAX_SHARE: Final = 0.2
-"""Share of a group's rows that others may delete: beyond, it is cheaper to rewrite what is left
-than to keep files with so many deleted rows."""
-
-DEFAULT_LIMIT_BYTES: Final = 10 * GIB
-"""Bytes that are read to find the deleted rows of one group."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileLimits:
-    """How much of others' deletions the commit of a group follows.
-
-    `max_share` is the share of the group's rows, from 0 to 1, that may be deleted, `limit_bytes`
-    what this process may read to find them; `tasks` read what is more. With a share of 0, every
-    deletion is a conflict.
-    """
-
-    max_share: float = DEFAULT_MAX_SHARE
-    limit_bytes: int = DEFAULT_LIMIT_BYTES
-    tasks: Tasks | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TooMuchToRead(Conflict):
-    """To find the rows that others deleted, more would have to be read than is allowed."""
-
-    kind = "too_much_to_read"
-    needed_bytes: int
-    limit_bytes: int
-
-    def __str__(self) -> str:
-        return (
-            "other commits deleted rows of the inputs; to find them in the outputs, at least"
-            f" {self.needed_bytes} bytes would be read, more than {self.limit_bytes};"
-            " reconcile_limit says how many may be read"
-        )
-
-
-def reconcile_limits(
-    max_share: float | None, limit: int | str | None, tasks: Tasks | None = None
-) -> ReconcileLimits:
-    """Return the limits that a caller gave: a share, a size in bytes or as text, and tasks."""
-    share = DEFAULT_MAX_SHARE
-    if max_share is not None:
-        share = number(max_share, argument="max_reconciled_share")
-        if share > 1:
-            refuse("max_reconciled_share", "a number from 0 to 1", max_share)
-    if limit is None:
-        return ReconcileLimits(max_share=share, tasks=tasks)
-    if not share:
-        raise UsageError(
-            "reconcile_limit has no effect: with max_reconciled_share 0, every deletion is a"
-            " conflict",
-            option="reconcile_limit",
-        )
-    return ReconcileLimits(max_share=share, limit_bytes=parse_size(limit), tasks=tasks)
-
-
-def passes(conflict: Conflict) -> bool:
-    """Return whether what was rewritten could be committed later, or within other limits.
-
-    Files that others added beside a migration may be deleted again.
-    """
-    return isinstance(conflict, TooMuchToRead | TooManyDeletedRows | FilesAdded)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconciledRows:
-    """Rows that others deleted of the inputs of committed groups, and were deleted of the outputs.
-
-    `files` is how many outputs had such rows, `bytes_read` and `seconds` what it took to find and
-    delete them: None for a dry run, which looks for none of them. `versions` deleted the rows;
-    `gone` are the paths of inputs and kept files that others had removed.
-    """
-
-    rows: int = 0
-    files: int | None = 0
-    bytes_read: int | None = 0
-    seconds: float | None = 0.0
-    versions: tuple[int, ...] = ()
-    gone: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, groups: Sequence[Reconciled], stale: Sequence[Staleness]) -> "ReconciledRows":
-        """Return the sum over groups, and what was deleted according to the log."""
-        return replace(
-            cls.expected(stale),
-            rows=sum(one.rows for one in groups),
-            files=sum(one.files for one in groups),
-            bytes_read=sum(one.bytes_read for one in groups),
-            seconds=sum(one.seconds for one in groups),
-        )
-
-    @classmethod
-    def expected(cls, stale: Sequence[Staleness]) -> "ReconciledRows":
-        """Return what the log says was deleted of the inputs of groups."""
-        deleted = [one for its in stale for one in its.deleted]
-        gone = tuple(path for its in stale for path in its.gone)
-        if not deleted:
-            return cls(gone=gone)
-        return cls(
-            rows=deleted_rows(deleted) or 0,
-            files=None,
-            bytes_read=None,
-            seconds=None,
-            versions=tuple(sorted({version for one in deleted for version in one.versions})),
-            gone=gone,
-        )
-
-    def plus(self, other: "ReconciledRows") -> "ReconciledRows":
-        """Return the sum of both; unknown if one of them is."""
-        return ReconciledRows(
-            rows=self.rows + other.rows,
-            files=_sum(self.files, other.files),
-            bytes_read=_sum(self.bytes_read, other.bytes_read),
-            seconds=_sum(self.seconds, other.seconds),
-            versions=tuple(sorted({*self.versions, *other.versions})),
-            gone=(*self.gone, *other.gone),
-        )
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
-    return None if one is None or other is None else one + other
-
 
 # Check, in the storage, whether a commit may name the outputs of a run
 #
@@ -480,3 +346,128 @@ def _sentence(column: NewColumn, paths: list[str]) -> str:
         f"the column {quote_path(column.logical)}, which the table did not have when this was"
         f" planned, is in {', '.join(paths[:_NAMED])}{more}"
     )
+
+
+# Who is at work on a table, as the markers of runs say, and a claim of it for one process
+#
+# Markers prove neither that a process is alive nor that there is no other: whoever is asked
+# here gets a note for people. Appends are left out, since they take no file from anybody.
+#
+# A claim is the marker of a run that writes no file (see `data.runs`). Whoever claims a table
+# puts its marker first and then looks for others: of two at once, at least one sees the other,
+# and who sees another withdraws. Claims keep work from being done twice. That no row is lost if
+# they do not, as with a process that was taken for dead, is for the commits to see to.
+
+ALIVE_MS: Final = 86_400_000
+"""A run that has written nothing for so long is taken for dead, as `orphans` does by default."""
+
+
+_TICK: Final = "tick"
+"""The verb of claims."""
+
+_TRIES: Final = 6
+"""Attempts to claim a table where another claim has just begun, which may withdraw as well."""
+
+_JUST_BEGUN_MS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtWork:
+    """A process that may be at work on a table.
+
+    `origin` is None for runs that do not say who began them; they count as one process. `age_ms` is
+    how long ago it began; `groups` is how many groups it has under way.
+    """
+
+    origin: Origin | None
+    age_ms: int
+    groups: int
+
+    def __str__(self) -> str:
+        who = "a process that does not say who it is" if self.origin is None else str(self.origin)
+        groups = "1 group" if self.groups == 1 else f"{self.groups} groups"
+        return f"{who}, begun {rough_duration(self.age_ms)} ago, with {groups} under way"
+
+
+def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tuple[AtWork, ...]:
+    """Return the processes whose rewrites have begun, not ended, and wrote within `alive_ms`.
+
+    The one that began last comes first.
+    """
+    now_ms = clock.now_ms()
+    runs = running_in(table_directory(store), store.storage)
+
+    def begun(run: Run) -> tuple[Origin | None, int] | None:
+        return _begun(store, run, now_ms - alive_ms)
+
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+        signs = [sign for sign in pool.map(begun, runs) if sign is not None]
+    times: dict[Origin | None, list[int]] = {}
+    for origin, begun_ms in signs:
+        times.setdefault(origin, []).append(begun_ms)
+    found = (
+        AtWork(origin=origin, age_ms=max(0, now_ms - min(begun_ms)), groups=len(begun_ms))
+        for origin, begun_ms in times.items()
+    )
+    return tuple(sorted(found, key=lambda one: one.age_ms))
+
+
+def _begun(store: TableStore, run: Run, alive_since_ms: int) -> tuple[Origin | None, int] | None:
+    traced_ms = run.last_trace_ms()
+    if traced_ms is None:
+        return None
+    if traced_ms < alive_since_ms and not _wrote_since(store, run, alive_since_ms):
+        return None
+    origin = run.origin()
+    if origin is None:
+        return None, traced_ms
+    return None if origin.verb == APPEND else (origin, origin.started_ms)
+
+
+def _wrote_since(store: TableStore, run: Run, since_ms: int) -> bool:
+    found = (store.file_facts(name) for name in run.files())
+    return any(facts is not None and facts.modification_time_ms >= since_ms for facts in found)
+
+
+@contextmanager
+def claimed(store: TableStore, clock: Clock) -> Iterator[tuple[AtWork, ...]]:
+    """Context manager: claim a table for as long as its body takes; return who is in the way.
+
+    Nothing is claimed where somebody is. However the body ends, nothing of the claim stays.
+    """
+    store.require_writable()
+    run, others = _claim(store, clock)
+    try:
+        yield others
+    finally:
+        if run is not None:
+            with suppress(LiquidlogError):  # what was done is done; what stays is only waited for
+                run.forget()
+
+
+def _claim(store: TableStore, clock: Clock) -> tuple[Run | None, tuple[AtWork, ...]]:
+    others: tuple[AtWork, ...] = ()
+    for lost in range(_TRIES):
+        if lost:
+            clock.back_off(lost, 0)
+        token = run_token(clock.new_id())
+        run = Run(table_directory(store), token, store.storage)
+        mine = Origin.here(_TICK, now_ms=clock.now_ms(), plan_id=token)
+        run.begin(mine)
+        try:
+            found = at_work(store, clock)
+        except BaseException:
+            with suppress(LiquidlogError):
+                run.forget()
+            raise
+        others = tuple(one for one in found if one.origin != mine)
+        if not others:
+            return run, ()
+        run.forget()
+        if not all(_may_withdraw(one) for one in others):
+            break
+    return None, others
+
+
+def _may_withdraw(other: AtWork) -> bool:
+    return other.origin is not None and other.origin.verb == _TICK and other.age_ms < _JUST_BEGUN_MS

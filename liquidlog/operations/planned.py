@@ -1,23 +1,146 @@
-"""Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults."""
+"""Plans of what OPTIMIZE or a migration would rewrite, and why they are what they are."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.clustering.migration import (
+    migrated,
+)
+from liquidlog.clustering.outcome.staleness import input_rows, table_changes
+from liquidlog.clustering.planning import overlap
 from liquidlog.clustering.planning.choice import NewId
-from liquidlog.clustering.planning.planner import fitted_to, plan, readers_of, require_fitted
-from liquidlog.clustering.settings import notes, policy_settings, remembered_readers, settle
+from liquidlog.clustering.planning.planner import (
+    fitted_to,
+    no_bounds,
+    plan,
+    readers_of,
+    require_fitted,
+)
+from liquidlog.clustering.settings import (
+    BY_NAME,
+    TIME_ZONE,
+    deciding_property,
+    notes,
+    partition_time_zone,
+    policy_settings,
+    remembered_readers,
+    settle,
+)
+from liquidlog.clustering.zcubes import sizes
+from liquidlog.data.reader import ParquetFile
+from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
+from liquidlog.errors import CommitConflictError, DataFileError, Outdated, UsageError
+from liquidlog.foresee.sample import spread
+from liquidlog.log.loader import require_same_table
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
+from liquidlog.plan import (
+    MIGRATING_FORMAT_VERSION,
+    OPTION,
+    ClusteringPlan,
+    ClusteringPolicy,
+    FittedWorkload,
+    InputFiles,
+    RewriteMode,
+    SkipReason,
+)
 from liquidlog.predicates.workload import Workload
-from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.schema import quote_path
-from liquidlog.spec.text import render_size
+from liquidlog.snapshot import Snapshot, decoded_paths, distinct_values
+from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.bounds import BoundsOf, Mask, indexed_leaves
+from liquidlog.spec.calendars import are_old
+from liquidlog.spec.evolution import table_terms
+from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, zoneless_columns
+from liquidlog.spec.schema import Leaf, Path, PrimitiveType, quote_path
+from liquidlog.spec.text import Rows, render_size
+
+# Files that a rewrite would refuse for dates whose place in today's calendar is not known
+#
+# The log says which files hold dates before 1582-10-15 or timestamps before 1900; the footers of
+# a few of these say in which calendar they are counted.
+
+_MOST_FOOTERS: Final = 16
+_PARALLEL_FOOTERS: Final = 8
+_MOST_FILES: Final = 100_000
+"""A plan of a larger table does not wait for statistics that it can do without."""
+_DATED: Final = (PrimitiveType("date"), PrimitiveType("timestamp"))
+
+
+def noted(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> ClusteringPlan:
+    """Return a plan with a note for each file that its rewrite would refuse, of a few."""
+    found = refused_of(plan, store, snapshot)
+    return structs.replace(plan, notes=(*plan.notes, *found)) if found else plan
+
+
+def refused_of(
+    plan: ClusteringPlan, store: TableStore, snapshot: Snapshot, bounds_of: BoundsOf | None = None
+) -> tuple[str, ...]:
+    """Return a sentence for each file that the rewrite of a plan would refuse; see `refused`."""
+    if snapshot.files.num_rows > _MOST_FILES or not plan.groups:
+        return ()
+    paths = [group.inputs.columns["path"].combine_chunks() for group in plan.groups]
+    taken = pc.is_in(snapshot.files["path"], value_set=pa.concat_arrays(paths))
+    return refused(store, snapshot, np.asarray(taken), bounds_of)
+
+
+def refused(
+    store: TableStore,
+    snapshot: Snapshot,
+    files: Mask | None = None,
+    bounds_of: BoundsOf | None = None,
+) -> tuple[str, ...]:
+    """Return a sentence for each live file that a rewrite would refuse, of a few looked into.
+
+    Only `files` are looked at, all if None; those without statistics, or that are not there, say
+    nothing. Statistics are loaded without `bounds_of`.
+    """
+    indexed = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    wanted = [leaf for leaf in indexed if leaf.data_type in _DATED]
+    if not wanted:
+        return ()
+    bounds = (bounds_of or partial(load_bounds, store, snapshot))(wanted)
+    old = {leaf: are_old(bounds.low(number)) for number, leaf in enumerate(wanted)}
+    found = np.logical_or.reduce(list(old.values()))
+    rows = np.flatnonzero(found if files is None else found & files)
+    rows = rows[spread(len(rows), _MOST_FOOTERS)]
+    chosen = snapshot.files.take(pa.array(rows))
+    paths, sizes = decoded_paths(chosen).to_pylist(), chosen["size"].to_pylist()
+
+    def problem(number: int) -> str | None:
+        columns = [leaf for leaf, mask in old.items() if mask[rows[number]]]
+        address = store.data_path(paths[number])
+        try:
+            with ParquetFile(address, storage=store.storage, size_bytes=sizes[number]) as file:
+                return _problem(file, columns)
+        except DataFileError:
+            return None  # whoever reads it says so
+
+    with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
+        return tuple(text for text in pool.map(problem, range(len(rows))) if text is not None)
+
+
+def _problem(file: ParquetFile, columns: list[Leaf]) -> str | None:
+    for leaf in columns:
+        why = file.refusal_of_old(arrow_type(leaf.data_type))
+        if why is not None:
+            name = quote_path(leaf.logical)
+            return f"a rewrite would refuse {file.path}: old values of its column {name} are {why}"
+    return None
+
+
+# Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults
 
 _log: Final = Log(__name__)
 
@@ -99,3 +222,301 @@ def _say_planned(made: ClusteringPlan, duration_ms: int) -> None:
         _log.debug("group %d: %d files, %s", group.group_id, len(group.inputs), size)
     for found in pc.value_counts(made.skipped.columns["reason"]).to_pylist():
         _log.debug("left: %d files, %s", found["counts"], found["values"])
+
+
+# A partitioned table made a clustered one: what to know before, and the plan
+
+_FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
+"""Every file is rewritten, whatever the table remembers for later plans."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationNotice:
+    """What people have to know before a table is migrated.
+
+    `partition_columns` are those it has, by their logical names; `protocol_change` is None if the
+    table has the feature already. `zoneless` are the partition columns with timestamps that name no
+    zone, which the migration takes for moments in `time_zone`.
+    """
+
+    partition_columns: tuple[str, ...]
+    protocol_change: ProtocolChange | None
+    zoneless: tuple[str, ...] = ()
+    time_zone: str = READ_AS
+
+    def __str__(self) -> str:
+        partitions = ", ".join(self.partition_columns)
+        change = self.protocol_change
+        protocol = "" if change is None else f"; {change.effect}, which drop-feature takes back"
+        zone = (
+            f"; timestamps of {', '.join(self.zoneless)} that name no zone become moments in"
+            f" {self.time_zone}, which --set partition_time_zone=ZONE changes"
+            if self.zoneless
+            else ""
+        )
+        return (
+            f"after this the table is no longer partitioned by {partitions}: streams that read it"
+            " stop at this version and have to be begun again with a new checkpoint, and whoever"
+            f" overwrites or drops single partitions has to name rows instead{protocol}{zone}"
+        )
+
+
+def migration_notice(snapshot: Snapshot, made: ClusteringPlan | None = None) -> MigrationNotice:
+    """Return what people have to know before a table is migrated, perhaps by this plan."""
+    zone = None if made is None else made.policy.partition_time_zone
+    return MigrationNotice(
+        partition_columns=snapshot.metadata.partition_columns,
+        protocol_change=clustering_protocol_change(snapshot),
+        zoneless=_zoneless(snapshot),
+        time_zone=zone or partition_time_zone(snapshot),
+    )
+
+
+def _zoneless(snapshot: Snapshot) -> tuple[str, ...]:
+    fields = partition_fields(
+        snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
+    )
+    found = zoneless_columns(distinct_values(snapshot.files).documents, fields)
+    return tuple(field.name for field in fields if field.physical_name in found)
+
+
+def planned_migration(
+    snapshot: Snapshot,
+    columns: tuple[Path, ...],
+    arguments: Mapping[str, Any],
+    new_id: NewId,
+    workload: Workload | None = None,
+) -> ClusteringPlan:
+    """Return the plan that makes a partitioned table one that is clustered by these columns.
+
+    Every file is rewritten. `arguments` are those of Table.plan_migration that were given.
+    """
+    if not snapshot.metadata.partition_columns:
+        raise UsageError(
+            "the table is not partitioned: there is nothing to migrate; cluster-by sets its"
+            " clustering columns and rewrites nothing, optimize then clusters its files"
+        )
+    after = migrated(snapshot, columns)
+    zone = arguments.get(TIME_ZONE)
+    others = {name: value for name, value in arguments.items() if name != TIME_ZONE}
+    made = planned(after, {**others, **_FORCED}, no_bounds, new_id, workload)
+    decided_by = {name: by for name, by in made.decided_by.items() if name not in _FORCED}
+    policy = made.policy
+    if _zoneless(snapshot):
+        asked = partition_time_zone(snapshot) if zone is None else BY_NAME[TIME_ZONE].parsed(zone)
+        policy = structs.replace(policy, partition_time_zone=asked)
+        by = OPTION if zone else deciding_property(snapshot.metadata.configuration, TIME_ZONE)
+        decided_by |= {TIME_ZONE: by} if by else {}
+    elif zone is not None:
+        raise UsageError(
+            f"{TIME_ZONE} has no effect: no timestamp in the table's partition values lacks a zone",
+            option=TIME_ZONE,
+        )
+    made = structs.replace(made, policy=policy, decided_by=decided_by)
+    return _of_table_as_it_is(made, snapshot)
+
+
+def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) -> ClusteringPlan:
+    """Return the plan of a migration with more groups: of the live files that it does not have.
+
+    All else stays as it is, so that groups which are finished need not be rewritten again.
+    """
+    if not made.is_migration:
+        raise UsageError("the plan is no migration, and only those take what others added later")
+    require_same_table(snapshot, made.table_id)
+    reasons = tuple(table_changes(snapshot, made))
+    if reasons:
+        raise CommitConflictError(made.read_version, [Outdated(reason) for reason in reasons])
+    after = migrated(snapshot, [column.logical for column in made.columns])
+    chunks = [c for group in made.groups for c in group.inputs.columns["path"].chunks]
+    known = pa.chunked_array(chunks, pa.string()).combine_chunks()
+    left = pc.invert(pc.is_in(snapshot.paths(), value_set=known))
+    rest = replace(after, files=after.files.filter(left), plain_files=None)
+    if _zoneless(snapshot):
+        zone = made.policy.partition_time_zone or partition_time_zone(snapshot)
+        made = structs.replace(made, policy=structs.replace(made.policy, partition_time_zone=zone))
+    asked = structs.replace(made.policy, partition_time_zone=UNSET)
+    found = structs.replace(plan(rest, asked, new_id=new_id), policy=made.policy)
+    added = _of_table_as_it_is(found, snapshot)
+    groups = (
+        structs.replace(group, group_id=number)
+        for number, group in enumerate(added.groups, start=len(made.groups))
+    )
+    return structs.replace(made, groups=(*made.groups, *groups))
+
+
+def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPlan:
+    """Return a plan of a table as `migrated` returns it as a plan of the table as it is."""
+    fields = partition_fields(
+        snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
+    )
+    names = tuple(field.physical_name for field in fields)
+    found = distinct_values(snapshot.files)
+    kind = InputFiles.schema.field("partition_values").type
+    zone = made.policy.partition_time_zone or READ_AS
+    documents = [in_zone(one, fields, zone) for one in found.documents]
+    texts = pa.array([[(name, one[name]) for name in names] for one in documents], kind)
+    places = input_rows(snapshot, made.groups)
+    return structs.replace(
+        made,
+        format_version=MIGRATING_FORMAT_VERSION,
+        former_partition_columns=names,
+        terms=table_terms(snapshot.metadata, snapshot.protocol),
+        groups=tuple(
+            structs.replace(
+                group,
+                inputs=group.inputs.with_partition_values(texts.take(pa.array(found.number[rows]))),
+            )
+            for group, rows in zip(made.groups, places, strict=True)
+        ),
+    )
+
+
+# Why a planner takes a file or leaves it alone, file by file or counted by reason
+
+_SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
+    SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
+    SkipReason.OTHER_COLUMNS: "it was clustered by other columns; --full takes it",
+    SkipReason.OTHER_PROVIDER: "another clustering provider owns it; --full takes it",
+    SkipReason.LONE_CUBE: "all the files left belong to one cube: there is nothing to merge",
+    SkipReason.LARGE_ENOUGH: "it already has at least the maximum file size",
+    SkipReason.LONE_FILE: "no other small file is left to combine it with",
+    SkipReason.WELL_CLUSTERED: "its range is narrow enough: rewriting it would gain too little",
+    SkipReason.OVER_BUDGET: "it is worth rewriting, but the budget went to files that gain more",
+    SkipReason.NOT_ASKED_FOR: "the predicate of this plan cannot touch it",
+}
+
+_GOALS: Final[Mapping[RewriteMode, str]] = {
+    RewriteMode.CLUSTERING: "into new cubes",
+    RewriteMode.ZORDER: "along the Z-order curve",
+    RewriteMode.COMPACTION: "into larger files",
+}
+
+
+_KEPT: Final = "lies_well"
+_KEPT_WORDS: Final = "it is narrow already: it joins the new cube with its bytes unchanged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """The files with the same decision for the same reason: count, bytes, and some paths."""
+
+    decision: str
+    reason: str
+    detail: str
+    files: int
+    size_bytes: int
+    paths: tuple[str, ...]
+
+
+def explain_together(plan: ClusteringPlan, *, examples: int) -> tuple[Explained, ...]:
+    """Return the planner's decisions counted by reason, rewrites first.
+
+    Each has its first `examples` paths in sorted order. Files are counted as columns, so this is
+    fast for a million files.
+    """
+    return tuple(_explained(plan, examples))
+
+
+def _explained(plan: ClusteringPlan, examples: int) -> Iterator[Explained]:
+    if plan.groups:
+        inputs = (group.inputs.columns.select(["path", "size_bytes"]) for group in plan.groups)
+        words = f"rewritten {_GOALS[plan.mode]}: {len(plan.groups)} group(s)"
+        yield _counted("rewrite", plan.mode.value, words, pa.concat_tables(inputs), examples)
+    kept = [group.kept.columns for group in plan.groups if len(group.kept)]
+    if kept:
+        yield _counted("keep", _KEPT, _KEPT_WORDS, pa.concat_tables(kept), examples)
+    reasons = plan.skipped.columns["reason"].cast(pa.string())
+    for name in sorted(pc.unique(reasons).to_pylist()):
+        left = plan.skipped.columns.filter(pc.equal(reasons, name))
+        yield _counted("skip", name, _SKIP_WORDS[SkipReason(name)], left, examples)
+
+
+def _counted(decision: str, reason: str, detail: str, files: pa.Table, examples: int) -> Explained:
+    paths = files["path"]
+    first = pc.select_k_unstable(paths, examples, [("path", "ascending")])
+    return Explained(
+        decision=decision,
+        reason=reason,
+        detail=detail,
+        files=files.num_rows,
+        size_bytes=int(pc.sum(files["size_bytes"]).as_py() or 0),
+        paths=tuple(sorted(paths.take(first).to_pylist())),
+    )
+
+
+def explain(
+    plan: ClusteringPlan, snapshot: Snapshot, bounds_of: BoundsOf, path: str | None = None
+) -> Rows:
+    """Return the planner's decision on every live file, in words, sorted by path.
+
+    `snapshot` is the table at the plan's read version. With `path`, only that file is explained.
+    """
+    measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
+    taken = [
+        {
+            "path": file.path,
+            "decision": "rewrite",
+            "reason": plan.mode.value,
+            "detail": _taken_words(plan, group.group_id, file.size_bytes)
+            + measures.get(file.path, ""),
+        }
+        for group in plan.groups
+        for file in group.inputs.named(path)
+    ]
+    skipped = [
+        {
+            "path": file.path,
+            "decision": "skip",
+            "reason": file.reason.value,
+            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)"
+            + measures.get(file.path, ""),
+        }
+        for file in plan.skipped.named(path)
+    ]
+    kept = [
+        {
+            "path": file.path,
+            "decision": "keep",
+            "reason": _KEPT,
+            "detail": f"{_KEPT_WORDS} {group.zcube_id} ({file.size_bytes} bytes)"
+            + measures.get(file.path, ""),
+        }
+        for group in plan.groups
+        for file in group.kept.named(path)
+    ]
+    if path is not None and not (taken or kept or skipped):
+        raise UsageError(
+            f"{path} is not a live file of {snapshot.uri} at version {snapshot.version};"
+            " give its path as files shows it",
+            path=path,
+        )
+    return Rows(sorted([*taken, *kept, *skipped], key=lambda row: row["path"]))
+
+
+def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
+    """Return by path, per live file or for one, the measures that the strategy overlap uses."""
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of([column.leaf for column in columns])
+    space = key_space(bounds, sizes(snapshot.files))
+    live = pa.table(
+        {
+            "path": snapshot.paths(),
+            "width": pa.array(space.widths),
+            "depth": pa.array(space.mean_depths),
+        }
+    )
+    if path is not None:
+        live = live.filter(pc.equal(live["path"], path))
+    rows = zip(*(column.to_pylist() for column in live.columns), strict=True)
+    return {
+        name: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
+        for name, width, depth in rows
+    }
+
+
+def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:
+    group = plan.groups[group_id]
+    others = len(group.inputs) - 1
+    goal = f"into cube {group.zcube_id}" if group.zcube_id else _GOALS[plan.mode]
+    return f"{size_bytes} bytes, rewritten with {others} other file(s) of group {group_id} {goal}"

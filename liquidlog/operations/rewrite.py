@@ -50,7 +50,7 @@ from liquidlog.logs import Log
 from liquidlog.operations.batches import CommitRun, LandedGroups, Refusal, commit_batch, read_set_of
 from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.operations.outputs import ReconciledRows, reconcile_limits
+from liquidlog.operations.reconcile import ReconciledRows, reconcile_limits
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,

@@ -1,13 +1,10 @@
-"""Find the files that readers must open, by statistics alone."""
+"""Files that readers must open, by statistics alone, and as a document for whoever reads them."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
-from itertools import chain
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,27 +13,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.errors import StorageError, UsageError
-from liquidlog.log.loader import open_store
+from liquidlog.clustering.planning.choice import input_files, partitions_of
+from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
+from liquidlog.clustering.settings import partition_time_zone
+from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.rewrite import read_file
+from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.predicates.workload import (
     NotUsable,
-    Recorded,
     Session,
-    WeightedPredicate,
     Workload,
     shares,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.arguments import address, several
+from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.partitions import in_zone, partition_fields, typed_value
+from liquidlog.spec.schema import mapping_mode
 from liquidlog.spec.text import Summary
-from liquidlog.storage.addresses import is_local, local_path
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
-    from liquidlog.workload.form import Imported, Query
+    pass
+
 
 _ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
 
@@ -142,118 +140,6 @@ def scan(
     )
 
 
-def read_workload(
-    path: str, *, table: str, storage_options: StorageOptions = NO_OPTIONS
-) -> Workload:
-    """Return what the workload at an address asks of a table.
-
-    That is a file of predicates, an imported workload, or a source that can be imported. Queries
-    that no file was opened for, and those of which no condition is certain, are left out. Values of
-    the table stand in for redacted constants where they can. A statement in a file of SQL that is
-    not understood is a predicate with this problem.
-    """
-    # See `scan`.
-    from liquidlog.operations.workloads import asked_at
-
-    written, problem = _written(path)
-    if written and not any(one.problem for one in written):
-        return written
-    try:
-        found = asked_at(path, table=table, storage_options=storage_options, problem=problem)
-    except UsageError:
-        if written:
-            return written
-        raise
-    return _all_asked(found, path, table, storage_options)
-
-
-def _all_asked(
-    found: "Imported", where: str, table: str, storage_options: StorageOptions
-) -> Workload:
-    """Return the predicates of queries, and of SQL as people write it what was not understood."""
-    is_written = all(query.source == "sql" for query in found.queries)
-    wrong = (
-        WeightedPredicate(one.example, one.times, problem=f"{where}: {one.reason}")
-        for one in (found.not_understood if is_written else ())
-    )
-    return (*predicates_of(found.queries, table, storage_options), *wrong)
-
-
-def workload_of(found: object, table: str, storage_options: StorageOptions) -> Workload:
-    """Return a workload of a table as callers give it: a path, predicates, or statements of SQL."""
-    if isinstance(found, str | PathLike):
-        path = address(found, argument="workload")
-        return read_workload(path, table=table, storage_options=storage_options)
-    several_of: tuple[WeightedPredicate | str, ...] = several(
-        found,
-        (WeightedPredicate, str),
-        argument="workload",
-        of="predicates or SQL statements, or the path of a workload",
-    )
-    written = tuple(one for one in several_of if isinstance(one, WeightedPredicate))
-    texts = [one for one in several_of if isinstance(one, str)]
-    if not texts:
-        return written
-    # See `scan`.
-    from liquidlog.workload.form import Tables, grouped
-    from liquidlog.workload.query_logs import SQL, statement_asked
-    from liquidlog.workload.sources import open_table
-
-    known = Tables((open_table(table, storage_options),))
-    asked = (statement_asked(text, known, source=SQL, dialect="") for text in texts)
-    found = grouped(chain.from_iterable(asked))
-    return (*written, *_all_asked(found, "workload", table, storage_options))
-
-
-def predicates_of(
-    queries: "Sequence[Query]", table: str, storage_options: StorageOptions
-) -> Workload:
-    """Return the predicates of queries of a table.
-
-    Queries that no file was opened for, and those of which no condition is certain, are left out.
-    Values of the table stand in for redacted constants where they can.
-    """
-    asked = tuple(
-        WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
-        for query in queries
-        if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
-    )
-    from liquidlog.operations.redacted import with_stand_ins
-
-    options = None if is_local(table) else dict(storage_options.items)
-    return with_stand_ins(open_store(table, options), asked)
-
-
-def _recorded(query: "Query") -> Recorded:
-    seen = query.observed
-    return Recorded(
-        first_ms=query.first_ms,
-        last_ms=query.last_ms,
-        files=None if seen is None else seen.files,
-        bytes=None if seen is None else seen.bytes,
-        source=query.source,
-    )
-
-
-def _written(path: str) -> tuple[Workload, UsageError | None]:
-    """Return the predicates of a local file of JSON lines, or why it has none."""
-    from liquidlog.predicates.matching import parse_workload
-
-    is_sql = path.lower().endswith(".sql")
-    if is_sql or not is_local(path) or not Path(local_path(path)).is_file():
-        return (), None
-    try:
-        text = read_file(path).decode()
-    except UnicodeDecodeError:
-        return (), UsageError(f"{path} is not UTF-8 text", where=path)
-    except StorageError:
-        return (), None
-    try:
-        return parse_workload(text, source=path), None
-    except UsageError as error:
-        return (), error
-
-
 def at_time(where: object, now_ms: int) -> object:
     """Return a predicate with the current time as a literal, and the current date as that of UTC.
 
@@ -294,3 +180,45 @@ def matching(
     session = replace(Session.at_ms(now_ms, time_zone), for_rows=True)
     found = judged_each(snapshot, predicates, bounds_of, session)
     return tuple(np.asarray(one.may_match, np.bool_) for one in found)
+
+
+def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
+    """Return the files of a version that may have rows of which `where` is true, all without it."""
+    arrow_schema(snapshot.schema)  # refuses columns that cannot be read
+    rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
+    if where is not None:
+        rows = np.flatnonzero(*matching(store, snapshot, [where]))
+    partitions = partitions_of(snapshot)
+    fields = partition_fields(
+        snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
+    )
+    time_zone = partition_time_zone(snapshot)
+    found = tuple(in_zone(values, fields, time_zone) for values in partitions.values)
+    for values in found:
+        for field in fields:
+            try:
+                typed_value(values[field.physical_name], field)
+            except ValueError as error:
+                raise CorruptLogError(snapshot.uri, str(error)) from error
+    return ReadPlan(
+        table_uri=snapshot.uri,
+        table_id=snapshot.metadata.id,
+        version=snapshot.version,
+        schema_string=snapshot.metadata.schema_string,
+        mapping_mode=mapping_mode(snapshot.metadata.configuration),
+        row_tracking=_hidden_columns(snapshot),
+        partition_columns=partitions.columns,
+        partitions=found,
+        files=(input_files(snapshot.files, [rows]) or [InputFiles.of()])[0],
+        partition_numbers=tuple(partitions.number[rows].tolist()),
+        total_files=snapshot.files.num_rows,
+    )
+
+
+def _hidden_columns(snapshot: Snapshot) -> RowTracking | None:
+    """Return the columns of row tracking that data files may have, which readers leave out."""
+    configuration = snapshot.metadata.configuration
+    names = configuration.get(ROW_ID_COLUMN), configuration.get(ROW_COMMIT_VERSION_COLUMN)
+    if names[0] is None or names[1] is None:
+        return None
+    return RowTracking(row_id_column=names[0], row_commit_version_column=names[1], preserved=False)

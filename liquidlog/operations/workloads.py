@@ -1,14 +1,39 @@
 """Import workloads from logs and SQL, and read what was imported for a table."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import datetime as dt
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import chain
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
-from liquidlog.log.loader import require_used
+from liquidlog.foresee.rows import made_up
+from liquidlog.log.loader import load_snapshot, open_store, require_used
+from liquidlog.log.statistics import load_bounds
+from liquidlog.log.store import TableStore
+from liquidlog.predicates.conditions import column_path
+from liquidlog.predicates.matching import parse_workload
+from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
+from liquidlog.snapshot import Snapshot, partition_values
+from liquidlog.spec.arguments import address, several
+from liquidlog.spec.schema import Leaf, Path, find_column, leaves, quote_path, resolve_path
 from liquidlog.spec.text import parse_time
-from liquidlog.storage.addresses import is_local, table_address
-from liquidlog.storage.options import StorageOptions
-from liquidlog.workload.form import Imported, Tables, grouped, redact, redacted
+from liquidlog.storage.addresses import is_local, local_path, table_address
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.workload.form import Imported, Query, Tables, grouped, redact, redacted
+from liquidlog.workload.query_logs import SQL, statement_asked
 from liquidlog.workload.sources import found_in, open_table
 
 _NAMED: Final = 5
@@ -66,3 +91,253 @@ def asked_at(
     instead = [f"it asks {', '.join(others)}"] if others else []
     instead += [f"{one.reason}: {one.example}" for one in found.not_understood[:1]]
     raise UsageError("; ".join([f"{path} asks nothing of {table}", *instead]), where=path)
+
+
+# Queries whose constants were redacted, with values of the table in their place where that tells
+#
+# A placeholder like `:q250` says where a constant lies among those that were compared with its
+# column. What a reader of one value opens hardly depends on the value: another one stands in
+# for it, which lies at the same place among the table's values. How many rows lie beside a
+# constant is not known, so that conditions like `day >= :q250` cannot be used.
+
+_PLACEHOLDER: Final = re.compile(r":(q[0-9]{1,4}|redacted)\b")
+_PLACE: Final = re.compile(r"q([0-9]{1,4})")
+_STEPS: Final = 1000
+_ROWS: Final = 4096
+"""Values that are made up from the bounds of files, of which one stands in for a constant."""
+_OF_ONE_VALUE: Final = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.In)
+
+_INSTEAD: Final = (
+    "import the workload without --redact where its constants may be seen, and take the plan or the"
+    " advice from there"
+)
+
+
+def is_redacted(where: str) -> bool:
+    """Return whether a condition may have redacted constants."""
+    return _PLACEHOLDER.search(where) is not None
+
+
+@dataclass(slots=True)
+class StandIns:
+    """Values of one table that stand in for redacted constants."""
+
+    store: TableStore
+    snapshot: Snapshot
+    _values: dict[Path, pa.Array] = field(default_factory=dict)
+
+    def predicate(self, redacted: WeightedPredicate) -> WeightedPredicate:
+        """Return the predicate with stand-ins, each with its placeholder as a comment behind it.
+
+        One that has a constant for which nothing can stand in is returned with that problem.
+        """
+        try:
+            tree = sqlglot.parse_one(redacted.where, dialect="spark")
+            found = [self._stand_in(one) for one in _placeholders(tree)]
+        except (SqlglotError, RecursionError, _NothingStandsInError) as error:
+            return replace(redacted, problem=_problem(error))
+        for node, literal in found:
+            literal.add_comments([f" :{node.name} "])
+            node.replace(literal)
+        return replace(redacted, where=tree.sql("spark"), has_stand_ins=bool(found))
+
+    def _stand_in(self, node: exp.Placeholder) -> tuple[exp.Placeholder, exp.Expr]:
+        place = _PLACE.fullmatch(node.name)
+        path = _compared_column(node)
+        if place is None or path is None:
+            raise _NothingStandsInError(
+                f"of {_compared(node)} only the order of constants is known, not how many rows lie"
+                " beside them"
+            )
+        leaf = self._leaf(path)
+        values = self._sorted(leaf)
+        if not len(values):
+            raise _NothingStandsInError(f"no bounds of {quote_path(path)} can be used")
+        number = min(int(place[1]), _STEPS) * (len(values) - 1) // _STEPS
+        return node, sqlglot.parse_one(_literal(values[number].as_py(), leaf), dialect="spark")
+
+    def _leaf(self, path: Path) -> Leaf:
+        schema = self.snapshot.schema
+        known = {leaf.logical: leaf for leaf in leaves(schema)}
+        found = find_column(schema, path) and known.get(resolve_path(schema, path)[0])
+        if not found:
+            raise _NothingStandsInError(f"the table has no column {quote_path(path)} of one value")
+        return found
+
+    def _sorted(self, leaf: Leaf) -> pa.Array:
+        """Return values that the files of the table may have, sorted, without nulls."""
+        if leaf.logical not in self._values:
+            snapshot = self.snapshot
+            if leaf.logical[0] in snapshot.metadata.partition_columns:
+                values = partition_values(snapshot.files, leaf).values
+            else:
+                bounds = load_bounds(self.store, snapshot, [leaf])
+                sizes = np.asarray(snapshot.files["size"].to_numpy(), np.float64)
+                made, _ = made_up([leaf], bounds, sizes, _ROWS)
+                values = made.column(0).combine_chunks()
+            values = values.drop_null()
+            if pa.types.is_floating(values.type):
+                values = values.filter(pc.is_finite(values))
+            if pa.types.is_string(values.type):
+                # What these characters mean inside a constant depends on the reader's session.
+                values = values.filter(pc.invert(pc.match_substring_regex(values, r"['\\]")))
+            self._values[leaf.logical] = values.take(pc.sort_indices(values))
+        return self._values[leaf.logical]
+
+
+class _NothingStandsInError(Exception):
+    """Nothing can stand in for a redacted constant; the message says why."""
+
+
+def _placeholders(tree: exp.Expr) -> Iterator[exp.Placeholder]:
+    yield from [one for one in tree.find_all(exp.Placeholder) if is_redacted(f":{one.name}")]
+
+
+def _compared_column(node: exp.Placeholder) -> Path | None:
+    """Return the column that a placeholder is the one value of, None if it is more than that."""
+    parent = node.parent
+    if not isinstance(parent, _OF_ONE_VALUE):
+        return None
+    other = parent.this if parent.this is not node else parent.expression
+    return column_path(other.unnest())
+
+
+def _compared(node: exp.Placeholder) -> str:
+    of = node.parent if node.parent is not None else node
+    return str(of.sql("spark", comments=False))
+
+
+def _problem(error: Exception) -> str:
+    why = str(error) if isinstance(error, _NothingStandsInError) else "it is not SQL"
+    return f"its constants were redacted, and no value can stand in for them: {why}; {_INSTEAD}"
+
+
+_QUOTED: Final[Mapping[str, str]] = {
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP_NTZ",
+}
+
+
+def _literal(value: Any, leaf: Leaf) -> str:  # noqa: ANN401  a value of any column
+    kind = str(getattr(leaf.data_type, "name", ""))
+    match value:
+        case bool() | bytes():
+            raise _NothingStandsInError(f"{quote_path(leaf.logical)} has no bounds")
+        case dt.datetime():
+            zone = "Z" if kind == "timestamp" else ""
+            return f"{_QUOTED[kind]} '{value.replace(tzinfo=None).isoformat(sep=' ')}{zone}'"
+        case dt.date():
+            return f"DATE '{value.isoformat()}'"
+        case Decimal():
+            return f"{value:f}"
+        case float() if math.isfinite(value):
+            return f"CAST('{value!r}' AS DOUBLE)"
+        case int():
+            return str(value)
+        case _:
+            return str(exp.Literal.string(str(value)).sql("spark"))
+
+
+def read_workload(
+    path: str, *, table: str, storage_options: StorageOptions = NO_OPTIONS
+) -> Workload:
+    """Return what the workload at an address asks of a table.
+
+    That is a file of predicates, an imported workload, or a source that can be imported. Queries
+    that no file was opened for, and those of which no condition is certain, are left out. Values of
+    the table stand in for redacted constants where they can. A statement in a file of SQL that is
+    not understood is a predicate with this problem.
+    """
+    written, problem = _written(path)
+    if written and not any(one.problem for one in written):
+        return written
+    try:
+        found = asked_at(path, table=table, storage_options=storage_options, problem=problem)
+    except UsageError:
+        if written:
+            return written
+        raise
+    return _all_asked(found, path, table, storage_options)
+
+
+def _all_asked(
+    found: Imported, where: str, table: str, storage_options: StorageOptions
+) -> Workload:
+    """Return the predicates of queries, and of SQL as people write it what was not understood."""
+    is_written = all(query.source == "sql" for query in found.queries)
+    wrong = (
+        WeightedPredicate(one.example, one.times, problem=f"{where}: {one.reason}")
+        for one in (found.not_understood if is_written else ())
+    )
+    return (*predicates_of(found.queries, table, storage_options), *wrong)
+
+
+def workload_of(found: object, table: str, storage_options: StorageOptions) -> Workload:
+    """Return a workload of a table as callers give it: a path, predicates, or statements of SQL."""
+    if isinstance(found, str | PathLike):
+        path = address(found, argument="workload")
+        return read_workload(path, table=table, storage_options=storage_options)
+    several_of: tuple[WeightedPredicate | str, ...] = several(
+        found,
+        (WeightedPredicate, str),
+        argument="workload",
+        of="predicates or SQL statements, or the path of a workload",
+    )
+    written = tuple(one for one in several_of if isinstance(one, WeightedPredicate))
+    texts = [one for one in several_of if isinstance(one, str)]
+    if not texts:
+        return written
+    known = Tables((open_table(table, storage_options),))
+    asked = (statement_asked(text, known, source=SQL, dialect="") for text in texts)
+    found = grouped(chain.from_iterable(asked))
+    return (*written, *_all_asked(found, "workload", table, storage_options))
+
+
+def predicates_of(
+    queries: Sequence[Query], table: str, storage_options: StorageOptions
+) -> Workload:
+    """Return the predicates of queries of a table.
+
+    Queries that no file was opened for, and those of which no condition is certain, are left out.
+    Values of the table stand in for redacted constants where they can.
+    """
+    asked = tuple(
+        WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
+        for query in queries
+        if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
+    )
+
+    if not any(is_redacted(one.where) for one in asked):
+        return asked
+    store = open_store(table, None if is_local(table) else dict(storage_options.items))
+    known = StandIns(store, load_snapshot(store))
+    return tuple(known.predicate(one) if is_redacted(one.where) else one for one in asked)
+
+
+def _recorded(query: Query) -> Recorded:
+    seen = query.observed
+    return Recorded(
+        first_ms=query.first_ms,
+        last_ms=query.last_ms,
+        files=None if seen is None else seen.files,
+        bytes=None if seen is None else seen.bytes,
+        source=query.source,
+    )
+
+
+def _written(path: str) -> tuple[Workload, UsageError | None]:
+    """Return the predicates of a local file of JSON lines, or why it has none."""
+    is_sql = path.lower().endswith(".sql")
+    if is_sql or not is_local(path) or not FilePath(local_path(path)).is_file():
+        return (), None
+    try:
+        text = FilePath(path).read_bytes().decode()
+    except UnicodeDecodeError:
+        return (), UsageError(f"{path} is not UTF-8 text", where=path)
+    except OSError:
+        return (), None
+    try:
+        return parse_workload(text, source=path), None
+    except UsageError as error:
+        return (), error

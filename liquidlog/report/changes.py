@@ -9,9 +9,9 @@ from typing import Any, Final
 from liquidlog.foresee.prediction import Prediction
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.log.checkpointing import Checkpointed
-from liquidlog.operations.append import Appended
 from liquidlog.operations.define import DroppedFeature
-from liquidlog.operations.migrate import MigrationNotice
+from liquidlog.operations.planned import MigrationNotice
+from liquidlog.operations.writes import Appended
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.report.layout import Grid, Line, Report, listing, pairs
 from liquidlog.report.plans import brings, plan

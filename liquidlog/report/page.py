@@ -34,7 +34,7 @@ from liquidlog.foresee.verdict import (
     duration_text,
     seconds_text,
 )
-from liquidlog.operations.overview import Overview
+from liquidlog.operations.doctor import Overview
 from liquidlog.operations.scan import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report import figures, shapes

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.foresee.verdict import Verdict
-from liquidlog.operations.explain import Explained
+from liquidlog.operations.planned import Explained
 from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.layout import Line, Report, amount, listing
 from liquidlog.report.policies import policy_document, settings_text

@@ -8,7 +8,7 @@ import pyarrow as pa
 from liquidlog.clustering.health.measure import Health
 from liquidlog.doctor.findings import Asked
 from liquidlog.foresee.verdict import Verdict
-from liquidlog.operations.detail import WrittenBytes
+from liquidlog.operations.inspect import WrittenBytes
 from liquidlog.operations.scan import Scan
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.layout import (

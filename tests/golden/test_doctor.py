@@ -13,7 +13,7 @@ from liquidlog.cli.main import cli, run
 from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import CommitConflictError, LiquidlogError, UsageError
 from liquidlog.log.loader import open_store
-from liquidlog.operations import backfill
+from liquidlog.operations import doctor
 from liquidlog.operations.doctor import mend, not_removed, read_histories
 from liquidlog.table import Table, system_clock
 from support.copies import copy_table
@@ -188,7 +188,7 @@ def test_statistics_are_filled_in_and_nothing_else_changes(tmp_path: Path) -> No
 def test_many_files_are_mended_in_several_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfill, "FILES_IN_A_COMMIT", 3)
+    monkeypatch.setattr(doctor, "FILES_IN_A_COMMIT", 3)
     table = without_statistics(tmp_path)
     before = table.snapshot().version
     (would,) = table.fix("missing-statistics", dry_run=True)

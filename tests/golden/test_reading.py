@@ -17,7 +17,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.checkpointing import require_agreement, state_differences
 from liquidlog.log.checkpoints import CheckpointState
-from liquidlog.operations.detail import detail, written_bytes
+from liquidlog.operations.inspect import detail, written_bytes
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table
 from support.copies import copy_logs

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import runs_in
 from liquidlog.operations import rewrite as watching
-from liquidlog.operations.at_work import at_work
 from liquidlog.operations.batches import committed_groups
+from liquidlog.operations.outputs import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups

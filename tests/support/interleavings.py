@@ -10,7 +10,7 @@ from unittest import mock
 from liquidlog.data import deleted_rows
 from liquidlog.log import store
 from liquidlog.log.checkpointing import SecondOpinion
-from liquidlog.operations import backfill, outputs, vacuum
+from liquidlog.operations import doctor, outputs, vacuum
 from support.disk_calls import Call, Effect
 from support.plain_log import State
 from support.playground import Playground, counted_tokens
@@ -50,7 +50,7 @@ def alone_on_storage() -> Iterator[None]:
     with (
         mock.patch.object(SecondOpinion, "require"),
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
-        mock.patch.object(backfill, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(doctor, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(vacuum, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(store, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(deleted_rows, "ThreadPoolExecutor", OneByOne),

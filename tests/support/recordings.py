@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.errors import CorruptLogError
-from liquidlog.operations.detail import live_rows
+from liquidlog.operations.inspect import live_rows
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import quote_path
 

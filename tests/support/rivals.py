@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import vacuum as vacuuming
-from liquidlog.operations.append import Appended
 from liquidlog.operations.vacuum import OPERATION as ORPHANS
+from liquidlog.operations.writes import Appended
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups

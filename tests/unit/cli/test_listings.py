@@ -11,7 +11,7 @@ import pytest
 
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import Run
-from liquidlog.operations.explain import explain_together
+from liquidlog.operations.planned import explain_together
 from liquidlog.table import Table
 from support.commands import Call
 

@@ -296,7 +296,7 @@ def test_listing_the_verbs_imports_none_of_them() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("modules", ["cli.looking", "cli.changing, liquidlog.operations.append"])
+@pytest.mark.parametrize("modules", ["cli.looking", "cli.changing, liquidlog.operations.writes"])
 def test_looking_and_appending_import_neither_sql_nor_delta_rs(modules: str) -> None:
     program = (
         f"import sys, liquidlog.{modules}\n"

@@ -19,7 +19,7 @@ from liquidlog.fleet.policy import (
     VacuumPolicy,
 )
 from liquidlog.foresee.verdict import Bar
-from liquidlog.operations.at_work import at_work
+from liquidlog.operations.outputs import at_work
 from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.storage import local

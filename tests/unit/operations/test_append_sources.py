@@ -11,7 +11,7 @@ import pytest
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import DataFileError, UnsupportedFeatureError
 from liquidlog.log.loader import open_store
-from liquidlog.operations.append import AppendRequest, append
+from liquidlog.operations.writes import AppendRequest, append
 from liquidlog.spec.actions import Metadata
 from liquidlog.storage.files import are_apart
 from liquidlog.table import Table, system_clock

@@ -13,8 +13,8 @@ from msgspec import structs
 from liquidlog.commit.conflicts import ConcurrentDeleteRead, RowsMayBeBack
 from liquidlog.errors import CommitConflictError, ExecutorError
 from liquidlog.log.loader import open_store
-from liquidlog.operations.explain import explain_together
 from liquidlog.operations.optimize import metrics_of
+from liquidlog.operations.planned import explain_together
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import ClusteringPlan, KeptFiles, decode_plan, encode_plan, plan_document
 from liquidlog.report import plans

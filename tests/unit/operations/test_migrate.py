@@ -22,7 +22,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.operations.migrate import migrate_empty
+from liquidlog.operations.optimize import migrate_empty
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
 from liquidlog.predicates.workload import WeightedPredicate

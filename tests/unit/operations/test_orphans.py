@@ -26,7 +26,7 @@ from liquidlog.data.runs import (
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import vacuum as operation
-from liquidlog.operations.at_work import at_work
+from liquidlog.operations.outputs import at_work
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.table import Table

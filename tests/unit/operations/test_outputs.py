@@ -33,13 +33,9 @@ from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import LocalTableStore, TableStore
 from liquidlog.operations import batches, outputs, rewrite
-from liquidlog.operations.at_work import at_work, claimed
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.operations.optimize import (
-    metrics_of,
-    optimize_in_rounds,
-    require_rounds,
-)
+from liquidlog.operations.optimize import metrics_of, optimize_in_rounds, require_rounds
+from liquidlog.operations.outputs import at_work, claimed
 from liquidlog.operations.rewrite import CommitReport, complete_result, read_result, result_so_far
 from liquidlog.plan import (
     ClusteringPlan,

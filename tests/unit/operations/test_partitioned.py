@@ -26,7 +26,7 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.checkpointing import SecondOpinion
-from liquidlog.operations import append
+from liquidlog.operations import writes
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan
 from liquidlog.rewriting import arriving, sink
@@ -414,7 +414,7 @@ def test_rows_of_many_partitions_take_bounded_memory(
 def test_begins_another_file_when_too_many_are_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "MOST_OPEN", 2)
+    monkeypatch.setattr(writes, "MOST_OPEN", 2)
     # c ends the file of b, to which rows came before those of a; b ends that of a.
     assert _files_of(tmp_path / "t", ["a", "b", "a", "c", "b", "c", "b"]) == {
         "a": 1,

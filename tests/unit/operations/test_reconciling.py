@@ -32,7 +32,7 @@ from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import executors, reconcile
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.operations.outputs import TooMuchToRead
+from liquidlog.operations.reconcile import TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute, execute_groups

@@ -17,9 +17,8 @@ from deltalake.schema import PrimitiveType
 
 from liquidlog.errors import DocumentError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.operations.explain import explain_together
-from liquidlog.operations.scan import read_workload
-from liquidlog.operations.workloads import import_workload
+from liquidlog.operations.planned import explain_together
+from liquidlog.operations.workloads import import_workload, read_workload
 from liquidlog.plan import decode_plan, encode_plan
 from liquidlog.report.policies import policy_document
 from liquidlog.table import Table

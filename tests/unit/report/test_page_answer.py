@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog.foresee.prediction import Opened, PredictedReads, Range
 from liquidlog.foresee.verdict import Cost, Criteria, Option, Verdict, no_verdict
-from liquidlog.operations.overview import Overview
+from liquidlog.operations.doctor import Overview
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report.page import READS_LISTED, page
 from liquidlog.table import Table

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from liquidlog.operations.optimize import Round
-from liquidlog.operations.outputs import ReconciledRows
+from liquidlog.operations.reconcile import ReconciledRows
 from liquidlog.report import changes
 from liquidlog.report.printing import show
 from liquidlog.report.rewrites import reconciled_document, rounds_document

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.operations.scan import read_workload, workload_of
-from liquidlog.operations.workloads import import_workload
+from liquidlog.operations.workloads import import_workload, read_workload, workload_of
 from liquidlog.storage.options import NO_OPTIONS
 from liquidlog.table import Table
 from support.commands import said
