@@ -98,8 +98,8 @@ rows = pa.table(DeltaTable(uri).get_add_actions(flatten=True)).num_rows
 _REWRITE = """
 from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.outcome.staleness import staleness_of
+from liquidlog.clustering.change import rewrite_change
+from liquidlog.clustering.staleness import staleness_of
 from liquidlog.commit.transaction import Proposal, land
 from liquidlog.operations.batches import read_set_of
 table = Table.open(uri)

@@ -38,8 +38,8 @@ from rounds import (
     with_files,
 )
 
+from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.planning.choice import NewId
 from liquidlog.fleet.deciding import PastWork, answer, seen_of
 from liquidlog.fleet.policy import UpkeepPolicy
 from liquidlog.foresee.stores import OBJECT_STORE

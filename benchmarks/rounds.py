@@ -20,10 +20,9 @@ import pyarrow as pa
 from imagined import ImaginedFiles, Points, Rows, imagined_table
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
-from liquidlog.clustering.keyspace.readers import placed
-from liquidlog.clustering.planning.choice import check_policy
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.choice import check_policy
+from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, placed
+from liquidlog.clustering.planner import plan
 from liquidlog.curve.curves import parse_curve
 from liquidlog.errors import UsageError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

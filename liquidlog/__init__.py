@@ -1,10 +1,11 @@
 """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark.
 
-`Table` is the way in. What this module, `liquidlog.errors`, `liquidlog.plan`, `liquidlog.table`,
-`liquidspark` and `liquidspark.tables` list in `__all__` is public; everything else may change from
-release to release.
+`Table` is the way in. What `liquidlog.plan` defines and what this module, `liquidlog.errors`,
+`liquidlog.table`, `liquidspark` and `liquidspark.tables` list in `__all__` is public; everything
+else may change from release to release.
 
 - `table` the facade, one method per stage and per question
+- `plan` what planner, executor and commit say to each other: documents of plans and results
 - `snapshot` the table at one version, columnar
 - `errors` the tree of errors, codes, exit statuses, and the reasons that errors hold
 - `version` of this distribution

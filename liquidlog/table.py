@@ -62,7 +62,7 @@ from liquidlog.storage.options import OptionsSource
 if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice
     from liquidlog.advice.documents import AdviceDocument
-    from liquidlog.clustering.health.measure import Health
+    from liquidlog.clustering.health import Health
     from liquidlog.doctor.findings import Diagnosis
     from liquidlog.foresee.prediction import Prediction
     from liquidlog.foresee.verdict import Verdict

@@ -26,7 +26,7 @@ MAIN_LINE: Final = (
     "liquidlog/operations/",
     "liquidlog/clustering/",
     "liquidlog/log/",
-    "liquidlog/plan/",
+    "liquidlog/plan.py",
     "liquidlog/commit/",
     "liquidlog/rewriting/",
     "liquidlog/snapshot.py",

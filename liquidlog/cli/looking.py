@@ -33,8 +33,7 @@ from liquidlog.report.printing import say
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
-    from liquidlog.clustering.health.bars import HealthBar
-    from liquidlog.clustering.health.measure import Health
+    from liquidlog.clustering.health import Health, HealthBar
 
 # What only some of these commands need, they import themselves: it takes longer than to look.
 
@@ -174,7 +173,7 @@ def health(
         return _cubes(table, limit, storage_options, as_json=as_json)
     if limit is not None:
         raise UsageError("--limit says how many --cubes to list; give that too", option="limit")
-    from liquidlog.clustering.health.bars import parse_bar
+    from liquidlog.clustering.health import parse_bar
     from liquidlog.report import tables
 
     limits = [parse_bar(bar) for bar in bars]
@@ -197,7 +196,7 @@ def health(
 
 
 def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
-    from liquidlog.clustering.health.bars import is_crossed, is_measured, require_measured
+    from liquidlog.clustering.health import is_crossed, is_measured, require_measured
 
     unmeasured = [bar for bar in bars if not is_measured(bar, measured)]
     crossed = [bar for bar in bars if bar not in unmeasured and is_crossed(bar, measured)]

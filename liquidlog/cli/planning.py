@@ -27,8 +27,7 @@ from liquidlog.errors import UsageError
 from liquidlog.operations.judge import predicted
 from liquidlog.operations.planned import explain_together
 from liquidlog.operations.rewrite import read_advice
-from liquidlog.plan import ClusteringPlan
-from liquidlog.plan.encoding import plan_pieces
+from liquidlog.plan import ClusteringPlan, plan_pieces
 from liquidlog.report import plans
 from liquidlog.report.policies import printed_plan
 from liquidlog.table import Table

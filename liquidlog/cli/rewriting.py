@@ -33,7 +33,7 @@ from liquidlog.cli.options import (
     workload_option,
 )
 from liquidlog.cli.output import emit, executors_heard, replace_file, require_consent
-from liquidlog.clustering.planning.planner import fitted_to
+from liquidlog.clustering.planner import fitted_to
 from liquidlog.clustering.settings import (
     WITH_OPTION,
     MigrationSettings,
@@ -74,8 +74,7 @@ from liquidlog.operations.rewrite import (
     result_so_far,
     watch_of,
 )
-from liquidlog.plan import ClusteringPlan, Outcome
-from liquidlog.plan.encoding import plan_pieces
+from liquidlog.plan import ClusteringPlan, Outcome, plan_pieces
 from liquidlog.report import changes
 from liquidlog.report.printing import say
 from liquidlog.report.progress import rewrite_progress

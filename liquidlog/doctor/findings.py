@@ -9,16 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from liquidlog.clustering.choice import deleted_shares
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     ClusteringColumn,
     ClusteringState,
     unresolved_problem,
 )
-from liquidlog.clustering.health.measure import Health
-from liquidlog.clustering.health.notes import PREFIX_PROPERTY, prefix_chars, truncation
-from liquidlog.clustering.planning.choice import deleted_shares
-from liquidlog.clustering.planning.compaction import MAX_DELETED_SHARE
+from liquidlog.clustering.health import PREFIX_PROPERTY, Health, prefix_chars, truncation
+from liquidlog.clustering.reference import MAX_DELETED_SHARE
 from liquidlog.clustering.settings import ZORDER_PROPERTY, is_unknown, unknown_text
 from liquidlog.clustering.zcubes import (
     OTHER_COLUMNS,

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from liquidlog.clustering.planning.planner import affordable
+from liquidlog.clustering.planner import affordable
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import (
     EXIT_ERROR,

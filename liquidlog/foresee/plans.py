@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import bounds_with_values, unpartitioned
-from liquidlog.clustering.outcome.staleness import input_rows
+from liquidlog.clustering.staleness import input_rows
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
 from liquidlog.foresee.packing import Packing

@@ -18,14 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn
-from liquidlog.clustering.health.measure import Health
-from liquidlog.clustering.health.notes import DEFAULT_PREFIX_CHARS, prefix_chars, truncation
-from liquidlog.clustering.keyspace.depth import (
-    column_ranges,
-    depths,
-    key_ranges,
-    weighted_depths,
-)
+from liquidlog.clustering.health import DEFAULT_PREFIX_CHARS, Health, prefix_chars, truncation
+from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, weighted_depths
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import membership
 from liquidlog.curve.curves import Curve

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.keyspace.widths import finite_numbers
-from liquidlog.clustering.planning.choice import input_files, writer_options
+from liquidlog.clustering.choice import input_files, writer_options
+from liquidlog.clustering.keyspace import finite_numbers
 from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.data.logical_file import LogicalFile, vector_location
 from liquidlog.errors import LiquidlogError

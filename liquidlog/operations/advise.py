@@ -33,6 +33,7 @@ from liquidlog.advice.verdict import (
     Gain,
     refusal,
 )
+from liquidlog.clustering.choice import output_count, writer_options
 from liquidlog.clustering.columns import (
     DEFAULT_COLUMN_LIMIT,
     ClusteringColumn,
@@ -40,8 +41,7 @@ from liquidlog.clustering.columns import (
     resolve_columns,
 )
 from liquidlog.clustering.migration import clustered_by, unpartitioned
-from liquidlog.clustering.planning.choice import output_count, writer_options
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.planner import plan
 from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError

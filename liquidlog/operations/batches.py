@@ -14,15 +14,15 @@ import pyarrow as pa
 from msgspec import Raw, structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.outcome.change import (
+from liquidlog.clustering.change import (
     missing_groups,
     not_rewritten,
     planned_group,
     require_sound,
     rewrite_change,
 )
-from liquidlog.clustering.outcome.staleness import (
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.clustering.staleness import (
     Reconcilable,
     Staleness,
     input_key,

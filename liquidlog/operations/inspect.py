@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
-from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.health import Health, measure_health
 from liquidlog.clustering.settings import (
     REMEMBERED,
     deciding_property,

@@ -14,9 +14,9 @@ from msgspec import structs
 from liquidlog.advice.advice import SAVED_AS, Advice
 from liquidlog.advice.candidates import Candidate, layout_arguments
 from liquidlog.advice.steps import NOTHING_TO_DO, Steps, steps
+from liquidlog.clustering.choice import NewId, check_table
 from liquidlog.clustering.columns import clustering_state, resolve_columns
 from liquidlog.clustering.migration import clustered_by, migrated
-from liquidlog.clustering.planning.choice import NewId, check_table
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable, system_clock

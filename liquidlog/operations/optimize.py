@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from liquidlog.clustering.change import column_names, optimize_metrics, planned_metrics
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health.measure import measure_health
+from liquidlog.clustering.health import measure_health
 from liquidlog.clustering.migration import (
     MIGRATION,
     defining_actions,
     migrated,
     migration_parameters,
 )
-from liquidlog.clustering.outcome.change import column_names, optimize_metrics, planned_metrics
 from liquidlog.clustering.settings import (
     CommitSettings,
     RewriteSettings,

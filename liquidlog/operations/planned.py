@@ -12,15 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, structs
 
+from liquidlog.clustering import overlap
+from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.clustering.keyspace import key_space
 from liquidlog.clustering.migration import (
     migrated,
 )
-from liquidlog.clustering.outcome.staleness import input_rows, table_changes
-from liquidlog.clustering.planning import overlap
-from liquidlog.clustering.planning.choice import NewId
-from liquidlog.clustering.planning.planner import (
+from liquidlog.clustering.planner import (
     fitted_to,
     no_bounds,
     plan,
@@ -37,6 +36,7 @@ from liquidlog.clustering.settings import (
     remembered_readers,
     settle,
 )
+from liquidlog.clustering.staleness import input_rows, table_changes
 from liquidlog.clustering.zcubes import sizes
 from liquidlog.data.reader import ParquetFile
 from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change

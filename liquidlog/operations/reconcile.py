@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 import msgspec
 import numpy as np
 
-from liquidlog.clustering.outcome.change import CommittedOutput, FilesAdded, Reconciled
-from liquidlog.clustering.outcome.staleness import (
+from liquidlog.clustering.change import CommittedOutput, FilesAdded, Reconciled
+from liquidlog.clustering.staleness import (
     DeletedInput,
     Staleness,
     TooManyDeletedRows,

@@ -21,13 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.advice.documents import AdviceDocument, decode_advice
-from liquidlog.clustering.outcome.staleness import (
-    Reconcilable,
-    deleted_inputs,
-    excess,
-    lasting_reasons,
-)
 from liquidlog.clustering.settings import CommitSettings
+from liquidlog.clustering.staleness import Reconcilable, deleted_inputs, excess, lasting_reasons
 from liquidlog.commit.conflicts import Winners
 from liquidlog.commit.transaction import Clock, require_writable, system_clock
 from liquidlog.doctor.findings import listed, missed_of

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.planning.choice import input_files, partitions_of
+from liquidlog.clustering.choice import input_files, partitions_of
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import partition_time_zone
 from liquidlog.errors import CorruptLogError, UsageError

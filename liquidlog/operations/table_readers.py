@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from liquidlog.advice.advice import Advice, Current
 from liquidlog.advice.backtests import NOTHING_OBSERVED, Backtest, backtest
 from liquidlog.advice.halves import FEW, Halves, by_shape, by_time
+from liquidlog.clustering.choice import output_count
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import unpartitioned
-from liquidlog.clustering.planning.choice import output_count
 from liquidlog.errors import LiquidlogError, TimestampNotFoundError
 from liquidlog.foresee.plans import profile_of
 from liquidlog.foresee.reads import Readings, opened_by_masks

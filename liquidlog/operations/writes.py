@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 from msgspec import structs
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, clustering_state
-from liquidlog.clustering.outcome.change import column_names, removes_of
-from liquidlog.clustering.planning.choice import (
+from liquidlog.clustering.change import column_names, removes_of
+from liquidlog.clustering.choice import (
     check_clustered,
     check_table,
     input_files,
     partitions_of,
     planned_writer_options,
 )
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, clustering_state
 from liquidlog.clustering.row_tracking import assign_row_ids
 from liquidlog.clustering.settings import (
     PREFIX_PROPERTY,
@@ -75,8 +75,8 @@ from liquidlog.plan import (
     WriterOptions,
     Written,
     files_digest,
+    prefix_numbers,
 )
-from liquidlog.plan.documents import prefix_numbers
 from liquidlog.rewriting.arriving import ArrivingFiles, Parting, arriving_work, write_in_run
 from liquidlog.rewriting.sink import OutputFile, TaskFacts
 from liquidlog.snapshot import Snapshot

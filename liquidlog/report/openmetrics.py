@@ -8,7 +8,7 @@ Source: OpenMetrics 1.0, "Text format".
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from liquidlog.clustering.health.measure import ColumnHealth, Health, numeric_fields
+from liquidlog.clustering.health import ColumnHealth, Health, numeric_fields
 from liquidlog.fleet.tick import Ticked
 from liquidlog.spec.text import visible_lines
 

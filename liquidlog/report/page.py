@@ -20,8 +20,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from liquidlog.advice.advice import Advice
-from liquidlog.clustering.health.maps import KeyMap, Side
-from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.health import Health
+from liquidlog.clustering.maps import KeyMap, Side
 from liquidlog.fleet.deciding import Decision
 from liquidlog.fleet.survey import Fleet, Surveyed
 from liquidlog.foresee.prediction import PredictedReads, Range

@@ -6,7 +6,7 @@ Pictures are 1000 units wide, grids one unit per cell.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from liquidlog.clustering.health.maps import Grid
+from liquidlog.clustering.maps import Grid
 
 WIDTH: Final = 1000
 LEVELS: Final = 8

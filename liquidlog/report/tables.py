@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.health.measure import Health
+from liquidlog.clustering.health import Health
 from liquidlog.doctor.findings import Asked
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.inspect import WrittenBytes

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.outcome.change import optimize_metrics, planned_metrics
+from liquidlog.clustering.change import optimize_metrics, planned_metrics
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.log.statistics import load_bounds
 from liquidlog.plan import GIB, ClusteringPlan, ClusteringPolicy, RewriteGroup, RewrittenGroup

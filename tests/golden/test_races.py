@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.staleness import Reconcilable, written_for
-from liquidlog.clustering.planning.planner import plan as make_plan
+from liquidlog.clustering.planner import plan as make_plan
+from liquidlog.clustering.staleness import Reconcilable, written_for
 from liquidlog.commit.conflicts import Winners
 from liquidlog.log.loader import load_commits, load_snapshot, open_store
 from liquidlog.operations.batches import read_set_of

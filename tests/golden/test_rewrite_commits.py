@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from liquidlog.clustering.change import rewrite_change
+from liquidlog.clustering.choice import TAKEN, Choice, build_plan
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.planning.choice import TAKEN, Choice, build_plan
 from liquidlog.log.loader import load_commits, load_snapshot, newest_version, open_store
 from liquidlog.plan import (
     ClusteringPlan,

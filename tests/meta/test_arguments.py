@@ -126,8 +126,8 @@ def _annotation(found: object) -> str:
     for module in (
         "collections.abc.",
         "datetime.",
-        "liquidlog.plan.documents.",
-        "liquidlog.plan.documents.",
+        "liquidlog.plan.",
+        "liquidlog.plan.",
         "liquidlog.snapshot.",
         "liquidspark.executor.",
         "liquidlog.rewriting.source.",

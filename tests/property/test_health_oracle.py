@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from liquidlog.clustering import keyspace as boxes
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health.measure import Health, measure_health
-from liquidlog.clustering.keyspace import depth as boxes
+from liquidlog.clustering.health import Health, measure_health
 from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
 from support.effort import effort
 from support.snapshots import FileSpec, bounds_of, snapshot_of

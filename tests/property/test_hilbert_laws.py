@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from msgspec import structs
 
-from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges, overlaps
-from liquidlog.clustering.keyspace.widths import KeySpace, key_space
+from liquidlog.clustering.keyspace import (
+    KeySpace,
+    column_ranges,
+    depths,
+    key_ranges,
+    key_space,
+    overlaps,
+)
 from liquidlog.curve.boxes import fit_boxes
 from liquidlog.curve.curves import Curve, curve_index, linear_index, zorder_index
 from liquidlog.curve.cuts import refine_cuts

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.planner import plan as make_plan
+from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

@@ -17,10 +17,10 @@ from deltalake import write_deltalake
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from liquidlog.clustering import maps as module
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health import maps as module
-from liquidlog.clustering.health.maps import KeyMap, MappedFiles, closed, key_map
-from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
+from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
+from liquidlog.clustering.maps import KeyMap, MappedFiles, closed, key_map
 from liquidlog.clustering.zcubes import PROVIDER, STABLE, file_states
 from liquidlog.data.append import split_by_partition
 from liquidlog.data.checksum import multiset_checksum

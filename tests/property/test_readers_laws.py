@@ -8,11 +8,9 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.readers import SpaceReaders, cells, space_readers
-from liquidlog.clustering.keyspace.widths import KeySpace, key_space
-from liquidlog.clustering.planning.cube import _TOLERANCE
-from liquidlog.clustering.planning.kept import _DRAWS
-from liquidlog.clustering.planning.read_model import _SCAN_SHARE, OPEN_COST_BYTES
+from liquidlog.clustering.kept import _DRAWS, _SCAN_SHARE, OPEN_COST_BYTES
+from liquidlog.clustering.keyspace import KeySpace, SpaceReaders, cells, key_space, space_readers
+from liquidlog.clustering.reference import _TOLERANCE
 from liquidlog.clustering.zcubes import PROVIDER, sizes
 from liquidlog.plan import (
     AskedPredicate,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.clustering.planning.planner import STRATEGIES
+from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.settings import (
     BY_PROPERTY,
     STRATEGY,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from liquidlog.clustering.outcome.staleness import Reconcilable, Staleness, staleness_of
+from liquidlog.clustering.staleness import Reconcilable, Staleness, staleness_of
 from liquidlog.commit.conflicts import ReadSet, WinnerConflict, Winners
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.snapshot import Snapshot

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from liquidlog.clustering.choice import TAKEN, Choice, build_plan
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.planning.choice import TAKEN, Choice, build_plan
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema

@@ -1,8 +1,8 @@
 """One instance of every error and of every conflict, with arguments as they occur."""
 
 from liquidlog import errors
-from liquidlog.clustering.outcome.change import FilesAdded
-from liquidlog.clustering.outcome.staleness import TooManyDeletedRows
+from liquidlog.clustering.change import FilesAdded
+from liquidlog.clustering.staleness import TooManyDeletedRows
 from liquidlog.commit.conflicts import (
     ConcurrentDeleteRead,
     DomainMetadataChanged,

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.planner import plan
 from liquidlog.log.statistics import load_bounds
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics

@@ -12,8 +12,8 @@ from liquidlog.clustering.columns import (
     read_domain,
     resolve_columns,
 )
-from liquidlog.clustering.health.axes import Ticks, axis_ticks
-from liquidlog.clustering.keyspace.widths import key_space
+from liquidlog.clustering.keyspace import key_space
+from liquidlog.clustering.maps import Ticks, axis_ticks
 from liquidlog.clustering.zcubes import cube_table, file_states
 from liquidlog.errors import ClusteringColumnError, CorruptLogError
 from liquidlog.spec.bounds import Bounds, ColumnBounds

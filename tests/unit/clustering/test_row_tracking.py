@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from liquidlog.clustering.outcome.change import rewrite_change
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.change import rewrite_change
+from liquidlog.clustering.planner import plan
 from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
 from liquidlog.errors import CommitConflictError, CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import (

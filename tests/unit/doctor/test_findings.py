@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.columns import clustering_state, read_domain
-from liquidlog.clustering.health.measure import measure_health
+from liquidlog.clustering.health import measure_health
 from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.doctor.findings import (
     FIXES,

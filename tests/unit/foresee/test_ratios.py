@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health.measure import Health, measure_health
-from liquidlog.clustering.keyspace.depth import column_ranges, depths, key_ranges
+from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
 from liquidlog.foresee import ratios as module
 from liquidlog.foresee.ratios import MOST_UNMEASURED, Ratios, ratios, with_ratios
 from liquidlog.snapshot import Snapshot

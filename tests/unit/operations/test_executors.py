@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.planner import plan
 from liquidlog.errors import UsageError
 from liquidlog.operations import executors
 from liquidlog.operations.executors import AUTO, Executor, choose_executor, open_executor

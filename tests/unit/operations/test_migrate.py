@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from msgspec import structs
 
-from liquidlog.clustering.outcome.change import FilesAdded
+from liquidlog.clustering.change import FilesAdded
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import (
     ClusteringColumnError,

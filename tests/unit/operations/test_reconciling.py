@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from liquidlog.clustering.outcome.staleness import TooManyDeletedRows
+from liquidlog.clustering.staleness import TooManyDeletedRows
 from liquidlog.commit.conflicts import RowsMayBeBack
 from liquidlog.data import deleted_rows
 from liquidlog.data.deleted_rows import find_rows

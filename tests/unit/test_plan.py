@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from liquidlog.clustering.planning.planner import fitted_to, require_fitted
+from liquidlog.clustering.planner import fitted_to, require_fitted
 from liquidlog.errors import DocumentError, ExecutorError, UsageError
 from liquidlog.plan import (
     DEFAULT_ROW_GROUP_ROWS,
@@ -33,9 +33,9 @@ from liquidlog.plan import (
     encode_rewritten_group,
     parsed_as,
     plan_document,
+    plan_pieces,
     weighted_columns,
 )
-from liquidlog.plan.encoding import plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.table import Table

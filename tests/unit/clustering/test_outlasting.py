@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from liquidlog.clustering.outcome.staleness import written_for
-from liquidlog.clustering.planning.planner import plan as make_plan
+from liquidlog.clustering.planner import plan as make_plan
+from liquidlog.clustering.staleness import written_for
 from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from liquidlog.clustering.keyspace import depth as boxes
-from liquidlog.clustering.keyspace.depth import KeyRanges, box_overlaps
+from liquidlog.clustering import keyspace as boxes
+from liquidlog.clustering.keyspace import KeyRanges, box_overlaps
 
 
 def ranges(files: int, width: int, seed: int) -> KeyRanges:

@@ -6,10 +6,10 @@ from typing import Final
 import pyarrow as pa
 from msgspec import structs
 
+from liquidlog.clustering import overlap, reference
+from liquidlog.clustering.choice import NewId, check_policy, check_table
 from liquidlog.clustering.columns import ClusteringState
-from liquidlog.clustering.planning import cube, overlap
-from liquidlog.clustering.planning.choice import NewId, check_policy, check_table
-from liquidlog.clustering.planning.compaction import plan_compaction, plan_zorder
+from liquidlog.clustering.reference import plan_compaction, plan_zorder
 from liquidlog.clustering.settings import check_known, prefix_among, require_effect
 from liquidlog.curve.curves import Curve
 from liquidlog.errors import UsageError
@@ -110,7 +110,7 @@ def no_bounds(_: Sequence[Leaf]) -> pa.Table:
 
 
 STRATEGIES: Final[Mapping[str, Callable[..., ClusteringPlan]]] = {
-    cube.NAME: cube.plan_cubes,
+    reference.NAME: reference.plan_cubes,
     overlap.NAME: overlap.plan_overlap,
 }
 """The strategies by name."""
@@ -121,7 +121,7 @@ def plan(
     policy: ClusteringPolicy,
     *,
     new_id: NewId,
-    strategy: str = cube.NAME,
+    strategy: str = reference.NAME,
     bounds_of: BoundsOf = no_bounds,
     named: Collection[str] = (),
     decided_by: Mapping[str, str] | None = None,

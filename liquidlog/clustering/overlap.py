@@ -19,9 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.keyspace.readers import SpaceReaders, space_readers
-from liquidlog.clustering.keyspace.widths import KeySpace, key_space
-from liquidlog.clustering.planning.choice import (
+from liquidlog.clustering.choice import (
     TAKEN,
     Choice,
     Columns,
@@ -31,8 +29,8 @@ from liquidlog.clustering.planning.choice import (
     pack,
     reason_code,
 )
-from liquidlog.clustering.planning.kept import keepable, without_kept
-from liquidlog.clustering.planning.read_model import ReadModel, read_model
+from liquidlog.clustering.kept import ReadModel, keepable, read_model, without_kept
+from liquidlog.clustering.keyspace import KeySpace, SpaceReaders, key_space, space_readers
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.clustering.choice import pack, pack_evenly
 from liquidlog.clustering.columns import unresolved_problem
-from liquidlog.clustering.planning.choice import pack, pack_evenly
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.planner import plan
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from liquidlog.clustering.outcome.change import optimize_metrics, rewrite_change
-from liquidlog.clustering.planning.planner import plan
+from liquidlog.clustering.change import optimize_metrics, rewrite_change
+from liquidlog.clustering.planner import plan
 from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import (
     ClusteringPlan,

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.migration import MIGRATION, defining_actions, migration_parameters
-from liquidlog.clustering.outcome.staleness import (
+from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
+from liquidlog.clustering.staleness import (
     Staleness,
     deleted_rows,
     partition_mismatches,
     staleness_of,
 )
-from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.zcubes import PROVIDER, membership, sizes
 from liquidlog.errors import (
     ClusteringColumnError,

@@ -3,7 +3,10 @@
 Names follow Snowflake's SYSTEM$CLUSTERING_INFORMATION where it has one.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -12,16 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn, clustering_state
-from liquidlog.clustering.health.cubes import Between, CubeFiles, CubeHealth, measure_cubes
-from liquidlog.clustering.health.notes import (
-    deleted_rows_note,
-    direct_lake_note,
-    health_notes,
-    prefix_chars,
-    truncation,
+from liquidlog.clustering.columns import (
+    ClusteringColumn,
+    ClusteringState,
+    clustering_state,
+    unresolved_problem,
 )
-from liquidlog.clustering.keyspace.depth import (
+from liquidlog.clustering.keyspace import (
     BoxOverlaps,
     KeyRanges,
     box_overlaps,
@@ -31,15 +31,275 @@ from liquidlog.clustering.keyspace.depth import (
     key_ranges,
     overlaps,
 )
-from liquidlog.clustering.zcubes import PARTIAL, STABLE, UNCLUSTERED, file_states, membership
+from liquidlog.clustering.zcubes import (
+    OTHER_COLUMNS,
+    OTHER_PROVIDER,
+    PARTIAL,
+    STABLE,
+    UNCLUSTERED,
+    file_states,
+    membership,
+)
+from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds
-from liquidlog.spec.text import Summary, html_document, iso_time
+from liquidlog.spec.schema import PrimitiveType, quote_path, split_path
+from liquidlog.spec.text import Summary, html_document, iso_time, suggestion
+
+CUBES_LISTED: Final = 1_000
+"""The number of cubes that are listed one by one: the worst ones."""
+
+_DECIMALS: Final = 4
+
+
+# Within and between cubes: whether a cube is sorted, and whether cubes overlap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CubeHealth:
+    """The health of one cube: depths and overlaps count only files of the cube itself.
+
+    `overlapping_cubes` counts other cubes. `files` and `size_bytes` cover the files of the cube
+    that have statistics of all columns.
+    """
+
+    zcube_id: str
+    state: str
+    files: int
+    size_bytes: int
+    average_depth: float
+    max_depth: int
+    average_overlaps: float
+    overlapping_cubes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CubeFiles:
+    """The files that are in a cube and have ranges; all arrays have one entry per file.
+
+    `cube` (int64) is equal for files of the same cube; `ranges` has one entry per column.
+    """
+
+    cube: NDArray[np.int64]
+    zcube_id: pa.ChunkedArray
+    state: pa.Array
+    size_bytes: NDArray[np.int64]
+    ranges: Sequence[KeyRanges]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """Means over files within their cubes, and means over cubes; None if there are no cubes."""
+
+    average_depth_within: float | None
+    average_overlaps_within: float | None
+    average_depth_between: float | None
+    average_overlaps_between: float | None
+    cubes: tuple[CubeHealth, ...]
+
+
+def measure_cubes(files: CubeFiles) -> Between:
+    """Return the health within and between cubes, and that of the worst CUBES_LISTED cubes.
+
+    The worst cubes have the deepest files; among equals, those that overlap most other cubes.
+    """
+    if not len(files.cube):
+        return Between(
+            average_depth_within=None,
+            average_overlaps_within=None,
+            average_depth_between=None,
+            average_overlaps_between=None,
+            cubes=(),
+        )
+    # With the cube number as outermost column, ranges of different cubes never meet.
+    apart = key_ranges([KeyRanges(lo=files.cube, hi=files.cube), *files.ranges])
+    depth, overlap = depths(apart), overlaps(apart)
+    _, first, member, count = np.unique(
+        files.cube, return_index=True, return_inverse=True, return_counts=True
+    )
+    whole = _ranges_of_cubes(key_ranges(files.ranges), member, len(first))
+    between = overlaps(whole)
+    deepest = np.zeros(len(first), np.int64)
+    np.maximum.at(deepest, member, depth)
+    rows = pa.table(
+        {
+            "zcube_id": pc.cast(files.zcube_id.take(pa.array(first)), pa.string()),
+            "state": files.state.take(pa.array(first)),
+            "files": count,
+            "size_bytes": _sums(member, files.size_bytes),
+            "average_depth": np.round(_sums(member, depth) / count, _DECIMALS),
+            "max_depth": deepest,
+            "average_overlaps": np.round(_sums(member, overlap) / count, _DECIMALS),
+            "overlapping_cubes": between,
+        }
+    )
+    worst = ("average_depth", "overlapping_cubes", "size_bytes")
+    ranked = rows.sort_by([*((name, "descending") for name in worst), ("zcube_id", "ascending")])
+    return Between(
+        average_depth_within=_mean(depth),
+        average_overlaps_within=_mean(overlap),
+        average_depth_between=_mean(depths(whole)),
+        average_overlaps_between=_mean(between),
+        cubes=tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
+    )
+
+
+def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
+    """Return the range from the first to the last key per cube."""
+    lo = np.full(cubes, np.iinfo(np.int64).max)
+    hi = np.zeros(cubes, np.int64)
+    np.minimum.at(lo, member, files.lo)
+    np.maximum.at(hi, member, files.hi)
+    return KeyRanges(lo=lo, hi=hi)
+
+
+def _sums(member: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums = np.zeros(int(member.max()) + 1, np.int64)
+    np.add.at(sums, member, values)
+    return sums
+
+
+# Notes: files that were left out, and bounds that mislead
+
+PREFIX_PROPERTY: Final = "delta.dataSkippingStringPrefixLength"
+DEFAULT_PREFIX_CHARS: Final = 32
+
+_STRING: Final = PrimitiveType("string")
+_TIE_BREAKERS: Final = ("\x7f", "\U0010ffff")
+"""Characters with which writers end a truncated maximum.
+
+Source: Delta Spark, StatisticsCollection."""
+
+_DIRECT_LAKE: Final = (
+    ("F2 to F32", 1_000, 300_000_000),
+    ("F64 to F256", 5_000, 1_500_000_000),
+)
+"""The most files, each of one row group, and rows of a table that Direct Lake loads, by capacity.
+
+More rows are allowed on F128 and F256. Source: Microsoft Fabric, Direct Lake overview."""
+_NEAR: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Truncation:
+    """Which files have truncated strings as bounds of one column; masks with one bool per file.
+
+    A file is `at_limit` if a bound has as many characters as statistics keep, so that it may be
+    truncated. It is `in_one_prefix` if all its values begin with the same characters and the log
+    holds only these: files with the same prefix then seem to overlap, however well they are
+    clustered.
+    """
+
+    at_limit: NDArray[np.bool_]
+    in_one_prefix: NDArray[np.bool_]
+
+
+def prefix_chars(snapshot: Snapshot) -> int:
+    """Return how many characters of a string the table's statistics keep."""
+    text = snapshot.metadata.configuration.get(PREFIX_PROPERTY, "")
+    return int(text) if text.isdecimal() else DEFAULT_PREFIX_CHARS
+
+
+def truncation(
+    bounds: Bounds, number: int, column: ClusteringColumn, prefix: int
+) -> Truncation | None:
+    """Return which files have truncated bounds of column `number`, None if it holds no strings.
+
+    `prefix` is the number of characters that statistics keep.
+    """
+    if column.data_type != _STRING:
+        return None
+    low, high = bounds.low(number), bounds.high(number)
+    at_limit = [_mask(pc.greater_equal(pc.utf8_length(side), prefix)) for side in (low, high)]
+    # A truncated maximum ends with a character that makes it large enough. Whatever the limit was
+    # when it was written, the minimum equals what stands before that character.
+    ends = pc.utf8_slice_codeunits(high, -1)
+    starts = pc.utf8_slice_codeunits(high, 0, -1)
+    truncated = pc.and_(pc.is_in(ends, value_set=pa.array(_TIE_BREAKERS)), pc.equal(starts, low))
+    return Truncation(at_limit=at_limit[0] | at_limit[1], in_one_prefix=_mask(truncated))
+
+
+def health_notes(
+    snapshot: Snapshot,
+    state: ClusteringState,
+    columns: Sequence[ClusteringColumn],
+    bounds: Bounds,
+    states: pa.Array,
+) -> Iterator[str]:
+    """Yield the notes as sentences; `bounds` and `states` have one entry per measured file.
+
+    The measured files may be a part of the table's files.
+    """
+    yield from (unresolved_problem(path) for path in state.unresolved)
+    if not columns:
+        yield (
+            "the table has no clustering columns, so there are no ranges to measure; name columns,"
+            " or give a workload"
+        )
+    for number, column in enumerate(columns):
+        if count := int(bounds.unknown(number).sum()):
+            yield f"{_files(count)} without statistics for {column.name}, left out of the ranges"
+        if count := int(bounds.only_nulls(number).sum()):
+            yield f"{_files(count)} with only nulls in {column.name}, left out of the ranges"
+    prefix = prefix_chars(snapshot)
+    for number, column in enumerate(columns):
+        found = truncation(bounds, number, column, prefix)
+        yield from () if found is None else _truncation_notes(found, column.name, prefix)
+    for name, what in (
+        (OTHER_COLUMNS, "clustered by other columns"),
+        (OTHER_PROVIDER, "clustered by another implementation"),
+    ):
+        if count := int(_mask(pc.equal(states, name)).sum()):
+            yield f"{_files(count)} {what}; only a full rewrite takes them"
+
+
+def deleted_rows_note(files: pa.Table) -> Iterator[str]:
+    """Yield one note if any of `files` (FILES_SCHEMA) has deleted rows."""
+    deleted = files.num_rows - files["deletion_vector"].null_count
+    if deleted:
+        yield f"{_files(deleted)} with deleted rows; the ranges may be wider than the live rows"
+
+
+def direct_lake_note(files: pa.Table) -> Iterator[str]:
+    """Yield one note if `files` (FILES_SCHEMA) are nearly more than Direct Lake loads."""
+    count, rows = files.num_rows, int(pc.sum(files["num_records"]).as_py() or 0)
+    near = [
+        f"{most_files:,} files and {most_rows:,} rows on {capacity}"
+        for capacity, most_files, most_rows in _DIRECT_LAKE
+        if count >= _NEAR * most_files or rows >= _NEAR * most_rows
+    ]
+    if near:
+        yield (
+            f"{_files(count)} with {rows:,} rows; Direct Lake of Fabric loads tables of at most"
+            f" {', and '.join(near)}, and counts row groups as it counts files"
+        )
+
+
+def _truncation_notes(found: Truncation, name: str, prefix: int) -> Iterator[str]:
+    if count := int(found.at_limit.sum()):
+        yield (
+            f"{_files(count)} with bounds of {name} cut to {prefix} characters;"
+            " depths may be overstated"
+        )
+    if count := int(found.in_one_prefix.sum()):
+        yield (
+            f"{_files(count)} with all values of {name} beginning with the same characters, which"
+            " are all that the log keeps: their depth and overlaps are not those of the values;"
+            " doctor --fix cut-strings keeps more"
+        )
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(values, fill_value=False), np.bool_)
+
+
+def _files(count: int) -> str:
+    return "1 file is" if count == 1 else f"{count} files are"
+
 
 PROFILE_BINS: Final = 64
 
-_DECIMALS: Final = 4
 _EXACT_DEPTHS: Final = 16
 
 
@@ -394,3 +654,104 @@ def _total(values: pa.Array | pa.ChunkedArray) -> int:
 def _cube_count(measured: _Measured, state: str) -> int:
     cubes = measured.files["zcube_id"].filter(pc.equal(measured.states, state))
     return len(cubes.unique())
+
+
+# Bars for health, such as `read_ratio > 1.5`, for scripts that watch a table
+
+_BAR: Final = re.compile(r"\s*(?P<name>.+?)\s*(?P<op><=|>=|==|!=|=|<|>)\s*(?P<value>\S+)\s*")
+_OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthBar:
+    """A comparison of one number of Health with a limit; if it holds, the bar is crossed."""
+
+    text: str
+    name: str
+    compare: Callable[[float, float], bool]
+    limit: float
+
+
+def parse_bar(text: str) -> HealthBar:
+    """Return the bar in `NAME OPERATOR NUMBER`; operators are < <= > >= = == !=.
+
+    NAME is a numeric field of Health, or `COLUMN.FIELD` for a field of one clustering column.
+    """
+    match = _BAR.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a bar; write it like read_ratio>1.5", bar=text)
+    name = match["name"]
+    last = name.rpartition(".")
+    known = numeric_fields(ColumnHealth if last[1] else Health)
+    if last[2] not in known:
+        hint = suggestion(last[2], known, what="numbers")
+        raise UsageError(f"health has no number {name!r}{hint}", bar=text)
+    try:
+        limit = float(match["value"])
+    except ValueError:
+        raise UsageError(f"{match['value']!r} in {text!r} is not a number", bar=text) from None
+    if not math.isfinite(limit):
+        raise UsageError(f"{text!r} is never or always true; give a finite number", bar=text)
+    return HealthBar(text=text, name=name, compare=_OPERATORS[match["op"]], limit=limit)
+
+
+def is_crossed(bar: HealthBar, health: Health) -> bool:
+    """Return whether the health crosses the bar."""
+    return bar.compare(require_measured(bar, health), bar.limit)
+
+
+def require_measured(bar: HealthBar, health: Health) -> float:
+    """Return the number that the bar is about."""
+    value = _value(bar, health)
+    if value is None:
+        raise UsageError(
+            f"{bar.name} is not measured, so the bar {bar.text!r} says nothing: {_why(health)}",
+            bar=bar.text,
+        )
+    return value
+
+
+def is_measured(bar: HealthBar, health: Health) -> bool:
+    """Return whether the health has the number that the bar is about."""
+    return _value(bar, health) is not None
+
+
+def _why(health: Health) -> str:
+    if not health.cluster_by_keys:
+        return (
+            "the table has no clustering columns; name columns with --columns, or give what its"
+            " readers ask with --workload"
+        )
+    if not health.total_file_count:
+        return "there are no files"
+    if health.files_with_stats < health.total_file_count:
+        return (
+            f"{health.total_file_count - health.files_with_stats} of {health.total_file_count}"
+            " files have no range of these columns; doctor --fix missing-statistics computes those"
+            " of clustering columns"
+        )
+    return "; ".join(health.notes) or "no file is in a cube"
+
+
+def _value(bar: HealthBar, health: Health) -> float | None:
+    column, _, number = bar.name.rpartition(".")
+    if not column:
+        return _number(getattr(health, number))
+    wanted = quote_path(split_path(column)).lower()
+    for found in health.columns:
+        if found.name.lower() == wanted:
+            return _number(getattr(found, number))
+    listed = ", ".join(known.name for known in health.columns) or "none"
+    raise UsageError(f"health was not measured by the column {column}; its columns are {listed}")
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

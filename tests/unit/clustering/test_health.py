@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health.bars import is_crossed, is_measured, parse_bar
-from liquidlog.clustering.health.measure import Health, measure_health
+from liquidlog.clustering.health import Health, is_crossed, is_measured, measure_health, parse_bar
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType

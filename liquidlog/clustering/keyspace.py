@@ -1,0 +1,642 @@
+"""Where files lie in the space of clustering keys, how they overlap, and who opens them.
+
+A file's *range* is a pair of ranks, lo <= hi, both inclusive. Ranks are small integers, so that
+files can be counted instead of sorted. The *depth* of a file is the largest number of files, itself
+included, that share one point of its range. Its *overlaps* are the other files whose ranges meet
+its own.
+
+A file's *box* is the product of its ranges in all columns, so two boxes meet only if the ranges
+meet in every column. Keys are compared column by column, so their overlaps say little about the
+columns after the first; overlaps of boxes weigh all columns alike.
+"""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates
+from liquidlog.curve.curves import Curve
+from liquidlog.curve.grid import range_ids
+from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
+from liquidlog.plan import FittedWorkload, parsed_as
+from liquidlog.spec.bounds import Bounds, Mask
+
+Ranks = NDArray[np.int64]
+
+Values = TypeVar("Values", NDArray[np.int64], NDArray[np.float64])
+"""Numbers of files: counts, or sums of weights."""
+
+EXACT_FILES: Final = 16_384
+"""Up to this many files, every box is compared with every other."""
+
+SAMPLED_FILES: Final = 2_000
+"""The size of the sample of boxes among more files; each is compared with every other box."""
+
+_SEED: Final = 20_240_101
+_NORMAL_95_PERCENT: Final = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyRanges:
+    """The range of keys per file: `lo` and `hi` are ranks (int64, from 0), one per file."""
+
+    lo: Ranks
+    hi: Ranks
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def selected(self, mask: NDArray[np.bool_]) -> "KeyRanges":
+        """Return the ranges of the files where `mask` is true."""
+        return KeyRanges(lo=self.lo[mask], hi=self.hi[mask])
+
+
+def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
+    """Return the ranges of one column from its bounds, one entry per file.
+
+    Nulls and NaN rank above every number.
+    """
+    return _ranked(pa.concat_arrays([low, high]))
+
+
+def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
+    """Return the range per file of the keys of several columns, outermost column first.
+
+    A key is the tuple of a row's values, compared column by column. In the result lo <= hi.
+    """
+    lo, hi = columns[0].lo, columns[0].hi
+    for column in columns[1:]:
+        # Ranks are at most 2n, so the product stays below 2**63 up to 10**9 files.
+        width = int(max(column.lo.max(initial=0), column.hi.max(initial=0))) + 1
+        ranked = _ranked(pa.array(np.concatenate([lo * width + column.lo, hi * width + column.hi])))
+        lo, hi = ranked.lo, ranked.hi
+    return KeyRanges(lo=lo, hi=np.maximum(lo, hi))
+
+
+def overlaps(ranges: KeyRanges) -> Ranks:
+    """Return how many other files' ranges meet each file's range (int64, one per file)."""
+    begun, ended = _counts(ranges)
+    return np.asarray(begun[ranges.hi] - ended[ranges.lo] - 1, np.int64)
+
+
+def depths(ranges: KeyRanges) -> Ranks:
+    """Return the depth of each file (int64, at least 1, one per file)."""
+    begun, ended = _counts(ranges)
+    return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
+
+
+def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the depth of each file (float64, one per file) where a file counts as its weight."""
+    points = int(ranges.hi.max(initial=-1)) + 1
+    begun = np.cumsum(np.bincount(ranges.lo, weights, points))
+    ended = np.cumsum(np.bincount(ranges.hi, weights, points))
+    return _range_max(begun - np.concatenate([[0.0], ended[:-1]]), ranges.lo, ranges.hi)
+
+
+def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
+    """Return the largest depth per stretch of the key range, in key order (int64, at most `bins`).
+
+    Each stretch holds equally many distinct bounds. There are fewer stretches than `bins` if there
+    are fewer distinct bounds.
+    """
+    begun, ended = _counts(ranges)
+    cover = begun - ended[:-1]
+    edges = np.unique(np.arange(bins) * len(cover) // bins)
+    return np.maximum.reduceat(cover, edges) if len(cover) else cover
+
+
+def _ranked(both: pa.Array) -> KeyRanges:
+    rank = np.asarray(pc.rank(both, tiebreaker="dense"), np.int64) - 1
+    lo, hi = np.split(rank, 2)
+    return KeyRanges(lo=lo, hi=hi)
+
+
+def _counts(ranges: KeyRanges) -> tuple[Ranks, Ranks]:
+    """Return per rank r how many ranges begin at or before r, and how many end before r."""
+    points = int(ranges.hi.max(initial=-1)) + 1
+    begun = np.cumsum(np.bincount(ranges.lo, minlength=points))
+    ended = np.concatenate([[0], np.cumsum(np.bincount(ranges.hi, minlength=points))])
+    return np.asarray(begun, np.int64), np.asarray(ended, np.int64)
+
+
+def _range_max(values: Values, first: Ranks, last: Ranks) -> Values:
+    """Return max(values[first[i] : last[i] + 1]) per i, by doubling windows."""
+    result = np.zeros(len(first), values.dtype)
+    # floor(log2(length)); frexp is exact, whereas log2 rounds.
+    level_of = np.frexp((last - first + 1).astype(np.float64))[1] - 1
+    table = values
+    for level in range(int(level_of.max(initial=-1)) + 1):
+        here = np.flatnonzero(level_of == level)
+        width = 1 << level
+        result[here] = np.maximum(table[first[here]], table[last[here] - width + 1])
+        table = np.maximum(table[:-width], table[width:])
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxOverlaps:
+    """The average number of other files whose boxes meet a file's box.
+
+    `error` is half the width of the 95 % confidence interval of `average`, 0 if that is exact.
+    `files_measured` counts the boxes that were compared with all others.
+    """
+
+    average: float
+    error: float
+    files_measured: int
+
+
+def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
+    """Return how many boxes meet a box; `columns` holds the ranges per column, one per file.
+
+    The result is exact for up to EXACT_FILES files. For more, it is estimated from a sample of
+    SAMPLED_FILES boxes, which is the same at every call.
+    """
+    count = len(columns[0]) if columns else 0
+    if not count:
+        return BoxOverlaps(average=0.0, error=0.0, files_measured=0)
+    chosen = np.arange(count)
+    if count > EXACT_FILES:
+        chosen = np.random.default_rng(_SEED).choice(count, SAMPLED_FILES, replace=False)
+    meeting = _meeting(columns, chosen)
+    return BoxOverlaps(
+        average=float(meeting.mean()),
+        error=_error(meeting, count),
+        files_measured=len(chosen),
+    )
+
+
+def _error(meeting: NDArray[np.int64], count: int) -> float:
+    """Return the error of the mean of a sample drawn without replacement."""
+    if len(meeting) == count:
+        return 0.0
+    unseen = (count - len(meeting)) / (count - 1)
+    spread = float(meeting.std(ddof=1))
+    return _NORMAL_95_PERCENT * spread * math.sqrt(unseen / len(meeting))
+
+
+def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of other boxes that meet each chosen box (int64)."""
+    # The column that separates files best leaves the fewest boxes to compare in the others.
+    ordered = sorted((_sound(column) for column in columns), key=lambda c: int(overlaps(c).sum()))
+    order = np.argsort(ordered[0].lo, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    sides = [(c.lo[order].astype(np.int32), c.hi[order].astype(np.int32)) for c in ordered]
+    low, high = sides[0]
+    # Boxes before `first` end before this one begins; boxes from `last` on begin after it ends.
+    first = np.searchsorted(np.maximum.accumulate(high), low[place[chosen]], side="left")
+    last = np.searchsorted(low, high[place[chosen]], side="right")
+    meeting = np.empty(len(chosen), np.int64)
+    for number, (mine, start, stop) in enumerate(
+        zip(place[chosen].tolist(), first.tolist(), last.tolist(), strict=True)
+    ):
+        meets = high[start:stop] >= low[mine]
+        for lo, hi in sides[1:]:
+            meets &= lo[start:stop] <= hi[mine]
+            meets &= hi[start:stop] >= lo[mine]
+        meeting[number] = np.count_nonzero(meets) - 1
+    return meeting
+
+
+def _sound(column: KeyRanges) -> KeyRanges:
+    return KeyRanges(lo=column.lo, hi=np.maximum(column.lo, column.hi))
+
+
+# Widths: the share of each clustering column that a file's range spans
+#
+# A column is laid out from 0 to 1: the position of a value is the share of the table's bytes
+# before it, if each file's bytes are spread evenly over its range (numbers and times by value,
+# strings by rank among all ends). Whatever the column's type, the length of a stretch is then
+# the share of rows in it, and a reader that asks for one value of the column opens a file with
+# a probability equal to the file's width in that column.
+
+Floats = NDArray[np.float64]
+
+_END_WEIGHT: Final = 0.05
+"""The weight of an end's own value, relative to the mean distance between two ends."""
+
+_FEWEST_ENDS: Final = 2
+"""The fewest ends that have a distance between them."""
+
+_COLUMNS_AT_ONCE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnSpans:
+    """The span of each file in one clustering column; all arrays have one entry per file.
+
+    `low` and `high` (float64, from 0 to 1) are the ends of the file's range: a file without bounds
+    spans the whole column, a file of nulls nothing. `mean_depth` (float64, at least 1) is the
+    number of files, itself included, that share a point of that range, on average over the range.
+    `order` (int64) numbers the files by their low ends.
+    """
+
+    low: Floats
+    high: Floats
+    mean_depth: Floats
+    order: NDArray[np.int64]
+
+    @property
+    def width(self) -> Floats:
+        """The share of the column that each file's range spans (float64, from 0 to 1)."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeySpace:
+    """The spans of all files in every clustering column; `size_bytes` is float64, one per file."""
+
+    size_bytes: Floats
+    columns: tuple[ColumnSpans, ...]
+
+    @property
+    def widths(self) -> Floats:
+        """Each file's width, from 0 to 1: the mean over the columns (float64)."""
+        return np.asarray(np.mean([spans.width for spans in self.columns], axis=0), np.float64)
+
+    @property
+    def mean_depths(self) -> Floats:
+        """Each file's mean depth in the column where that is largest (float64, at least 1)."""
+        return np.asarray(np.max([spans.mean_depth for spans in self.columns], axis=0), np.float64)
+
+    def part(self, files: Mask | NDArray[np.int64]) -> "KeySpace":
+        """Return the spans of some files, a mask or their numbers, in the same space."""
+        columns = tuple(
+            ColumnSpans(
+                low=spans.low[files],
+                high=spans.high[files],
+                mean_depth=spans.mean_depth[files],
+                order=np.argsort(spans.low[files], kind="stable"),
+            )
+            for spans in self.columns
+        )
+        return KeySpace(size_bytes=self.size_bytes[files], columns=columns)
+
+    def together(self) -> "KeySpace":
+        """Return the box around all files, as one file of all their bytes."""
+        columns = tuple(
+            ColumnSpans(
+                low=spans.low.min(keepdims=True),
+                high=spans.high.max(keepdims=True),
+                mean_depth=np.ones(1),
+                order=np.zeros(1, np.int64),
+            )
+            for spans in self.columns
+        )
+        return KeySpace(size_bytes=self.size_bytes.sum(keepdims=True), columns=columns)
+
+    def extent(self, files: Mask) -> float:
+        """Return the share of a column that these files span together, averaged over columns."""
+        return float(
+            np.mean([_union(spans, spans.order[files[spans.order]]) for spans in self.columns])
+        )
+
+
+def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
+    """Return the spans of all files in the columns of `bounds`; `size_bytes` is one per file.
+
+    Takes O(files * log files) per column; two columns are computed at the same time.
+    """
+    sizes = size_bytes.astype(np.float64)
+    with ThreadPoolExecutor(_COLUMNS_AT_ONCE) as pool:
+        columns = pool.map(lambda number: _spans(bounds, number, sizes), range(len(bounds.columns)))
+        return KeySpace(size_bytes=sizes, columns=tuple(columns))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColumnLine:
+    """Where the values of a column are in key space.
+
+    `ends` are the values at which files begin or end, sorted and distinct. `edges` (float64) are
+    the positions where the first of them begins, where it ends, where the second begins, and so on.
+    """
+
+    ends: pa.Array
+    edges: Floats
+
+    def shares(self, values: pa.Array, before: Ranks, behind: Ranks) -> Floats:
+        """Return how far values are on the way between two ends, by number; NaN for texts."""
+        numbers, ends = finite_numbers(values), finite_numbers(self.ends)
+        if numbers is None or ends is None:
+            return np.full(len(values), np.nan)
+        gaps = ends[behind] - ends[before]
+        found = np.zeros(len(values))
+        np.divide(numbers - ends[before], gaps, out=found, where=gaps > 0)
+        return np.asarray(np.clip(found, 0.0, 1.0), np.float64)
+
+
+def column_line(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnLine:
+    """Return where values of a column are in the key space of these files."""
+    known = bounds.known(number)
+    low, high = (ends.filter(pa.array(known)) for ends in (bounds.low(number), bounds.high(number)))
+    _, _, edges = _laid_out(low, high, size_bytes[known])
+    both = pa.concat_arrays([low, high])
+    if pa.types.is_floating(both.type):
+        both = pc.add(both, pa.scalar(0.0, both.type))  # makes -0.0 the 0.0 it is equal to
+    ends = pc.unique(both)
+    return ColumnLine(ends=ends.take(pc.sort_indices(ends)), edges=edges)
+
+
+def _laid_out(low: pa.Array, high: pa.Array, size_bytes: Floats) -> tuple[Ranks, Ranks, Floats]:
+    """Return the first and the last slot of each file, and where slots begin.
+
+    Slots alternate: the value of an end, the gap between it and the next, the next end's value.
+    """
+    ranges = column_ranges(low, high)
+    first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
+    return first, last, _edges(first, last, size_bytes, _slots(ranges, low, high))
+
+
+def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
+    known, unknown = bounds.known(number), bounds.unknown(number)
+    with_ends = pa.array(known)
+    low, high = bounds.low(number).filter(with_ends), bounds.high(number).filter(with_ends)
+    first, last, edges = _laid_out(low, high, size_bytes[known])
+    left, right = np.zeros(len(known)), np.where(unknown, 1.0, 0.0)
+    left[known], right[known] = edges[first], edges[last + 1]
+    mean_depth = np.ones(len(known))
+    mean_depth[known] = _mean_depths(first, last, edges)
+    return ColumnSpans(
+        low=left,
+        high=right,
+        mean_depth=mean_depth + unknown.sum(),
+        order=np.argsort(left, kind="stable"),
+    )
+
+
+def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
+    """Return the weight per slot of a column (float64), by which a file's bytes are spread over it.
+
+    For numbers and times, the gap between two ends weighs as much as their difference, so that a
+    range that is a little narrower than all others does not appear much narrower.
+    """
+    points = int(ranges.hi.max(initial=-1)) + 1
+    points = max(points, int(ranges.lo.max(initial=-1)) + 1)
+    weights = np.ones(max(0, 2 * points - 1))
+    values = finite_numbers(pa.concat_arrays([low, high]))
+    if values is None or points < _FEWEST_ENDS:
+        return weights
+    ends = np.zeros(points)
+    ends[np.concatenate([ranges.lo, ranges.hi])] = values
+    gaps = np.diff(ends)
+    weights[::2] = _END_WEIGHT
+    weights[1::2] = gaps * (points / max(float(gaps.sum()), np.finfo(np.float64).tiny))
+    return weights + np.finfo(np.float64).eps
+
+
+def finite_numbers(values: pa.Array) -> Floats | None:
+    """Return values as finite numbers, None for types that are not numbers or times."""
+    found = plain_numbers(values)
+    if found is None:
+        return None
+    # Keeps differences finite, with NaN as the largest number.
+    most = np.finfo(np.float64).max / 4
+    return np.asarray(np.clip(np.nan_to_num(found, nan=most), -most, most), np.float64)
+
+
+def plain_numbers(values: pa.Array) -> Floats | None:
+    """Return values as numbers, times in days or microseconds; None for other types (float64)."""
+    kind = values.type
+    if pa.types.is_date32(kind):
+        values = pc.cast(values, pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = pc.cast(values, pa.int64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return None
+    return np.asarray(pc.cast(values, pa.float64(), safe=False), np.float64)
+
+
+def _edges(first: Ranks, last: Ranks, size_bytes: Floats, slots: Floats) -> Floats:
+    """Return the position where each slot begins, followed by the end of the last one (float64)."""
+    count = len(slots)
+    begins = np.concatenate([[0.0], np.cumsum(slots)])
+    dense = size_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
+    begun = np.bincount(first, dense, count + 1) - np.bincount(last + 1, dense, count + 1)
+    # Rounding may leave a sum slightly below zero where no bytes are.
+    mass = np.maximum(np.cumsum(begun)[:count], 0.0) * slots
+    edges = np.concatenate([[0.0], np.cumsum(mass)])
+    return edges / edges[-1] if edges[-1] > 0 else np.linspace(0.0, 1.0, count + 1)
+
+
+def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
+    points = len(edges) - 1
+    begun = np.bincount(first, minlength=points + 1) - np.bincount(last + 1, minlength=points + 1)
+    depth = np.cumsum(begun)[:points]
+    total = np.concatenate([[0.0], np.cumsum(depth * np.diff(edges))])
+    width = edges[last + 1] - edges[first]
+    summed = total[last + 1] - total[first]
+    shared = np.divide(summed, width, out=depth[first].astype(np.float64), where=width > 0)
+    return np.asarray(shared, np.float64)
+
+
+def _union(spans: ColumnSpans, files: NDArray[np.int64]) -> float:
+    """Return the length of the union of the ranges of `files`, sorted as in `spans`."""
+    low, high = spans.low[files], np.maximum.accumulate(spans.high[files])
+    before = np.concatenate([[0.0], high[:-1]])
+    return float(np.maximum(high - np.maximum(low, before), 0.0).sum())
+
+
+# Readers in key space: which of them open a file, there or foreseen, that spans a box of it
+#
+# Files that a rewrite would write are foreseen as cells: rows are made up, spread evenly over
+# the box of each input in proportion to its bytes, and placed in files by the executor's own
+# kernels.
+
+_ROWS_IN_A_CELL: Final = 24
+_MOST_ROWS: Final = 100_000
+
+_ROWS_IN_A_CELL_OF_READERS: Final = 160
+"""More, as a few predicates tell much finer than all values of a column."""
+
+_MOST_ROWS_OF_READERS: Final = 40_000
+"""Fewer, as layouts that are fitted take longer: up to a second with so many."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpaceReaders:
+    """The readers of a workload; their weights add up to 1.
+
+    `asked` are predicates over positions in key space, None if there are none, which have the
+    `asked_share` of all readers; the other readers ask for single values of the columns, with
+    `column_weights` (d,). `conditions` are all of them over positions, for layouts that are fitted
+    to them.
+    """
+
+    asked: GridPredicates | None
+    asked_share: float
+    column_weights: Floats
+    conditions: ValuePredicates
+
+    def opened(self, space: KeySpace) -> Floats:
+        """Return which share of the readers opens each file of a key space (float64, 0 to 1)."""
+        lows = np.stack([spans.low for spans in space.columns], axis=1)
+        highs = np.stack([spans.high for spans in space.columns], axis=1)
+        return self.opened_boxes(lows, highs)
+
+    def opened_boxes(self, lows: Floats, highs: Floats) -> Floats:
+        """Return which share of the readers opens boxes (float64); both are boxes by columns."""
+        single = np.asarray((highs - lows) @ self.column_weights, np.float64)
+        if self.asked is None:
+            return single
+        return single + self.asked_share * self.asked.opened(lows, highs)
+
+
+def space_readers(
+    bounds: Bounds, size_bytes: NDArray[np.int64], fitted: FittedWorkload
+) -> SpaceReaders:
+    """Return the readers of a workload that asks something, in the key space of these files.
+
+    `bounds` are those of the clustering columns.
+    """
+    sizes = size_bytes.astype(np.float64)
+    lines = [column_line(bounds, number, sizes) for number in range(len(bounds.columns))]
+    kinds = [column.low.type for column in bounds.columns]
+    over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
+    own = [np.flatnonzero(over_values.axes == number) for number in range(len(lines))]
+    lows, ends = np.zeros(len(over_values.axes)), np.ones(len(over_values.axes))
+    for number, line in enumerate(lines):
+        low, high = over_values.lows[number], over_values.highs[number]
+        lows[own[number]] = np.nan_to_num(_places(line, low, up=False), nan=0.0)
+        ends[own[number]] = np.nan_to_num(_places(line, high, up=True), nan=1.0)
+    predicates, columns = over_values.weights.sum(), over_values.column_weights.sum()
+    total = predicates + columns
+    conditions = replace(
+        over_values,
+        lows=_placed(over_values.lows, lows, own),
+        highs=_placed(over_values.highs, ends, own),
+    )
+    asked = replace(
+        over_values.between(lows, ends),
+        weights=over_values.weights / max(predicates, np.finfo(np.float64).tiny),
+    )
+    return SpaceReaders(
+        asked=asked if len(over_values.weights) else None,
+        asked_share=float(predicates / total),
+        column_weights=over_values.column_weights / total,
+        conditions=conditions,
+    )
+
+
+def _placed(
+    sides: Sequence[IntervalEnds], places: Floats, own: Sequence[NDArray[np.intp]]
+) -> tuple[IntervalEnds, ...]:
+    """Return the ends of each column's intervals as positions, unbounded where they are.
+
+    Args:
+        sides: Per column.
+        places: Of all intervals.
+        own: Per column the numbers of its intervals.
+    """
+    return tuple(
+        IntervalEnds(pa.array(places[one], mask=np.asarray(side.values.is_null())), side.is_open)
+        for one, side in zip(own, sides, strict=True)
+    )
+
+
+def _places(line: ColumnLine, ends: IntervalEnds, *, up: bool) -> Floats:
+    """Return where intervals begin, or, if `up`, where they end; NaN where unbounded."""
+    found = np.full(len(ends.values), np.nan)
+    known = np.asarray(ends.values.is_valid(), np.bool_)
+    wanted = ends.values.filter(pa.array(known))
+    if not len(wanted) or not len(line.ends):
+        return found
+    below = range_ids(wanted, line.ends).astype(np.int64) - 1
+    last = len(line.ends) - 1
+    beside = line.ends.take(pa.array(np.minimum(below, last)))
+    same = np.asarray(pc.fill_null(pc.equal(beside, wanted), fill_value=False), np.bool_)
+    same &= below <= last
+    # Slots alternate: the value of an end, the gap between it and the next, the next end's value.
+    inclusive = np.asarray(ends.is_open[known] ^ up, np.bool_)
+    on_end = line.edges[np.minimum(2 * below + inclusive, len(line.edges) - 1)]
+    gap = np.clip(2 * below - 1, 0, max(len(line.edges) - 2, 0))
+    share = line.shares(wanted, np.clip(below - 1, 0, last), np.minimum(below, last))
+    share = np.where(np.isnan(share), float(up), share)
+    between = line.edges[gap] + share * (line.edges[gap + 1] - line.edges[gap])
+    between = np.where(below == 0, 0.0, np.where(below > last, 1.0, between))
+    found[known] = np.where(same, on_end, between)
+    return found
+
+
+def placed(
+    points: Floats, outputs: int, *, curve: str, conditions: ValuePredicates | None = None
+) -> NDArray[np.int64]:
+    """Return the file per row (int64, below `outputs`), as the executor would place the rows.
+
+    Args:
+        points: The keys of rows, in rows by columns; equal ones are so by chance.
+        outputs: Files.
+        curve: The name of a curve.
+        conditions: What readers ask, over the keys, if the layout is fitted to it.
+    """
+    count, columns = points.shape
+    kind = Curve(curve) if columns > 1 else Curve.LINEAR
+    ordinals = np.arange(count, dtype=np.uint64)
+    if conditions is not None:
+        values = [pa.array(column) for column in points.T]
+        found = place_columns(
+            values, ordinals, min(outputs, count), curve=kind, conditions=conditions
+        )
+        return found.parts(values)[0]
+    bits = key_order_bits(columns, kind)
+    steps = ((np.arange(count) << bits) // max(count, 1)).astype(np.uint32)
+    coords = np.empty(points.shape, np.uint32, order="F")
+    for number, column in enumerate(points.T):
+        coords[np.argsort(column, kind="stable"), number] = steps
+    order, _, cuts = place_rows(coords, ordinals, min(outputs, count), curve=kind, bits=bits)
+    return np.asarray(cuts.parts_of(order.keys_of(coords), ordinals), np.int64)
+
+
+def cells(
+    space: KeySpace,
+    outputs: int,
+    *,
+    curve: str,
+    readers: SpaceReaders | None = None,
+    draw: int = 0,
+) -> tuple[Floats, Floats]:
+    """Return bytes and width of each file that a rewrite of all files of `space` would write.
+
+    Both are float64; a width is the mean share of a column that the file spans. With `readers`, the
+    layout is fitted to them, and it is the share of them that opens the file. The same files have
+    the same cells at every call for the same `draw`.
+    """
+    files = max(outputs, len(space.size_bytes))
+    rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)
+    if readers is not None:
+        rows = max(files, min(_MOST_ROWS_OF_READERS, _ROWS_IN_A_CELL_OF_READERS * files))
+    total = float(space.size_bytes.sum())
+    wanted = np.maximum(1, np.round(space.size_bytes * (rows / max(total, 1.0))))
+    owner = np.repeat(np.arange(len(wanted)), wanted.astype(np.int64))
+    random = np.random.default_rng((len(owner), draw) if draw else len(owner)).random(
+        (len(owner), len(space.columns))
+    )
+    low, width = (
+        np.stack([end[owner] for end in ends], axis=1)
+        for ends in zip(*((spans.low, spans.width) for spans in space.columns), strict=True)
+    )
+    points = low + random * width
+    parts = placed(
+        points, outputs, curve=curve, conditions=None if readers is None else readers.conditions
+    )
+    numbers, part = np.unique(parts, return_inverse=True)
+    shape = len(numbers), points.shape[1]
+    first, last = np.full(shape, np.inf), np.zeros(shape)
+    np.minimum.at(first, part, points)
+    np.maximum.at(last, part, points)
+    count = np.bincount(part).astype(np.float64)
+    # The range of n even rows falls short of their cell by this much.
+    unseen = (count + 1) / np.maximum(count - 1, 1)
+    size = total * count / len(owner)
+    if readers is None:
+        return size, np.minimum((last - first).mean(axis=1) * unseen, 1.0)
+    more = (last - first) * (unseen[:, np.newaxis] - 1) / 2
+    return size, readers.opened_boxes(np.maximum(first - more, 0.0), np.minimum(last + more, 1.0))
