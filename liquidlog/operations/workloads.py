@@ -32,7 +32,7 @@ from liquidlog.spec.schema import Leaf, Path, find_column, leaves, quote_path, r
 from liquidlog.spec.text import parse_time
 from liquidlog.storage.addresses import is_local, local_path, table_address
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidlog.workload.form import Imported, Query, Tables, grouped, redact, redacted
+from liquidlog.workload.form import Imported, Query, Tables, grouped, redacted
 from liquidlog.workload.query_logs import SQL, statement_asked
 from liquidlog.workload.sources import found_in, open_table
 
@@ -61,7 +61,7 @@ def import_workload(
     options = StorageOptions.of(storage_options)
     known = Tables(tuple(open_table(table_address(address), options) for address in tables))
     found = grouped(found_in(sources, known, options), since_ms=since_ms)
-    return redacted(found, redact) if without_constants else found
+    return redacted(found) if without_constants else found
 
 
 def asked_at(

@@ -36,12 +36,27 @@ PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
 """How values of a type look, by the name of the type; text has no pattern."""
 
 
+_PRINTED: Final[Mapping[str, str]] = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+}
+
+
 def type_name(data_type: DataType | None) -> str:
     """Return the name by which the rules here know a type, empty for any other."""
     if isinstance(data_type, DecimalType):
         return "decimal"
     name = data_type.name if isinstance(data_type, PrimitiveType) else ""
     return "string" if name.startswith(("char", "varchar")) else name
+
+
+def printed_type(kind: str) -> str:
+    """Return the same of a type as Spark prints it."""
+    if kind.startswith("decimal"):
+        return "decimal"
+    return "string" if kind.startswith(("char", "varchar")) else _PRINTED.get(kind, kind)
 
 
 def sql_text(text: str) -> str:
@@ -174,6 +189,11 @@ _PUSHED: Final[Mapping[str, str]] = {
     ">=": "GreaterThanOrEqual",
     "AND": "And",
     "OR": "Or",
+    "isnull": "IsNull",
+    "isnotnull": "IsNotNull",
+    "startswith": "StringStartsWith",
+    "endswith": "StringEndsWith",
+    "contains": "StringContains",
 }
 _MIRRORED: Final = {"=": "=", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MATCHES: Final[Mapping[str, tuple[str, str]]] = {
@@ -274,37 +294,22 @@ def pushed(node: Node) -> str | None:
             both = pushed(left), pushed(right)
             return None if None in both else f"{_PUSHED[operator]}({both[0]},{both[1]})"
         case Binary(operator, Column(path), Constant(printed)) if operator in COMPARISONS:
-            return f"{_PUSHED[operator]}({_name(path)},{printed})"
+            return f"{_PUSHED[operator]}({quote_path(path)},{printed})"
         case Binary(operator, Constant(printed), Column(path)) if operator in COMPARISONS:
-            return f"{_PUSHED[_MIRRORED[operator]]}({_name(path)},{printed})"
+            return f"{_PUSHED[_MIRRORED[operator]]}({quote_path(path)},{printed})"
         case Not(inner):
             text = pushed(inner)
             return None if text is None else f"Not({text})"
         case Members(Column(path), members):
-            return f"In({_name(path)}, [{','.join(one.printed for one in members)}])"
+            return f"In({quote_path(path)}, [{','.join(one.printed for one in members)}])"
         case Column(path, _, "boolean"):
-            return f"EqualTo({_name(path)},true)"
-        case Call(name, arguments):
-            return _pushed_call(name, arguments)
+            return f"EqualTo({quote_path(path)},true)"
+        case Call(name, (Column(path), *others)) if name in _PUSHED:
+            constants = [one.printed for one in others if isinstance(one, Constant)]
+            listed = ",".join([quote_path(path), *constants])
+            return f"{_PUSHED[name]}({listed})" if len(constants) == len(others) else None
         case _:
             return None
-
-
-def _pushed_call(name: str, arguments: tuple[Node, ...]) -> str | None:
-    match name, arguments:
-        case "isnull", (Column(path),):
-            return f"IsNull({_name(path)})"
-        case "isnotnull", (Column(path),):
-            return f"IsNotNull({_name(path)})"
-        case (("startswith" | "endswith" | "contains"), (Column(path), Constant(printed))):
-            kind = {"startswith": "StartsWith", "endswith": "EndsWith", "contains": "Contains"}
-            return f"String{kind[name]}({_name(path)},{printed})"
-        case _:
-            return None
-
-
-def _name(path: Path) -> str:
-    return quote_path(path)
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -340,12 +345,6 @@ _OPERATOR: Final = re.compile(r" (<=>|<=|>=|=|<|>|AND|OR|\+|-|\*|/|%|div|&|\||\^
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _TYPE: Final = re.compile(r"[a-z_]+(?:\(\d+(?:,\s?-?\d+)?\))?")
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:E-?\d+)?")
-_SQL_TYPES: Final[Mapping[str, str]] = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-}
 _RESULTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("year", "month", "day", "dayofmonth", "quarter", "dayofweek"), "integer"),
     **dict.fromkeys(("weekofyear", "dayofyear", "hour", "minute", "second"), "integer"),
@@ -504,12 +503,10 @@ class _Search:
             if found is None:
                 continue
             operator = found[1]
-            logical = operator in {"AND", "OR"}
-            rights = (
-                self._condition(found.end())
-                if logical
-                else self._value(found.end(), _type(left) or "any")
-            )
+            if operator in {"AND", "OR"}:
+                rights = self._condition(found.end())
+            else:
+                rights = self._value(found.end(), _type(left) or "any")
             for right, end in rights:
                 if self._text.startswith(")", end):
                     yield Binary(operator, left, right), end + 1
@@ -554,9 +551,9 @@ class _Search:
     def _listed(
         self, start: int, type_of: str, separator: str, closing: str
     ) -> Iterator[tuple[tuple[Constant, ...], int]]:
-        """Yield lists of constants, each with where it ends: at the closing mark.
+        """Yield lists of constants with their ends, at the closing mark, the longest lists first.
 
-        This is a loop, since lists are long; lists of the most members come first.
+        This is a loop, since lists are long.
         """
         stops = ",)"
         first = self._constants(start, type_of, stops, listed=True)
@@ -645,7 +642,11 @@ class _Search:
                 continue
             target = _TYPE.match(self._text, end + 4)
             if target is not None and self._text.startswith(")", target.end()):
-                yield self._cast_to(node, target[0]), target.end() + 1
+                if not isinstance(node, Constant):
+                    yield Cast(node, target[0]), target.end() + 1
+                    continue
+                known = self._names.constant(node.printed, printed_type(target[0]))
+                yield known or Opaque(node.printed), target.end() + 1
 
     def _printed_before_as(self, start: int) -> Iterator[tuple[Node, int]]:
         place = self._text.find(" as ", start)
@@ -656,31 +657,24 @@ class _Search:
                 yield Constant(printed, ""), place
             place = self._text.find(" as ", place + 1)
 
-    def _cast_to(self, node: Node, target: str) -> Node:
-        if not isinstance(node, Constant):
-            return Cast(node, target)
-        kind = "decimal" if target.startswith("decimal") else _SQL_TYPES.get(target, target)
-        constant = self._names.constant(node.printed, kind)
-        return constant or Opaque(node.printed)
-
     def _arguments(self, start: int) -> Iterator[tuple[tuple[Node, ...], int]]:
         if self._text.startswith(")", start):
             yield (), start + 1
             return
-        for first, end in self._argument(start, "any" if start else ""):
+        for first, end in self._argument(start):
             if self._text.startswith(")", end):
                 yield (first,), end + 1
             elif self._text.startswith(", ", end):
                 for rest, last in self._arguments(end + 2):
                     yield (first, *rest), last
 
-    def _argument(self, start: int, type_of: str) -> Iterator[tuple[Node, int]]:
+    def _argument(self, start: int) -> Iterator[tuple[Node, int]]:
         structured = False
         for node, end in self._condition(start):
             structured = True
             yield node, end
         if not structured:
-            yield from self._constants(start, type_of, "),")
+            yield from self._constants(start, "any", "),")
 
 
 def _type(node: Node) -> str:
@@ -688,7 +682,7 @@ def _type(node: Node) -> str:
         case Column(_, _, type_of):
             return type_of
         case Cast(_, target):
-            return "decimal" if target.startswith("decimal") else _SQL_TYPES.get(target, target)
+            return printed_type(target)
         case Binary(operator, left, right) if operator not in COMPARISONS:
             return _type(left) or _type(right)
         case Call(name, arguments):

@@ -1,10 +1,10 @@
 """The one form of an imported workload: JSON lines, one per table and distinct question."""
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import sqlglot
@@ -14,19 +14,13 @@ from sqlglot.errors import SqlglotError
 from liquidlog.errors import UsageError
 from liquidlog.spec.schema import Path, StructField, StructType
 from liquidlog.spec.text import iso_time, parse_time
-from liquidlog.workload.catalyst import type_name
+from liquidlog.workload.catalyst import printed_type, type_name
 
 # The tables that are asked for, and how sources name them: by path, URI or name.
 
 _FILE: Final = re.compile(r"file:/+")
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "dbfs": "dbfs"}
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_CATALOG_TYPES: Final[Mapping[str, str]] = {
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-}
 _DEEPEST: Final = 50
 
 
@@ -49,17 +43,18 @@ def _last_name(location: str) -> str:
     return location.rpartition(".")[2].strip("`").lower()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownTable:
-    """A table that is asked for; `types` has the type of each column and field by path.
-
-    `fields` are those of the schema, for names as SQL has them.
-    """
+    """A table that is asked for."""
 
     address: str
     schema: StructType
     name: str = ""
-    types: Mapping[Path, str] = field(default_factory=dict)
+
+    @cached_property
+    def types(self) -> Mapping[Path, str]:
+        """The type of each column and field by its path."""
+        return dict(_types(self.schema.fields, ()))
 
     @property
     def names(self) -> frozenset[str]:
@@ -70,11 +65,6 @@ class KnownTable:
         """Return whether the table has top-level columns of these names."""
         own = {one.name.lower() for one in self.schema.fields}
         return all(column.lower() in own for column in columns)
-
-
-def known_table(address: str, schema: StructType, name: str = "") -> KnownTable:
-    """Return a table under its address, with the types of its columns."""
-    return KnownTable(address, schema, name, dict(_types(schema.fields, ())))
 
 
 def _types(fields: Iterable[StructField], path: Path) -> Iterator[tuple[Path, str]]:
@@ -90,6 +80,11 @@ class Tables:
     """The tables that are asked for; without any, every table is."""
 
     known: tuple[KnownTable, ...] = ()
+
+    def want(self, address: str) -> bool:
+        """Return whether the table at an address is asked for."""
+        own = {normal(table.address) for table in self.known}
+        return not own or normal(address) in own
 
     def at(self, locations: Mapping[str, frozenset[str]]) -> Mapping[str, KnownTable]:
         """Return the known tables at locations, each with the columns that are read of it.
@@ -132,14 +127,7 @@ def _printed(text: str, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
         if not colon:
             continue
         below = (*path, name)
-        plain = _CATALOG_TYPES.get(kind, kind)
-        if kind.startswith("decimal"):
-            plain = "decimal"
-        elif kind.startswith(("varchar", "char")):
-            plain = "string"
-        elif "<" in kind:
-            plain = ""
-        yield below, plain
+        yield below, "" if "<" in kind else printed_type(kind)
         yield from _printed(kind, below, depth + 1)
 
 
@@ -154,10 +142,7 @@ def _parts(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-FIELDS: Final = frozenset(
-    {"table", "conjuncts", "weight", "first", "last", "observed", "ambiguous", "source"}
-)
-"""The fields of a line."""
+# What sources yield: questions to tables, and what cannot be used, with its reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,28 +152,68 @@ class Observed:
     files: int
     bytes: int
 
-    def document(self) -> dict[str, int]:
-        """Return the numbers as plain JSON values."""
-        return {"files": self.files, "bytes": self.bytes}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How often something was asked, with which weight in all, when, and how much was read.
+
+    `first_ms` and `last_ms` are in ms since 1970, None if the source does not tell. `files` and
+    `bytes` are sums over the questions whose number is `measured`.
+    """
+
+    times: int = 1
+    weight: float = 1.0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    measured: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Tally") -> Self:
+        """Return this with the numbers of both."""
+        firsts = [one for one in (self.first_ms, other.first_ms) if one is not None]
+        lasts = [one for one in (self.last_ms, other.last_ms) if one is not None]
+        return replace(
+            self,
+            times=self.times + other.times,
+            weight=self.weight + other.weight,
+            first_ms=min(firsts, default=None),
+            last_ms=max(lasts, default=None),
+            measured=self.measured + other.measured,
+            files=self.files + other.files,
+            bytes=self.bytes + other.bytes,
+        )
+
+    @property
+    def observed(self) -> Observed | None:
+        """What one question read, on average; None if its engine did not say."""
+        if not self.measured:
+            return None
+        return Observed(round(self.files / self.measured), round(self.bytes / self.measured))
+
+
+def asked_once(
+    time_ms: int | None, files: int | None, size_bytes: int | None, weight: float = 1.0
+) -> Tally:
+    """Return the tally of one question; files and bytes are None if its engine did not say."""
+    tally = Tally(weight=weight, first_ms=time_ms, last_ms=time_ms)
+    if files is None or size_bytes is None:
+        return tally
+    return replace(tally, measured=1, files=files, bytes=size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Tally):
     """What readers asked a table, and how often.
 
     `conjuncts` are SQL conditions that all hold for a row that is wanted; none means all rows.
-    `first_ms` and `last_ms` are in ms since 1970, None if the source does not tell. `ambiguous`
-    says that the source allows other conditions than these.
+    `ambiguous` says that the source allows other conditions than these.
     """
 
     table: str
     conjuncts: tuple[str, ...]
-    weight: float
-    first_ms: int | None
-    last_ms: int | None
-    observed: Observed | None
-    ambiguous: bool
     source: str
+    ambiguous: bool = False
 
     @property
     def where(self) -> str:
@@ -210,7 +235,7 @@ class Query:
             "weight": int(self.weight) if self.weight.is_integer() else self.weight,
             "first": None if self.first_ms is None else iso_time(self.first_ms),
             "last": None if self.last_ms is None else iso_time(self.last_ms),
-            "observed": None if self.observed is None else self.observed.document(),
+            "observed": msgspec.to_builtins(self.observed),
             "ambiguous": self.ambiguous,
             "source": self.source,
         }
@@ -221,93 +246,49 @@ def encode_queries(queries: Iterable[Query]) -> bytes:
     return b"".join(msgspec.json.encode(query.document()) + b"\n" for query in queries)
 
 
-def is_query(document: object) -> bool:
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """A query in a line, as it was written by `Query.document`."""
+
+    table: str
+    conjuncts: tuple[str, ...]
+    weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    first: str | None = None
+    last: str | None = None
+    observed: Observed | None = None
+    ambiguous: bool = False
+    source: str = ""
+
+
+def is_query(document: dict[str, Any]) -> bool:
     """Return whether a decoded line has the fields by which an imported query is known."""
-    return isinstance(document, dict) and {"table", "conjuncts"} <= document.keys()
+    return {"table", "conjuncts"} <= document.keys()
 
 
 def decode_query(document: dict[str, Any], place: str) -> Query:
     """Return the query in a decoded line."""
     try:
-        return _decoded(document)
-    except (KeyError, TypeError, ValueError) as error:
+        line = msgspec.convert(document, _Line)
+        first_ms, last_ms = (
+            None if time is None else parse_time(time) for time in (line.first, line.last)
+        )
+    except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(
-            f"{place} is not a line of an imported workload: {_said(error)}; import it again",
-            where=place,
+            f"{place} is not a line of an imported workload: {error}; import it again", where=place
         ) from error
-
-
-def _decoded(document: dict[str, Any]) -> Query:
-    unknown = document.keys() - FIELDS
-    if unknown:
-        raise ValueError(f"the fields {', '.join(sorted(unknown))} are unknown")
-    conjuncts = document["conjuncts"]
-    if not isinstance(conjuncts, list) or not all(isinstance(one, str) for one in conjuncts):
-        raise ValueError("conjuncts is not a list of SQL conditions")
-    weight = document.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise TypeError(f"weight is {weight!r}, not a number")
-    if not 0 < weight < math.inf:
-        raise ValueError(f"weight is {weight!r}, not positive")
-    if not isinstance(document["table"], str):
-        raise TypeError("table is not text")
+    times, read = max(1, round(line.weight)), line.observed
     return Query(
-        table=document["table"],
-        conjuncts=tuple(conjuncts),
-        weight=float(weight),
-        first_ms=_time(document.get("first")),
-        last_ms=_time(document.get("last")),
-        observed=_observed(document.get("observed")),
-        ambiguous=bool(document.get("ambiguous", False)),
-        source=str(document.get("source", "")),
+        table=line.table,
+        conjuncts=line.conjuncts,
+        source=line.source,
+        ambiguous=line.ambiguous,
+        times=times,
+        weight=line.weight,
+        first_ms=first_ms,
+        last_ms=last_ms,
+        measured=0 if read is None else times,
+        files=0 if read is None else read.files * times,
+        bytes=0 if read is None else read.bytes * times,
     )
-
-
-def _time(value: object) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a time")
-    return parse_time(value)
-
-
-def _observed(value: Any) -> Observed | None:  # noqa: ANN401  JSON
-    return None if value is None else Observed(int(value["files"]), int(value["bytes"]))
-
-
-def _said(error: Exception) -> str:
-    return f"it has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
-
-
-# What sources yield: questions to tables, and what cannot be used, with its reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedQuery:
-    """One question to one table, asked `times` times between two times.
-
-    `weight` is that of each. `files` and `bytes` are sums over the questions whose number is
-    `measured`.
-    """
-
-    table: str
-    conjuncts: tuple[str, ...]
-    source: str
-    ambiguous: bool = False
-    times: int = 1
-    weight: float = 1.0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    measured: int = 0
-    files: int = 0
-    bytes: int = 0
-
-    @property
-    def observed(self) -> Observed | None:
-        """What one question read, on average; None if its engine did not say."""
-        if not self.measured:
-            return None
-        return Observed(round(self.files / self.measured), round(self.bytes / self.measured))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,38 +308,7 @@ class NotUnderstood:
     times: int = 1
 
 
-Found = RecordedQuery | OfOther | NotUnderstood
-
-
-@dataclass(slots=True)
-class Tally:
-    """How often, when, and how much was read: what grouped questions add up to."""
-
-    times: int = 0
-    weight: float = 0.0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    measured: int = 0
-    files: int = 0
-    bytes: int = 0
-
-    def add(
-        self, *, time_ms: int | None, files: int | None, size_bytes: int | None, times: int = 1
-    ) -> None:
-        """Count questions; files and bytes are those of all of them, None if not counted."""
-        self.times += times
-        self.span(time_ms, time_ms)
-        if files is not None and size_bytes is not None:
-            self.measured += times
-            self.files += files
-            self.bytes += size_bytes
-
-    def span(self, first_ms: int | None, last_ms: int | None) -> None:
-        """Widen the time."""
-        if first_ms is not None:
-            self.first_ms = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
-        if last_ms is not None:
-            self.last_ms = last_ms if self.last_ms is None else max(self.last_ms, last_ms)
+Found = Query | OfOther | NotUnderstood
 
 
 # Questions put together: one line per table and distinct conditions, and what was left out
@@ -369,10 +319,19 @@ class Imported:
     """The queries of sources; how many scans they had, and why which of them are not used."""
 
     queries: tuple[Query, ...]
-    scans: int
-    used: int
     other_tables: dict[str, int]
     not_understood: tuple[NotUnderstood, ...]
+
+    @property
+    def used(self) -> int:
+        """The scans of the queries."""
+        return sum(query.times for query in self.queries)
+
+    @property
+    def scans(self) -> int:
+        """All scans."""
+        unread = sum(one.times for one in self.not_understood)
+        return self.used + sum(self.other_tables.values()) + unread
 
     def document(self) -> dict[str, object]:
         """Return the numbers as plain JSON values."""
@@ -388,77 +347,25 @@ class Imported:
         }
 
 
-@dataclass(slots=True)
-class _Groups:
-    asked: dict[tuple[str, frozenset[str], bool, str], RecordedQuery] = field(default_factory=dict)
-    tallies: dict[tuple[str, frozenset[str], bool, str], Tally] = field(default_factory=dict)
-    others: dict[str, int] = field(default_factory=dict)
-    unread: dict[str, NotUnderstood] = field(default_factory=dict)
-
-
 def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
     """Return questions put together, in the order in which they were first found."""
-    groups = _Groups()
+    queries: dict[tuple[str, frozenset[str], bool, str], Query] = {}
+    others: dict[str, int] = {}
+    unread: dict[str, NotUnderstood] = {}
     for one in found:
         match one:
-            case OfOther(table=table, times=times):
-                groups.others[table] = groups.others.get(table, 0) + times
+            case OfOther():
+                others[one.table] = others.get(one.table, 0) + one.times
             case NotUnderstood():
-                known = groups.unread.get(one.reason)
+                known = unread.get(one.reason)
                 both = one if known is None else replace(known, times=known.times + one.times)
-                groups.unread[one.reason] = both
-            case RecordedQuery():
+                unread[one.reason] = both
+            case Query():
                 if since_ms is None or one.last_ms is None or one.last_ms >= since_ms:
-                    _add(groups, one)
-    used = sum(tally.times for tally in groups.tallies.values())
-    others = sum(groups.others.values()) + sum(one.times for one in groups.unread.values())
+                    key = (one.table, frozenset(one.conjuncts), one.ambiguous, one.source)
+                    queries[key] = queries[key] + one if key in queries else one
     return Imported(
-        queries=tuple(_query(groups.asked[key], tally) for key, tally in groups.tallies.items()),
-        scans=used + others,
-        used=used,
-        other_tables=groups.others,
-        not_understood=tuple(groups.unread.values()),
-    )
-
-
-def _add(groups: _Groups, one: RecordedQuery) -> None:
-    key = (one.table, frozenset(one.conjuncts), one.ambiguous, one.source)
-    groups.asked.setdefault(key, one)
-    tally = groups.tallies.setdefault(key, Tally())
-    tally.times += one.times
-    tally.weight += one.times * one.weight
-    tally.span(one.first_ms, one.last_ms)
-    tally.measured += one.measured
-    tally.files += one.files
-    tally.bytes += one.bytes
-
-
-def _query(asked: RecordedQuery, tally: Tally) -> Query:
-    observed = None
-    if tally.measured:
-        observed = Observed(
-            round(tally.files / tally.measured), round(tally.bytes / tally.measured)
-        )
-    return Query(
-        table=asked.table,
-        conjuncts=asked.conjuncts,
-        weight=tally.weight,
-        first_ms=tally.first_ms,
-        last_ms=tally.last_ms,
-        observed=observed,
-        ambiguous=asked.ambiguous,
-        source=asked.source,
-    )
-
-
-def redacted(
-    imported: Imported, redact: Callable[[tuple[Query, ...]], tuple[Query, ...]]
-) -> Imported:
-    """Return what was imported without any constant that readers wrote."""
-    return replace(
-        imported,
-        queries=redact(imported.queries),
-        not_understood=tuple(replace(one, example="") for one in imported.not_understood),
+        queries=tuple(queries.values()), other_tables=others, not_understood=tuple(unread.values())
     )
 
 
@@ -470,13 +377,13 @@ _CONSTANTS: Final = (exp.Literal, exp.Neg, exp.HexString, exp.Concat, exp.Boolea
 _UNKNOWN: Final = ":redacted"
 
 
-def redact(queries: tuple[Query, ...]) -> tuple[Query, ...]:
-    """Return queries whose constants are replaced by placeholders like `:q250`.
+def redacted(imported: Imported) -> Imported:
+    """Return what was imported with placeholders like `:q250` for constants, without examples.
 
     The number is the constant's quantile, in thousandths, among all constants that the queries
     compare with the same column of the same table, once per use. Functions and columns stay.
     """
-    parsed = [(query, [_parsed(text) for text in query.conjuncts]) for query in queries]
+    parsed = [(query, [_parsed(text) for text in query.conjuncts]) for query in imported.queries]
     values: dict[tuple[str, str], dict[tuple[int, float, str], float]] = {}
     for query, trees in parsed:
         for tree in trees:
@@ -484,9 +391,13 @@ def redact(queries: tuple[Query, ...]) -> tuple[Query, ...]:
                 own = values.setdefault((query.table, _column(literal)), {})
                 own[_order(literal)] = own.get(_order(literal), 0.0) + query.weight
     places = {key: _quantiles(found) for key, found in values.items()}
-    return tuple(
-        replace(query, conjuncts=tuple(_shape(query.table, tree, places) for tree in trees))
-        for query, trees in parsed
+    return Imported(
+        queries=tuple(
+            replace(query, conjuncts=tuple(_shape(query.table, tree, places) for tree in trees))
+            for query, trees in parsed
+        ),
+        other_tables=imported.other_tables,
+        not_understood=tuple(replace(one, example="") for one in imported.not_understood),
     )
 
 

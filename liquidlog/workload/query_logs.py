@@ -5,14 +5,23 @@ A row has a statement, when it began, and perhaps what it read.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.text import parse_time
-from liquidlog.workload.form import Found, KnownTable, NotUnderstood, OfOther, RecordedQuery, Tables
-from liquidlog.workload.scans import TooHardError, of_target, statement_conditions
+from liquidlog.workload.catalyst import TooHardError
+from liquidlog.workload.form import (
+    Found,
+    KnownTable,
+    NotUnderstood,
+    OfOther,
+    Query,
+    Tables,
+    asked_once,
+)
+from liquidlog.workload.scans import of_target, statement_conditions
 from liquidlog.workload.statements import (
     NotAQueryError,
     parse_statements,
@@ -134,8 +143,8 @@ def statement_asked(
     try:
         statements = parse_statements(text, dialect)
     except NotAQueryError as error:
-        reason = f"it {error}" if source == SQL else _without_place(str(error))
-        yield NotUnderstood(reason=reason, example=text[:200])
+        reason = str(error) if source == SQL else str(error).partition(":")[0]
+        yield NotUnderstood(reason=f"it {reason}", example=text[:200])
         return
     for statement, weight in weighted_statements(statements):
         try:
@@ -145,26 +154,16 @@ def statement_asked(
             continue
         whole = read if len(reads) == 1 and len(statements) == 1 else (None, None)
         for one in reads:
-            if tables.known and one.name not in {table.address for table in tables.known}:
+            if not tables.want(one.name):
                 yield OfOther(table=one.name)
                 continue
-            measured = whole[0] is not None and whole[1] is not None
-            yield RecordedQuery(
+            yield Query(
                 table=one.name,
                 conjuncts=one.conjuncts,
                 ambiguous=one.is_ambiguous,
                 source=source,
-                weight=weight,
-                first_ms=time_ms,
-                last_ms=time_ms,
-                measured=int(measured),
-                files=(whole[0] or 0) if measured else 0,
-                bytes=(whole[1] or 0) if measured else 0,
+                **asdict(asked_once(time_ms, *whole, weight)),
             )
-
-
-def _without_place(message: str) -> str:
-    return f"it {message.partition(':')[0]}"
 
 
 def _time(value: object) -> int | None:
@@ -211,7 +210,7 @@ def statements_asked(infos: Iterator[Mapping[str, Any]], table: KnownTable) -> I
         if operation not in _OPERATIONS:
             continue
         predicate = parameters.get("predicate") if isinstance(parameters, dict) else None
-        yield from _asked(info, predicates(predicate), table)
+        yield _asked(info, predicates(predicate), table)
 
 
 def predicates(found: object) -> tuple[str, ...]:
@@ -229,7 +228,7 @@ def predicates(found: object) -> tuple[str, ...]:
     return (found,)
 
 
-def _asked(info: Mapping[str, Any], texts: tuple[str, ...], table: KnownTable) -> Iterator[Found]:
+def _asked(info: Mapping[str, Any], texts: tuple[str, ...], table: KnownTable) -> Found:
     time = info.get("inCommitTimestamp") or info.get("timestamp")
     time_ms = time if isinstance(time, int) and not isinstance(time, bool) else None
     conjuncts: list[str] = []
@@ -242,16 +241,14 @@ def _asked(info: Mapping[str, Any], texts: tuple[str, ...], table: KnownTable) -
                 marked, certain = of_target(text, order, frozenset())
             found = statement_conditions(marked, table.types, "")
         except TooHardError as error:
-            yield NotUnderstood(reason=str(error), example=text[:200])
-            return
+            return NotUnderstood(reason=str(error), example=text[:200])
         if found.unread and not found.conjuncts:
-            yield NotUnderstood(
+            return NotUnderstood(
                 reason="the only condition is none that SQL has", example=text[:200]
             )
-            return
         conjuncts += found.conjuncts
         ambiguous = ambiguous or found.ambiguous or (bool(found.conjuncts) and not certain)
-    yield RecordedQuery(
+    return Query(
         table=table.address,
         conjuncts=tuple(dict.fromkeys(conjuncts)),
         source=SOURCE,

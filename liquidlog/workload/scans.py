@@ -22,7 +22,6 @@ from liquidlog.workload.catalyst import (
     Node,
     Opaque,
     Reading,
-    TooHardError,
     pushed,
     readings,
     sql,
@@ -144,16 +143,10 @@ def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) 
     names = Names({**_named(scan), **types}, zone)
     data, doubt = _chosen(readings(scan.data, names), scan.pushed)
     partition, doubt_too = _chosen(readings(scan.partition, names), None)
-    nodes = [*data, *partition]
-    nodes += _mixed(scan.above, names, read)
+    nodes = (*data, *partition, *_mixed(scan.above, names, read))
     asked = [node for node in nodes if not _is_runtime(node)]
     kept = [node for node in _recombined(asked) if not _is_inferred(node, asked, scan.joined)]
-    understood = [node for node in kept if not _unread(node)]
-    return ScanConditions(
-        conjuncts=tuple(dict.fromkeys(sql(node) for node in understood)),
-        ambiguous=doubt or doubt_too or zone.doubtful,
-        unread=tuple(_shown(node) for node in kept if _unread(node)),
-    )
+    return _as_sql(kept, doubtful=doubt or doubt_too or zone.doubtful)
 
 
 def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> ScanConditions:
@@ -162,14 +155,26 @@ def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> 
     named = _named(ScanText(location="", data=printed))
     found = readings(printed, Names({**named, **types}, clock), bracketed=False)
     chosen, doubt = _chosen(found, None)
-    nodes = [one for node in chosen for one in _split(node) if not _is_of_source(one)]
-    understood = [sql(node) for node in nodes if not _unread(node)]
-    unread = tuple(_shown(node) for node in nodes if _unread(node))
-    return ScanConditions(tuple(dict.fromkeys(understood)), doubt or clock.doubtful, unread)
+    nodes = [
+        one
+        for node in chosen
+        for one in _split(node)
+        if not any(name.startswith(OF_SOURCE) for name in _columns(one))
+    ]
+    return _as_sql(nodes, doubtful=doubt or clock.doubtful)
 
 
-def _is_of_source(node: Node) -> bool:
-    return any(isinstance(one, Column) and one.path[0].startswith(OF_SOURCE) for one in walk(node))
+def _as_sql(nodes: Sequence[Node], *, doubtful: bool) -> ScanConditions:
+    return ScanConditions(
+        conjuncts=tuple(dict.fromkeys(sql(node) for node in nodes if not _unread(node))),
+        ambiguous=doubtful,
+        unread=tuple(_shown(node) for node in nodes if _unread(node)),
+    )
+
+
+def _columns(node: Node) -> set[str]:
+    """Return the names of the top-level columns that a condition names."""
+    return {one.path[0] for one in walk(node) if isinstance(one, Column)}
 
 
 def _named(scan: ScanText) -> dict[Path, str]:
@@ -218,7 +223,7 @@ def _mixed(above: str, names: Names, read: frozenset[str]) -> Iterator[Node]:
     if len(found) != 1:
         return
     for node in (one for whole in found[0] for one in _split(whole)):
-        columns = {one.path[0] for one in walk(node) if isinstance(one, Column)}
+        columns = _columns(node)
         if columns & read and columns - read:
             yield node
 
@@ -235,8 +240,7 @@ def _is_runtime(node: Node) -> bool:
     shown = _shown(node).lower()
     if any(word in shown for word in _RUNTIME):
         return True
-    columns = [one.path[0] for one in walk(node) if isinstance(one, Column)]
-    return any(name.startswith(_INTERNAL) for name in columns)
+    return any(name.startswith(_INTERNAL) for name in _columns(node))
 
 
 def _is_inferred(node: Node, asked: Sequence[Node], joined: tuple[str, ...]) -> bool:
@@ -327,6 +331,3 @@ class _Zone:
             return f"TIMESTAMP '{text} {self._name}'"
         moment = local.astimezone(UTC).replace(tzinfo=None)
         return f"TIMESTAMP '{moment.isoformat(sep=' ', timespec='seconds')}{text[19:]} UTC'"
-
-
-__all__ = ["ScanConditions", "ScanText", "TooHardError", "conditions", "statement_conditions"]

@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final, Protocol, cast
+from typing import Any, BinaryIO, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -28,12 +28,10 @@ from liquidlog.workload.form import (
     KnownTable,
     NotUnderstood,
     OfOther,
-    RecordedQuery,
+    Query,
     Tables,
     decode_query,
     is_query,
-    known_table,
-    normal,
 )
 from liquidlog.workload.query_logs import (
     SQL,
@@ -61,67 +59,29 @@ _ARROW: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"\x04\x22\x4
 _LZF: Final = b"ZV"
 
 
-class Readable(Protocol):
-    """A file that is read from its beginning on."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to `size` bytes, none at the end."""
-        ...
-
-
 class DamagedStreamError(OSError):
     """What is left of a file cannot be decompressed; all before it was."""
 
 
-def chunks(file: Readable) -> Iterator[bytes]:
-    """Yield the content of a file, decompressed if it is compressed."""
-    start = file.read(len(_LZ4_BLOCK))
-    whole = _Joined(start, file)
-    codec = next((name for magic, name in _ARROW.items() if start.startswith(magic)), None)
-    if codec is not None:
-        yield from _arrow_chunks(whole, codec)
-    elif start == _LZ4_BLOCK:
-        yield from _lz4_chunks(whole)
-    elif start == _SNAPPY:
-        yield from _snappy_chunks(whole)
-    elif start.startswith(_LZF):
-        raise DamagedStreamError("it is compressed by LZF, which is not read; Spark has zstd")
-    else:
-        while piece := whole.read(_CHUNK_BYTES):
-            yield piece
+def chunks(file: Any) -> Iterator[bytes]:  # noqa: ANN401  a file of any storage
+    """Yield the content of a file, decompressed if it is compressed, and close it."""
+    with io.BufferedReader(file, _CHUNK_BYTES) as whole:
+        start = whole.peek(len(_LZ4_BLOCK))
+        codec = next((name for magic, name in _ARROW.items() if start.startswith(magic)), None)
+        if codec is not None:
+            yield from _arrow_chunks(whole, codec)
+        elif start.startswith(_LZ4_BLOCK):
+            yield from _lz4_chunks(whole)
+        elif start.startswith(_SNAPPY):
+            yield from _snappy_chunks(whole)
+        elif start.startswith(_LZF):
+            raise DamagedStreamError("it is compressed by LZF, which is not read; Spark has zstd")
+        else:
+            while piece := whole.read(_CHUNK_BYTES):
+                yield piece
 
 
-class _Joined(io.RawIOBase):
-    def __init__(self, start: bytes, file: Readable) -> None:
-        super().__init__()
-        self._start = start
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        if self._start:
-            first = self._start if size < 0 else self._start[:size]
-            self._start = self._start[len(first) :]
-            return first
-        return bytes(self._file.read(_CHUNK_BYTES if size < 0 else size))
-
-    def exactly(self, size: int) -> bytes:
-        pieces: list[bytes] = []
-        missing = size
-        while missing:
-            piece = self.read(missing)
-            if not piece:
-                break
-            pieces.append(piece)
-            missing -= len(piece)
-        if missing and pieces:
-            raise DamagedStreamError("it ends within a block")
-        return b"".join(pieces)
-
-
-def _arrow_chunks(file: _Joined, codec: str) -> Iterator[bytes]:
+def _arrow_chunks(file: BinaryIO, codec: str) -> Iterator[bytes]:
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     while True:
         try:
@@ -133,9 +93,9 @@ def _arrow_chunks(file: _Joined, codec: str) -> Iterator[bytes]:
         yield piece
 
 
-def _lz4_chunks(file: _Joined) -> Iterator[bytes]:
+def _lz4_chunks(file: BinaryIO) -> Iterator[bytes]:
     codec = pa.Codec("lz4_raw")
-    while header := file.exactly(_LZ4_HEADER.size):
+    while header := _block(file, _LZ4_HEADER.size, may_end=True):
         magic, token, size, full_size, _ = _LZ4_HEADER.unpack(header)
         if magic != _LZ4_BLOCK or not 0 <= size <= _LARGEST_BLOCK_BYTES >= full_size >= 0:
             raise DamagedStreamError("a block of LZ4 has no header")
@@ -150,12 +110,12 @@ def _lz4_chunks(file: _Joined) -> Iterator[bytes]:
             raise DamagedStreamError("a block of LZ4 is of an unknown kind")
 
 
-def _snappy_chunks(file: _Joined) -> Iterator[bytes]:
+def _snappy_chunks(file: BinaryIO) -> Iterator[bytes]:
     codec = pa.Codec("snappy")
-    file.exactly(len(_SNAPPY) + _SNAPPY_VERSIONS_BYTES)
-    while size_bytes := file.exactly(4):
+    _block(file, len(_SNAPPY) + _SNAPPY_VERSIONS_BYTES)
+    while size_bytes := _block(file, 4, may_end=True):
         if size_bytes == _SNAPPY[:4]:
-            file.exactly(len(_SNAPPY) - 4 + _SNAPPY_VERSIONS_BYTES)  # another stream begins
+            _block(file, len(_SNAPPY) - 4 + _SNAPPY_VERSIONS_BYTES)  # another stream begins
             continue
         size = int.from_bytes(size_bytes, "big", signed=True)
         if not 0 <= size <= _LARGEST_BLOCK_BYTES:
@@ -164,9 +124,10 @@ def _snappy_chunks(file: _Joined) -> Iterator[bytes]:
         yield _decompressed(codec, block, _snappy_size(block))
 
 
-def _block(file: _Joined, size: int) -> bytes:
-    block = file.exactly(size)
-    if len(block) < size:
+def _block(file: BinaryIO, size: int, *, may_end: bool = False) -> bytes:
+    """Return the next bytes, none at the end of the file if it `may_end` here."""
+    block = file.read(size)
+    if len(block) < size and (block or not may_end):
         raise DamagedStreamError("it ends within a block")
     return block
 
@@ -235,7 +196,7 @@ def open_table(address: str, options: StorageOptions = NO_OPTIONS) -> KnownTable
     """Return a table to ask for, at its newest version."""
     store = _store(address, options)
     snapshot = load_snapshot(store)
-    return known_table(store.uri, snapshot.schema, snapshot.metadata.name or "")
+    return KnownTable(store.uri, snapshot.schema, snapshot.metadata.name or "")
 
 
 def _store(address: str, options: StorageOptions) -> TableStore:
@@ -259,7 +220,8 @@ def _found(
     elif "_delta_log/" in inside:
         yield from _in_table(address, tables, options)
     elif any(name.startswith(_EVENTS) for name in inside):
-        yield from _rolling(address, inside, tables, options)
+        parts = sorted((name for name in inside if name.startswith(_EVENTS)), key=_part_number)
+        yield from _events([f"{address}/{name}" for name in parts], tables, options)
     else:
         kept = [name for name in sorted(inside) if not name.startswith(_NOT_LOGS)]
         if not kept and named:
@@ -273,26 +235,11 @@ def _found(
 def _in_table(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
     store = _store(address, options)
     opened = open_table(address, options)
-    wanted = {normal(table.address) for table in tables.known}
+    of_other = not tables.want(opened.address)
     infos = read_infos(store, sorted(list_log(store).commits))
-    for found in statements_asked(iter(infos), opened):
-        of_other = wanted and normal(opened.address) not in wanted
-        yield (
-            OfOther(table=opened.address)
-            if of_other and isinstance(found, RecordedQuery)
-            else found
-        )
-
-
-def _rolling(
-    address: str, inside: Iterable[str], tables: Tables, options: StorageOptions
-) -> Iterator[Found]:
-    log = EventLog()
-    parts = [name for name in inside if name.startswith(_EVENTS)]
-    for name in sorted(parts, key=_part_number):
-        _add_events(log, f"{address}/{name}", options)
-    log.finish()
-    yield from questions(log, tables)
+    for found in statements_asked(infos, opened):
+        is_query = isinstance(found, Query)
+        yield OfOther(table=opened.address) if of_other and is_query else found
 
 
 def _part_number(name: str) -> tuple[int, str]:
@@ -300,14 +247,19 @@ def _part_number(name: str) -> tuple[int, str]:
     return int(number) if number.isdecimal() else 0, name
 
 
-def _add_events(log: EventLog, address: str, options: StorageOptions) -> None:
-    with closing(_opened(address, options)) as file:
-        try:
-            log.read(lines(chunks(file)))
-        except DamagedStreamError as error:
-            log.damaged(str(error), address)
-        except OSError as error:
-            raise StorageError(address, f"cannot be read: {error}") from error
+def _events(addresses: Sequence[str], tables: Tables, options: StorageOptions) -> Iterator[Found]:
+    """Yield what the event log of an application asks, of which these are the parts."""
+    log = EventLog()
+    for address in addresses:
+        with closing(_opened(address, options)) as file:
+            try:
+                log.read(lines(chunks(file)))
+            except DamagedStreamError as error:
+                log.damaged(str(error), address)
+            except OSError as error:
+                raise StorageError(address, f"cannot be read: {error}") from error
+    log.finish()
+    yield from questions(log, tables)
 
 
 def _opened(
@@ -382,8 +334,7 @@ def _reader(address: str, start: bytes) -> Reader | None:
 
 
 def _header(line: str) -> list[str]:
-    separator = _separator(line)
-    return [name.strip().strip('"') for name in line.rstrip("\r").split(separator)]
+    return [name.strip().strip('"') for name in line.rstrip("\r").split(_separator(line))]
 
 
 def _separator(line: str) -> str:
@@ -391,15 +342,12 @@ def _separator(line: str) -> str:
 
 
 def _event_file(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
-    log = EventLog()
-    _add_events(log, address, options)
-    log.finish()
-    yield from questions(log, tables)
+    return _events([address], tables, options)
 
 
 def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
     text = _text(address, options)
-    yield from statement_asked(text, tables, source=SQL, dialect="")
+    return statement_asked(text, tables, source=SQL, dialect="")
 
 
 def _text(address: str, options: StorageOptions) -> str:
@@ -439,12 +387,11 @@ def _nested(schema: Iterable[Any], above: str = "") -> Iterator[str]:
 
 def _csv(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
     with closing(_opened(address, options)) as file:
-        text = io.TextIOWrapper(
-            io.BufferedReader(_Stream(chunks(file))), "utf-8-sig", errors="replace", newline=""
-        )
+        known = (line for line in lines(chunks(file)) if line is not None)
+        text = (line.decode("utf-8-sig", "replace") + "\n" for line in known)
         csv.field_size_limit(_MAX_TEXT_BYTES)
-        first = text.readline()
-        names = next(csv.reader([first], delimiter=_separator(first)))
+        first = next(text, "")
+        names = next(csv.reader([first], delimiter=_separator(first)), [])
         form = form_of(name.strip() for name in names)
         if form is None:
             yield NotUnderstood(reason="a CSV file is no query log", example=address)
@@ -453,30 +400,14 @@ def _csv(address: str, tables: Tables, options: StorageOptions) -> Iterator[Foun
         yield from rows_asked(cast("Iterator[Mapping[str, Any]]", rows), form, tables)
 
 
-class _Stream(io.RawIOBase):
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        super().__init__()
-        self._pieces = pieces
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401  any writable buffer
-        if not self._rest:
-            self._rest = next(self._pieces, b"")
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
-
-
 def _json(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
     for number, row in enumerate(_json_rows(address, options), start=1):
         if not isinstance(row, dict):
             yield NotUnderstood(reason="a line is not a JSON object", example=str(row)[:200])
         elif is_query(row):
-            yield from _again(row, f"{address} line {number}", tables)
+            query = decode_query(row, f"{address} line {number}")
+            of_other = OfOther(table=query.table, times=query.times)
+            yield query if tables.want(query.table) else of_other
         else:
             form = form_of(flat(row))
             if form is None:
@@ -489,9 +420,7 @@ def _json(address: str, tables: Tables, options: StorageOptions) -> Iterator[Fou
 def _json_rows(address: str, options: StorageOptions) -> Iterator[object]:
     with closing(_opened(address, options)) as file:
         for line in lines(chunks(file)):
-            if line is None or line.strip() in {b"[", b"]"}:
-                continue
-            if not line.strip():
+            if line is None or line.strip() in {b"", b"[", b"]"}:
                 continue
             try:
                 found = msgspec.json.decode(line.strip().rstrip(b","))
@@ -499,27 +428,3 @@ def _json_rows(address: str, options: StorageOptions) -> Iterator[object]:
                 yield line[:200].decode(errors="replace")
                 continue
             yield from found if isinstance(found, list) else (found,)
-
-
-def _again(row: dict[str, Any], place: str, tables: Tables) -> Iterator[Found]:
-    """Yield what was imported before, so that workloads can be put together."""
-    query = decode_query(row, place)
-    times = max(1, round(query.weight))
-    wanted = {normal(table.address) for table in tables.known}
-    if wanted and normal(query.table) not in wanted:
-        yield OfOther(table=query.table, times=times)
-        return
-    read = query.observed
-    yield RecordedQuery(
-        table=query.table,
-        conjuncts=query.conjuncts,
-        source=query.source,
-        ambiguous=query.ambiguous,
-        times=times,
-        weight=query.weight / times,
-        first_ms=query.first_ms,
-        last_ms=query.last_ms,
-        measured=0 if read is None else times,
-        files=0 if read is None else read.files * times,
-        bytes=0 if read is None else read.bytes * times,
-    )

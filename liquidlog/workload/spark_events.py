@@ -2,26 +2,27 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final
 
 import msgspec
 
 from liquidlog.spec.schema import Path
+from liquidlog.workload.catalyst import TooHardError
 from liquidlog.workload.form import (
     Found,
     NotUnderstood,
     OfOther,
-    RecordedQuery,
+    Query,
     Tables,
     Tally,
+    asked_once,
     normal,
     read_types,
 )
 from liquidlog.workload.scans import (
     ScanConditions,
     ScanText,
-    TooHardError,
     conditions,
     printed_merge,
     statement_conditions,
@@ -36,7 +37,6 @@ FILES_READ: Final = "number of files read"
 BYTES_READ: Final = "size of files read"
 FILES_AFTER_SKIPPING: Final = "number of files after skipping"
 BYTES_AFTER_SKIPPING: Final = "number of bytes after skipping"
-COUNTED: Final = frozenset({FILES_READ, BYTES_READ, FILES_AFTER_SKIPPING, BYTES_AFTER_SKIPPING})
 
 
 class Metric(msgspec.Struct, rename="camel"):
@@ -67,46 +67,30 @@ class Event(msgspec.Struct, rename="camel"):
     physical_plan_description: msgspec.Raw = msgspec.Raw(b'""')
     modified_configs: dict[str, str] = {}
     accum_updates: list[list[int]] = []
-    sql_plan_metrics: list[Metric] = []
-
-    @property
-    def name(self) -> str:
-        """The class without its package."""
-        return self.event.rpartition(".")[2]
-
-    def description(self) -> str:
-        """Return the plan as printed."""
-        return str(msgspec.json.decode(self.physical_plan_description))
 
 
 class _Environment(msgspec.Struct):
-    spark: Any = msgspec.field(name="Spark Properties", default=None)
-    system: Any = msgspec.field(name="System Properties", default=None)
+    spark: dict[str, str] = msgspec.field(name="Spark Properties", default={})
+    system: dict[str, str] = msgspec.field(name="System Properties", default={})
 
 
 _EVENT: Final = msgspec.json.Decoder(Event)
 _SETTINGS: Final = msgspec.json.Decoder(_Environment)
+_UNDECODED: Final = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 SESSION_ZONE: Final = "spark.sql.session.timeZone"
 
 
-def _decode_event(line: bytes) -> Event | None:
-    try:
-        return _EVENT.decode(line)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
-
-
 def _zone_of(line: bytes) -> str:
+    """Return the session's time zone, as the settings of an application name it."""
     try:
         found = _SETTINGS.decode(line)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except _UNDECODED:
         return ""
-    for properties, name in ((found.spark, SESSION_ZONE), (found.system, "user.timezone")):
-        pairs = properties.items() if isinstance(properties, dict) else properties
-        for pair in pairs if isinstance(pairs, list) or isinstance(properties, dict) else ():
-            if len(pair) == 2 and pair[0] == name and isinstance(pair[1], str):  # noqa: PLR2004
-                return pair[1]
-    return ""
+    return found.spark.get(SESSION_ZONE) or found.system.get("user.timezone", "")
+
+
+_PASSING: Final = ("ColumnarToRow", "InputAdapter", "WholeStageCodegen")
+"""Nodes that hand rows on as they are."""
 
 
 def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
@@ -115,14 +99,11 @@ def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
     while pending:
         node, above = pending.pop()
         yield node, above
-        passing = node if node.node_name == "Filter" else above if _passes(node) else None
-        pending.extend((child, passing) for child in node.children)
-
-
-def _passes(node: PlanNode) -> bool:
-    return node.node_name in {"ColumnarToRow", "InputAdapter"} or node.node_name.startswith(
-        "WholeStageCodegen"
-    )
+        if node.node_name == "Filter":
+            above = node
+        elif not node.node_name.startswith(_PASSING):
+            above = None
+        pending.extend((child, above) for child in node.children)
 
 
 # Spark's event log: the scans of each query, what they asked, and what they read
@@ -192,9 +173,24 @@ class _Execution:
     below: list["_Execution"] = field(default_factory=list)
     is_local: bool = False
 
+    def own_scans(self) -> list[tuple["_Execution", _Scan]]:
+        """Return the scans of a statement's own table, each with what runs it."""
+        return [
+            (below, scan)
+            for below in self.below
+            for scan in below.scans.values()
+            if scan.of_statement
+        ]
+
+    def own_reads(self) -> tuple[int | None, int | None]:
+        """Return the files and bytes of the first of these, None if not counted."""
+        for below, scan in self.own_scans():
+            return below.values.get(scan.files_id), below.values.get(scan.bytes_id)
+        return None, None
+
 
 class EventLog:
-    """What a log tells: how often, when and with which reads each distinct question was asked."""
+    """What an application's log tells of each distinct question: how often, when, and its reads."""
 
     def __init__(self) -> None:
         self.tallies: dict[Asks, Tally] = {}
@@ -205,15 +201,17 @@ class EventLog:
         self._counted: set[int] = set()
 
     def read(self, lines: Iterable[bytes | None]) -> None:
-        """Add the lines of one application's log, or of a part of it."""
+        """Add the lines of a part of the log."""
         for line in lines:
             if line is None:
                 self._not_understood("a line is longer than 64 MiB", "")
             elif line.startswith(_SQL):
-                event = _decode_event(line)
-                if event is None:
+                try:
+                    event = _EVENT.decode(line)
+                except _UNDECODED:
                     self._not_understood("an event of a query cannot be decoded", line)
-                elif event.execution_id is not None:
+                    continue
+                if event.execution_id is not None:
                     self._happened(event, event.execution_id)
             elif line.startswith(_ENVIRONMENT):
                 self._zone = _zone_of(line) or self._zone
@@ -221,13 +219,9 @@ class EventLog:
                 self._not_understood("a line is no event", line)
 
     def finish(self) -> None:
-        """Count the queries that still run where an application's log ends."""
+        """Count the queries that still run where the log ends."""
         for execution_id in sorted(self._running, reverse=True):
             self._ended(execution_id)
-        self._running.clear()
-        self._waiting.clear()
-        self._counted.clear()
-        self._zone = ""
 
     def damaged(self, detail: str, place: str) -> None:
         """Count a part of a log that cannot be read."""
@@ -241,18 +235,15 @@ class EventLog:
         self.unread[reason] = NotUnderstood(reason=reason, example=example, times=times)
 
     def _happened(self, event: Event, execution_id: int) -> None:
-        match event.name:
+        running = self._running.get(execution_id)
+        match event.event.rpartition(".")[2]:
             case "SparkListenerSQLExecutionStart":
                 self._started(event, execution_id)
-            case "SparkListenerSQLAdaptiveExecutionUpdate":
-                running = self._running.get(execution_id)
-                if running is not None and event.spark_plan_info is not None:
-                    self._planned(running, event.spark_plan_info)
-            case "SparkListenerDriverAccumUpdates":
-                running = self._running.get(execution_id)
-                if running is not None:
-                    pairs = (pair for pair in event.accum_updates if len(pair) == 2)  # noqa: PLR2004
-                    running.values.update((pair[0], pair[1]) for pair in pairs)
+            case "SparkListenerSQLAdaptiveExecutionUpdate" if running and event.spark_plan_info:
+                self._planned(running, event.spark_plan_info)
+            case "SparkListenerDriverAccumUpdates" if running:
+                pairs = (pair for pair in event.accum_updates if len(pair) == 2)  # noqa: PLR2004
+                running.values.update((pair[0], pair[1]) for pair in pairs)
             case "SparkListenerSQLExecutionEnd":
                 self._ended(execution_id)
             case _:
@@ -272,12 +263,8 @@ class EventLog:
         if command is not None:
             execution.command = command[1]
             if command[1] in _STATEMENTS or command[1] == _MERGES:
-                execution.description = event.description()
-            execution.counters = {
-                metric.name: metric.accumulator_id
-                for metric in plan.metrics
-                if metric.name in COUNTED
-            }
+                execution.description = str(msgspec.json.decode(event.physical_plan_description))
+            execution.counters = {one.name: one.accumulator_id for one in plan.metrics}
         execution.is_local = plan.node_name == "LocalTableScan"
         self._planned(execution, plan)
 
@@ -332,12 +319,10 @@ class EventLog:
                 self._counted.add(files_id)
             size_bytes = execution.values.get(scan.bytes_id)
             self._add(scan.asks, execution.time_ms, files, size_bytes)
-        if execution.is_local:
-            for below in execution.below:
-                if below.counted:
-                    self._add(
-                        Asks("count", ScanText(location=below.counted)), execution.time_ms, 0, 0
-                    )
+        for below in execution.below if execution.is_local else ():
+            if below.counted:
+                asks = Asks("count", ScanText(location=below.counted))
+                self._add(asks, execution.time_ms, 0, 0)
 
     def _is_of_command(self, execution: _Execution) -> bool:
         for root, below in self._waiting.items():
@@ -347,12 +332,7 @@ class EventLog:
         return False
 
     def _statement(self, execution: _Execution) -> None:
-        scans = [
-            (below, scan)
-            for below in execution.below
-            for scan in below.scans.values()
-            if scan.of_statement
-        ]
+        scans = execution.own_scans()
         printed = _STATEMENT.search(execution.description)
         location = _table_of(execution, [scan for _, scan in scans])
         files = execution.values.get(execution.counters.get(FILES_AFTER_SKIPPING, -1))
@@ -364,9 +344,7 @@ class EventLog:
             )
             self._add(Asks("statement", text, schema), execution.time_ms, files, size_bytes)
         elif scans:
-            below, scan = scans[0]
-            read = (below.values.get(scan.files_id), below.values.get(scan.bytes_id))
-            self._add(scan.asks, execution.time_ms, *read)
+            self._add(scans[0][1].asks, execution.time_ms, *execution.own_reads())
         else:
             self._not_understood("a DELETE or UPDATE names no table", execution.description[:200])
 
@@ -375,21 +353,15 @@ class EventLog:
         if merge is None:
             self._not_understood("a MERGE is printed in an unknown way", execution.description)
             return
-        reads = [
-            (below.values.get(scan.files_id), below.values.get(scan.bytes_id))
-            for below in execution.below
-            for scan in below.scans.values()
-            if scan.of_statement
-        ]
         text = ScanText(location=merge.location, data=merge.condition, zone=execution.zone)
         kind = "statement" if merge.certain else "doubtful"
-        self._add(Asks(kind, text), execution.time_ms, *(reads[0] if reads else (None, None)))
+        self._add(Asks(kind, text), execution.time_ms, *execution.own_reads())
 
     def _add(
         self, asks: Asks, time_ms: int | None, files: int | None, size_bytes: int | None
     ) -> None:
-        tally = self.tallies.setdefault(asks, Tally())
-        tally.add(time_ms=time_ms, files=files, size_bytes=size_bytes)
+        one = asked_once(time_ms, files, size_bytes)
+        self.tallies[asks] = self.tallies[asks] + one if asks in self.tallies else one
 
 
 def _scan(node: PlanNode, above: PlanNode | None, joined: set[str], zone: str) -> _Scan | None:
@@ -434,9 +406,15 @@ def _table_of(execution: _Execution, scans: list[_Scan]) -> str:
 def questions(log: EventLog, tables: Tables) -> Iterator[Found]:
     """Yield what an event log tells, in the order in which it was first asked."""
     yield from log.unread.values()
-    types = _types(log.tallies)
-    read = {place: frozenset(path[0] for path in found) for place, found in types.items()}
-    at = tables.at({place: _columns(read[place]) for place in read})
+    types: dict[str, dict[Path, str]] = {}
+    for asks in log.tallies:
+        types.setdefault(normal(asks.text.location), {}).update(read_types(asks.schema))
+    at = tables.at(
+        {
+            place: frozenset(path[0] for path in found if not path[0].startswith("_"))
+            for place, found in types.items()
+        }
+    )
     for asks, tally in log.tallies.items():
         place = normal(asks.text.location)
         table = at.get(place)
@@ -447,55 +425,32 @@ def questions(log: EventLog, tables: Tables) -> Iterator[Found]:
         else:
             known = {**types[place], **({} if table is None else table.types)}
             name = place if table is None else table.address
-            yield from _of_table(asks, tally, name, known)
+            yield _of_table(asks, tally, name, known)
 
 
-def _columns(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for name in names if not name.startswith("_"))
-
-
-def _types(found: Iterable[Asks]) -> dict[str, dict[Path, str]]:
-    types: dict[str, dict[Path, str]] = {}
-    for asks in found:
-        types.setdefault(normal(asks.text.location), {}).update(read_types(asks.schema))
-    return types
-
-
-def _of_table(asks: Asks, tally: Tally, name: str, types: Mapping[Path, str]) -> Iterator[Found]:
-    if asks.kind == "count":
-        yield _asked(tally, name, ScanConditions((), ambiguous=False, unread=()))
-        return
+def _of_table(asks: Asks, tally: Tally, name: str, types: Mapping[Path, str]) -> Found:
     try:
         found = _conditions(asks, types)
     except TooHardError as error:
-        yield NotUnderstood(reason=str(error), example=asks.text.data[:200], times=tally.times)
-        return
+        return NotUnderstood(reason=str(error), example=asks.text.data[:200], times=tally.times)
     if found.unread and not found.conjuncts:
         reason = "the only condition is none that SQL has"
-        yield NotUnderstood(reason=reason, example=found.unread[0][:200], times=tally.times)
-    else:
-        yield _asked(tally, name, found)
+        return NotUnderstood(reason=reason, example=found.unread[0][:200], times=tally.times)
+    return Query(
+        table=name,
+        conjuncts=found.conjuncts,
+        source=SOURCE,
+        ambiguous=found.ambiguous,
+        **asdict(tally),
+    )
 
 
 def _conditions(asks: Asks, types: Mapping[Path, str]) -> ScanConditions:
+    if asks.kind == "count":
+        return ScanConditions((), ambiguous=False, unread=())
     if asks.kind in {"statement", "doubtful"}:
         found = statement_conditions(asks.text.data, types, asks.text.zone)
         doubt = found.ambiguous or (asks.kind == "doubtful" and bool(found.conjuncts))
         return replace(found, ambiguous=doubt)
     read = frozenset(path[0] for path in read_types(asks.schema))
     return conditions(asks.text, types, read)
-
-
-def _asked(tally: Tally, name: str, found: ScanConditions) -> RecordedQuery:
-    return RecordedQuery(
-        table=name,
-        conjuncts=found.conjuncts,
-        source=SOURCE,
-        ambiguous=found.ambiguous,
-        times=tally.times,
-        first_ms=tally.first_ms,
-        last_ms=tally.last_ms,
-        measured=tally.measured,
-        files=tally.files,
-        bytes=tally.bytes,
-    )

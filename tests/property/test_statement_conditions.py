@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from liquidlog.workload.form import Tables, known_table
+from liquidlog.workload.form import KnownTable, Tables
 from liquidlog.workload.statements import TableRead, parse_statements, table_reads
 
 _COLUMNS = (("a", "b", "c"), ("a", "b", "k"), ("a", "d"))
@@ -202,7 +202,7 @@ class _Writer:
 def _known(tables: dict[str, tuple[str, ...]]) -> Tables:
     return Tables(
         tuple(
-            known_table(
+            KnownTable(
                 f"/w/{name}",
                 StructType(tuple(StructField(one, PrimitiveType("long")) for one in columns)),
             )

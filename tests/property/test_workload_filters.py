@@ -12,11 +12,12 @@ from liquidlog.workload.catalyst import (
     Members,
     Node,
     Not,
+    TooHardError,
     pushed,
     sql,
     sql_literal,
 )
-from liquidlog.workload.scans import ScanText, TooHardError, conditions
+from liquidlog.workload.scans import ScanText, conditions
 
 TYPES: dict[Path, str] = {
     ("i",): "integer",

@@ -3,7 +3,7 @@
 import pytest
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
-from liquidlog.workload.form import Tables, known_table
+from liquidlog.workload.form import KnownTable, Tables
 from liquidlog.workload.query_logs import predicates, statements_asked
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
 
@@ -12,7 +12,7 @@ def _schema(*names: str) -> StructType:
     return StructType(tuple(StructField(name, PrimitiveType("long")) for name in names))
 
 
-KNOWN = Tables((known_table("/w/t", _schema("a", "b")), known_table("/w/u", _schema("c", "d"))))
+KNOWN = Tables((KnownTable("/w/t", _schema("a", "b")), KnownTable("/w/u", _schema("c", "d"))))
 
 
 def _reads(text: str, tables: Tables = KNOWN) -> list[tuple[str, tuple[str, ...]]]:
@@ -72,9 +72,9 @@ _RECURSIVE = (
 _FIRST = "SELECT a, b FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY b) = 1"
 WIDE = Tables(
     (
-        known_table("/w/t", _schema("a", "b", "c")),
-        known_table("/w/u", _schema("a", "b", "k")),
-        known_table("/w/v", _schema("a", "d")),
+        KnownTable("/w/t", _schema("a", "b", "c")),
+        KnownTable("/w/u", _schema("a", "b", "k")),
+        KnownTable("/w/v", _schema("a", "d")),
     )
 )
 
@@ -244,7 +244,7 @@ def test_log_of_a_merge_has_the_targets_condition() -> None:
         "timestamp": 5,
         "operationParameters": {"predicate": '["((id#7L = id#3L) AND (d#8 > 2024-01-03))"]'},
     }
-    (found,) = statements_asked(iter([info]), known_table("/t", SCHEMA))
+    (found,) = statements_asked(iter([info]), KnownTable("/t", SCHEMA))
     assert found.conjuncts == ("d > DATE '2024-01-03'",)  # type: ignore[union-attr]
 
 
