@@ -26,7 +26,7 @@ from bench_layout import group_work
 
 from liquidlog import Table
 from liquidlog.advice.advice import Advice
-from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.search import Candidate
 from liquidlog.commit.transaction import system_clock
 from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.reads import readings_of
@@ -420,7 +420,7 @@ def bounds_of(
 def rewritten(data: Data, advice: Advice, asks: Asks) -> str:
     """Return what readers read after Spark has really written the advised layout."""
     import liquidspark
-    from liquidlog.advice.documents import decode_advice, encode_advice
+    from liquidlog.advice.advice import decode_advice, encode_advice
     from liquidspark.session import open_session
 
     home = Path(data.table.uri).with_name("advice rewritten")

@@ -60,8 +60,7 @@ from liquidlog.storage.options import OptionsSource
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
 if TYPE_CHECKING:
-    from liquidlog.advice.advice import Advice
-    from liquidlog.advice.documents import AdviceDocument
+    from liquidlog.advice.advice import Advice, AdviceDocument
     from liquidlog.clustering.health import Health
     from liquidlog.doctor.findings import Diagnosis
     from liquidlog.foresee.prediction import Prediction
@@ -503,7 +502,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be rewritten.
         """
-        from liquidlog.advice.verdict import MIN_GAIN
+        from liquidlog.advice.evidence import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
         from liquidlog.operations.judge import criteria_of, judge_opened
@@ -574,7 +573,7 @@ class Table(Summary):
     def _advised(
         self, advice: "AdviceDocument", workload: Queries | None, settings: PlanSettings
     ) -> ClusteringPlan:
-        from liquidlog.advice.documents import AdviceDocument
+        from liquidlog.advice.advice import AdviceDocument
         from liquidlog.operations.advise import plan_advised
 
         kind = "advice, as decode_advice returns it"

@@ -1,10 +1,7 @@
 """Which layout suits readers: candidates, measured on sampled rows, and the choice among them.
 
-- `candidates` layouts that come into question
-- `search` which are measured, and the choice
-- `halves` older and newest queries
-- `intervals` how certain a gain is
-- `verdict` whether it is worth it
-- `backtests` predicted against observed
-- `advice` all of it, `steps` commands and properties, `documents` saved
+- `search` layouts that come into question, which are measured, and the choice
+- `evidence` older and newest queries, how certain a gain is, whether it is worth it, and whether
+  the model fits
+- `advice` all of it: commands, properties, and the document that is saved
 """

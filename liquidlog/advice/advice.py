@@ -1,4 +1,4 @@
-"""Advice: which layout a table should have for its readers, or that it should be left alone."""
+"""Advice: which layout a table should have for its readers, how to get it, and its document."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -8,16 +8,28 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from liquidlog.advice.backtests import Backtest
-from liquidlog.advice.candidates import Candidate
+from liquidlog.advice.evidence import Backtest
+from liquidlog.advice.search import Candidate, layout_arguments
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.settings import (
+    DEFAULT_STRATEGY,
+    PREFIX_PROPERTY,
+    WEIGHTS_PROPERTY,
+    ZORDER_PROPERTY,
+    remembered_if_right,
+)
+from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
+from liquidlog.errors import DocumentError, UsageError
 from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.reads import Readings
 from liquidlog.foresee.sample import Floats
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
-from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.text import Summary
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import UNREADABLE
+from liquidlog.spec.schema import Path, quote_path, split_path
+from liquidlog.spec.text import Summary, alter, set_properties, unset_properties
 
 SAVED_AS: Final = "ADVICE.json"
 """The name of the document in commands, as long as it is not saved."""
@@ -98,14 +110,7 @@ class PredicateReads:
 def losers(
     wheres: Sequence[str], weights: Floats, now: Readings, after: Readings
 ) -> tuple[PredicateReads, ...]:
-    """Return the predicates that would cost more than now, those that lose most first.
-
-    Args:
-        wheres: The p predicates.
-        weights: Theirs, (p,).
-        now: What one reading of each opens now.
-        after: The same with the best layout.
-    """
+    """Return the predicates that would cost more than now, those that lose most first."""
     lost = after.seconds - now.seconds
     loses = after.seconds > now.seconds * _LOSES
     order = np.argsort(-(lost * weights), kind="stable")
@@ -120,23 +125,6 @@ def losers(
         )
         for number in order[loses[order]][:_LOSERS]
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProtocolChange:
-    """What setting the advised columns changes of the table's protocol."""
-
-    features_added: tuple[str, ...]
-    min_writer_version: int
-    text: str
-
-    def document(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values."""
-        return {
-            "features_added": list(self.features_added),
-            "min_writer_version": self.min_writer_version,
-            "text": self.text,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -215,12 +203,13 @@ class Advice(Summary):
 
     def document(self) -> dict[str, Any]:
         """Return the advice as plain JSON values."""
+        change = self.protocol_change
         return {
             "table_uri": self.table_uri,
             "table_id": self.table_id,
             "version": self.version,
             "verdict": None if self.verdict is None else self.verdict.document(),
-            "backtest": self.backtest.document(),
+            "backtest": msgspec.to_builtins(self.backtest),
             "current": {
                 "columns": _names(self.current.columns),
                 "read_share": round(self.current.read_share, 6),
@@ -253,17 +242,12 @@ class Advice(Summary):
             },
             "losers": [one.document() for one in self.losers],
             "cannot_prune": list(self.cannot_prune),
-            "not_usable": [
-                {"where": one.where, "weight": one.weight, "reason": one.reason}
-                for one in self.not_usable
-            ],
+            "not_usable": msgspec.to_builtins(self.not_usable),
             "asked_at": self.asked_at,
             "commands": list(self.commands),
-            "protocol_change": None
-            if self.protocol_change is None
-            else self.protocol_change.document(),
+            "protocol_change": None if change is None else _protocol(change),
             "properties": {"set": dict(self.sets), "unset": list(self.unset)},
-            "fitted_to": None if self.fitted is None else msgspec.to_builtins(self.fitted),
+            "fitted_to": msgspec.to_builtins(self.fitted),
             "notes": list(self.notes),
         }
 
@@ -273,6 +257,14 @@ class Advice(Summary):
         found["gain"] = _rounded(self.gain, 6)
         found["gain_interval"] = _ends(self.gain_interval)
         return found
+
+
+def _protocol(change: ProtocolChange) -> dict[str, Any]:
+    return {
+        "features_added": list(change.added),
+        "min_writer_version": change.after.min_writer_version,
+        "text": str(change),
+    }
 
 
 def _ends(found: Range | None) -> list[float] | None:
@@ -285,3 +277,157 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 def _names(paths: tuple[Path, ...]) -> list[str]:
     return [quote_path(path) for path in paths]
+
+
+# Advice as a document: saved, reviewed, and given to a plan
+
+KIND: Final = "liquidlog advice"
+FORMAT_VERSION: Final = 1
+
+
+class AdvisedLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """The layout in a document; columns as people write them."""
+
+    columns: tuple[str, ...]
+    prefix: tuple[str, ...]
+    curve: str
+    max_file_bytes: int
+    fitted: bool
+
+
+class AdviceDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan takes of saved advice; the other fields are for people."""
+
+    kind: str
+    format_version: int
+    table_uri: str
+    table_id: str
+    recommended: AdvisedLayout | None
+    reason: str
+    fitted_to: FittedWorkload | None = None
+
+
+def encode_advice(advice: Advice) -> bytes:
+    """Return advice as a document of indented JSON."""
+    document = {"kind": KIND, "format_version": FORMAT_VERSION, **advice.document()}
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
+    """Return the advice in a document; `where` names it in errors."""
+    try:
+        head = msgspec.json.decode(data, type=dict[str, Any])
+    except UNREADABLE as error:
+        raise DocumentError(where, "is not JSON; advise -o writes such a document") from error
+    if head.get("kind") != KIND:
+        raise DocumentError(where, "is not advice; advise -o writes such a document")
+    if head.get("format_version") != FORMAT_VERSION:
+        raise DocumentError(
+            where,
+            f"is advice of format {head.get('format_version')!r}, and this release reads"
+            f" {FORMAT_VERSION}; make it again with advise -o",
+        )
+    try:
+        found = msgspec.json.decode(data, type=AdviceDocument)
+    except msgspec.MsgspecError as error:
+        raise DocumentError(where, f"is not advice as advise -o writes it: {error}") from error
+    layout = found.recommended
+    if layout is not None and layout.fitted != (found.fitted_to is not None):
+        raise DocumentError(
+            where, "says that its layout is fitted, but not to what, or the reverse"
+        )
+    return found
+
+
+def plan_arguments(
+    advised: AdviceDocument, *, table_id: str, columns: tuple[Path, ...], uri: str
+) -> Mapping[str, Any]:
+    """Return the arguments of a plan that makes the advised layout of a table, clustered so."""
+    layout = advised.recommended
+    if advised.table_id != table_id:
+        raise UsageError(
+            f"the advice is of the table {advised.table_uri}, not of {uri}; ask for advice on this"
+            " one",
+            table_uri=advised.table_uri,
+        )
+    if layout is None:
+        raise UsageError(f"the advice recommends no other layout: {advised.reason}")
+    wanted = tuple(split_path(name) for name in layout.columns)
+    if wanted != columns:
+        now = ", ".join(map(quote_path, columns))
+        names = ",".join(layout.columns)
+        raise UsageError(
+            f"the advice is to cluster by {names}, and the table is"
+            f" {f'clustered by {now}' if columns else 'not clustered'}; apply it first with"
+            f" cluster-by {uri} {names}",
+            columns=list(layout.columns),
+        )
+    prefix = tuple(split_path(name) for name in layout.prefix)
+    return layout_arguments(wanted, prefix, layout.curve, layout.max_file_bytes)
+
+
+# From advice to a table: the columns and properties to set, and the commands that do it
+
+_CURVE_PROPERTY: Final = "liquidlog.curve"
+_SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What makes a layout: see `Advice`."""
+
+    commands: tuple[str, ...] = ()
+    protocol_change: ProtocolChange | None = None
+    sets: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+
+
+NOTHING_TO_DO: Final = Steps()
+
+
+def steps(snapshot: Snapshot, best: Candidate) -> Steps:
+    """Return what makes a candidate the layout of a table; nothing for a partitioned one."""
+    if snapshot.metadata.partition_columns:
+        return NOTHING_TO_DO
+    sets, unset = _properties(snapshot, best)
+    uri = shlex.quote(snapshot.uri)
+    names = ",".join(quote_path(path) for path in best.columns)
+    own = tuple(column.logical for column in clustering_state(snapshot).columns)
+    commands = []
+    if own != best.columns:
+        commands.append(f"liquidlog cluster-by {uri} {shlex.quote(names)}")
+    if sets:
+        commands.append(alter(snapshot.uri, set_properties(sets)))
+    if unset:
+        commands.append(alter(snapshot.uri, unset_properties(unset)))
+    if best.is_fitted:
+        commands.append(f"liquidlog optimize {uri} --advice {SAVED_AS}")
+    else:
+        is_other = remembered_if_right(snapshot, "strategy") != DEFAULT_STRATEGY
+        strategy = f" --strategy {DEFAULT_STRATEGY}" if is_other else ""
+        commands.append(f"liquidlog optimize {uri} --full{strategy}")
+    return Steps(
+        commands=tuple(commands),
+        protocol_change=clustering_protocol_change(snapshot) if own != best.columns else None,
+        sets=sets,
+        unset=unset,
+    )
+
+
+def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the properties to set and to remove, so that a plan makes this layout."""
+    configuration = snapshot.metadata.configuration
+    sets: dict[str, str] = {}
+    unset = []
+    if remembered_if_right(snapshot, "max_file_bytes") != best.max_file_bytes:
+        sets[_SIZE_PROPERTY] = str(best.max_file_bytes)
+    if len(best.columns) > 1 and remembered_if_right(snapshot, "curve") != best.curve.value:
+        sets[_CURVE_PROPERTY] = best.curve.value
+    prefix = ",".join(quote_path(path) for path in best.prefix)
+    if prefix and configuration.get(PREFIX_PROPERTY) != prefix:
+        sets[PREFIX_PROPERTY] = prefix
+    elif not prefix and PREFIX_PROPERTY in configuration:
+        unset.append(PREFIX_PROPERTY)
+    # Neither has a say in the layout that was measured; the second has none in a clustered table.
+    unset += [name for name in (WEIGHTS_PROPERTY, ZORDER_PROPERTY) if name in configuration]
+    return sets, tuple(unset)

@@ -1,33 +1,59 @@
-"""The search for a layout: every set of columns and every form, or the best few where many."""
+"""Candidates for a table's layout, which of them are measured, and the choice among them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Final, NamedTuple
+from itertools import chain, combinations
+from typing import Any, Final, NamedTuple
 
-from liquidlog.advice.candidates import (
-    MOST_SETS,
-    Candidate,
-    count_of_sets,
-    forms,
-    plainest,
-    sets_of_columns,
-)
+from liquidlog.curve.curves import Curve
+from liquidlog.foresee.layouts import Layout
 from liquidlog.foresee.reads import Readings
 from liquidlog.foresee.sample import Floats
-from liquidlog.spec.schema import Path
+from liquidlog.plan import FittedWorkload
+from liquidlog.spec.schema import Path, quote_path
 
-MOST_COLUMNS: Final = 8
+_MOST_SETS: Final = 64
+"""Sets of columns of which every form is tried; of more, the best few are tried in every form."""
+_MOST_COLUMNS: Final = 8
 """Columns of which every set is measured; of more, sets are grown from the best ones."""
-
+_FEWEST_FILE_BYTES: Final = 16 << 20
+"""The smallest maximum file size that is tried where nobody names one."""
+MOST_FILES: Final = 1024
+"""Most files that a table is cut into by a smaller maximum file size than its own."""
+SAME: Final = 0.01
+"""Layouts whose readings cost and read no more than this above the best are as good as it: the
+plainest of them is taken."""
+_SMALLER: Final = 4
+_MIB: Final = 1 << 20
 _BEAM: Final = 4
 _BEST_SETS: Final = 8
 _BEST_FORMS: Final = 4
 _BEST_TO_FIT: Final = 4
 
-SAME: Final = 0.01
-"""Layouts whose readings cost and read no more than this above the best are as good as it: the
-plainest of them is taken."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A layout: what OPTIMIZE FULL would be told.
+
+    `prefix` has some of the `columns`. `is_fitted` says that the layout follows what readers ask.
+    """
+
+    columns: tuple[Path, ...]
+    curve: Curve
+    max_file_bytes: int
+    prefix: tuple[Path, ...] = ()
+    is_fitted: bool = False
+
+    def layout(self, readers: FittedWorkload | None = None) -> Layout:
+        """Return the order of rows, fitted to `readers`."""
+        return Layout(columns=self.columns, curve=self.curve, prefix=self.prefix, readers=readers)
+
+    @property
+    def plainness(self) -> tuple[int, bool, bool, bool, int]:
+        """Sort key: what is simpler to set and to explain comes first."""
+        is_kd = self.curve is Curve.KD
+        return len(self.columns), self.is_fitted, bool(self.prefix), is_kd, -self.max_file_bytes
+
 
 Measure = Callable[[Sequence[Candidate]], Sequence[Readings]]
 """Returns what readers open with each candidate."""
@@ -35,11 +61,56 @@ Measure = Callable[[Sequence[Candidate]], Sequence[Readings]]
 Measured = dict[Candidate, Readings]
 
 
-class Regret(NamedTuple):
-    """How many times the least cost of a reading a layout's is, and the same of its bytes."""
+def layout_arguments(
+    columns: Sequence[Path], prefix: Sequence[Path], curve: str, max_file_bytes: int
+) -> dict[str, Any]:
+    """Return the arguments of a plan that makes a layout."""
+    found: dict[str, Any] = {"full": True, "strategy": "cube", "max_file_size": max_file_bytes}
+    if len(columns) > 1:
+        found["curve"] = curve
+    if prefix:
+        found["prefix"] = tuple(map(quote_path, prefix))
+    return found
 
-    cost: float
-    bytes: float
+
+def sets_of_columns(columns: Sequence[Path], max_columns: int) -> list[tuple[Path, ...]]:
+    """Return the sets of one to `max_columns` of the columns, the smaller first."""
+    sizes = range(1, max_columns + 1)
+    return [*chain.from_iterable(combinations(columns, size) for size in sizes)]
+
+
+def plainest(columns: tuple[Path, ...], max_file_bytes: int) -> Candidate:
+    """Return the layout of some columns that needs no setting: flat, along a Hilbert curve."""
+    curve = Curve.HILBERT if len(columns) > 1 else Curve.LINEAR
+    return Candidate(columns=columns, curve=curve, max_file_bytes=max_file_bytes)
+
+
+def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]:
+    """Yield the forms of a layout: flat along each curve, and with each prefix of few values."""
+    yield plain
+    if len(plain.columns) == 1:
+        return
+    yield replace(plain, curve=Curve.KD)
+    for path in plain.columns:
+        if path in few_valued:
+            yield replace(plain, prefix=(path,))
+            yield replace(plain, prefix=(path,), curve=Curve.KD)
+
+
+def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -> tuple[int, ...]:
+    """Return the maximum file sizes to measure, the own one first and then ever smaller ones.
+
+    If the table's `files` are smaller than all of these, so is the last: as large as they are now.
+    """
+    sizes = [own_max_file_bytes]
+    while True:
+        size = sizes[-1] // _SMALLER
+        if size < _FEWEST_FILE_BYTES or table_bytes // size > MOST_FILES:
+            break
+        sizes.append(size)
+    now = max(1, round(table_bytes / max(files, 1) / _MIB)) * _MIB
+    is_smaller = now < sizes[-1] and 1 < table_bytes / now <= MOST_FILES
+    return (*sizes, now) if is_smaller else tuple(sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,31 +118,28 @@ class Space:
     """What is searched.
 
     `columns` may be clustered by, `few_valued` of them may be a prefix. `sizes` are maximum file
-    sizes, the table's own first. `may_fit` says whether layouts may be fitted to what readers ask.
+    sizes, the table's own first and the smallest last.
     """
 
     columns: tuple[Path, ...]
     few_valued: Collection[Path]
     max_columns: int
     sizes: tuple[int, ...]
-    may_fit: bool = True
 
     @property
     def is_whole(self) -> bool:
         """Whether every set of columns is measured in every form."""
-        sets = count_of_sets(len(self.columns), self.max_columns)
-        return len(self.columns) <= MOST_COLUMNS and sets <= MOST_SETS
-
-    @property
-    def screening_size(self) -> int:
-        """The maximum file size at which columns and forms are compared first: the smallest."""
-        return self.sizes[-1]
+        return (
+            len(self.columns) <= _MOST_COLUMNS
+            and len(sets_of_columns(self.columns, self.max_columns)) <= _MOST_SETS
+        )
 
 
 def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
     """Return what readers open with each candidate that was measured.
 
-    `weights` (p,) are those of the predicates that the search goes by.
+    `weights` (p,) are those of the predicates that the search goes by. Columns and forms are
+    compared at the smallest maximum file size.
     """
     found: Measured = {}
 
@@ -79,44 +147,37 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
         new = list(dict.fromkeys(one for one in candidates if one not in found))
         found.update(zip(new, measure(new), strict=True))
 
-    size = space.screening_size
-    for plain in _plain_ones(space, size, look, lambda: costs(found, weights)):
-        look(plain)
+    sets: Sequence[tuple[Path, ...]]
+    if len(space.columns) <= _MOST_COLUMNS:
+        sets = sets_of_columns(space.columns, space.max_columns)
+        look([plainest(some, space.sizes[-1]) for some in sets])
+    else:
+        sets = [(path,) for path in space.columns]
+        for _ in range(space.max_columns):
+            plain = [plainest(some, space.sizes[-1]) for some in sets]
+            look(plain)
+            known = costs(found, weights)
+            sets = _wider(space.columns, sorted(plain, key=lambda one: known[one])[:_BEAM])
     ranked = ordered(found, weights)
     tried = ranked if space.is_whole else ranked[:_BEST_SETS]
     look(list(chain.from_iterable(forms(one, space.few_valued) for one in tried)))
     best = ordered(found, weights)[:_BEST_FORMS]
     look([replace(one, max_file_bytes=other) for one in best for other in space.sizes])
-    if space.may_fit:
-        best = ordered(found, weights)[:_BEST_TO_FIT]
-        look([replace(one, is_fitted=True) for one in best])
+    best = ordered(found, weights)[:_BEST_TO_FIT]
+    look([replace(one, is_fitted=True) for one in best])
     return found
 
 
-def _plain_ones(
-    space: Space,
-    size: int,
-    look: Callable[[Sequence[Candidate]], None],
-    costs_so_far: Callable[[], Mapping[Candidate, float]],
-) -> Sequence[Sequence[Candidate]]:
-    """Return the plain layouts to look at; of very many columns, sets grow from the best ones."""
-    if len(space.columns) <= MOST_COLUMNS:
-        return [
-            [plainest(some, size) for some in sets_of_columns(space.columns, space.max_columns)]
-        ]
-    grown: list[tuple[Path, ...]] = [(path,) for path in space.columns]
-    for _ in range(space.max_columns):
-        look([plainest(some, size) for some in grown])
-        known = costs_so_far()
-        best = sorted(grown, key=lambda some: known[plainest(some, size)])[:_BEAM]
-        wider = {
-            tuple(path for path in space.columns if path in some or path == more)
-            for some in best
-            for more in space.columns
-            if more not in some
+def _wider(columns: Sequence[Path], best: Sequence[Candidate]) -> list[tuple[Path, ...]]:
+    """Return the sets of columns with one more than the best ones."""
+    return sorted(
+        {
+            tuple(path for path in columns if path in one.columns or path == more)
+            for one in best
+            for more in columns
+            if more not in one.columns
         }
-        grown = sorted(wider)
-    return []
+    )
 
 
 def costs(found: Mapping[Candidate, Readings], weights: Floats) -> Mapping[Candidate, float]:
@@ -131,18 +192,21 @@ def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candid
     return sorted(found, key=lambda one: (known[one], one.plainness))
 
 
+class Regret(NamedTuple):
+    """How many times the least cost of a reading a layout's is, and the same of its bytes."""
+
+    cost: float
+    bytes: float
+
+
 def regrets(
     known: Mapping[Candidate, Readings], unknown: Mapping[Candidate, Readings], weights: Floats
 ) -> Mapping[Candidate, Regret]:
     """Return how far each candidate is from the best, at worst.
 
-    Nobody knows whether readers will ask again what they asked, or for other constants. So each
-    candidate is held against the best for the first and against the best for the second.
-
-    Args:
-        known: What readers open if candidates are fitted to these very predicates.
-        unknown: What they open if candidates are fitted to others of their kinds.
-        weights: Of p predicates, (p,).
+    Nobody knows whether readers will ask again what they asked (then they open what is `known` of
+    candidates fitted to these very predicates), or for other constants (then what is `unknown`, of
+    candidates fitted to others of their kinds). So each candidate is held against the best of both.
     """
     both = (known, unknown)
     cost = _worst([costs(found, weights) for found in both])
@@ -180,8 +244,7 @@ def preferred_since(
 ) -> tuple[Candidate, float] | None:
     """Return the candidate by other columns that suits the newest queries best, and its gain.
 
-    The gain is the share of the cost of a reading with `best` that they would be spared. None if no
-    other columns suit them better.
+    The gain is a share of the cost of a reading with `best`. None if no other columns suit better.
     """
     known = costs(found, newest)
     others = {one: cost for one, cost in known.items() if set(one.columns) != set(best.columns)}
@@ -207,27 +270,19 @@ def marginal_gains(
     """
     known = costs(found, weights)
     own = frozenset(best.columns)
-
-    def least(some: frozenset[Path]) -> float | None:
-        if not some:
-            return min(cost_now, cost_joined)
-        same = [
-            cost
-            for one, cost in known.items()
-            if frozenset(one.columns) == some
-            and one.max_file_bytes == screening
-            and not one.is_fitted
-        ]
-        return min(same, default=None)
-
     # Every set was measured at one size only.
     screening = max(
         {one.max_file_bytes for one in found},
         key=lambda size: len({one.columns for one in found if one.max_file_bytes == size}),
     )
+    least: dict[frozenset[Path], float] = {frozenset(): min(cost_now, cost_joined)}
+    for one, cost in known.items():
+        if one.max_file_bytes == screening and not one.is_fitted:
+            some = frozenset(one.columns)
+            least[some] = min(cost, least.get(some, cost))
     gains: dict[Path, float | None] = {}
     for path in columns:
-        without, with_it = least(own - {path}), least(own | {path})
+        without, with_it = least.get(own - {path}), least.get(own | {path})
         is_known = without is not None and with_it is not None and cost_now > 0
         gains[path] = (without - with_it) / cost_now if is_known else None  # type: ignore[operator]
     return gains

@@ -142,7 +142,7 @@ def advise(
     Layouts are measured on sampled rows: the older queries choose, the newest judge. Nothing is
     written without --apply, and no file is rewritten.
     """
-    from liquidlog.advice.documents import encode_advice
+    from liquidlog.advice.advice import encode_advice
 
     if dry_run and not apply:
         raise UsageError("--dry-run has no effect without --apply", option="dry_run")
@@ -164,7 +164,7 @@ def advise(
         found = found.saved_as(str(output))
         replace_file(output, encode_advice(found))
     if apply and found.protocol_change is not None and not as_json:
-        say(found.protocol_change.text)
+        say(str(found.protocol_change))
     applied = opened.apply_advice(found, dry_run=dry_run) if apply else ()
     document = found.document()
     if apply:

@@ -9,30 +9,35 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from liquidlog.advice.advice import Advice, Measured, losers
-from liquidlog.advice.candidates import Candidate, measured_file_sizes, plainest
-from liquidlog.advice.documents import AdviceDocument, plan_arguments
-from liquidlog.advice.halves import BY_TIME, FEW, NOT_AT_ALL, folds
-from liquidlog.advice.intervals import Certainty, certainty
+from liquidlog.advice.advice import Advice, AdviceDocument, Measured, losers, plan_arguments
+from liquidlog.advice.evidence import (
+    BY_TIME,
+    FEW,
+    MIN_GAIN,
+    NO_COLUMNS,
+    NOT_AT_ALL,
+    OWN_COLUMNS,
+    PARTITIONS,
+    Certainty,
+    Gain,
+    certainty,
+    folds,
+    refusal,
+)
 from liquidlog.advice.search import (
     SAME,
+    Candidate,
     Space,
     chosen,
     costs,
     marginal_gains,
+    measured_file_sizes,
+    plainest,
     preferred_since,
     regrets,
     searched,
 )
 from liquidlog.advice.search import Measured as Found
-from liquidlog.advice.verdict import (
-    MIN_GAIN,
-    NO_COLUMNS,
-    OWN_COLUMNS,
-    PARTITIONS,
-    Gain,
-    refusal,
-)
 from liquidlog.clustering.choice import output_count, writer_options
 from liquidlog.clustering.columns import (
     DEFAULT_COLUMN_LIMIT,

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from liquidlog.advice.advice import SAVED_AS, Advice
-from liquidlog.advice.candidates import Candidate, layout_arguments
-from liquidlog.advice.steps import NOTHING_TO_DO, Steps, steps
+from liquidlog.advice.advice import NOTHING_TO_DO, SAVED_AS, Advice, Steps, steps
+from liquidlog.advice.search import Candidate, layout_arguments
 from liquidlog.clustering.choice import NewId, check_table
 from liquidlog.clustering.columns import clustering_state, resolve_columns
 from liquidlog.clustering.migration import clustered_by, migrated

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.advice.documents import AdviceDocument, decode_advice
+from liquidlog.advice.advice import AdviceDocument, decode_advice
 from liquidlog.clustering.settings import CommitSettings
 from liquidlog.clustering.staleness import Reconcilable, deleted_inputs, excess, lasting_reasons
 from liquidlog.commit.conflicts import Winners

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.advice.advice import Advice, Current
-from liquidlog.advice.backtests import NOTHING_OBSERVED, Backtest, backtest
-from liquidlog.advice.halves import FEW, Halves, by_shape, by_time
+from liquidlog.advice.evidence import FEW, Backtest, Halves, backtest, by_shape, by_time
 from liquidlog.clustering.choice import output_count
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import unpartitioned
@@ -306,7 +305,7 @@ class TableReaders:
                 self.store, snapshot, readers.workload, self.now.bytes, self.now_ms
             )
             if has_files
-            else NOTHING_OBSERVED,
+            else Backtest(),
             "current": self.current(),
             "queries_older": int((self.halves.older > 0).sum()),
             "queries_newest": int((self.halves.newest > 0).sum()),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from liquidlog.advice.advice import SAVED_AS, Advice, Measured
-from liquidlog.advice.backtests import Backtest
+from liquidlog.advice.evidence import Backtest
 from liquidlog.foresee.prediction import Range
 from liquidlog.report.layout import Line, Part, Report, amount, listing
 from liquidlog.report.readers import remarks, verdict
@@ -49,7 +49,7 @@ def advice(found: Advice) -> Report:
         ),
         *remarks(found.cannot_prune, found.not_usable, found.asked_at),
         *(Line(f"note: {note}") for note in found.notes),
-        *([Line(found.protocol_change.text)] if found.protocol_change else []),
+        *([Line(str(found.protocol_change))] if found.protocol_change else []),
     )
 
 

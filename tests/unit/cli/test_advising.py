@@ -65,7 +65,7 @@ def test_advice_is_saved_applied_and_planned(
 def test_people_are_told_the_protocol_change_before_it_is_made(table: Table, workload: str) -> None:
     status, out, err = said("advise", table.uri, "--workload", workload, *SMALL, "--apply")
     assert status == 0
-    assert "delta-rs among them" in err
+    assert "delta-rs (deltalake)" in err
     assert out.startswith("Cluster by day: ")
     assert "columns and properties are set, as version 11 and version 12" in out
     status, out, err = said("advise", table.uri, "--workload", workload, *SMALL, "--apply")

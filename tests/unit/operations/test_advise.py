@@ -13,8 +13,7 @@ import pytest
 from deltalake import write_deltalake
 from msgspec import structs
 
-from liquidlog.advice.advice import Advice
-from liquidlog.advice.documents import decode_advice, encode_advice
+from liquidlog.advice.advice import Advice, decode_advice, encode_advice
 from liquidlog.errors import ClusteringColumnError, DocumentError, UsageError
 from liquidlog.foresee.rows import rows_of
 from liquidlog.log.loader import open_store
@@ -117,7 +116,7 @@ def test_the_printed_commands_plan_the_advised_layout(table: Table) -> None:
     best = advice.recommended
     assert best is not None
     assert advice.protocol_change is not None
-    assert "clustering" in advice.protocol_change.features_added
+    assert "clustering" in advice.protocol_change.added
     table.apply_advice(advice)
     plan = table.plan(full=True)
     if not best.candidate.is_fitted:
