@@ -21,6 +21,7 @@ from liquidlog.curve.boxes import CurveGrid
 from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import CurveSample, equal_cuts
 from liquidlog.curve.grid import range_boundaries, range_ids
+from liquidlog.data.logical_file import Located
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import Layout, build_layout, first_ordinals
 from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
@@ -101,9 +102,10 @@ def group_work(
 ) -> GroupWork:
     return GroupWork(
         directory="",
-        paths=tuple(map(str, inputs)),
-        inputs=tuple(InputFile(path=str(path), size_bytes=path.stat().st_size) for path in inputs),
-        vector_paths=(None,) * len(inputs),
+        inputs=tuple(
+            Located(InputFile(path=str(path), size_bytes=path.stat().st_size), str(path))
+            for path in inputs
+        ),
         outputs=files,
         schema_string=schema_json(delta_schema(pq.read_schema(inputs[0]))),
         columns=tuple((name,) for name in columns),

@@ -20,6 +20,7 @@ import pyarrow as pa
 from bench_rewrite import Stopwatch
 from pyspark.sql import SparkSession
 
+from liquidlog.data.logical_file import Located
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.passes import Share, shares
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey
@@ -54,11 +55,12 @@ def group_work(count: int) -> GroupWork:
     return GroupWork(
         directory="s3://bucket/some/table",
         inputs=tuple(
-            InputFile(path=name, size_bytes=1_300_000 + 37 * number % 9973, num_records=20_000)
+            Located(
+                InputFile(path=name, size_bytes=1_300_000 + 37 * number % 9973, num_records=20_000),
+                f"s3://bucket/some/table/{name}",
+            )
             for number, name in enumerate(names)
         ),
-        paths=tuple(f"s3://bucket/some/table/{name}" for name in names),
-        vector_paths=(None,) * count,
         outputs=max(1, count // INPUTS_PER_OUTPUT),
         schema_string='{"type":"struct","fields":[]}',
         columns=(),

@@ -119,19 +119,12 @@ def prepared(work: GroupWork, plan: ClusteringPlan, *, size_bytes: int) -> Share
     work = replace(
         work,
         inputs=work.inputs * copies,
-        paths=work.paths * copies,
-        vector_paths=work.vector_paths * copies,
         outputs=outputs,
     )
     listed = [part_of(survey, copy, copies) for copy in range(copies) for survey in surveys]
     layout = build_layout(work, listed)
     route = choose_route(work, slices_per_output=layout.slices_per_output)
-    few = replace(
-        work,
-        inputs=work.inputs[:count],
-        paths=work.paths[:count],
-        vector_paths=work.vector_paths[:count],
-    )
+    few = replace(work, inputs=work.inputs[:count])
     return Share(few, layout, route, rows, copies)
 
 

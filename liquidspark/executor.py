@@ -1,8 +1,7 @@
 """The executor: rewrites the groups of a ClusteringPlan and returns facts about each of them.
 
-As many groups run beside each other as keep the cluster busy (see `flight`). Each is reported as it
-finishes, whatever the order, so that it can be committed at once. Nothing here reads or writes the
-log.
+As many groups run beside each other as keep the cluster busy. Each is reported as it finishes,
+whatever the order, so that it can be committed at once. Nothing here reads or writes the log.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -20,8 +19,7 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
-from liquidlog.rewriting.flight import Flight
-from liquidlog.rewriting.groups import GroupRun, GroupsInFlight, file_location, runs_of
+from liquidlog.rewriting.groups import Flight, GroupRun, GroupsInFlight, runs_of, table_location
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidspark.pipeline import SparkEngine, TaskSlots
@@ -146,5 +144,5 @@ def _require_ready(spark: SparkSession, run: GroupRun, *, tasks: int) -> None:
 def _discard(plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions) -> None:
     places = {group.group_id: group.directories for group in plan.groups}
     for group in groups:
-        run = Run(file_location(plan.table_uri, ""), group.run, storage, places[group.group_id])
+        run = Run(table_location(plan.table_uri), group.run, storage, places[group.group_id])
         run.discard()

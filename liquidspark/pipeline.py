@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,8 +21,8 @@ from pyspark.sql.functions import spark_partition_id
 
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Tasks
-from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.layout import Layout, Route
+from liquidlog.rewriting.passes import Engine
 from liquidlog.rewriting.shuffle import (
     FACTS_SCHEMA,
     SHUFFLE_SCHEMA,
@@ -63,59 +63,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 T = TypeVar("T")
-
-# Spark jobs under one name, how far they are and how they are stopped, and task slots.
-
-
-class NamedJobs(Jobs):
-    """All jobs that threads start under a name that no others have.
-
-    Names, progress and stopping work on classic and on Connect sessions alike.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__()
-        self._spark = spark
-        self._name = f"liquidspark-{uuid4().hex}"
-
-    @contextmanager
-    def started_here(self) -> Iterator[None]:
-        """Context manager: jobs that this thread starts have the name."""
-        context = context_of(self._spark)
-        if context is not None:
-            context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
-            yield
-            return
-        add_tag(self._spark, self._name)
-        try:
-            yield
-        finally:
-            remove_tag(self._spark, self._name)
-
-    def _tasks_done(self) -> int:
-        context = context_of(self._spark)
-        if context is None:
-            return 0
-        tracker = context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name)]
-        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-        infos = [tracker.getStageInfo(stage) for stage in stages]
-        return sum(int(info.numCompletedTasks) for info in infos if info is not None)
-
-    def _stop(self, *, is_again: bool) -> None:
-        context = context_of(self._spark)
-        with suppress(Exception):
-            if context is None:
-                cancel_tagged(self._spark, self._name)
-            elif not is_again or self._has_running(context):
-                # Spark logs a warning whenever there is nothing to stop.
-                context.cancelJobGroup(self._name)
-
-    def _has_running(self, context: "SparkContext") -> bool:
-        tracker = context.statusTracker()
-        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
-        return any(job is not None and job.status == "RUNNING" for job in jobs)
-
 
 SLOTS_PER_GROUP: Final = 16
 """With twice as many groups in flight as there are slots, there are 32 jobs at a time."""
@@ -170,21 +117,35 @@ _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
 _DEFAULT_ATTEMPTS: Final = 4
 
 
-class SparkEngine:
-    """Runs the tasks of one group on a session; an `Engine`."""
+class SparkEngine(Engine):
+    """Runs the tasks of one group on a session, in jobs under a name that no others have.
+
+    Names, progress and stopping work on classic and on Connect sessions alike.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
         self._spark = spark
-        self.jobs = NamedJobs(spark)
+        self._name = f"liquidspark-{uuid4().hex}"
 
     @property
     def task_attempts(self) -> int:
         """How often Spark tries a task."""
         return task_attempts(self._spark)
 
-    def at_work(self) -> AbstractContextManager[None]:
-        """Return a context manager: jobs that this thread starts are the group's."""
-        return self.jobs.started_here()
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Context manager: jobs that this thread starts are the group's."""
+        context = context_of(self._spark)
+        if context is not None:
+            context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
+            yield
+            return
+        add_tag(self._spark, self._name)
+        try:
+            yield
+        finally:
+            remove_tag(self._spark, self._name)
 
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
         """Return what a function returns for each request, in their order; each is a task."""
@@ -210,6 +171,30 @@ class SparkEngine:
     def require_running(self) -> None:
         """Refuse to go on where no other group could be rewritten either."""
         task_slots(self._spark)
+
+    def _tasks_done(self) -> int:
+        context = context_of(self._spark)
+        if context is None:
+            return 0
+        tracker = context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name)]
+        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+        infos = [tracker.getStageInfo(stage) for stage in stages]
+        return sum(int(info.numCompletedTasks) for info in infos if info is not None)
+
+    def _stop(self, *, is_again: bool) -> None:
+        context = context_of(self._spark)
+        with suppress(Exception):
+            if context is None:
+                cancel_tagged(self._spark, self._name)
+            elif not is_again or self._has_running(context):
+                # Spark logs a warning whenever there is nothing to stop.
+                context.cancelJobGroup(self._name)
+
+    def _has_running(self, context: "SparkContext") -> bool:
+        tracker = context.statusTracker()
+        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
+        return any(job is not None and job.status == "RUNNING" for job in jobs)
 
 
 PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
@@ -277,11 +262,11 @@ def run_tasks(
         return ()
     # Names of jobs belong to threads, and the caller's may have its own.
     with piece_session(spark) as own, ThreadPoolExecutor(1) as pool:
-        jobs = NamedJobs(own)
+        engine = SparkEngine(own)
 
         def answers() -> Sequence[Any]:
-            with jobs.started_here():
-                return _answers(own, function, requests)
+            with engine.at_work():
+                return engine.each(function, requests)
 
         running = pool.submit(answers)
         try:
@@ -289,7 +274,7 @@ def run_tasks(
         except Exception as error:
             raise ExecutorError(failure_reason(error)) from error
         except BaseException:
-            jobs.cancel()
+            engine.cancel()
             raise
 
 

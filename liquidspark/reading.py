@@ -10,13 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType as SparkStruct
 
 from liquidlog.data.encodings import convert_chunks
-from liquidlog.data.logical_file import FilePart, TableRows, vector_location
+from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.errors import CorruptLogError, DataFileError, UsageError
 from liquidlog.plan import InputFile, ReadPlan
 from liquidlog.spec.arguments import one, refuse, texts, whole_number
 from liquidlog.spec.arrow import CharTypeError, without_void
 from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, schema_json
-from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
 from liquidspark.sending import AssignedTasks, assigned, encoded_request, map_batches
@@ -160,9 +159,7 @@ def _padding(spark: SparkSession, schema: StructType, plan: ReadPlan) -> Padding
 def _parts(plan: ReadPlan) -> Iterator[FilePart]:
     for file, number in zip(plan.files, plan.partition_numbers, strict=True):
         whole = FilePart(
-            file=file,
-            path=file_address(plan.table_uri, file.path),
-            vector_path=_vector_location(plan, file),
+            located=_located(plan, file),
             values=plan.partitions[number],
             parts=max(1, round(file.size_bytes / _TASK_BYTES)),
         )
@@ -173,7 +170,7 @@ def _of_tasks(parts: Iterable[FilePart]) -> Iterator[tuple[FilePart, ...]]:
     held: list[FilePart] = []
     held_bytes = 0
     for part in parts:
-        part_bytes = part.file.size_bytes // part.parts + _FILE_COST_BYTES
+        part_bytes = part.located.file.size_bytes // part.parts + _FILE_COST_BYTES
         if held and held_bytes + part_bytes > _MOST_TASK_BYTES:
             yield tuple(held)
             held, held_bytes = [], 0
@@ -183,8 +180,8 @@ def _of_tasks(parts: Iterable[FilePart]) -> Iterator[tuple[FilePart, ...]]:
         yield tuple(held)
 
 
-def _vector_location(plan: ReadPlan, file: InputFile) -> str | None:
+def _located(plan: ReadPlan, file: InputFile) -> Located:
     try:
-        return vector_location(plan.table_uri, file)
+        return Located.of(plan.table_uri, file)
     except DataFileError as error:
         raise CorruptLogError(plan.table_uri, error.message) from error

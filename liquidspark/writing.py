@@ -26,7 +26,7 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, Written
 from liquidlog.rewriting.arriving import Parting, arriving_work, write_in_run
-from liquidlog.rewriting.groups import vector_location
+from liquidlog.rewriting.groups import located
 from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
@@ -442,7 +442,7 @@ class KeptTasks:
         work = assignment.work(self.work)
         whole = replace(work, partition_columns=())
         known = _values(whole.table_schema, assignment.own or {})
-        for file in range(len(work.paths)):
+        for file in range(len(work.inputs)):
             with open_logical_file(work, file) as opened:
                 groups = tuple(range(opened.num_row_groups))
                 rows = sum(map(opened.row_group_rows, groups))
@@ -486,14 +486,11 @@ def _logical(
 
 
 def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
-    inputs = tuple(plan.rewritten)
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     common = _common(plan, storage)
     work = GroupWork(
         **common,
-        inputs=inputs,
-        paths=tuple(file_address(plan.table_uri, one.path) for one in inputs),
-        vector_paths=tuple(vector_location(plan.table_uri, one) for one in inputs),
+        inputs=tuple(located(plan.table_uri, one) for one in plan.rewritten),
         partition_columns=plan.partition_columns,
     )
     kinds = ",".join(f"{quoted(one.name)} {_sql_type(one.data_type)}" for one in schema.fields)
@@ -503,7 +500,7 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
         checks = tuple(check.what for check in plan.checks)
         conform = ConformTasks(arriving=Arriving(ArrivingWork(**common), checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
-    values = plan.rewritten_partitions or (None,) * len(inputs)
+    values = plan.rewritten_partitions or (None,) * len(work.inputs)
     each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
     files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
     found = map_batches(files, function, kinds)

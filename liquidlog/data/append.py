@@ -140,12 +140,11 @@ _LENIENCY: Final = Leniency(ignore_case=True, widen_decimals=True)
 def conform(
     data: ArrowData, schema: StructType, *, where: str, missing_is_null: bool = False
 ) -> Iterator[pa.Table]:
-    """Return the data slice by slice with the columns, order, types and names of the table.
+    """Yield the data slice by slice with the columns, order, types and names of the table.
 
-    Names are matched exactly, else without case. Encodings, timestamp units and decimals of
-    fewer digits are converted where that loses nothing. The schemas are compared at once, values
-    (nulls, lengths, sub-microseconds) when their slice is read. With `missing_is_null`, fields that
-    structs lack are null.
+    Names are matched exactly, else without case; conversions lose nothing. The schemas are compared
+    at once, values when their slice is read. With `missing_is_null`, fields that structs lack are
+    null.
     """
     wanted = arrow_schema(schema)
     leniency = replace(_LENIENCY, missing_is_null=missing_is_null)
@@ -161,8 +160,8 @@ def conform(
 class Source:
     """A user's data as slices of a table's rows, each read when the iterator gets to it.
 
-    `path` is the file that they are read from, `mark` what it looked like before it was opened;
-    both are None for data in memory.
+    `mark` is what the file at `path` looked like before it was opened; both are None for data in
+    memory.
     """
 
     slices: Iterator[pa.Table]

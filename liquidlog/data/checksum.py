@@ -83,9 +83,9 @@ _FIELDS: Final = 500
 
 
 def multiset_checksum(table: pa.Table) -> int:
-    """Return the checksum of the rows: two lanes of 64 bits in one number below 2**128.
+    """Return the checksum of the rows, below 2**128; columns differ by position.
 
-    Dictionary-encoded columns count as what they encode; columns differ by position.
+    Dictionary-encoded columns count as what they encode.
     """
     hasher = _LaneHasher()
     checksum = 0
@@ -186,10 +186,7 @@ class _LaneHasher:
         return _numbers(array)
 
     def _dictionary(self, array: pa.DictionaryArray) -> tuple[Lanes, Positions]:
-        """Return the hashes of a dictionary's values, at least one, and which of them entries have.
-
-        Entries that are null have any.
-        """
+        """Return the hashes of a dictionary's values, and which of them entries have."""
         dictionary = array.dictionary
         addresses = (buffer.address if buffer else 0 for buffer in dictionary.buffers())
         key = (dictionary.offset, len(dictionary), *addresses)
@@ -272,7 +269,7 @@ class _Words:
     def from_each(self, starts: Positions) -> Iterator[Lane]:
         """Yield the words at the starts, (n,), then those behind them, and so on.
 
-        Two aligned words are put together, which costs half of reading one that is not aligned.
+        Putting two aligned words together costs half of reading one that is not aligned.
         """
         places = starts >> _WORD_SHIFT
         right = ((starts & (_WORD_BYTES - 1)) << _BYTE_SHIFT).astype(np.uint64)

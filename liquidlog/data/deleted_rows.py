@@ -69,10 +69,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Taken(NamedTuple):
-    """Rows that were found, and the wanted rows that they equal: their numbers, (n,) int64 each.
-
-    Those of the rows that were found increase.
-    """
+    """Numbers of rows that were found, increasing, and of the wanted rows that they equal."""
 
     rows: Rows
     wanted: Rows
@@ -86,10 +83,7 @@ class WantedRows:
     """Rows to find; `missing` counts those of `rows` that were not found yet. Mutable."""
 
     def __init__(self, rows: pa.Table, columns: Sequence[Path]) -> None:
-        """Look for rows; equal ones are wanted as often as they occur.
-
-        `columns` can be asked for first.
-        """
+        """Look for rows, equal ones as often as they occur; `columns` can be asked for first."""
         self.rows = rows
         first, second = lanes = row_lanes(rows)
         self.checksum = lanes_checksum(lanes)
@@ -207,8 +201,7 @@ def _taken(table: pa.Table, rows: Rows) -> pa.Table:
 class SoughtRows:
     """The values that rows have in some columns; asks of bounds whether they admit any row.
 
-    Whatever holds one of the rows is admitted. A little more is: a value between the end of one box
-    and the start of the next counts as in both.
+    Whatever holds one of the rows is admitted. A value between the ends of boxes counts as in both.
     """
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
@@ -221,10 +214,7 @@ class SoughtRows:
         return cls([_flat(leaf_column(rows, leaf.physical)) for leaf in leaves])
 
     def admitted(self, bounds: Bounds) -> Mask:
-        """Return which of n files or row groups may hold one of the rows, (n,) bool.
-
-        An end that is not known admits every value.
-        """
+        """Return which of n files or row groups may hold one of the rows, (n,) bool."""
         if not self._columns:
             return np.ones(len(bounds), np.bool_)
         return np.array([len(rows) > 0 for rows in self.rows_within(bounds)], np.bool_)
@@ -389,9 +379,9 @@ _WORTH_A_LOOK: Final = 2
 class FileLayout:
     """How the data files of a rewrite are to be read and written; all paths are physical.
 
-    `schema` has the table's columns that files hold. `columns` are the clustering columns, in
-    order; none for a compaction. `partition_columns` may be in inputs and are not read;
-    `former_partition_columns` are columns of `schema` whose values inputs have in the log.
+    `schema` has the table's columns that files hold. `columns` are the clustering columns, none for
+    a compaction. `partition_columns` are not read; `former_partition_columns` have values in the
+    log.
     """
 
     schema: StructType
@@ -423,13 +413,7 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A file that the rewrite wrote, as it stands.
-
-    Attributes:
-        address: Of the data file.
-        file: What its writer says of it.
-        deleted: Physical rows that earlier attempts deleted of it.
-    """
+    """A file that the rewrite wrote; earlier attempts `deleted` physical rows of it."""
 
     address: str
     file: WrittenFile
@@ -473,10 +457,8 @@ class OutputSearch:
 class OutputRows:
     """What was found in an output, and the bytes of the column chunks that were read for it.
 
-    Attributes:
-        positions: Physical rows, (n,) uint64, increasing: of each kind of equal rows the first, as
-            many as were looked for, or all that there are.
-        wanted: The number of a row that was looked for and that each of them equals, (n,) int64.
+    `positions` are physical rows, (n,) uint64, increasing, the first of equal ones; `wanted` the
+    number of a row that each of them equals, (n,) int64.
     """
 
     positions: Positions
@@ -485,10 +467,7 @@ class OutputRows:
 
 
 def search_output(search: OutputSearch, spend: Callable[[int], None]) -> OutputRows:
-    """Return the rows of an output that equal the rows looked for; each is found at most once.
-
-    `spend` is called with the bytes of column chunks before they are read; it may raise.
-    """
+    """Return the rows of an output that equal the rows looked for; each is found at most once."""
     try:
         return _OpenSearch(search, spend).found()
     except UnequalRowsError:
@@ -602,13 +581,9 @@ slices where tasks may look for them, as the driver of an executor may have litt
 class DeletedRows:
     """Rows of one input that winners deleted.
 
-    Attributes:
-        address: Of the data file.
-        source: What the plan says of it; its deletion vector is the planned one.
-        vector_location: Path or URI of the planned vector; None for one in the log, or none.
-        positions: Physical rows that are newly deleted; None for all that were live in the plan,
-            but for those in `already`.
-        already: Physical rows that an earlier attempt reconciled.
+    `source` is what the plan says of it, with the planned vector. `positions` are physical rows
+    that are newly deleted; None for all that were live in the plan, but for those in `already`,
+    which an earlier attempt reconciled.
     """
 
     address: str
@@ -620,13 +595,9 @@ class DeletedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRows:
-    """Where the deleted rows are in the outputs.
+    """Where the deleted rows are in the outputs: per output, physical rows to delete.
 
-    Attributes:
-        positions: Per output, physical rows to delete that are not deleted yet.
-        rows: How many they are in all.
-        bytes_read: Bytes of the column chunks that were read, of inputs and outputs.
-        checksum: The multiset checksum of the deleted rows, which is that of the rows found.
+    `checksum` is that of the deleted rows, and of the rows found.
     """
 
     positions: tuple[Positions, ...]
@@ -644,13 +615,11 @@ def find_rows(
     tasks: Tasks | None = None,
     storage: StorageOptions = NO_OPTIONS,
 ) -> FoundRows:
-    """Return rows of the outputs that equal the deleted rows, one for each.
+    """Return rows of the outputs that equal the deleted rows, the first of equal ones.
 
-    The same arguments give the same rows: the first of equal ones, in the order of the outputs.
-    However many rows were deleted, less than a GiB is in memory at a time: deleted rows are looked
-    for in slices, and files are read in parts, a few files beside each other. At most `limit_bytes`
-    of column chunks are read here; `tasks` read outputs that might take more, up to three times the
-    size of all files, and without them that is refused.
+    Less than a GiB is in memory at a time. At most `limit_bytes` of column chunks are read here;
+    `tasks` read outputs that might take more, up to three times the size of all files, and without
+    them that is refused.
     """
     size_bytes = stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
     search = _Search(outputs, layout, storage, ReadBudget.of(size_bytes, limit_bytes, tasks))
@@ -752,10 +721,7 @@ class _Search:
         storage: StorageOptions,
         tasks: Tasks | None,
     ) -> Iterator[tuple[list[int], list[Rows], list[OutputSearch]]]:
-        """Yield outputs that are searched at the same time, for what is missing by then.
-
-        With each go the rows to look for: their numbers, and the search.
-        """
+        """Yield outputs to search at the same time, with the numbers of what is missing by then."""
         numbers: list[int] = []
         sent: list[Rows] = []
         searches: list[OutputSearch] = []
@@ -818,13 +784,7 @@ class RowsToProve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedRows:
-    """Rows of one output, read from it.
-
-    Attributes:
-        positions: Physical rows, increasing.
-        checksum: Their multiset checksum.
-        bytes_read: Bytes of the column chunks that were read.
-    """
+    """Rows of one output, read from it: physical rows, increasing, and their checksum."""
 
     positions: Positions
     checksum: int
@@ -874,10 +834,7 @@ def _count(proved: Sequence[ProvedRows]) -> int:
 
 
 def rows_at(request: RowsToProve, spend: Callable[[int], None]) -> ProvedRows:
-    """Return rows of an output, at least one; only the row groups that hold them are read.
-
-    `spend` is called with the bytes of column chunks before they are read; it may raise.
-    """
+    """Return rows of an output, at least one; only the row groups that hold them are read."""
     output, positions = request.output, request.positions
     checksum = bytes_read = start = 0
     with output.opened(request.layout, request.storage) as file:
@@ -923,8 +880,8 @@ def write_without(
     """Write a copy of an output without some rows, in the same order; return what it holds.
 
     Rows that earlier attempts deleted are left out too. What is written is read back: its checksum
-    must be that of all rows of the output without that of the rows left out. `run` must have begun,
-    and `unique_id` names no other file of it.
+    must be that of all rows of the output without that of the rows left out. `unique_id` names no
+    other file of the run.
     """
     gone = np.union1d(output.deleted, deleted.positions)
     if len(gone) >= output.file.num_records:
@@ -950,10 +907,7 @@ def _copy(
     layout: FileLayout,
     storage: StorageOptions,
 ) -> int:
-    """Write the rows of an output that are not gone; return the checksum that they should have.
-
-    The `deleted` rows are those that are gone now.
-    """
+    """Write the rows of an output that are not gone; return the checksum that they should have."""
     whole = left_out = proved = start = 0
     with output.opened(layout, storage, dictionary=True) as file:
         for group in range(file.num_row_groups):

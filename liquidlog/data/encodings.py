@@ -33,10 +33,9 @@ def buffer_bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
 
 
 def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the n values of a fixed-width array over the same memory.
+    """Return the n values of a fixed-width array over the same memory; those under nulls are any.
 
-    `dtype` has the width of the values, or half of it: then there are two entries per value, as for
-    decimals. Entries under nulls may be anything.
+    `dtype` has the width of the values, or half of it: then there are two entries per value.
     """
     width = array.type.bit_width // 8
     data = buffer_bytes(array.buffers()[1])
@@ -93,10 +92,7 @@ Bytes = npt.NDArray[np.float64]
 
 
 def value_bytes(column: pa.ChunkedArray) -> Bytes:
-    """Return the bytes of each value of a column, (n,) float64, without what says where it ends.
-
-    Null texts, lists and maps take none; values in dictionaries take their indices.
-    """
+    """Return the bytes of each value of a column, (n,) float64; in dictionaries of indices."""
     return np.concatenate([np.zeros(0), *(_bytes_of(chunk) for chunk in column.chunks)])
 
 
@@ -135,8 +131,7 @@ _INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all tables; a column stays in dictionaries if it is so in every table.
 
-    Tables read from several files differ in that. The chunks of every column are joinable. Only
-    indices that must be wider are copied, and values that must leave their dictionaries.
+    The chunks of every column are joinable.
     """
     first = tables[0].schema
     if any(table.schema != first for table in tables[1:]):
@@ -155,10 +150,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a dictionary-encoded column whose chunks Arrow can join, whatever they hold.
-
-    No dictionary of the result holds a null; indices are as wide as before or wider.
-    """
+    """Return a dictionary-encoded column in chunks that Arrow can join, without nulls in these."""
     chunks = [_without_null_values(chunk) for chunk in column.chunks]
     if not chunks:
         return column
@@ -186,8 +178,7 @@ def with_light_indices(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def compacted(table: pa.Table) -> pa.Table:
     """Return the table without values that no row uses, in dictionaries that weigh beside the rows.
 
-    Few rows taken out of a large table have its dictionaries, of which they need little. Types
-    stay as they are; a table with nothing to leave out is returned itself.
+    A table with nothing to leave out is returned itself.
     """
     for position, column in enumerate(table.itercolumns()):
         if isinstance(column.type, pa.DictionaryType) and any(map(_weighs, column.chunks)):
@@ -200,8 +191,7 @@ def compacted(table: pa.Table) -> pa.Table:
 def by_first_use(table: pa.Table) -> pa.Table:
     """Return the table with one dictionary per column: its values as rows first use them.
 
-    It says nothing of the chunks in which the rows came, or of the dictionaries that these had. A
-    Parquet writer that is given dictionaries which differ gives up on them.
+    A Parquet writer that is given dictionaries which differ gives up on them.
     """
     for position, column in enumerate(table.itercolumns()):
         if isinstance(column.type, pa.DictionaryType):

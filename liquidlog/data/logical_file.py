@@ -11,7 +11,7 @@ Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Trackin
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -52,11 +52,23 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 # Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector File Storage Format".
 
 
-def vector_location(table_uri: str, file: InputFile) -> str | None:
-    """Return where a file's deletion vector is, None if it has none or the log holds it."""
-    planned = file.deletion_vector
-    vector = None if planned is None else planned.descriptor
-    return located_vector(table_uri, vector, data_file=file.path)
+class Located(NamedTuple):
+    """A data file: what the log says of it, where it is, and where its deletion vector is.
+
+    `vector_path` is None for a vector in the log, or none.
+    """
+
+    file: InputFile
+    path: str
+    vector_path: str | None = None
+
+    @classmethod
+    def of(cls, table_uri: str, file: InputFile) -> Self:
+        """Return where a file of a table is: paths are local ones or URIs."""
+        planned = file.deletion_vector
+        vector = None if planned is None else planned.descriptor
+        vector_location = located_vector(table_uri, vector, data_file=file.path)
+        return cls(file, file_address(table_uri, file.path), vector_location)
 
 
 def located_vector(table_uri: str, vector: DeletionVector | None, *, data_file: str) -> str | None:
@@ -108,10 +120,9 @@ def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> b
 
 
 def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionVector:
-    """Write a file with one deletion vector into the table's directory and return its descriptor.
+    """Write a file with one deletion vector, prove it, and return its descriptor.
 
-    The file is read back before this returns. `run` must have begun, and `unique_id` names no other
-    file of it.
+    `run` must have begun, and `unique_id` names no other file of it.
     """
     payload = encoded_payload(positions)
     uuid = run.uuid(unique_id)
@@ -186,12 +197,9 @@ class LogicalFile:
     ) -> Self:
         """Open a local path or a URI and check it against what the log says of it.
 
-        `schema` has the columns that data files hold. Preserved hidden columns of `row_tracking`
-        come last when reading. The log has the values of `partition_columns`: they are not read
-        where a file holds them too, as those of the reference engine do. Of
-        `former_partition_columns`, which are columns of `schema`, every row has the value that
-        `source` says, whatever the file holds; with `dictionary`, that of texts is one dictionary
-        of one value.
+        `schema` has the columns that data files hold; hidden columns of `row_tracking` come last.
+        `partition_columns` are not read where a file holds them too. Of `former_partition_columns`,
+        which are columns of `schema`, every row has the value that `source` says.
         """
         constants = _constants(
             path, source, schema, former_partition_columns, dictionary=dictionary
@@ -292,8 +300,7 @@ class LogicalFile:
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
         """Yield some live rows in file order, as `read` returns them with all columns.
 
-        `positions` are physical and increase. Only the row groups that hold them are read, so many
-        rows at a time that they and their neighbours take about `max_bytes` in memory.
+        `positions` are physical and increase. About `max_bytes` are in memory at a time.
         """
         if np.isin(positions, self._deleted, assume_unique=True).any():
             raise ValueError(f"{self._file.path}: rows that are deleted are asked for")
@@ -439,15 +446,9 @@ def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """Some row groups of a file: those of which `part` is the share, when `parts` share them.
+    """Row groups of a file: share `part` of `parts`; `values` are as the log spells them."""
 
-    `path` and `vector_path` say where the file and its deletion vector are, `values` are its
-    partition values as the log spells them.
-    """
-
-    file: InputFile
-    path: str
-    vector_path: str | None = None
+    located: Located
     values: PartitionTexts
     part: int = 0
     parts: int = 1
@@ -460,15 +461,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRows:
-    """Reads files of a table at one version.
-
-    Args:
-        schema: The table's.
-        columns: Names of top-level columns to read, in their order.
-        mapping, row_tracking, partition_columns: As `plan.ReadPlan` has them.
-        storage: Opens the files.
-        max_bytes: About how many bytes of rows, in memory, are read at a time.
-    """
+    """Reads top-level columns of a table's files, about `max_bytes` in memory at a time."""
 
     schema: StructType
     columns: tuple[str, ...]
@@ -499,11 +492,11 @@ class TableRows:
         stored = [one for one in fields if one.physical_name not in self.partition_columns]
         known = self._partition_values(part, fields)
         with LogicalFile.open(
-            part.path,
-            part.file,
+            part.located.path,
+            part.located.file,
             schema=data_schema(self.schema, self.partition_columns),
             mapping=self.mapping,
-            vector_location=part.vector_path,
+            vector_location=part.located.vector_path,
             row_tracking=self.row_tracking,
             partition_columns=self.partition_columns,
             storage=self.storage,
@@ -543,7 +536,7 @@ class TableRows:
                 if one.physical_name in self.partition_columns
             }
         except ValueError as error:
-            raise DataFileError(part.path, str(error)) from error
+            raise DataFileError(part.located.path, str(error)) from error
 
     def _table(
         self,

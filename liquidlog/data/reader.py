@@ -62,10 +62,7 @@ class ParquetFile:
         size_bytes: int | None = None,
         stored: StoredFile | None = None,
     ) -> None:
-        """Open a local path or a URI; columns in `dictionaries` stay encoded.
-
-        `size_bytes` is the size that the log says; `stored` the same file, opened before.
-        """
+        """Open a local path or a URI; columns in `dictionaries` stay encoded."""
         self.path = path
         self.dictionaries = dictionaries
         self._stored = stored or StoredFile(path, storage, size_bytes=size_bytes)
@@ -320,8 +317,8 @@ def _needs_precision_check(parquet: pq.ParquetFile) -> bool:
 def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
     """Return whether the INT96 values of one read have digits below the microsecond.
 
-    Takes the same rows read as microseconds and as nanoseconds. The latter wrap around outside
-    the years 1677 to 2262, and so does the product here; their difference is right nonetheless.
+    Nanoseconds wrap around outside the years 1677 to 2262, and so does the product here; their
+    difference is right nonetheless.
     """
     pairs = zip(micros.itercolumns(), nanos.itercolumns(), strict=True)
     return any(
@@ -451,12 +448,10 @@ class DataFile:
     ) -> Self:
         """Open a local path or a URI and check that it can be read exactly.
 
-        Columns have the types of `arrow_schema(schema, physical=True)`. Those whose type the table
-        has widened are read as the table's type, unsigned integers as the signed type or the
-        decimal that holds them all. With a column mapping, columns that the table does not have are
-        left out. `ignored` columns may be in the file and are not read; those of the table are
-        null. With `dictionary`, top-level strings that the file keeps in small dictionaries are
-        read so.
+        Columns have the types of `arrow_schema(schema, physical=True)`. With a column mapping,
+        columns that the table does not have are left out. `ignored` columns are not read; those of
+        the table are null. With `dictionary`, top-level strings that the file keeps in small
+        dictionaries are read so.
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
@@ -507,10 +502,7 @@ class DataFile:
         return int(self._file.metadata.row_group(index).num_rows)
 
     def row_group_memory_bytes(self, index: int) -> int:
-        """Return about how many bytes the rows of one row group take in memory.
-
-        Fixed-width values take their width, however well they are encoded in the file.
-        """
+        """Return about how many bytes the rows of one row group take in memory."""
         group = self._file.metadata.row_group(index)
         columns = (group.column(number) for number in range(group.num_columns))
         return sum(
@@ -533,10 +525,7 @@ class DataFile:
         return sum(self._file.row_group_stored_bytes(index).values())
 
     def stored_bytes(self, index: int, columns: Sequence[Path] | None) -> int:
-        """Return the bytes of one row group, as stored, that hold columns, all columns if None.
-
-        A field counts with all of the column that it is in.
-        """
+        """Return the bytes of one row group, as stored, that hold columns, all columns if None."""
         held = {(self._columns.stored_path(path) or ("",))[0] for path in self._paths(columns)}
         sizes = self._file.row_group_stored_bytes(index)
         return sum(size for name, size in sizes.items() if name in held)
@@ -666,10 +655,9 @@ def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
 
 
 def find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
-    """Return where the columns of `wanted` are in a file.
+    """Return where the columns of `wanted` are in a file: by name, or in `id` mode by their ids.
 
-    In `id` mode the ids that fields carry say which column is which. A wanted column without an id
-    is hidden, not one of the table's, and is found by its name. Columns that are not wanted keep
+    A wanted column without an id is hidden and found by its name. Columns that are not wanted keep
     names that no wanted column has.
     """
     if mode is not MappingMode.ID:

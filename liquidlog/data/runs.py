@@ -61,12 +61,10 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS)]
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that began a run.
+    """The process that began a run, for people: nothing is decided by it.
 
-    `verb` is what it does, as `optimize`; `started_ms` is when it began that, in ms since the
-    epoch, by the clock of its `host`. `plan_id` is None for runs without a plan. It is for people:
-    nothing is decided by it, since a host or a process may be gone, or be called the same. Markers
-    of earlier releases, and of executors that do not say, hold none.
+    `verb` is what it does, `started_ms` since when, by the clock of its `host`. `plan_id` is None
+    for runs without a plan.
     """
 
     verb: _Name
@@ -128,9 +126,9 @@ class RunStage(Enum):
 class Run:
     """One attempt to write files into a table.
 
-    `directory` is the table's address, `token` is 12 hexadecimal digits that no other run has, and
-    `storage` are the options with which to open the table. `directories` are those that its data
-    files may be in besides the table's own, relative to that. Names of files are relative, too.
+    `directory` is the table's address, `token` 12 hexadecimal digits that no other run has.
+    `directories` are those that its data files may be in besides the table's own, relative to that,
+    as names of files are.
     """
 
     directory: str
@@ -173,10 +171,7 @@ class Run:
         return "/".join((*self.directories[:1], name))
 
     def begin(self, origin: Origin | None = None) -> None:
-        """Put the marker, so that tasks may finish files of this run; it says who began it.
-
-        The run's directories are noted and made.
-        """
+        """Put the marker, so that tasks may finish files of this run, and note its directories."""
         content = _NOBODY if origin is None else encode_origin(origin)
         create_small(self._marker, content, self.storage)
         self.note_directories()
@@ -262,19 +257,13 @@ class Run:
         return None if fate is None or fate[0] is not RunStage.FINISHED else fate[1]
 
     def retire(self) -> RunStage:
-        """Retire the run if it has not finished; return its stage afterwards.
-
-        A retired run can no longer finish, so its files can never be committed.
-        """
+        """Retire the run if it has not finished, for good; return its stage afterwards."""
         if self.stage() is RunStage.RUNNING:
             self._settle_fate(RunStage.RETIRED.value.encode())
         return self.stage()
 
     def withdraw(self) -> None:
-        """Withdraw a finished run, so that no commit that reads its fate from here on can land.
-
-        A commit that read the fate before may still land.
-        """
+        """Withdraw a finished run; a commit that read its fate before may still land."""
         replace_file(self._fate, RunStage.WITHDRAWN.value.encode(), self.storage)
 
     def files(self) -> tuple[str, ...]:

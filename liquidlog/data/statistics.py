@@ -237,8 +237,7 @@ def _iso(moment: np.datetime64) -> str | None:
 def truncate_min(text: str, prefix_chars: int) -> str | None:
     """Return a lower bound of `text`: the text if it is short, else how it begins.
 
-    At least `prefix_chars` UTF-16 code units are kept, in which the reference engine counts; code
-    points stay whole. None is returned for 0.
+    Prefixes are counted in UTF-16 code units, as the reference engine does; code points stay whole.
     """
     return text[: _code_points(text, prefix_chars)] if prefix_chars > 0 else None
 
@@ -286,8 +285,7 @@ def rescan(
 ) -> FileStatistics:
     """Return statistics of all physical rows of a file, one row group in memory at a time.
 
-    Only the columns of the leaves that `options` name are read. `num_records` are the rows that the
-    log says, `ignored` the table's hidden columns.
+    `num_records` are the rows that the log says, `ignored` the table's hidden columns.
     """
     wanted = _with_leaves(schema, options.indexed)
     collector = StatisticsCollector(wanted, options)
@@ -342,9 +340,9 @@ def columns_held(
     size_bytes: int,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[Path, ...]:
-    """Return those of some columns that a file may have: by name, whatever its case, or by id.
+    """Return those of some columns, given by path and ids, that a file may have.
 
-    A column is its physical path and its ids; those of a struct include its fields'.
+    Names count whatever their case; the ids of a struct include its fields'.
     """
     with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
         schema = file.metadata.schema
@@ -432,10 +430,7 @@ def read_row_group_bounds(
     mapping: MappingMode,
     wanted: Sequence[Leaf],
 ) -> Bounds:
-    """Return the bounds of the row groups of an open file, a column for each leaf.
-
-    A leaf that the file does not have is not known there.
-    """
+    """Return the bounds of the row groups of a file, a column for each leaf."""
     footer = file.metadata
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     num_records = pa.array([group.num_rows for group in groups], pa.int64())

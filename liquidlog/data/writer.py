@@ -287,9 +287,8 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
 def worth_dictionaries(table: pa.Table) -> Iterator[str]:
     """Yield the Parquet paths of the leaves for which a dictionary pays, judged by some rows.
 
-    Arrow tries a dictionary on every column and gives up when it has grown too large; on TPC-H
-    lineitem, leaving the hopeless columns out from the start saves a tenth of the encoding time.
-    Leaves inside lists and maps are always among them.
+    On TPC-H lineitem, leaving the hopeless columns out from the start saves a tenth of the encoding
+    time. Leaves inside lists and maps are always among them.
     """
     sample = _sampled(table)
     for child, column in zip(sample.schema, sample.itercolumns(), strict=True):
@@ -299,10 +298,7 @@ def worth_dictionaries(table: pa.Table) -> Iterator[str]:
 
 
 def with_light_dictionaries(table: pa.Table) -> pa.Table:
-    """Return the table with its text columns of few values in dictionaries, as files keep them.
-
-    Moving, checking and encoding codes takes a fraction of the time that texts take.
-    """
+    """Return the table with its text columns of few values in dictionaries, as files keep them."""
     if table.num_rows < _SAMPLE_ROWS:
         return table
     for position, kind in enumerate(table.schema.types):
@@ -380,8 +376,8 @@ and a call into Python for each takes a tenth of the time of encoding lineitem."
 class DataFileWriter:
     """Writes slices of rows into one new file; a context manager that deletes it on failure.
 
-    Slices are gathered into row groups, so their size does not matter. The file exists only if
-    `finish` returned: leaving the block without it deletes the file.
+    The file exists only if `finish` returned. Slices are gathered into row groups, so their size
+    does not matter.
     """
 
     def __init__(
@@ -395,8 +391,8 @@ class DataFileWriter:
     ) -> None:
         """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
 
-        Rows are said to come in the order of the column `sorted_by`. The footer says so, too, if
-        the file is one row group that was looked at.
+        The footer says that rows are sorted by the column `sorted_by` if the file is one row group
+        that was looked at.
         """
         self._path, self._sorted_by = path, sorted_by
         self._schema = arrow_schema(schema, physical=True)
@@ -542,10 +538,7 @@ class _RowGroups:
 
 
 def _is_sorted(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has its nulls first, and then ascending values.
-
-    Of floats nothing is said: readers differ about NaN and -0.0.
-    """
+    """Return whether a column has its nulls first, and then ascending values; not of floats."""
     column = column.cast(plain_type(column.type))
     if pa.types.is_floating(column.type):
         return False

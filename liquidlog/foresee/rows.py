@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.choice import input_files, writer_options
 from liquidlog.clustering.keyspace import finite_numbers
 from liquidlog.clustering.row_tracking import planned_row_tracking
-from liquidlog.data.logical_file import LogicalFile, vector_location
+from liquidlog.data.logical_file import Located, LogicalFile
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.packing import footer_of, repacking
 from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, Stored, sampled, spread
@@ -175,12 +175,13 @@ class _Reader:
         return writer_options(self._snapshot, ()).compression
 
     def _opened(self, file: InputFile) -> LogicalFile:
+        _, path, vector_path = Located.of(self._store.uri, file)
         return LogicalFile.open(
-            self._store.data_path(file.path),
+            path,
             file,
             schema=self._snapshot.schema,
             mapping=self._mapping,
-            vector_location=vector_location(self._store.uri, file),
+            vector_location=vector_path,
             row_tracking=self._row_tracking,
             storage=self._store.storage,
         )

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +22,9 @@ import numpy.typing as npt
 from liquidlog.errors import ExecutorError
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
-from liquidlog.rewriting.flight import Flight, Jobs
-from liquidlog.rewriting.groups import GroupRun, GroupsInFlight, runs_of
+from liquidlog.rewriting.groups import Flight, GroupRun, GroupsInFlight, runs_of
 from liquidlog.rewriting.layout import Layout, Route
+from liquidlog.rewriting.passes import Engine
 from liquidlog.rewriting.process import CANNOT_READ, new_token, storage_problem
 from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, SplitTasks
 from liquidlog.rewriting.sink import TaskFacts
@@ -38,21 +38,43 @@ TASK_ATTEMPTS: Final = 4
 """How often a task is tried whose error may pass, as on a cluster."""
 
 
-class LocalJobs(Jobs):
-    """The tasks of one group that workers run, or will; mutable."""
+class LocalEngine(Engine):
+    """Runs the tasks of one group on workers of this machine, pieces in a directory; mutable."""
 
-    def __init__(self, workers: Workers) -> None:
+    task_attempts = TASK_ATTEMPTS
+
+    def __init__(self, workers: Workers, directory: str) -> None:
         super().__init__()
-        self._workers = workers
+        self._workers, self._directory = workers, directory
         self._futures: set[Future[Any]] = set()
         self._done = 0
         self._stopped = False
 
-    def run(self, function: Callable[..., Any], calls: Sequence[tuple[object, ...]]) -> list[Any]:
-        """Return what a function returns for each of these arguments, in their order.
+    def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> list[T]:
+        """Return what a function returns for each request, in their order."""
+        return self.run(function, [(request,) for request in requests])
 
-        After an error, none of the calls runs any more.
-        """
+    def moved(
+        self,
+        work: GroupWork,
+        layout: Layout,
+        route: Route,
+        sent: Sequence[Assignment[tuple[Split, ...]]],
+    ) -> list[TaskFacts]:
+        """Run the tasks that read, then those that write what is in their files."""
+        targets = tuple(range(route.tasks))
+        reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
+        writing = OutputTasks(work=work, route=route)
+        with tempfile.TemporaryDirectory(
+            dir=self._directory, ignore_cleanup_errors=True
+        ) as directory:
+            calls = [(reading, number, one, directory) for number, one in enumerate(sent)]
+            spilled = Spilled.together(self.run(_read, calls)).by_target(route.tasks)
+            tasks = SpilledTasks(writing=writing, directory=directory)
+            return self.run(SpilledTasks.run, [(tasks, one) for one in spilled])
+
+    def run(self, function: Callable[..., Any], calls: Sequence[tuple[object, ...]]) -> list[Any]:
+        """Return what a function returns for these arguments; an error stops all calls."""
         results: list[Any] = [None] * len(calls)
         running: dict[Future[Any], tuple[int, int]] = {}
 
@@ -92,50 +114,6 @@ class LocalJobs(Jobs):
         self._workers.stop(self._futures.copy())
 
 
-class LocalEngine:
-    """Runs the tasks of one group on workers of this machine; an `Engine`."""
-
-    task_attempts = TASK_ATTEMPTS
-
-    def __init__(self, workers: Workers, directory: str) -> None:
-        self.jobs = LocalJobs(workers)
-        self._directory = directory
-
-    def at_work(self) -> AbstractContextManager[None]:
-        """Return a context manager that does nothing."""
-        return nullcontext()
-
-    def reason_of(self, error: Exception) -> str:
-        """Return in one sentence why a call failed."""
-        return "; ".join(str(error).splitlines()) or type(error).__name__
-
-    def require_running(self) -> None:
-        """Do nothing: other groups can be rewritten, as workers are replaced."""
-
-    def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> list[T]:
-        """Return what a function returns for each request, in their order."""
-        return self.jobs.run(function, [(request,) for request in requests])
-
-    def moved(
-        self,
-        work: GroupWork,
-        layout: Layout,
-        route: Route,
-        sent: Sequence[Assignment[tuple[Split, ...]]],
-    ) -> list[TaskFacts]:
-        """Run the tasks that read, then those that write what is in their files."""
-        targets = tuple(range(route.tasks))
-        reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
-        writing = OutputTasks(work=work, route=route)
-        with tempfile.TemporaryDirectory(
-            dir=self._directory, ignore_cleanup_errors=True
-        ) as directory:
-            calls = [(reading, number, one, directory) for number, one in enumerate(sent)]
-            spilled = Spilled.together(self.jobs.run(_read, calls)).by_target(route.tasks)
-            tasks = SpilledTasks(writing=writing, directory=directory)
-            return self.jobs.run(SpilledTasks.run, [(tasks, one) for one in spilled])
-
-
 def _read(
     tasks: SplitTasks, number: int, assignment: Assignment[tuple[Split, ...]], directory: str
 ) -> "Spilled":
@@ -150,10 +128,9 @@ _FILE, _TARGET, _SLICE, _ORDINAL, _START, _STOP = range(_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """Pieces in files.
+    """Pieces in files; `places` has a row of six numbers per piece.
 
-    `places` has a row of six numbers per piece: which of the files it is in; target, slice and
-    ordinal as in `Piece`; where in the file it begins, and where it ends.
+    Which of the files it is in; target, slice and ordinal as in `Piece`; where it begins and ends.
     """
 
     files: tuple[str, ...]
@@ -174,11 +151,6 @@ class Spilled:
                 except OSError as error:
                     raise ExecutorError(_no_room(directory, error)) from error
         return cls((out.name,), np.array(places, np.int64).reshape(-1, _COLUMNS))
-
-    @classmethod
-    def of(cls, file: str, places: bytes) -> "Spilled":
-        """Return the pieces in one file; `places` as bytes, in C order."""
-        return cls((file,), np.frombuffer(places, np.int64).reshape(-1, _COLUMNS))
 
     @classmethod
     def together(cls, spilled: Sequence["Spilled"]) -> "Spilled":
@@ -332,7 +304,7 @@ class LocalExecutor:
     def tasks(self, function: Callable[[Any], Any], requests: Sequence[Any]) -> Sequence[Any]:
         """Return what a function returns for each request, in their order; a `plan.Tasks`."""
         try:
-            return LocalJobs(self._workers).run(function, [(request,) for request in requests])
+            return LocalEngine(self._workers, self._directory).each(function, requests)
         except TaskFailedError as error:
             raise ExecutorError(str(error)) from error
 

@@ -187,10 +187,7 @@ class Worker:
 
 
 class Workers:
-    """Processes that run functions, as many at a time as there are; mutable.
-
-    One that has ended is replaced.
-    """
+    """Processes that run functions, as many at a time as there are; mutable."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -202,10 +199,7 @@ class Workers:
             self._idle.put(Worker())
 
     def submit(self, function: Callable[..., Any], *arguments: object, attempt: int) -> Future[Any]:
-        """Return what a function will return that a worker can import, or a TaskFailedError.
-
-        The arguments are pickled at once; `attempt` counts those of the same task, from 0.
-        """
+        """Return what a function will return that a worker can import, or a TaskFailedError."""
         request = pickle.dumps(WorkerRequest(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
         future: Future[Any] = Future()
         self._threads.submit(self._run, future, request)

@@ -70,10 +70,7 @@ def arriving_work(
 def write_in_run(
     plan: WritePlan, run: Run, write: Callable[[], TaskFacts], *, origin: Origin | None = None
 ) -> WriteResult:
-    """Return what `write` does for a plan; its run ends finished, or discarded with all files.
-
-    Directories that the run noted meanwhile are its own.
-    """
+    """Return what `write` does for a plan; its run ends finished, or discarded with all files."""
     started = time.perf_counter()
     try:
         run.begin(origin)
@@ -115,10 +112,7 @@ def _result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """How rows of a table are parted: its partition columns, and where files of each are.
-
-    Without partition columns, all rows are of one partition, in the table's directory.
-    """
+    """The partition columns of a table, and where files of each partition are."""
 
     fields: tuple[StructField, ...]
     settings: Mapping[str, str]
@@ -189,10 +183,7 @@ class _PartProof(Proof):
 
 
 class ArrivingFiles:
-    """Context manager: files of rows that arrive; deletes those that are not finished.
-
-    A file has rows of one partition. `facts` proves the rows of `arrived`; `begun` counts files.
-    """
+    """Context manager: files of rows that arrive; deletes those that are not finished."""
 
     def __init__(
         self,
@@ -208,10 +199,9 @@ class ArrivingFiles:
     ) -> None:
         """Write nothing yet; the run of `work` must have begun.
 
-        `admit` is given the directories of partitions before a file is there. Of files that are
-        written at a time, `most_open`, each gathers a row group; the one that was written to
-        longest ago is finished to begin another one. After `max_bytes` or `max_rows` a file is
-        full.
+        `admit` is given the directories of partitions before a file is there. Of `most_open` files,
+        the one that was written to longest ago is finished to begin another one. After `max_bytes`
+        or `max_rows` a file is full.
         """
         self.begun = 0
         self._work, self._parting, self._numbers = work, parting, numbers

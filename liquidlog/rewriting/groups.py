@@ -1,28 +1,43 @@
-"""Rewriting one group of a plan: its run in the table, what its tasks get, what becomes of it."""
+"""Rewriting groups of a plan: their runs in the table, what tasks get, what becomes of them.
+
+As many groups are in flight as keep every task slot busy. A group alone leaves slots empty: while
+the driver lays it out, while its last tasks end, and always if it has fewer outputs than there are
+slots. So groups are submitted from threads until they have together twice as many tasks to do as
+there are slots. The next group starts when tasks end, also while whoever takes the outcomes is busy
+with one.
+
+A job takes the driver of a cluster tens of milliseconds of CPU, whatever its tasks do: where
+hundreds of slots wait for groups of one task, it could not begin jobs as fast as their tasks end.
+So such groups are joined, as many as the slots of that moment ask for.
+"""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
-from typing import Final
+from threading import RLock
+from typing import Final, Protocol
 from uuid import uuid4  # noqa: TID251  names the files of a run
 
 from msgspec import UNSET, structs
 
 from liquidlog.curve.curves import Curve, parse_curve
-from liquidlog.data import logical_file
+from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Origin, Run
 from liquidlog.errors import DataFileError, ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
 from liquidlog.plan import (
+    Cancelled,
     ClusteringPlan,
     GroupCosts,
     GroupFailure,
     InputFile,
     Outcome,
+    Progress,
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
@@ -31,7 +46,6 @@ from liquidlog.plan import (
     repeated_message,
     rewrite_digest,
 )
-from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.passes import Engine, run_group, run_together
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, GroupWork
@@ -98,11 +112,7 @@ def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRun:
-    """One attempt to rewrite one group of a plan, with its own run in the table.
-
-    `token` is part of the names of the run's files; `storage` opens the table's files; `origin` is
-    this process, as the run's marker says.
-    """
+    """One attempt to rewrite one group of a plan, with its own run in the table."""
 
     plan: ClusteringPlan
     group: RewriteGroup
@@ -141,12 +151,12 @@ class GroupRun:
     def first_input(self) -> str | None:
         """Where the first input is, by which access to the table is tried; None without inputs."""
         file = next(iter(self.group.inputs), None)
-        return None if file is None else file_location(self.plan.table_uri, file.path)
+        return None if file is None else located(self.plan.table_uri, file).path
 
     @property
     def directory(self) -> str:
         """The table's directory: a local path or a URI."""
-        return file_location(self.plan.table_uri, "")
+        return table_location(self.plan.table_uri)
 
     @property
     def run(self) -> Run:
@@ -163,16 +173,13 @@ class GroupRun:
         except LiquidlogError as error:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
-            vector_location(self.plan.table_uri, file)
+            located(self.plan.table_uri, file)
 
     def work(self) -> GroupWork:
         """Return the group as tasks see it."""
-        inputs = tuple(self.group.inputs)
         return GroupWork(
             directory=self.directory,
-            inputs=inputs,
-            paths=tuple(file_location(self.plan.table_uri, file.path) for file in inputs),
-            vector_paths=tuple(vector_location(self.plan.table_uri, file) for file in inputs),
+            inputs=tuple(located(self.plan.table_uri, file) for file in self.group.inputs),
             outputs=self.outputs,
             schema_string=self.plan.schema_string,
             row_tracking=self.plan.row_tracking,
@@ -246,11 +253,6 @@ class GroupsInFlight:
         return self.attempts[0].is_one_task
 
     @property
-    def jobs(self) -> Jobs:
-        """The jobs of the groups."""
-        return self.engine.jobs
-
-    @property
     def outputs(self) -> int:
         """How many files the groups become, at least 1."""
         return sum(attempt.outputs for attempt in self.attempts)
@@ -265,13 +267,13 @@ class GroupsInFlight:
         more = (attempt for other in others for attempt in other.attempts)
         return replace(self, attempts=(*self.attempts, *more))
 
-    def execute(self, *, slots: Callable[[], int]) -> list[Outcome]:
+    def execute(self, *, slots: Callable[[], int]) -> Sequence[Outcome]:
         """Rewrite the groups; each run ends finished, or discarded with all its files.
 
         Groups whose job fails run again, each by itself: one task may have brought the others down.
         """
-        if self.jobs.cancelled is not None:
-            return self.cancelled(self.jobs.cancelled)
+        if self.engine.cancelled is not None:
+            return self.cancelled(self.engine.cancelled)
         started = time.perf_counter()
         with ThreadPoolExecutor(len(self.attempts)) as pool:
             each = map if len(self.attempts) == 1 else pool.map
@@ -301,10 +303,7 @@ class GroupsInFlight:
         slots: Callable[[], int],
         started: float,
     ) -> Outcome:
-        """Return what becomes of a group whose run has begun, or not because of a problem.
-
-        `facts` are those of a job that others shared.
-        """
+        """Return what becomes of a group; `facts` are those of a job that others shared."""
         try:
             if facts is None or facts.denied:
                 facts = self._facts(attempt, problem, slots)
@@ -344,7 +343,7 @@ class GroupsInFlight:
 
     def _failure(self, attempt: GroupRun, reason: str) -> GroupFailure:
         """Return what becomes of a group after an error, which cancelling brings about, too."""
-        because = self.jobs.cancelled
+        because = self.engine.cancelled
         if because is not None:
             return _cancelled(attempt, because)
         return GroupFailure(group_id=attempt.group_id, reason=reason)
@@ -390,12 +389,165 @@ def _say_ended(outcome: Outcome) -> None:
     )
 
 
-def file_location(table_uri: str, path: str) -> str:
-    """Return where a table, for "", or one of its files is: a local path or a URI."""
+_POLL_SECONDS: Final = 0.2
+_POLL_SECONDS_PER_GROUP: Final = 0.02
+"""Asking Spark about a group takes milliseconds of a thread."""
+_TASKS_PER_SLOT: Final = 2
+_MAX_GROUPS: Final = 1024
+"""Each takes a thread here, and on Spark one in its driver."""
+_MAX_DRIVER_BYTES: Final = 1 << 30
+_LEAST_UNWATCHED: Final = 2
+"""Groups in flight where nobody says when the tasks of one come to their end."""
+
+
+class Slots(Protocol):
+    """How many tasks run at a time, which may change."""
+
+    @property
+    def groups_per_job(self) -> int:
+        """How many groups of one task share a job now, at least 1."""
+        ...
+
+    @property
+    def watched(self) -> bool:
+        """Whether jobs say how many of their tasks are done."""
+        ...
+
+    def count(self) -> int:
+        """Return the number now, at least 1."""
+        ...
+
+
+class Flight:
+    """Rewrites groups from threads, the first ones first; mutable.
+
+    `close` cancels what runs and discards it, and whatever finished but was not taken.
+    """
+
+    def __init__(self, slots: Slots, runs: Sequence[GroupsInFlight]) -> None:
+        self._slots = slots
+        self._lock = RLock()
+        self._waiting = deque(runs)
+        self._running: dict[Future[Sequence[Outcome]], GroupsInFlight] = {}
+        self._closed = False
+        self._pool = ThreadPoolExecutor(max(1, min(len(runs), _MAX_GROUPS)))
+
+    def outcomes(
+        self, progress: Progress | None, cancelled: Cancelled | None = None
+    ) -> Iterator[Outcome]:
+        """Yield what becomes of each group as it finishes; afterwards the flight is closed.
+
+        Groups that `cancelled` names do not begin, or their jobs are stopped; a job that several
+        groups share goes on while one of them is wanted.
+        """
+        try:
+            yield from self._without_lost(cancelled)
+            self._admit()
+            while running := self._in_flight():
+                seconds = max(_POLL_SECONDS, _POLL_SECONDS_PER_GROUP * len(running))
+                done, _ = wait(running, timeout=seconds, return_when=FIRST_COMPLETED)
+                if progress is not None:
+                    self._report(running, progress)
+                for future in done:
+                    with self._lock:
+                        del self._running[future]
+                    yield from future.result()
+                yield from self._without_lost(cancelled)
+                self._admit()
+        finally:
+            self._close()
+
+    def _without_lost(self, cancelled: Cancelled | None) -> Iterator[Outcome]:
+        lost = {} if cancelled is None else cancelled()
+        if not lost:
+            return
+        with self._lock:
+            running = [run for future, run in self._running.items() if not future.done()]
+            dropped = [run for run in self._waiting if _is_lost(run, lost)]
+            self._waiting = deque(run for run in self._waiting if not _is_lost(run, lost))
+        for run in running:
+            if _is_lost(run, lost):
+                run.engine.cancel(lost[run.group_ids[0]])
+        for run in dropped:
+            yield from run.cancelled(lost[run.group_ids[0]])
+
+    def _in_flight(self) -> dict[Future[Sequence[Outcome]], GroupsInFlight]:
+        with self._lock:
+            return dict(self._running)
+
+    def _admit(self, _: object = None) -> None:
+        with self._lock:
+            while not self._closed and self._waiting and self._has_room(self._waiting[0]):
+                run = self._next()
+                future = self._pool.submit(run.execute, slots=self._slots.count)
+                self._running[future] = run
+                future.add_done_callback(self._admit)
+
+    def _next(self) -> GroupsInFlight:
+        first = self._waiting.popleft()
+        others: list[GroupsInFlight] = []
+        most = self._slots.groups_per_job if first.may_join else 1
+        while len(others) + 1 < most and self._waiting and self._waiting[0].may_join:
+            others.append(self._waiting.popleft())
+        return first.joined(others) if others else first
+
+    def _has_room(self, run: GroupsInFlight) -> bool:
+        running = [run for future, run in self._running.items() if not future.done()]
+        if not running:
+            return True
+        if len(running) >= _MAX_GROUPS:
+            return False
+        if sum(other.driver_bytes for other in (*running, run)) > _MAX_DRIVER_BYTES:
+            return False
+        if len(running) < _LEAST_UNWATCHED and not self._slots.watched:
+            return True
+        enough, tasks = _TASKS_PER_SLOT * self._slots.count(), 0.0
+        for other in running:
+            tasks += other.engine.tasks_left(other.outputs)
+            if tasks >= enough:
+                return False
+        return True
+
+    def _report(
+        self, running: dict[Future[Sequence[Outcome]], GroupsInFlight], progress: Progress
+    ) -> None:
+        for future, run in running.items():
+            share = 1.0 if future.done() else run.engine.share_done()
+            for group_id in run.group_ids if share > 0 else ():
+                progress(group_id, share)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._closed = True
+        for future, run in self._running.items():
+            if not future.cancel():
+                run.engine.cancel()
+        self._pool.shutdown(wait=True)
+        for future, run in self._running.items():
+            if not future.cancelled():
+                run.discard()
+
+
+def _is_lost(run: GroupsInFlight, lost: Mapping[int, str]) -> bool:
+    return all(group_id in lost for group_id in run.group_ids)
+
+
+def table_location(table_uri: str) -> str:
+    """Return where a table is: a local path or a URI."""
     try:
-        return file_address(table_uri, path)
+        return file_address(table_uri, "")
     except UsageError as error:
         raise ExecutorError(str(error)) from error
+
+
+def located(table_uri: str, file: InputFile) -> Located:
+    """Return where an input is, and its deletion vector."""
+    try:
+        return Located.of(table_uri, file)
+    except UsageError as error:
+        raise ExecutorError(str(error)) from error
+    except DataFileError as error:
+        raise ExecutorError(error.message) from error
 
 
 def _curve_of(plan: ClusteringPlan) -> Curve | None:
@@ -435,11 +587,3 @@ def _require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
         raise ExecutorError(
             f"{group.directory!r} is no directory of data files of the table; plan again"
         )
-
-
-def vector_location(table_uri: str, file: InputFile) -> str | None:
-    """Return where an input's deletion vector is, None if it has none or the plan holds it."""
-    try:
-        return logical_file.vector_location(table_uri, file)
-    except DataFileError as error:
-        raise ExecutorError(error.message) from error

@@ -48,10 +48,9 @@ Weights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where every row of a group goes.
+    """Where every row of a group goes: slice s is in output s // slices_per_output.
 
-    `cuts` separate slices, which are what a task sorts at a time. Each output has
-    `slices_per_output` of them, so that slice s is in output s // slices_per_output.
+    `cuts` separate slices, which are what a task sorts at a time.
     """
 
     axes: tuple[Axis, ...]
@@ -104,9 +103,8 @@ def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
     """Return the way of the rows of a group.
 
     A reading task sends what it holds at a time, about `slice_bytes`, in one piece for each slice.
-    If that would make pieces that are too small to be worth their description, it sends them to
-    fewer writing tasks, of as many slices as that takes. With n slices, pieces are then of
-    slice_bytes / sqrt(n) or larger, in both steps.
+    If such pieces are too small to be worth their description, it sends them to fewer writing
+    tasks. With n slices, pieces are then of slice_bytes / sqrt(n) or larger, in both steps.
     """
     slices = work.outputs * slices_per_output
     piece_bytes = max(_MIN_PIECE_BYTES, len(work.schema.fields) * _MIN_PIECE_COLUMN_BYTES)
@@ -178,10 +176,7 @@ def _even_layout(
 def _fitted(
     work: WritingWork, columns: Sequence[pa.Array], ordinals: Ordinals
 ) -> tuple[Layout, CurveSample]:
-    """Return the layout with one slice per output, and the sample in the order of its keys.
-
-    The sample is s values of each clustering column, and its (s,) uint64 `ordinals`, in order.
-    """
+    """Return the layout with one slice per output, and the sample in the order of its keys."""
     assert work.curve is not None  # noqa: S101  compaction has no layout
     conditions = None
     if work.readers is not None:
@@ -208,9 +203,8 @@ def _bytes_of_rows(surveys: Sequence[Survey]) -> Weights:
 def local_means(measured: Weights, order: RowOrder) -> Weights:
     """Return a weight for every sampled row: the mean of what was measured near it on the curve.
 
-    A weight is 1 where that mean is within chance of it: rows that are wide here and there weigh as
-    all others do. `measured` has bytes, NaN for rows that were not measured, but not for all;
-    `order` (s,) int64 has the rows along the curve.
+    A weight is 1 where that mean is within chance of it. `measured` has bytes, NaN for rows that
+    were not measured, but not for all; `order` (s,) int64 has the rows along the curve.
     """
     along = measured[order]
     known = np.flatnonzero(~np.isnan(along))
@@ -238,10 +232,7 @@ def rows_by_weight(weights: Weights) -> RowOrder:
 
 
 def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
-    """Return how many slices the rows of each output are sorted in.
-
-    All rows of the group take about `memory_bytes` in memory.
-    """
+    """Return how many slices the rows of each output are sorted in; all take `memory_bytes`."""
     by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
     by_memory = -(-memory_bytes // (work.outputs * work.slice_memory_bytes))
     return max(1, by_stored, by_memory)

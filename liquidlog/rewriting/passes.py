@@ -1,19 +1,19 @@
 """One group, pass by pass, whatever runs its tasks: the sampling pass, then the main pass."""
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from liquidlog.data.encodings import concat
-from liquidlog.errors import LiquidlogError
+from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.flight import Jobs
 from liquidlog.rewriting.layout import (
     Layout,
     Route,
@@ -178,10 +178,7 @@ def sorted_outputs(
     tables: Sequence[pa.Table],
     proofs: TaskProofs,
 ) -> tuple[WrittenFile, ...]:
-    """Write rows, at least one table in order, as a layout of their surveys has them.
-
-    `proofs` get these rows, and those in files.
-    """
+    """Write rows, at least one table in order, as a layout of their surveys has them."""
     table = concat(tables)
     proofs.read.add(table)
     layout = build_layout(work, surveys)
@@ -236,44 +233,88 @@ class SurveyTasks:
             return failed(error, work)
 
 
-class Engine(Protocol):
-    """What runs the tasks of one group, as many at a time as it has slots for."""
+class Engine(ABC):
+    """Runs the tasks of one group, in jobs of a known number of tasks each; mutable."""
+
+    def __init__(self) -> None:
+        self._base, self._until = 0.0, 0.0
+        self._tasks_before, self._tasks = 0, 0
+        self._cancelled: str | None = None
 
     @property
-    def jobs(self) -> Jobs:
-        """How far they are, and how they are stopped."""
-        ...
-
-    @property
+    @abstractmethod
     def task_attempts(self) -> int:
         """How often a task is tried before it is given up, at least 1."""
-        ...
 
-    def at_work(self) -> AbstractContextManager[object]:
-        """Return a context manager around all calls for the group, in one thread."""
-        ...
-
-    def reason_of(self, error: Exception) -> str:
-        """Return in one sentence why a call failed."""
-        ...
-
-    def require_running(self) -> None:
-        """Refuse to go on where no other group could be rewritten either."""
-        ...
-
+    @abstractmethod
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
         """Return what a function returns for each request, in their order; each is a task."""
-        ...
 
+    @abstractmethod
     def moved(
         self,
         work: GroupWork,
         layout: Layout,
         route: Route,
         sent: Sequence[Assignment[tuple[Split, ...]]],
-    ) -> Iterable[TaskFacts]:
+    ) -> Sequence[TaskFacts]:
         """Run the tasks that read, and those that write what these send; return what they did."""
-        ...
+
+    @abstractmethod
+    def _tasks_done(self) -> float:
+        """Return how many tasks of all phases are done; 0 if that is not known."""
+
+    @abstractmethod
+    def _stop(self, *, is_again: bool) -> None:
+        """Stop what runs, best-effort."""
+
+    def at_work(self) -> AbstractContextManager[object]:
+        """Return a context manager around all calls for the group, in one thread."""
+        return nullcontext()
+
+    def reason_of(self, error: Exception) -> str:
+        """Return in one sentence why a call failed."""
+        return "; ".join(str(error).splitlines()) or type(error).__name__
+
+    def require_running(self) -> None:  # noqa: B027  most can go on
+        """Refuse to go on where no other group could be rewritten either."""
+
+    @property
+    def cancelled(self) -> str | None:
+        """Why the group was cancelled, None if it was not."""
+        return self._cancelled
+
+    def begin_phase(self, tasks: int, *, until: float) -> None:
+        """Say that `tasks` tasks follow, after which the share done is `until`."""
+        if self._cancelled is not None:
+            raise ExecutorError(self._cancelled)
+        self._base, self._until = self._until, until
+        self._tasks_before, self._tasks = self._tasks_before + self._tasks, tasks
+
+    def share_done(self) -> float:
+        """Return which share of the tasks is done, 0 to 0.99; 0 if that is not known."""
+        if not self._tasks:
+            return 0.0
+        share = self._done_in_phase() / self._tasks
+        return min(0.99, self._base + (self._until - self._base) * share)
+
+    def tasks_left(self, outputs: int) -> float:
+        """Return how many of the tasks that write `outputs` have still to end; all if not known."""
+        if self._until < 1:
+            return outputs
+        return min(outputs, self._tasks - self._done_in_phase())
+
+    def cancel(self, because: str | None = None) -> None:
+        """Stop the group's jobs, best-effort; with a reason, no other phase begins.
+
+        A job that begins at the same time is not stopped: call again until the group has ended.
+        """
+        is_again = because is not None and self._cancelled is not None
+        self._cancelled = self._cancelled if because is None else because
+        self._stop(is_again=is_again)
+
+    def _done_in_phase(self) -> float:
+        return min(self._tasks, max(0, self._tasks_done() - self._tasks_before))
 
 
 def run_group(
@@ -286,17 +327,15 @@ def run_group(
 ) -> TaskFacts:
     """Rewrite one group and return the summed facts of its tasks, failure included.
 
-    Tasks are sent storage options of the moment their job begins; see `with_fresh_options`. How
-    many there are goes by how many `slots` says then that run at a time.
+    How many tasks there are goes by how many `slots` says then that run at a time.
     """
     work = replace(work, task_attempts=engine.task_attempts)
     if is_one_task:
-
-        def whole(sent: GroupWork) -> TaskFacts:
-            (facts,) = run_together(engine, [sent], options)
-            return facts
-
-        return with_fresh_options(work, whole, facts_of=lambda facts: facts)
+        return with_fresh_options(
+            work,
+            lambda sent: run_together(engine, [sent], options)[0],
+            facts_of=lambda facts: facts,
+        )
     sample_rows = options.sample_rows_of(work.outputs)
     sampling = Timer()
     with sampling.running():
@@ -311,7 +350,7 @@ def run_group(
     def main_pass(sent: GroupWork) -> TaskFacts:
         if sent.curve is not None:
             return _moved(engine, sent, surveys, task_bytes=options.task_bytes, slots=slots())
-        engine.jobs.begin_phase(sent.outputs, until=1.0)
+        engine.begin_phase(sent.outputs, until=1.0)
         tasks = CompactionTasks(work=sent.without_inputs())
         return merge_facts(list(engine.each(tasks.run, shares(sent, surveys))))
 
@@ -327,7 +366,7 @@ def run_together(
     tasks = [
         GroupTask(work=work, sample_rows=options.sample_rows_of(work.outputs)) for work in works
     ]
-    engine.jobs.begin_phase(len(tasks), until=1.0)
+    engine.begin_phase(len(tasks), until=1.0)
     return engine.each(GroupTask.run, tasks)
 
 
@@ -355,7 +394,7 @@ def _surveyed(
     inputs = len(work.paths)
     enough = max(slots * _MIN_TASKS_PER_SLOT, -(-inputs // _MAX_SURVEYED))
     tasks = min(inputs, enough, _MAX_SURVEY_TASKS)
-    engine.jobs.begin_phase(tasks, until=_SURVEY_SHARE)
+    engine.begin_phase(tasks, until=_SURVEY_SHARE)
     planned = Planned(0, work.size_bytes, work.num_records)
     counts = rows_to_sample(work.sizes_bytes, sample_rows)
     sent = []
@@ -380,7 +419,7 @@ def _moved(
     work = replace(work, outputs=layout.outputs)
     splits = _splits(work, surveys, task_bytes=task_bytes, slots=slots)
     route = choose_route(work, slices_per_output=layout.slices_per_output)
-    engine.jobs.begin_phase(len(splits) + route.tasks, until=1.0)
+    engine.begin_phase(len(splits) + route.tasks, until=1.0)
     sent = [_assignment(work, own) for own in splits]
     return merge_facts(list(engine.moved(work.without_inputs(), layout, route, sent)))
 

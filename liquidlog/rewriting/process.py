@@ -79,11 +79,9 @@ _KEPT_BYTES: Final = 128 << 20
 def prepare_process(*, runs_only_tasks: bool) -> None:
     """Keep freed memory for the next slice, and take imported modules out of garbage collection.
 
-    Every slice needs as much memory as the one before. If the allocator returns it in between, the
-    kernel clears it again and again: a ninth of the CPU time of a rewrite of TPC-H lineitem. Spark
-    collects garbage after every task, which visits every imported object: another thirtieth. A
-    process that runs nothing but our tasks does without pandas, which Arrow imports for its first
-    conversion.
+    Returning memory that the next slice needs takes a ninth of the CPU time of a rewrite of TPC-H
+    lineitem, collecting imported objects after every task another thirtieth. A process that runs
+    nothing but our tasks does without pandas, which Arrow imports for its first conversion.
     """
     if runs_only_tasks:
         do_without_pandas()

@@ -79,9 +79,9 @@ _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
 class Piece(NamedTuple):
     """One row of SHUFFLE_SCHEMA: rows of a slice, or of all slices of a writing task, or a note.
 
-    `target` leads to the task that writes them; see `assignment.partition_values`. `slice` is the
-    first slice that the piece may have rows of. Pieces of one slice hold its rows in order if they
-    are sorted by `ordinal`: as many ordinals from it on as the piece has rows are its own.
+    `target` leads to the task that writes them. `slice` is the first slice that the piece may have
+    rows of. Pieces of one slice hold its rows in order if they are sorted by `ordinal`: as many
+    ordinals from it on as the piece has rows are its own.
     """
 
     target: int
@@ -98,7 +98,7 @@ class Piece(NamedTuple):
 def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) -> Iterator[Piece]:
     """Yield rows, of one slice or sorted by slice, as pieces of bounded size.
 
-    `ordinal` is that of the first row; the ordinals after it are those of the other rows.
+    `ordinal` is that of the first row.
     """
     compact = compacted(rows)
     options = _IPC_OPTIONS if compact is rows else _TEXT_IPC_OPTIONS
@@ -363,7 +363,7 @@ def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
 class SliceRows(NamedTuple):
     """Rows of a slice, or of several slices that go together, in row order slice by slice.
 
-    `slice` is the first slice they may be of; `start` their place among all rows that were divided.
+    `slice` is the first of them; `start` their place among all rows that were divided.
     """
 
     slice: int
@@ -379,10 +379,7 @@ def slice_table(layout: Layout, table: pa.Table, keys: Keys) -> Iterator[SliceRo
 
 
 def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:
-    """Return the rows of a table in narrow columns, sorted by slice, `together` slices at a time.
-
-    `slices` is (n,) int64, the slice of each row.
-    """
+    """Return rows in narrow columns, sorted by slice, `together` slices at a time."""
     # Stable sorting of 16-bit numbers is a radix sort.
     count = int(slices.max(initial=0)) + 1
     narrow = slices.astype(np.uint16) if count <= 1 << 16 else slices
@@ -438,10 +435,7 @@ def _emptied(columns: list[pa.ChunkedArray]) -> Iterator[pa.ChunkedArray]:
 
 
 def row_order(work: WritingWork, table: pa.Table, keys: Keys) -> RowOrder:
-    """Return the order of n rows inside a file, (n,) int64: indices that sort them.
-
-    Rows are sorted by their curve keys, (n,) uint64; by exact values where there is one column.
-    """
+    """Return the order of rows inside a file: by keys, or by the values of one column."""
     if work.curve is Curve.LINEAR and len(work.columns) == 1:
         return order_rows([leaf_column(table, work.columns[0])], Curve.LINEAR)
     return stable_order(keys)

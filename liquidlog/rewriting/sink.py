@@ -69,9 +69,9 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
 
-    `partitions` are the partition values of files by path, where rows of several are written.
-    Bytes read and written are 0 in the costs: the group's plan and outputs say them. `denied` says
-    that nothing failed but credentials that expire, so that the same tasks may succeed with others.
+    `partitions` are the partition values of files by path. Bytes read and written are 0 in the
+    costs: the group's plan and outputs say them. `denied` says that nothing failed but credentials
+    that expire.
     """
 
     read: RowsProof | None = None
@@ -149,11 +149,8 @@ class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
     The proof covers the rows that are in the file when it is read back, or, if the work does not
-    read back, the rows passed to `write`.
-
-    The first rows create the file: an output without rows leaves none. A task may outlive its run,
-    as Spark lets Python workers of cancelled tasks go on for a while; the task itself deletes a
-    file that it finishes after its run has ended.
+    read back, the rows passed to `write`. The first rows create the file. A task may outlive its
+    run: it deletes a file that it finishes after its run has ended.
     """
 
     def __init__(self, work: WritingWork, number: int, *, proof: Proof) -> None:
@@ -290,8 +287,8 @@ def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
     An error that may pass is raised as long as the task will be tried again. Any other retires the
-    run, so that tasks which have not begun do not; see `require_running`. Expired credentials do
-    not: the driver sends the tasks again with new ones.
+    run, so that tasks which have not begun do not. Expired credentials do not: the driver sends the
+    tasks again with new ones.
     """
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error

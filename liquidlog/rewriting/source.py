@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.encodings import concat, decoded, value_bytes
-from liquidlog.data.logical_file import LogicalFile, Span
+from liquidlog.data.logical_file import Located, LogicalFile, Span
 from liquidlog.data.runs import Run
-from liquidlog.plan import FittedWorkload, InputFile, RowTracking, WriterOptions, file_schema
+from liquidlog.plan import FittedWorkload, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.arguments import one, whole_number
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import MappingMode, Path, StructType, parse_schema
@@ -114,20 +114,11 @@ _MIN_UNEVEN_SHARE: Final = 1 / 8
 class WritingWork(ABC):
     """How rows become files of a table, as tasks see it; travels to the workers.
 
-    Attributes:
-        directory: The table, as a local path or a URI.
-        outputs: How many files to write, at least 1.
-        schema_string, output_directories, partition_columns: As its plan and group have them.
-        row_tracking: The table's hidden columns, if rows have ids.
-        columns: Physical paths of the clustering columns.
-        curve: What rows are sorted along; None for compaction.
-        readers, prefix, writer_options: As `ClusteringPlan` has them, for layout and outputs.
-        token: Twelve hex digits, which begin the names of all files of this run.
-        slice_bytes: Bytes, as stored, that a task turns into rows, or sorts, at a time.
-        mapping_mode: How data files name columns.
-        storage: Opens the files; its values are never shown.
-        read_back: Whether outputs are proved by reading what was written.
-        task_attempts: How often a task is tried before it is given up.
+    `schema_string`, `readers`, `prefix`, `writer_options` and `partition_columns` are as plans have
+    them. `columns` are physical paths of the clustering columns, `curve` is None for a compaction.
+    `token` is that of the run. A task turns `slice_bytes`, as stored, into rows, or sorts them, at
+    a time; it is tried `task_attempts` times. With `read_back`, outputs are proved by reading what
+    was written.
     """
 
     directory: str
@@ -197,36 +188,24 @@ class ArrivingWork(WritingWork):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork(WritingWork):
-    """One group as tasks see it.
+    """One group as tasks see it: its inputs, and what `WritingWork` says."""
 
-    Attributes:
-        inputs, paths: What the log says of the files to rewrite, and where they are.
-        vector_paths: Where their deletion vectors are; None for one in the log, or none.
-        former_partition_columns: As the plan has them.
-    """
-
-    inputs: tuple[InputFile, ...]
-    paths: tuple[str, ...]
-    vector_paths: tuple[str | None, ...]
+    inputs: tuple[Located, ...]
     former_partition_columns: tuple[str, ...] = ()
-
-    def with_inputs(
-        self,
-        inputs: tuple[InputFile, ...],
-        paths: tuple[str, ...],
-        vector_paths: tuple[str | None, ...],
-    ) -> "GroupWork":
-        """Return the work of a task that reads these inputs, numbered from 0."""
-        return replace(self, inputs=inputs, paths=paths, vector_paths=vector_paths)
 
     def without_inputs(self) -> "GroupWork":
         """Return the work as tasks need it that read no input, or are sent theirs."""
-        return self.with_inputs((), (), ())
+        return replace(self, inputs=())
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where the inputs are."""
+        return tuple(one.path for one in self.inputs)
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
         """Bytes of each input, as stored."""
-        return tuple(file.size_bytes for file in self.inputs)
+        return tuple(one.file.size_bytes for one in self.inputs)
 
     @property
     def size_bytes(self) -> int:
@@ -236,8 +215,8 @@ class GroupWork(WritingWork):
     @property
     def num_records(self) -> int | None:
         """Physical rows of all inputs; None if the log does not say them of each."""
-        known = [file.num_records for file in self.inputs if file.num_records is not None]
-        return sum(known) if len(known) == len(self.inputs) else None
+        known = [one.file.num_records for one in self.inputs]
+        return None if None in known else sum(filter(None, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +245,13 @@ def split_file(
 
 def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
     """Open an input file; text columns that it keeps in small dictionaries stay in them."""
+    source, path, vector_path = work.inputs[file]
     return LogicalFile.open(
-        work.paths[file],
-        work.inputs[file],
+        path,
+        source,
         schema=work.table_schema,
         mapping=work.mapping_mode,
-        vector_location=work.vector_paths[file],
+        vector_location=vector_path,
         partition_columns=work.partition_columns,
         former_partition_columns=work.former_partition_columns,
         row_tracking=work.row_tracking,
@@ -347,7 +327,7 @@ def rows_at_a_time(
 
     It is below 1 where nearly all rows that must be read are deleted.
     """
-    stored_bytes = work.inputs[file].size_bytes / max(opened.num_rows, 1)
+    stored_bytes = work.sizes_bytes[file] / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
     memory_bytes = sum(map(opened.row_group_memory_bytes, row_groups)) / rows
     by_stored = work.slice_bytes / max(stored_bytes, 1e-9)
@@ -357,12 +337,10 @@ def rows_at_a_time(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What one input holds: its row groups and sampled rows.
+    """What one input holds, `file` by its number in the plan: its row groups and sampled rows.
 
-    `file` is the input's position in the plan. `rows` are the sampled row numbers, (n,) uint64,
-    increasing; `columns` the clustering columns at them, n values each. `row_bytes` is about what
-    each of them takes as stored, (n,) float64, NaN where that was not measured. `memory_bytes` is
-    about what all rows of the input take in memory.
+    `rows` are their numbers, (n,) uint64, increasing; `columns` the clustering columns at them.
+    `row_bytes` is about what each of them takes as stored, (n,) float64, NaN where not measured.
     """
 
     file: int
@@ -528,21 +506,14 @@ Own = TypeVar("Own")
 class Assignment(Generic[Own]):
     """The inputs of one task, and what it does with them: `own`, which numbers them from 0."""
 
-    inputs: tuple[InputFile, ...]
-    paths: tuple[str, ...]
-    vector_paths: tuple[str | None, ...]
+    inputs: tuple[Located, ...]
     own: Own
 
     @classmethod
     def of(cls, work: GroupWork, files: Sequence[int], own: Own) -> "Assignment[Own]":
         """Return what a task is sent that reads these inputs of a group."""
-        return cls(
-            tuple(work.inputs[file] for file in files),
-            tuple(work.paths[file] for file in files),
-            tuple(work.vector_paths[file] for file in files),
-            own,
-        )
+        return cls(tuple(work.inputs[file] for file in files), own)
 
     def work(self, common: GroupWork) -> GroupWork:
         """Return a group's work with the inputs of this task only."""
-        return common.with_inputs(self.inputs, self.paths, self.vector_paths)
+        return replace(common, inputs=self.inputs)

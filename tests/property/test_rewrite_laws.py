@@ -14,6 +14,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.passes import GroupTask
@@ -75,7 +76,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 def written(case: Case, directory: Path) -> GroupWork:
     schema = delta_schema(case.table.schema)
-    inputs, vectors = [], []
+    inputs = []
     Run(str(directory), RUN).begin()
     for number, deleted in enumerate(case.deleted):
         start, stop = case.edges[number], case.edges[number + 1]
@@ -88,20 +89,16 @@ def written(case: Case, directory: Path) -> GroupWork:
             store_schema=False,
         )
         vector = directory / f"vector {number}" if deleted else None
-        inputs.append(
-            InputFile(
-                path=path.name,
-                size_bytes=path.stat().st_size,
-                num_records=stop - start,
-                deletion_vector=None if vector is None else write_vector(vector, deleted),
-            )
+        file = InputFile(
+            path=path.name,
+            size_bytes=path.stat().st_size,
+            num_records=stop - start,
+            deletion_vector=None if vector is None else write_vector(vector, deleted),
         )
-        vectors.append(None if vector is None else str(vector))
+        inputs.append(Located(file, str(path), None if vector is None else str(vector)))
     return GroupWork(
         directory=str(directory),
-        paths=tuple(str(directory / file.path) for file in inputs),
         inputs=tuple(inputs),
-        vector_paths=tuple(vectors),
         outputs=case.outputs,
         schema_string=schema_json(schema),
         columns=case.columns,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from liquidlog.data.logical_file import FilePart, TableRows, vector_location
+from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.log.store import TableStore
 from liquidlog.operations.scan import plan_read
 from liquidlog.plan import ReadPlan
@@ -23,15 +23,13 @@ def live_rows(store: TableStore, snapshot: Snapshot) -> pa.Table:
     schema = arrow_schema(snapshot.schema)
     plan = plan_read(store, snapshot, where=None)
     reader = TableRows.of_plan(plan, schema.names, storage=store.storage, max_bytes=_HELD_BYTES)
-    rows = (rows for part in _parts(store, plan) for rows in reader.read(part))
+    rows = (rows for part in _parts(plan) for rows in reader.read(part))
     return pa.concat_tables([schema.empty_table(), *rows])
 
 
-def _parts(store: TableStore, plan: ReadPlan) -> Iterator[FilePart]:
+def _parts(plan: ReadPlan) -> Iterator[FilePart]:
     for file, number in zip(plan.files, plan.partition_numbers, strict=True):
         yield FilePart(
-            file=file,
-            path=store.data_path(file.path),
-            vector_path=vector_location(plan.table_uri, file),
+            located=Located.of(plan.table_uri, file),
             values=plan.partitions[number],
         )

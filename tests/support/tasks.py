@@ -1,6 +1,6 @@
 """The executor's tasks without Spark: pieces are carried from map side to reduce side by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
-from liquidlog.plan import WriterOptions
+from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import Route, build_layout, first_ordinals
 from liquidlog.rewriting.passes import CompactionTasks, shares
 from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks, in_batches
@@ -93,6 +94,11 @@ def shuffled(
     return check_rows(merge_facts(facts), surveys)
 
 
+def located(directory: Path, inputs: Iterable[InputFile]) -> tuple[Located, ...]:
+    """Return inputs in a directory, whose vectors are in the log."""
+    return tuple(Located(file, str(directory / file.path)) for file in inputs)
+
+
 def make_work(
     directory: Path, *, outputs: int = 3, curve: Curve | None = Curve.HILBERT, slice_bytes: int
 ) -> GroupWork:
@@ -109,9 +115,7 @@ def make_work(
     Run(str(directory), RUN).begin()
     return GroupWork(
         directory=str(directory),
-        paths=tuple(str(directory / file.path) for file in inputs),
-        inputs=inputs,
-        vector_paths=(None,) * len(inputs),
+        inputs=located(directory, inputs),
         outputs=outputs,
         schema_string=schema_json_of({"a": "long", "b": "string", "row": "long"}),
         columns=(("b",), ("a",)) if curve is not None else (),

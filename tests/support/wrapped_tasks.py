@@ -92,7 +92,8 @@ class Crashing:
             return ()
         assert function.embedded
         request = decoded_request(function.embedded[number])
-        return request.work.paths if isinstance(request, GroupTask) else request.paths
+        inputs = request.work.inputs if isinstance(request, GroupTask) else request.inputs
+        return tuple(one.path for one in inputs)
 
 
 def tasks_crash(name: str) -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from liquidlog.data.deleted_rows import (
     find_rows,
     require_found,
 )
-from liquidlog.data.logical_file import read_deletion_vector, vector_location, write_vector
+from liquidlog.data.logical_file import Located, read_deletion_vector, write_vector
 from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import (
     DataFileError,
@@ -607,11 +607,11 @@ def planned(kind: str, place: str) -> InputFile:
 
 def test_a_vector_is_where_the_log_says() -> None:
     name = f"deletion_vector_{UUID(int=0)}.bin"
-    assert vector_location("/t", InputFile(path="a.parquet", size_bytes=1)) is None
-    assert vector_location("/t", planned("i", "x")) is None
-    assert vector_location("/t", planned("u", "ab" + "0" * 20)) == f"/t/ab/{name}"
-    assert vector_location("/t", planned("p", "file:///o/a%20b.bin")) == "/o/a b.bin"
-    assert vector_location("s3://b/t", planned("p", "s3://b/v.bin")) == "s3://b/v.bin"
+    assert Located.of("/t", InputFile(path="a.parquet", size_bytes=1)).vector_path is None
+    assert Located.of("/t", planned("i", "x")).vector_path is None
+    assert Located.of("/t", planned("u", "ab" + "0" * 20)).vector_path == f"/t/ab/{name}"
+    assert Located.of("/t", planned("p", "file:///o/a%20b.bin")).vector_path == "/o/a b.bin"
+    assert Located.of("s3://b/t", planned("p", "s3://b/v.bin")).vector_path == "s3://b/v.bin"
 
 
 @pytest.mark.parametrize(
@@ -620,7 +620,7 @@ def test_a_vector_is_where_the_log_says() -> None:
 )
 def test_a_vector_that_is_nowhere_is_an_error_of_its_data_file(kind: str, place: str) -> None:
     with pytest.raises(DataFileError, match="its deletion vector") as raised:
-        vector_location("/t", planned(kind, place))
+        Located.of("/t", planned(kind, place))
     assert raised.value.path == "a.parquet"
 
 

@@ -13,7 +13,7 @@ import pytest
 from liquidlog.data import deleted_rows
 from liquidlog.data.append import conform
 from liquidlog.data.deleted_rows import FileLayout, Output, ProvedRows, write_without
-from liquidlog.data.logical_file import FilePart
+from liquidlog.data.logical_file import FilePart, Located
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
 from liquidlog.data.statistics import footer_problems, rescan
@@ -779,8 +779,8 @@ def test_every_row_group_is_in_one_part(parts: int, groups: int) -> None:
     found = [
         group
         for part in range(parts)
-        for group in FilePart(file=file, path="f", values={}, part=part, parts=parts).row_groups(
-            groups
-        )
+        for group in FilePart(
+            located=Located(file, "f"), values={}, part=part, parts=parts
+        ).row_groups(groups)
     ]
     assert found == list(range(groups))

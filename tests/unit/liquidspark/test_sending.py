@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.data.logical_file import Located
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.source import ArrivingWork, Assignment, GroupWork, Survey
@@ -34,9 +35,10 @@ def work_of(files: int) -> GroupWork:
     names = [f"part-{number:05d}-{number * 7919:032x}.parquet" for number in range(files)]
     return GroupWork(
         directory="s3://bucket/t",
-        inputs=tuple(InputFile(path=name, size_bytes=number) for number, name in enumerate(names)),
-        paths=tuple(f"s3://bucket/t/{name}" for name in names),
-        vector_paths=(None,) * files,
+        inputs=tuple(
+            Located(InputFile(path=name, size_bytes=number), f"s3://bucket/t/{name}")
+            for number, name in enumerate(names)
+        ),
         outputs=1,
         schema_string=schema_json_of({"x": "long"}),
         columns=(("x",),),
@@ -48,7 +50,7 @@ def work_of(files: int) -> GroupWork:
 
 
 def echo(number: int, assignment: Assignment[str]) -> Iterator[pa.RecordBatch]:
-    paths = ",".join(assignment.paths)
+    paths = ",".join(one.path for one in assignment.inputs)
     yield pa.RecordBatch.from_pylist([{"number": number, "own": assignment.own, "paths": paths}])
 
 

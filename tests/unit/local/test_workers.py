@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.local.executor import TASK_ATTEMPTS, LocalJobs, scratch_directory
+from liquidlog.local.executor import TASK_ATTEMPTS, LocalEngine, scratch_directory
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from support import local_tasks
 
@@ -31,48 +31,48 @@ def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatc
 
 
 def test_answers_come_in_the_order_of_requests(workers: Workers) -> None:
-    jobs = LocalJobs(workers)
-    assert jobs.run(local_tasks.add, [(number,) for number in range(9)]) == list(range(1, 10))
-    assert jobs._tasks_done() == 9
+    engine = LocalEngine(workers, "")
+    assert engine.run(local_tasks.add, [(number,) for number in range(9)]) == list(range(1, 10))
+    assert engine._tasks_done() == 9
 
 
 def test_what_a_function_raises_is_said_and_the_next_call_runs(workers: Workers) -> None:
     with pytest.raises(TaskFailedError, match="ValueError: no"):
-        LocalJobs(workers).run(local_tasks.add, [(1, "no"), (2,)])
-    assert LocalJobs(workers).run(local_tasks.add, [(1,)]) == [2]
+        LocalEngine(workers, "").run(local_tasks.add, [(1, "no"), (2,)])
+    assert LocalEngine(workers, "").run(local_tasks.add, [(1,)]) == [2]
 
 
 def test_an_error_that_may_pass_is_tried_again(workers: Workers, tmp_path: Path) -> None:
     calls = str(tmp_path / "calls")
-    assert LocalJobs(workers).run(local_tasks.fail_until, [(calls, 3)]) == [3]
+    assert LocalEngine(workers, "").run(local_tasks.fail_until, [(calls, 3)]) == [3]
     with pytest.raises(TaskFailedError, match="cannot be read"):
-        LocalJobs(workers).run(local_tasks.fail_until, [(str(tmp_path / "more"), 9)])
+        LocalEngine(workers, "").run(local_tasks.fail_until, [(str(tmp_path / "more"), 9)])
     assert (tmp_path / "more").stat().st_size == TASK_ATTEMPTS
 
 
 def test_a_worker_that_is_killed_is_replaced_and_its_task_tried_again(
     workers: Workers, tmp_path: Path
 ) -> None:
-    (pid,) = LocalJobs(workers).run(local_tasks.end_at_first, [(str(tmp_path / "once"),)])
+    (pid,) = LocalEngine(workers, "").run(local_tasks.end_at_first, [(str(tmp_path / "once"),)])
     assert pid != os.getpid()
 
 
 def test_jobs_that_are_stopped_end_their_workers_and_begin_nothing(
     workers: Workers, tmp_path: Path
 ) -> None:
-    jobs, pause = LocalJobs(workers), tmp_path / "pause"
+    engine, pause = LocalEngine(workers, ""), tmp_path / "pause"
     pause.touch()
     from threading import Thread
 
     def stop() -> None:
         while pause.exists():
             time.sleep(0.01)
-        jobs.cancel("enough")
+        engine.cancel("enough")
 
     Thread(target=stop).start()
     with pytest.raises(Exception, match="enough"):
-        jobs.run(local_tasks.sleep_if, [(str(pause),)])
-    assert LocalJobs(workers).run(local_tasks.add, [(1,)]) == [2]
+        engine.run(local_tasks.sleep_if, [(str(pause),)])
+    assert LocalEngine(workers, "").run(local_tasks.add, [(1,)]) == [2]
 
 
 PARENT = """

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.logical_file import FilePart, TableRows
+from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError, UsageError
 from liquidlog.table import Table
 from support.commands import said
@@ -60,7 +60,7 @@ def rows_of(table: Table) -> list[tuple[Any, ...]]:
     reader = TableRows.of_plan(plan, names, storage=table.opened.store.storage, max_bytes=1 << 20)
     files = zip(plan.files, plan.partition_numbers, strict=True)
     parts = (
-        FilePart(file=file, path=f"{table.uri}/{file.path}", values=plan.partitions[number])
+        FilePart(located=Located.of(table.uri, file), values=plan.partitions[number])
         for file, number in files
     )
     found = pa.concat_tables(rows for part in parts for rows in reader.read(part))

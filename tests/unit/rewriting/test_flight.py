@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.flight import Flight, Jobs
+from liquidlog.rewriting.groups import Flight
+from liquidlog.rewriting.passes import Engine
 
 SLOTS = 2
 
@@ -22,8 +24,16 @@ class TwoSlots:
         return SLOTS
 
 
-class NoJobs(Jobs):
-    """Jobs of which none is ever done."""
+class NoTasks(Engine):
+    """Runs no task."""
+
+    task_attempts = 1
+
+    def each(self, *_: Any) -> Any:
+        raise AssertionError
+
+    def moved(self, *_: Any) -> Any:
+        raise AssertionError
 
     def _tasks_done(self) -> int:
         return 0
@@ -78,7 +88,7 @@ class Run:
     driver_bytes: int = 0
     error: Exception | None = None
     gate: threading.Event | None = None
-    jobs: NoJobs = field(default_factory=NoJobs)
+    engine: NoTasks = field(default_factory=NoTasks)
     discarded: bool = False
     dropped: str | None = None
 
@@ -106,12 +116,16 @@ class Run:
         self.discarded = True
 
 
+def flight_of(runs: Any, slots: TwoSlots | None = None) -> Any:
+    return Flight(slots or TwoSlots(), runs)
+
+
 @pytest.mark.parametrize(("outputs", "expected"), [(1, 4), (3, 2), (4, 1), (9, 1)])
 def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(outputs: int, expected: int) -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(number, begun, outputs=outputs, gate=gate) for number in range(6)]
-    flight, looks = Flight(TwoSlots(), runs), Looks()
+    flight, looks = flight_of(runs), Looks()
     taken: list[int] = []
     consumer = threading.Thread(target=lambda: taken.extend(flight.outcomes(None, looks)))
     consumer.start()
@@ -129,7 +143,7 @@ def test_the_driver_holds_only_so_much() -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(number, begun, driver_bytes=3 << 28, gate=gate) for number in range(3)]
-    flight, looks = Flight(TwoSlots(), runs), Looks()
+    flight, looks = flight_of(runs), Looks()
     consumer = threading.Thread(target=lambda: list(flight.outcomes(None, looks)))
     consumer.start()
     begun.wait_for(1)
@@ -146,15 +160,13 @@ def test_what_a_group_raises_ends_the_others() -> None:
     first = Run(0, begun, outputs=9, error=ExecutorError("the Spark session has ended"))
     runs = [first, *(Run(number, begun, outputs=9) for number in range(1, 4))]
     with pytest.raises(ExecutorError):
-        list(Flight(TwoSlots(), runs).outcomes(None))
+        list(flight_of(runs).outcomes(None))
 
 
 def test_groups_that_are_lost_do_not_begin_and_others_do() -> None:
     begun = Begun()
     runs = [Run(number, begun, outputs=9) for number in range(4)]
-    found = list(
-        Flight(TwoSlots(), runs).outcomes(None, lambda: {1: "gone", 3: "gone, too", 7: "no"})
-    )
+    found = list(flight_of(runs).outcomes(None, lambda: {1: "gone", 3: "gone, too", 7: "no"}))
     assert sorted(found) == [-4, -2, 0, 2]
     assert begun == [0, 2]
     assert [run.dropped for run in runs] == [None, "gone", None, "gone, too"]
@@ -166,24 +178,24 @@ def test_a_group_that_is_lost_while_it_runs_is_told_to_stop() -> None:
     runs = [Run(0, begun, gate=gate), Run(1, begun, gate=gate)]
 
     def cancelled() -> dict[int, str]:
-        if runs[0].jobs.cancelled is not None:
+        if runs[0].engine.cancelled is not None:
             gate.set()
         return {0: "gone"} if begun else {}
 
-    assert sorted(Flight(TwoSlots(), runs).outcomes(None, cancelled)) == [0, 1]
-    assert [run.jobs.cancelled for run in runs] == ["gone", None]
+    assert sorted(flight_of(runs).outcomes(None, cancelled)) == [0, 1]
+    assert [run.engine.cancelled for run in runs] == ["gone", None]
     with pytest.raises(ExecutorError, match="gone"):
-        runs[0].jobs.begin_phase(1, until=1.0)
+        runs[0].engine.begin_phase(1, until=1.0)
 
 
 def test_closing_discards_what_was_not_taken_and_starts_nothing_more() -> None:
     begun = Begun()
     gate = threading.Event()
     runs = [Run(0, begun), *(Run(number, begun, gate=gate) for number in range(1, 9))]
-    flight = Flight(TwoSlots(), runs).outcomes(None)
+    flight = flight_of(runs).outcomes(None)
     assert next(flight) == 0
     threading.Timer(0.5, gate.set).start()
-    flight.close()  # type: ignore[attr-defined]
+    flight.close()
     assert not runs[0].discarded
     assert all(runs[number].discarded for number in begun if number)
     assert len(begun) < len(runs)
@@ -207,7 +219,7 @@ def test_groups_share_jobs_as_soon_as_slots_are_many() -> None:
     kinds = {0: False, 1: False}
     runs = [Run(n, begun, gate=gate, outputs=4, may_join=kinds.get(n, True)) for n in range(7)]
     threading.Timer(0.5, gate.set).start()
-    found = list(Flight(GrowingSlots(begun), runs).outcomes(lambda n, _: shown.add(n)))
+    found = list(flight_of(runs, GrowingSlots(begun)).outcomes(lambda n, _: shown.add(n)))
     assert sorted(found) == list(range(7))
     assert begun == [0, 1, 2, 4, 6]
 
@@ -216,13 +228,13 @@ def test_groups_that_share_a_job_go_on_while_one_is_wanted() -> None:
     begun, gate = Begun(), threading.Event()
     begun.add(-1)
     runs = [Run(number, begun, gate=gate, may_join=True) for number in range(4)]
-    jobs = [run.jobs for run in runs]
+    engines = [run.engine for run in runs]
 
     def cancelled() -> dict[int, str]:
-        if jobs[2].cancelled is not None:
+        if engines[2].cancelled is not None:
             gate.set()
         return {0: "gone", 2: "gone", 3: "gone"} if len(begun) > 2 else {}
 
-    found = list(Flight(GrowingSlots(begun), runs).outcomes(None, cancelled))
+    found = list(flight_of(runs, GrowingSlots(begun)).outcomes(None, cancelled))
     assert sorted(found) == [0, 1, 2, 3]
-    assert [one.cancelled for one in jobs] == [None, None, "gone", None]
+    assert [one.cancelled for one in engines] == [None, None, "gone", None]

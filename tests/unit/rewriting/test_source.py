@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from liquidlog.data.logical_file import Located
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import slices_per_output
@@ -23,6 +24,7 @@ from liquidlog.rewriting.source import (
 )
 from liquidlog.spec.arrow import leaf_column
 from support.plans import schema_json_of, write_inputs
+from support.tasks import located
 from support.vectors import write_vector
 
 
@@ -67,9 +69,7 @@ def test_an_input_of_another_size_than_the_log_says_is_refused(tmp_path: Path) -
 def work_of(directory: Path, file: InputFile) -> GroupWork:
     return GroupWork(
         directory=str(directory),
-        paths=(str(directory / file.path),),
-        inputs=(file,),
-        vector_paths=(None,),
+        inputs=located(directory, [file]),
         outputs=1,
         schema_string=schema_json_of({"key": "long"}),
         columns=(("key",),),
@@ -103,9 +103,10 @@ def test_deleted_rows_do_not_make_the_parts_of_a_row_group_smaller(tmp_path: Pat
     table = pa.table({"key": pa.array(range(rows), pa.int64())})
     (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
     vector = write_vector(tmp_path / "vector.bin", set(range(rows)) - set(kept))
+    source = structs.replace(written, deletion_vector=vector)
     work = replace(
-        work_of(tmp_path, structs.replace(written, deletion_vector=vector)),
-        vector_paths=(str(tmp_path / "vector.bin"),),
+        work_of(tmp_path, source),
+        inputs=(Located(source, str(tmp_path / source.path), str(tmp_path / "vector.bin")),),
         slice_bytes=written.size_bytes // 100,
     )
     with open_logical_file(work, 0) as file:
@@ -125,9 +126,7 @@ def test_small_files_are_read_together(tmp_path: Path, files: int) -> None:
     inputs = write_inputs(tmp_path, table, files, row_group_rows=rows)
     work = replace(
         work_of(tmp_path, inputs[0]),
-        paths=tuple(str(tmp_path / file.path) for file in inputs),
-        inputs=tuple(inputs),
-        vector_paths=(None,) * files,
+        inputs=located(tmp_path, inputs),
         slice_bytes=sum(file.size_bytes for file in inputs) // 4,
     )
     sizes = [survey_file(work, number, sample_rows=0).num_rows for number in range(files)]

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
+from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import DataFileError, ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
-from liquidlog.rewriting.groups import file_location
+from liquidlog.rewriting.groups import located as located_or_refused
 from liquidlog.rewriting.passes import GroupTask, shares
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import ExecutorOptions, GroupWork, Survey, open_logical_file
@@ -32,6 +33,7 @@ from support.tasks import (
     check,
     compacted,
     in_order,
+    located,
     make_work,
     shuffled,
     surveys_of,
@@ -53,22 +55,27 @@ DELETED = {
 
 def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> GroupWork:
     """Return the work with the rows of each input deleted, and with row ids that rows keep."""
-    inputs, vectors = [], []
-    for number, (file, rows) in enumerate(zip(work.inputs, deleted, strict=True)):
+    inputs = []
+    for number, (one, rows) in enumerate(zip(work.inputs, deleted, strict=True)):
         path = Path(work.directory) / f"vector {number}.bin"
-        vectors.append(str(path))
-        inputs.append(
-            structs.replace(
-                file,
-                num_records=ROWS // 4,
-                deletion_vector=write_vector(path, rows.tolist()),
-                base_row_id=10_000 * number,
-                default_row_commit_version=number,
-            )
+        file = structs.replace(
+            one.file,
+            num_records=ROWS // 4,
+            deletion_vector=write_vector(path, rows.tolist()),
+            base_row_id=10_000 * number,
+            default_row_commit_version=number,
         )
-    return replace(
-        work, inputs=tuple(inputs), vector_paths=tuple(vectors), row_tracking=ROW_TRACKING
+        inputs.append(Located(file, one.path, str(path)))
+    return replace(work, inputs=tuple(inputs), row_tracking=ROW_TRACKING)
+
+
+def resized(work: GroupWork) -> GroupWork:
+    """Return the work after its inputs were written anew."""
+    inputs = (
+        one._replace(file=structs.replace(one.file, size_bytes=Path(one.path).stat().st_size))
+        for one in work.inputs
     )
+    return replace(work, inputs=tuple(inputs))
 
 
 @pytest.mark.parametrize(
@@ -93,12 +100,7 @@ def test_files_may_differ_in_which_strings_are_in_dictionaries(
         few = pa.array([f"name {row % 3}" for row in range(len(table))])
         table = table.set_column(1, "b", few)
         pq.write_table(table, path, row_group_size=200, use_dictionary=number % 2 == 0)
-    sizes = [Path(path).stat().st_size for path in work.paths]
-    inputs = [
-        structs.replace(file, size_bytes=size)
-        for file, size in zip(work.inputs, sizes, strict=True)
-    ]
-    work = replace(work, inputs=tuple(inputs))
+    work = resized(work)
     kinds = set()
     for file in range(len(work.paths)):
         with open_logical_file(work, file) as opened:
@@ -124,9 +126,7 @@ def test_files_may_have_a_text_each(tmp_path: Path, way: str, column: str) -> No
     inputs = write_inputs(tmp_path, table, files)
     work = replace(
         work,
-        inputs=inputs,
-        paths=tuple(str(tmp_path / file.path) for file in inputs),
-        vector_paths=(None,) * files,
+        inputs=located(tmp_path, inputs),
         columns=((column,),) if curve else (),
     )
     with open_logical_file(work, 0) as opened:
@@ -202,12 +202,13 @@ def test_an_output_of_a_compaction_is_sent_the_inputs_that_it_reads(
     for number, one in enumerate(shares(work, surveys)):
         share, rows = one.own, []
         assert share.number == number
-        assert [survey.file for survey in share.surveys] == list(range(len(one.paths)))
-        for path, survey in zip(one.paths, share.surveys, strict=True):
+        paths = [sent.path for sent in one.inputs]
+        assert [survey.file for survey in share.surveys] == list(range(len(paths)))
+        for path, survey in zip(paths, share.surveys, strict=True):
             rows += [(path, row) for row in range(survey.num_rows)]
         own = rows[share.start : share.stop]
-        assert {path for path, _ in own} == set(one.paths) - {
-            path for path, s in zip(one.paths, share.surveys, strict=True) if not s.num_rows
+        assert {path for path, _ in own} == set(paths) - {
+            path for path, s in zip(paths, share.surveys, strict=True) if not s.num_rows
         }
         assert abs(len(own) - sum(counts) / outputs) < 1
         found += own
@@ -241,9 +242,7 @@ def named_inputs(count: int, outputs: int) -> GroupWork:
     names = tuple(map(str, range(count)))
     return GroupWork(
         directory="",
-        inputs=tuple(InputFile(path=name, size_bytes=1) for name in names),
-        paths=names,
-        vector_paths=(None,) * count,
+        inputs=tuple(Located(InputFile(path=name, size_bytes=1), name) for name in names),
         outputs=outputs,
         schema_string=schema_json_of({"a": "long"}),
         columns=(),
@@ -271,13 +270,7 @@ def test_row_groups_larger_than_a_slice_are_written_once(
     work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
     for path in work.paths:
         pq.write_table(pq.read_table(path), path)
-    work = replace(
-        work,
-        inputs=tuple(
-            structs.replace(file, size_bytes=Path(path).stat().st_size)
-            for file, path in zip(work.inputs, work.paths, strict=True)
-        ),
-    )
+    work = resized(work)
     if way == "shuffled":
         facts = shuffled(work)
     elif way == "whole":
@@ -358,8 +351,7 @@ def sessions_work(directory: Path, *, outputs: int) -> GroupWork:
     return replace(
         make_work(directory / "unused", slice_bytes=1 << 30),
         directory=str(directory),
-        paths=tuple(str(directory / file.path) for file in inputs),
-        inputs=inputs,
+        inputs=located(directory, inputs),
         outputs=outputs,
         columns=(("a",), ("row",)),
     )
@@ -390,8 +382,7 @@ def wide_work(directory: Path, *, curve: Curve, by_key: bool, outputs: int = 8) 
     return replace(
         make_work(directory / "unused", slice_bytes=1 << 30),
         directory=str(directory),
-        paths=tuple(str(directory / file.path) for file in inputs),
-        inputs=inputs,
+        inputs=located(directory, inputs),
         outputs=outputs,
         schema_string=schema_json_of({"key": "long", "row": "long", "payload": "binary"}),
         columns=(("key",), ("row",)),
@@ -481,4 +472,4 @@ def test_small_groups_and_compactions_to_one_file_are_one_task(
 )
 def test_location_refuses_a_file_in_another_storage(uri: str, path: str) -> None:
     with pytest.raises(ExecutorError):
-        file_location(uri, path)
+        located_or_refused(uri, InputFile(path=path, size_bytes=1))
