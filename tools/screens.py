@@ -17,7 +17,7 @@ from typing import Final
 
 from liquidlog.cli.main import cli, run
 from liquidlog.spec.paths import LOG_DIR
-from support.browser import Browser, browser, chromium
+from support.html_pages import Browser, browser, chromium
 from support.repository import ROOT
 
 MOST_BYTES: Final = 60_000

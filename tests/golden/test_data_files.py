@@ -34,9 +34,9 @@ from liquidlog.spec.schema import MappingMode, StructType, leaves, mapping_mode,
 from liquidlog.table import Table
 from support.arrow_executor import execute, read_group
 from support.copies import copy_table, delta_rs_rows, plan_of_all
-from support.plain_bounds import plain_bounds
 from support.repository import ROOT
 from support.snapshots import statistics_text
+from support.table_rows import plain_bounds
 
 TABLES = sorted(path for path in (ROOT / "fixtures" / "tables").iterdir() if path.is_dir())
 by_table = pytest.mark.parametrize("case", TABLES, ids=lambda path: path.name)

@@ -11,7 +11,7 @@ from liquidlog.data.checksum import multiset_checksum
 from liquidlog.log.loader import open_store
 from liquidlog.table import Table
 from support.copies import copy_table
-from support.migrated import migrate
+from support.partitioned import migrate
 from support.repository import ROOT
 from support.table_rows import live_rows
 

@@ -13,7 +13,7 @@ from liquidlog.log.loader import load_commits, load_snapshot, open_store
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing
-from support.conflicts import check_conflicts, staleness
+from support.plans import check_conflicts, staleness
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 RACES = sorted(p.name for p in LOGS.glob("33_*") if "_base_" not in p.name)

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.table import Table
+from support.copies import OLD_S, filled
 from support.effort import effort
-from support.filled import OLD_S, filled
-from support.plain_log import PlainLog
+from support.plain_table import PlainLog
 from support.playground import DiskFiles
 from support.repository import ROOT
 

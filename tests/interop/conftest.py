@@ -13,7 +13,7 @@ JARS = os.environ.get("LIQUID_REFERENCE_JARS")
 def spark() -> Iterator[Any]:
     if not JARS:
         pytest.skip("LIQUID_REFERENCE_JARS does not name a directory with Delta Spark's jars")
-    from support.reference import open_reference
+    from support.spark_servers import open_reference
 
     session = open_reference(JARS)
     yield session

@@ -31,7 +31,7 @@ from liquidspark.executor import execute
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
 from interop.golden_tables import Outcome, cases, compare_rows, load, moved_clone, tally
-from support.reference import open_reference
+from support.spark_servers import open_reference
 
 SMALL_FILES = 4
 

@@ -30,8 +30,8 @@ from liquidlog.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
 from interop.golden_tables import Outcome, cases, tally
-from support.filled import make_old
-from support.reference import open_reference
+from support.copies import make_old
+from support.spark_servers import open_reference
 
 CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 

@@ -13,8 +13,7 @@ from liquidlog.errors import CommitConflictError
 from liquidlog.plan import RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.migrated import migrate
-from support.partitioned import SQL_COLUMNS, SqlColumn, rows_by_spark, table_by_every_type
+from support.partitioned import SQL_COLUMNS, SqlColumn, migrate, rows_by_spark, table_by_every_type
 
 pytestmark = pytest.mark.reference
 

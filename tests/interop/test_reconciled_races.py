@@ -23,8 +23,8 @@ from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
-from support.raced_store import RacedStore
-from support.reference import with_settings
+from support.races import RacedStore
+from support.spark_servers import with_settings
 from support.table_rows import live_rows
 
 _LOG = "_delta_log"

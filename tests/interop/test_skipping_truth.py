@@ -29,9 +29,16 @@ from liquidlog.predicates.workload import Session
 from liquidlog.table import Table
 from support.effort import effort
 from support.random_predicates import random_predicate, sql
-from support.random_tables import SPARK_TYPES, VALUES, Row, arrow_table, random_files
-from support.reference import with_settings
-from support.skipping import flat_table, foreign_files
+from support.random_tables import (
+    SPARK_TYPES,
+    VALUES,
+    Row,
+    arrow_table,
+    flat_table,
+    foreign_files,
+    random_files,
+)
+from support.spark_servers import with_settings
 
 pytestmark = pytest.mark.reference
 

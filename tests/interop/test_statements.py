@@ -9,7 +9,7 @@ import pytest
 import liquidspark
 from liquidlog.errors import LiquidlogError, TableExistsError
 from liquidspark.tables import DeltaTable
-from support.printed_statements import printed_statements
+from support.commands import printed_statements
 
 pytestmark = pytest.mark.reference
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from liquidlog.table import Table
-from support.filled import filled
+from support.copies import filled
 from support.repository import ROOT
 
 pytestmark = pytest.mark.reference

@@ -37,9 +37,8 @@ from liquidlog.spec.actions import (
     RemoveFile,
     SetTransaction,
 )
-from support.conflicts import check_conflicts
 from support.effort import effort
-from support.plans import make_plan, schema_json_of
+from support.plans import check_conflicts, make_plan, schema_json_of
 
 # The second name is the first, encoded: one file under two spellings.
 PATHS = ("a b", "a%20b", "c", "d")

@@ -69,9 +69,9 @@ from liquidlog.spec.schema import (
     without_mapping,
 )
 from support.effort import effort
-from support.plain_bounds import plain_bounds
 from support.snapshots import FileSpec, snapshot_of
 from support.sql_predicates import ARROW, FILES, PREDICATES, SCHEMA
+from support.table_rows import plain_bounds
 from support.tables import ordered, tables, values
 
 cuts = st.lists(st.integers(0, 12), max_size=4)

@@ -37,6 +37,7 @@ from liquidlog.spec.deletion_vectors import (
 )
 from liquidlog.spec.schema import leaves
 from support.deleted import (
+    MAGIC,
     NONE,
     as_texts,
     bag,
@@ -47,9 +48,9 @@ from support.deleted import (
     without,
     write_input,
     write_output,
+    write_vector,
 )
 from support.tables import tables
-from support.vectors import MAGIC, write_vector
 
 TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
 LIMIT = 1 << 30

@@ -31,8 +31,7 @@ from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import choose_route
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ArrivingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
-from support.curve_points import hilbert_point, linear_point, zorder_point
-from support.curves import ordinals_of
+from support.curves import hilbert_point, linear_point, ordinals_of, zorder_point
 from support.effort import effort
 from support.plans import make_plan, schema_json_of
 

@@ -20,7 +20,7 @@ from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit, Format, Metadata, Protocol
 from liquidlog.spec.schema import parse_schema
-from support.conflicts import check_conflicts, staleness
+from support.plans import check_conflicts, staleness
 from support.snapshots import FileSpec, snapshot_of
 
 MATTERS = {

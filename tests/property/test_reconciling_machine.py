@@ -45,12 +45,12 @@ from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import ClusteringPlan, RewriteGroup, RewrittenGroup
 from liquidlog.table import as_table
 from support.arrow_executor import execute
-from support.disk_calls import Call, Effect, calls_on_disk
 from support.effort import effort
-from support.pickled_tasks import PickledTasks
+from support.local_tasks import PickledTasks
 from support.plain_table import PlainFile, PlainTable, Row, double, rows_of
 from support.playground import clock_of, counted_tokens
-from support.raced_store import Crash, RacedStore
+from support.races import Crash, RacedStore
+from support.storage_calls import Call, Effect, calls_on_disk
 from support.table_rows import live_rows
 
 LARGEST_SHARE: Final = Fraction(20, 100)

@@ -23,9 +23,9 @@ from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.arrow import delta_schema, leaf_column
 from liquidlog.spec.bounds import has_bounds, parse_bounds
 from liquidlog.spec.schema import leaves, schema_json
+from support.deleted import write_vector
 from support.tables import ordered, tables
 from support.tasks import shuffled
-from support.vectors import write_vector
 
 RUN = "0123456789ab"
 TIMESTAMP_SLACK_US = 999

@@ -36,11 +36,24 @@ from liquidlog.table import Table
 from support.arrow_executor import write
 from support.deleted import as_texts, layout_of, write_output
 from support.effort import effort
-from support.random_predicates import Compare, Predicate, random_predicate, sql
-from support.random_tables import SPARK_TYPES, Row, random_files
-from support.skipping import flat_table, foreign_files, snapshot_of_rows
+from support.random_predicates import (
+    Compare,
+    Predicate,
+    Session,
+    Unjudged,
+    is_true,
+    random_predicate,
+    sql,
+)
+from support.random_tables import (
+    SPARK_TYPES,
+    Row,
+    flat_table,
+    foreign_files,
+    random_files,
+    snapshot_of_rows,
+)
 from support.snapshots import bounds_of
-from support.spark_truth import Session, Unjudged, is_true
 from support.tables import tables
 
 ZONES = ("UTC", "America/New_York", "Pacific/Kiritimati", "Asia/Kolkata", "Pacific/Apia")

@@ -20,7 +20,7 @@ from liquidlog.errors import CheckpointMismatchError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.table import Table, as_table
-from support.plain_vectors import stored_vector, vector_place
+from support.plain_table import stored_vector, vector_place
 
 HOUR_MS = 3_600_000
 NOW_MS = system_clock().now_ms()

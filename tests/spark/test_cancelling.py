@@ -14,8 +14,8 @@ from liquidlog.operations.outputs import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
+from support.copies import remove_and_restore
 from support.plans import parquet_names
-from support.restored import remove_and_restore
 from support.wrapped_tasks import first_task_pauses
 
 pytestmark = pytest.mark.spark

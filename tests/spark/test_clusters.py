@@ -17,22 +17,23 @@ from deltalake import DeltaTable
 
 from liquidlog.table import Table
 from support.effort import effort
-from support.interpreters import packed, without_us, zipped
-from support.killed import (
+from support.plans import parquet_names
+from support.processes import (
     APPENDS,
     GROUPS,
+    all_processes,
     appended_table,
     check,
+    command_of,
     complete_after_a_killed_driver,
+    descendants,
     finish,
     kill_at_random,
     optimize_command,
     start,
 )
-from support.plans import parquet_names
-from support.processes import all_processes, command_of, descendants
 from support.repository import ROOT
-from support.spark_servers import environment
+from support.spark_servers import environment, packed, without_us, zipped
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 import liquidspark
 from liquidlog.errors import ExecutorError
 from liquidlog.table import Table
-from support.emulators import Emulator
-from support.tokens import Tokens
+from support.emulators import Emulator, Tokens
 
 pytestmark = pytest.mark.spark
 

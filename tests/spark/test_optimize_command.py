@@ -33,20 +33,20 @@ from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups
 from support.commands import caller
 from support.copies import copy_table, delta_rs_rows, plan_of_all
-from support.filters import filters_in
-from support.killed import (
+from support.partitioned import TEXTS, map_columns, partitioned_table, rows_read
+from support.processes import (
     APPENDS,
     GROUPS,
     ROWS,
     appended_table,
     check_rows,
+    eventually,
     in_groups,
     optimize_command,
     start,
 )
-from support.partitioned import TEXTS, map_columns, partitioned_table, rows_read
-from support.processes import eventually
 from support.repository import ROOT
+from support.table_rows import filters_in
 
 pytestmark = pytest.mark.spark
 CONF = {"spark.master": "local[1]", "spark.driver.memory": "1g"}

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidspark import execute_groups
-from support.interpreters import interpreter, linked
 from support.plans import make_plan, schema_json_of, write_inputs
+from support.spark_servers import interpreter, linked
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from liquidlog.data.runs import runs_in
 from liquidlog.errors import CommitConflictError, ExecutorError, SchemaMismatchError, UsageError
 from liquidlog.spec.schema import StructType, parse_schema
 from liquidspark import append, overwrite, writing
-from support.interpreters import interpreter
+from support.spark_servers import interpreter
 from support.written import (
     SHUFFLED,
     TYPED,

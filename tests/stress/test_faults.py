@@ -24,24 +24,25 @@ from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.disk_calls import Call, Effect
 from support.effort import effort, is_long
-from support.faults import Fault, Trial, faults_at
-from support.forking import Run, killed_on_the_way
-from support.interleavings import alone_on_storage
-from support.killed import (
+from support.playground import Playground, counted_tokens, playground
+from support.processes import (
     GROUPS,
+    Run,
     appended_table,
     check,
+    command_of,
     complete_after_a_killed_driver,
+    descendants,
     finish,
     kill_at_random,
+    killed_on_the_way,
     start,
 )
-from support.playground import Playground, counted_tokens, playground
-from support.processes import command_of, descendants
-from support.raced_store import Crash
-from support.verbs import OPERATIONS, Operation, Verb
+from support.races import Crash
+from support.rivals import alone_on_storage
+from support.storage_calls import Call, Effect
+from support.verbs import OPERATIONS, Fault, Operation, Trial, Verb, faults_at
 from support.writers import SCHEMA, rows
 
 SAMPLES = 2

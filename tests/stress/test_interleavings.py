@@ -12,10 +12,8 @@ import pytest
 from liquidlog.log.history import Needed
 from liquidlog.operations import vacuum as vacuuming
 from support.effort import effort
-from support.interleavings import Race, depend
 from support.playground import playground
-from support.rivals import PAIRS, Pair
-from support.schedules import Baton, Outcome, Schedule, sampled, schedules
+from support.rivals import PAIRS, Baton, Outcome, Pair, Race, Schedule, depend, sampled, schedules
 
 SWITCHES = effort(1, 3)
 SAMPLES = 2

@@ -18,8 +18,8 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
 from support.effort import effort
-from support.forking import Run, killed_on_the_way
 from support.partitioned import TEXTS, live_adds, partitioned_table, rows_read
+from support.processes import Run, killed_on_the_way
 
 KILLS = effort(3, 60)
 LIQUIDLOG = (sys.executable, "-c", "from liquidlog.cli import main; main()")

@@ -10,13 +10,9 @@ import pytest
 
 from support.effort import effort
 from support.emulators import Emulator
-from support.faults import Trial, faults_at
-from support.interleavings import Race, depend
-from support.memory_objects import memory_playground
-from support.playground import object_playground
-from support.rivals import PAIRS, Pair
-from support.schedules import Baton, Schedule, sampled, schedules
-from support.verbs import OPERATIONS, Operation
+from support.playground import memory_playground, object_playground
+from support.rivals import PAIRS, Baton, Pair, Race, Schedule, depend, sampled, schedules
+from support.verbs import OPERATIONS, Operation, Trial, faults_at
 
 DANGEROUS = effort(("commit, orphans",), ("commit, orphans", "append, orphans"))
 OTHERS = effort(

@@ -26,9 +26,9 @@ from liquidlog.log.history import named_files
 from liquidlog.log.store import LocalTableStore
 from liquidlog.table import Table
 from support.effort import effort
-from support.forking import Forking
 from support.lake import SCHEMA, copied, ragged, rows, somebody_at_work
 from support.partitioned import partitioned_table
+from support.processes import Forking
 
 ROUNDS: Final = effort(2, 50)
 EACH: Final = effort(1, 3)
@@ -49,7 +49,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Forking]:
-    with Forking("support.ticking") as started:
+    with Forking("support.lake") as started:
         yield started
 
 

@@ -1,7 +1,7 @@
 """Commands run in this process, their documents decoded."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from liquidlog.cli.main import cli, run
+from support.repository import text
 
 Call = Callable[..., tuple[int, Any, Any]]
 
@@ -33,3 +34,18 @@ def said(*words: str) -> tuple[int, str, str]:
 
 def _document(text: str) -> Any:
     return json.loads(text) if text.startswith(("{", "[")) else text
+
+
+# The statements that docs/reference/sql.md lists, and what comes of each
+
+_REFUSED = "refused: "
+
+
+def printed_statements() -> Iterator[tuple[str, str | None]]:
+    """Yield (statement, the reason why it is refused, None if it runs), in the order to run."""
+    _, _, table = text("docs/reference/sql.md").partition("<!-- statements -->\n")
+    for line in table.strip().split("\n\n")[0].splitlines()[2:]:
+        printed, _, outcome = line.strip("| ").rpartition(" | ")
+        assert outcome == "runs" or outcome.startswith(_REFUSED), line
+        reason = None if outcome == "runs" else outcome.removeprefix(_REFUSED)
+        yield printed.partition(" | ")[2].strip("`").replace("\\n", "\n"), reason

@@ -1,10 +1,15 @@
 """Copies of recorded tables that a test may write to, and what is in them."""
 
+import json
+import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from shutil import copytree
+from typing import Any, Final
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -14,6 +19,10 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.paths import commit_name
+from liquidlog.table import Table
+from support.plain_table import PlainLog
+from support.playground import DiskFiles
 from support.repository import ROOT
 
 _MOVED = "file:/golden/dev/"
@@ -63,3 +72,80 @@ def delta_rs_rows(path: Path, snapshot: Snapshot) -> pa.Table:
     """Return the rows of the newest version as delta-rs reads them, in the table's types."""
     rows: Any = pa.table(DeltaTable(str(path)).scan().read_all())
     return rows.cast(arrow_schema(snapshot.schema))
+
+
+# Copies of recorded logs with all the files that they name, none of which has any data in it
+
+OLD_S: Final = 1_500_000_000
+"""A time before that of every recorded table."""
+
+
+def filled(source: Path, root: Path) -> Path:
+    """Copy a log to a new directory, put the files there that it names, make all old; return it."""
+    copytree(source, root)
+    for name in PlainLog(DiskFiles(root)).named:
+        if name.startswith(("/", "file:")) or "/../" in name:
+            continue
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"filled")
+    make_old(root)
+    return root
+
+
+def make_old(root: Path) -> None:
+    """Let all that is below a directory be from before every recorded table."""
+    for path in root.rglob("*"):
+        os.utime(path, (OLD_S, OLD_S))
+
+
+# A file that another writer removes and adds back: whoever read it cannot know which rows it has.
+#
+# Whatever a commit can follow of removals and deletions, this it cannot.
+
+
+def commit_actions(table: Table, *actions: dict[str, object]) -> int:
+    """Commit actions by hand, as an engine that is not ours; return the version."""
+    version = table.snapshot().version + 1
+    info = {"commitInfo": {"timestamp": 0, "operation": "BY HAND", "operationParameters": {}}}
+    lines = "".join(json.dumps(action) + "\n" for action in (info, *actions))
+    path = Path(table.uri, "_delta_log", f"{version:020d}.json")
+    with path.open("x") as file:
+        file.write(lines)
+    table.snapshot()
+    return version
+
+
+def remove_and_restore(table: Table, path: str) -> int:
+    """Commit the removal of a file, and then the file as it was; return the last version."""
+    added = _add(table, path)
+    removal = {"path": path, "deletionTimestamp": 0, "dataChange": True}
+    commit_actions(table, {"remove": removal})
+    return commit_actions(table, {"add": {**added, "dataChange": True}})
+
+
+def _add(table: Table, path: str) -> dict[str, object]:
+    for log in sorted(Path(table.uri, "_delta_log").glob("*.json"), reverse=True):
+        for line in log.read_text().splitlines():
+            add: dict[str, object] | None = json.loads(line).get("add")
+            if add is not None and add["path"] == path:
+                return add
+    raise AssertionError(path)
+
+
+# Table properties as another engine sets them: any text, unchecked
+
+
+def set_elsewhere(table: Table, properties: Mapping[str, str | None]) -> int:
+    """Commit properties to a local table, None to remove one; return the new version."""
+    snapshot = table.snapshot()
+    changed = {**snapshot.metadata.configuration, **properties}
+    kept = {name: value for name, value in changed.items() if value is not None}
+    metadata = msgspec.to_builtins(msgspec.structs.replace(snapshot.metadata, configuration=kept))
+    version = snapshot.version + 1
+    lines = [
+        {"commitInfo": {"timestamp": snapshot.timestamp_ms + 1, "operation": "SET TBLPROPERTIES"}},
+        {"metaData": metadata},
+    ]
+    path = Path(table.uri) / "_delta_log" / commit_name(version)
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return version

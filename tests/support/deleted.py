@@ -1,7 +1,9 @@
 """Inputs and outputs of a rewrite as files in a directory, for tests of rows deleted meanwhile."""
 
 import json
+import struct
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -12,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
+from pyroaring import BitMap64
 
 from liquidlog.data.checksum import _bits
 from liquidlog.data.deleted_rows import (
@@ -26,7 +29,7 @@ from liquidlog.data.deleted_rows import (
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.plan import InputFile, RowTracking, WriterOptions
+from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking, WriterOptions
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import wide_bounds
@@ -34,7 +37,6 @@ from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import MappingMode, leaves
 from liquidlog.spec.schema import Path as ColumnPath
 from liquidlog.storage.options import NO_OPTIONS
-from support.vectors import write_vector
 
 NONE: Positions = np.empty(0, np.uint64)
 LIMIT = 1 << 40
@@ -193,3 +195,30 @@ def described(vector: DeletionVector) -> dict[str, Any]:
         "sizeInBytes": vector.size_in_bytes,
         "cardinality": vector.cardinality,
     }
+
+
+# Deletion vectors written with an encoder that is not ours
+
+MAGIC = struct.pack("<i", 1681511377)
+
+
+def write_vector(path: Path, deleted: Iterable[int], *, offset: int = 1) -> PlannedDeletionVector:
+    """Write a file with one vector and return what the log would say of it, but for its name."""
+    content, planned = vector_file(deleted, offset=offset)
+    path.write_bytes(content)
+    return planned
+
+
+def vector_file(deleted: Iterable[int], *, offset: int = 1) -> tuple[bytes, PlannedDeletionVector]:
+    """Return a file with one vector, and what the log would say of it, but for its name."""
+    bitmap = BitMap64(deleted)
+    payload = MAGIC + bitmap.serialize()
+    frame = struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+    content = b"\x01" + b"?" * (offset - 1) + frame + b"what follows"
+    return content, PlannedDeletionVector(
+        storage_type="u",
+        path_or_inline_dv="0" * 20,
+        offset=offset,
+        size_bytes=len(payload),
+        cardinality=len(bitmap),
+    )

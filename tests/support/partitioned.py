@@ -9,7 +9,10 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from liquidlog.operations.rewrite import CommitReport, require_rewritable
+from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
+from support.arrow_executor import execute
 
 ROWS = 4
 TEXTS = ("a", "b/c d", None, "ü=%41")
@@ -143,3 +146,18 @@ def _map(metadata: dict[str, Any]) -> None:
         "delta.columnMapping.mode": "name",
         "delta.columnMapping.maxColumnId": str(len(schema["fields"])),
     }
+
+
+# Migrations of small tables, with an executor for tests, and the rows before and after
+
+
+def migrate(table: Table, cluster_by: Sequence[str], **policy: Any) -> CommitReport:
+    """Migrate a table as Table.migrate does, without a JVM."""
+    plan = table.plan_migration(cluster_by, **policy)
+    require_rewritable(table.opened, plan)
+    return table.commit(plan, execute(plan))
+
+
+def rewritten(plan: ClusteringPlan, table: Table) -> CommitReport:
+    """Execute a plan that may be of an earlier version, and commit it."""
+    return table.commit(plan, execute(plan))

@@ -1,26 +1,105 @@
-"""A Delta table that is read and changed as another engine does it, with nothing of liquidlog.
+"""Delta tables, logs and vectors as another engine has them, with nothing of liquidlog.
 
-Rows are tuples that compare bit by bit: a double is its bytes. They are chosen by file and physical
-position, as a table may hold equal rows on purpose.
+So no error of the product's log reader can hide one of its deletions.
 """
 
 import json
 import os
 import struct
 import threading
+import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
-from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote, unquote
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
-from support.plain_vectors import deleted_rows, inline_vector, stored_vector, vector_place
+_MAGIC: Final = struct.pack("<i", 1681511377)
+_Z85: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+
+
+def stored_vector(root: Path, number: UUID, deleted: frozenset[int]) -> Mapping[str, Any]:
+    """Write a vector into a file of its own in the table's directory; return its descriptor."""
+    payload = _MAGIC + BitMap64(deleted).serialize()
+    frame = struct.pack(">i", len(payload)) + payload + struct.pack(">I", zlib.crc32(payload))
+    (root / f"deletion_vector_{number}.bin").write_bytes(b"\x01" + frame)
+    return {
+        "storageType": "u",
+        "pathOrInlineDv": _z85(number.bytes),
+        "offset": 1,
+        "sizeInBytes": len(payload),
+        "cardinality": len(deleted),
+    }
+
+
+def inline_vector(deleted: frozenset[int]) -> Mapping[str, Any]:
+    """Return a descriptor that has the vector itself."""
+    payload = _MAGIC + BitMap64(deleted).serialize()
+    padded = payload + bytes(-len(payload) % 4)
+    return {
+        "storageType": "i",
+        "pathOrInlineDv": _z85(padded),
+        "sizeInBytes": len(payload),
+        "cardinality": len(deleted),
+    }
+
+
+def vector_place(root: Path, vector: Mapping[str, Any] | None) -> Path | None:
+    """Return the file that a vector is in, None if there is none."""
+    if vector is None or vector["storageType"] == "i":
+        return None
+    if vector["storageType"] == "p":
+        return Path(unquote(urlsplit(vector["pathOrInlineDv"]).path))
+    prefix, encoded = vector["pathOrInlineDv"][:-20], vector["pathOrInlineDv"][-20:]
+    name = f"deletion_vector_{UUID(bytes=_from_z85(encoded))}.bin"
+    return Path(root, prefix, name)
+
+
+def deleted_rows(root: Path, vector: Mapping[str, Any] | None) -> frozenset[int]:
+    """Return the rows that a vector deletes, after checking all that the protocol says of it."""
+    if vector is None:
+        return frozenset()
+    place = vector_place(root, vector)
+    if place is None:
+        payload = _from_z85(vector["pathOrInlineDv"])[: vector["sizeInBytes"]]
+    else:
+        start, size = vector.get("offset", 0), vector["sizeInBytes"]
+        content = place.read_bytes()
+        assert content[:1] == b"\x01"
+        assert struct.unpack_from(">i", content, start) == (size,)
+        payload = content[start + 4 : start + 4 + size]
+        assert struct.unpack_from(">I", content, start + 4 + size) == (zlib.crc32(payload),)
+    assert payload[:4] == _MAGIC
+    found = frozenset(BitMap64.deserialize(payload[4:]))
+    assert len(found) == vector["cardinality"]
+    return found
+
+
+def _z85(content: bytes) -> str:
+    words = [int.from_bytes(content[at : at + 4], "big") for at in range(0, len(content), 4)]
+    return "".join(_Z85[word // 85**power % 85] for word in words for power in (4, 3, 2, 1, 0))
+
+
+def _from_z85(text: str) -> bytes:
+    parts = [text[at : at + 5] for at in range(0, len(text), 5)]
+    words = [sum(_Z85.index(c) * 85 ** (4 - at) for at, c in enumerate(part)) for part in parts]
+    return b"".join(word.to_bytes(4, "big") for word in words)
+
+
+# A Delta table that is read and changed as another engine does it, with nothing of liquidlog.
+#
+# Rows are tuples that compare bit by bit: a double is its bytes. They are chosen by file and
+# physical position, as a table may hold equal rows on purpose.
 
 Row = tuple[Any, ...]
 Action = Mapping[str, Any]
@@ -403,3 +482,156 @@ def _vector_of(action: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what, with the path, makes a logical file."""
     vector = action.get("deletionVector") or {}
     return tuple(vector.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
+
+
+# What a table's log says, read in a few lines of its own: a model to hold the product against.
+
+
+class Bytes(Protocol):
+    """Where files are: names below the table's directory, and their contents."""
+
+    def names(self) -> set[str]: ...
+
+    def read(self, name: str) -> bytes: ...
+
+
+LogState = tuple[frozenset[str], frozenset[bytes], tuple[frozenset[str], ...]]
+"""All that decides what an operation does to a table: names, fates of runs, what commits name."""
+
+
+@dataclass(frozen=True)
+class PlainLog:
+    """The log at one moment."""
+
+    files: Bytes
+
+    @cached_property
+    def there(self) -> frozenset[str]:
+        """The names of all files of the table's directory."""
+        return frozenset(self.files.names())
+
+    @cached_property
+    def commits(self) -> Mapping[int, tuple[Mapping[str, Any], ...]]:
+        """The actions of each retained commit, by version."""
+        names = [PurePosixPath(name) for name in self.there]
+        versions = sorted(
+            int(name.stem)
+            for name in names
+            if name.parent.name == "_delta_log" and name.suffix == ".json" and name.stem.isdigit()
+        )
+        return {version: self._actions(version) for version in versions}
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """All data files that any retained part of the log names, added or removed."""
+        return frozenset({*self._named_by_commits(), *self._named_by_checkpoints()})
+
+    @cached_property
+    def state(self) -> LogState:
+        """The state of the table, times left out."""
+        fates = {name.encode() + self.files.read(name) for name in self.there if "-fate" in name}
+        commits = (
+            frozenset(f"{kind} {action[kind].get('path')}" for action in actions for kind in action)
+            for actions in self.commits.values()
+        )
+        return self.there, frozenset(fates), tuple(commits)
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Files that a retained version names and that are not there.
+
+        Once a vacuum has begun, which here is one without retention, those of the newest version.
+        """
+        begun = any(self.operation_of(version) == "VACUUM START" for version in self.commits)
+        return (self._named_by_newest if begun else self.named) - self.there
+
+    @property
+    def _named_by_newest(self) -> frozenset[str]:
+        vectors = (vector for vector in self.live.values() if vector is not None)
+        return frozenset({*self.live, *map(_vector_name, vectors)})
+
+    @property
+    def strays(self) -> frozenset[str]:
+        """Files that no version names and that are not the log's own."""
+        log = {
+            name
+            for name in self.there
+            if name.startswith("_delta_log/")
+            and (PurePosixPath(name).name[:20].isdigit() or name.endswith("/_last_checkpoint"))
+        }
+        return self.there - self.named - log
+
+    def values(self, column: str) -> list[Any]:
+        """Return the values of a column at the newest version, sorted."""
+        found: list[Any] = []
+        for path, vector in self.live.items():
+            rows = pq.read_table(pa.BufferReader(self.files.read(path)), columns=[column])
+            deleted = frozenset[int]() if vector is None else self._deleted(vector)
+            values = enumerate(rows[column].to_pylist())
+            found.extend(value for position, value in values if position not in deleted)
+        return sorted(found)
+
+    def versions_of(self, writer: str) -> list[int]:
+        """Return the versions whose txnId begins with the name of a writer."""
+        return [
+            version
+            for version, actions in self.commits.items()
+            for action in actions
+            if str(action.get("commitInfo", {}).get("txnId", "")).startswith(writer)
+        ]
+
+    def operation_of(self, version: int) -> str:
+        """Return what the commit of a version says that it did."""
+        infos = (action.get("commitInfo") for action in self.commits[version])
+        return next((str(info["operation"]) for info in infos if info), "")
+
+    def tags_of(self, tags: Mapping[str, str]) -> list[Mapping[str, str]]:
+        """Return all tags of each commit whose commitInfo has these tags."""
+        infos = (
+            action.get("commitInfo", {}) for actions in self.commits.values() for action in actions
+        )
+        found = (info.get("tags") or {} for info in infos)
+        return [one for one in found if tags.items() <= one.items()]
+
+    def _actions(self, version: int) -> tuple[Mapping[str, Any], ...]:
+        lines = self.files.read(f"_delta_log/{version:020d}.json").splitlines()
+        return tuple(json.loads(line) for line in lines)
+
+    def _named_by_commits(self) -> Iterator[str]:
+        for actions in self.commits.values():
+            for action in actions:
+                for kind in {"add", "remove"} & {*action}:
+                    yield unquote(action[kind]["path"])
+                    if "deletionVector" in action[kind]:
+                        yield _vector_name(action[kind]["deletionVector"])
+
+    def _named_by_checkpoints(self) -> Iterator[str]:
+        for name in self.there:
+            if name.startswith("_delta_log/") and name.endswith(".checkpoint.parquet"):
+                rows = pq.read_table(pa.BufferReader(self.files.read(name)))
+                for kind in {"add", "remove"} & {*rows.column_names}:
+                    yield from (unquote(row["path"]) for row in rows[kind].to_pylist() if row)
+
+    @cached_property
+    def live(self) -> Mapping[str, Mapping[str, Any] | None]:
+        """The deletion vectors of the files of the newest version, by path."""
+        live: dict[str, Mapping[str, Any] | None] = {}
+        for actions in self.commits.values():
+            for action in actions:
+                if "remove" in action:
+                    live.pop(unquote(action["remove"]["path"]), None)
+            for action in actions:
+                if "add" in action:
+                    live[unquote(action["add"]["path"])] = action["add"].get("deletionVector")
+        return live
+
+    def _deleted(self, vector: Mapping[str, Any]) -> frozenset[int]:
+        content = self.files.read(_vector_name(vector))
+        start = vector["offset"] + 4 + 4  # the size, a magic number
+        return frozenset(BitMap64.deserialize(content[start : start + vector["sizeInBytes"] - 4]))
+
+
+def _vector_name(vector: Mapping[str, Any]) -> str:
+    """Return the name of the file of a vector that the log names by its address, or by its uuid."""
+    place = vector_place(Path(), vector) if vector["storageType"] == "u" else None
+    return PurePosixPath(vector["pathOrInlineDv"]).name if place is None else place.name

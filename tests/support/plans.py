@@ -2,13 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import structs
 
+from liquidlog.clustering.staleness import Reconcilable, Staleness, staleness_of
+from liquidlog.commit.conflicts import ReadSet, WinnerConflict, Winners
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
@@ -22,6 +24,8 @@ from liquidlog.plan import (
     WriterOptions,
     encode_plan,
 )
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import Commit
 from liquidlog.spec.schema import leaves, parse_schema
 
 
@@ -130,3 +134,23 @@ def save_plan_without_one_input(directory: Path) -> Path:
     path = directory / "plan.json"
     path.write_bytes(encode_plan(plan))
     return path
+
+
+# What stands in the way of a commit: of a whole list of winners, and of one group
+
+
+def check_conflicts(read_set: ReadSet, winners: Iterable[Commit]) -> tuple[WinnerConflict, ...]:
+    """Return every conflict with commits, in order, that landed after `read_set.version`."""
+    known = Winners(read_set.version, read_set.terms)
+    known.take(winners)
+    return known.conflicts(read_set)
+
+
+def staleness(
+    snapshot: Snapshot,
+    plan: ClusteringPlan,
+    group: RewriteGroup,
+    reconcilable: Reconcilable | None = None,
+) -> Staleness:
+    """Return every reason why `group` cannot be committed on top of `snapshot`."""
+    return staleness_of(snapshot, plan, [group], reconcilable)[0]

@@ -1,7 +1,8 @@
 """A finished rewrite of a table, and others who change the table before it is committed."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,12 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.errors import CommitConflictError
-from liquidlog.log.store import LocalTableStore
+from liquidlog.log.store import AmbiguousPutError, LocalTableStore, TableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import as_table, system_clock
 from support.arrow_executor import execute
 from support.plain_table import PlainTable, Row, double
-from support.raced_store import RacedStore
 
 FILES, ROWS = 4, 25
 
@@ -83,3 +83,55 @@ class Scene:
         log = self.path / "_delta_log" / f"{version:020d}.json"
         lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
         return [line[kind] for line in lines if kind in line]
+
+
+# A table's store that lets others commit directly before our puts, and loses answers
+
+
+class Crash(BaseException):
+    """The process is gone; nobody catches this, as nobody catches a kill."""
+
+
+@dataclass
+class RacedStore:
+    """Everything of another store, but its puts of versions.
+
+    Before each put one of `landing` is called. `lose_response` makes the next put raise after
+    storing, `lost_requests` are puts to come that raise before storing; a crash is before or after
+    the first put that has nobody to lose against.
+    """
+
+    store: TableStore
+    landing: list[Callable[[], None]] = field(default_factory=list)
+    lose_response: bool = False
+    lost_requests: int = 0
+    crash_before: bool = False
+    crash_after: bool = False
+    puts: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def put_log_if_absent(self, name: str, content: bytes) -> bool:
+        self.puts += 1
+        if self.landing:
+            self.landing.pop(0)()
+            return self.store.put_log_if_absent(name, content)
+        if self.crash_before:
+            raise Crash
+        if self.lost_requests:
+            self.lost_requests -= 1
+            raise AmbiguousPutError("timeout")
+        stored = self.store.put_log_if_absent(name, content)
+        if self.crash_after:
+            raise Crash
+        if self.lose_response:
+            self.lose_response = False
+            raise AmbiguousPutError("timeout")
+        return stored
+
+    def behave(self) -> None:
+        """Let all go well from now on."""
+        self.landing.clear()
+        self.lose_response = self.crash_before = self.crash_after = False
+        self.lost_requests = 0

@@ -1,29 +1,166 @@
-"""Pairs of processes that delete, commit or both, and what must be true after any schedule."""
+"""Pairs of processes, and what must be true after every schedule of up to some switches.
+
+A process is a thread that runs only while it holds the baton. It can lose it only directly before
+a call on storage that others can see, so a schedule is a first process and, for each switch, the
+number of such calls that the running process makes before it. The same schedule gives the same run.
+"""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from liquidlog.data import deleted_rows
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
+from liquidlog.log import store
 from liquidlog.log.checkpointing import SecondOpinion
+from liquidlog.operations import doctor, outputs
 from liquidlog.operations import vacuum as vacuuming
 from liquidlog.operations.vacuum import OPERATION as ORPHANS
 from liquidlog.operations.writes import Appended
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
-from support.plain_log import PlainLog, State
-from support.playground import Playground
-from support.schedules import Outcome
-from support.vectors import vector_file
+from support.deleted import vector_file
+from support.plain_table import LogState, PlainLog
+from support.playground import Playground, counted_tokens
+from support.storage_calls import Call, Effect
+
+_PATIENCE_S: Final = 120.0
+"""Nobody waits that long, unless a process hangs."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which process begins, and after how many calls each switch comes."""
+
+    first: int
+    lengths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a process returned, or raised."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Baton:
+    """Lets one of two processes run at a time, as a schedule says."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._running = schedule.first
+        self._left = list(schedule.lengths)
+        self._ended = [False, False]
+        self._turns = [threading.Semaphore(0), threading.Semaphore(0)]
+        self.last: list[Call] = []
+        """What the process that ran after the last switch called, to its end."""
+        self.trace: list[str] = []
+
+    def before_call(self, call: Call) -> None:
+        """Switch, if the schedule says so, before the running process makes a call."""
+        if self._left and len(self.last) == self._left[0]:
+            self._left.pop(0)
+            self.last = []
+            self._hand_over(1 - self._running)
+        if not self._ended[1 - self._running]:
+            self.last.append(call)
+        self.trace.append(f"{'AB'[self._running]} {call.operation} {call.path}")
+
+    def run(self, programs: Sequence[Callable[[], Any]]) -> tuple[Outcome, Outcome]:
+        """Run two processes to their ends and return what became of them."""
+        outcomes = [Outcome(), Outcome()]
+
+        def process(number: int) -> None:
+            self._wait(number)
+            try:
+                outcomes[number] = Outcome(value=programs[number]())
+            except BaseException as error:  # noqa: BLE001  whatever it is, it is the outcome
+                outcomes[number] = Outcome(error=error)
+            self._ended[number] = True
+            self._running = 1 - number
+            self._turns[1 - number].release()
+
+        threads = [threading.Thread(target=process, args=(n,), daemon=True) for n in (0, 1)]
+        for thread in threads:
+            thread.start()
+        self._turns[self._schedule.first].release()
+        for thread in threads:
+            thread.join(_PATIENCE_S)
+            assert not thread.is_alive(), f"a process hangs: {self._schedule}"
+        return outcomes[0], outcomes[1]
+
+    def _hand_over(self, other: int) -> None:
+        me = self._running
+        self._running = other
+        self._turns[other].release()
+        self._wait(me)
+        self._running = me
+
+    def _wait(self, number: int) -> None:
+        assert self._turns[number].acquire(timeout=_PATIENCE_S), "nobody gives the baton back"
+
+
+def schedules(
+    run: Callable[[Schedule], Baton], switches: int, depend: Callable[[Call, Call], bool]
+) -> Iterator[Schedule]:
+    """Run every schedule with up to so many switches; yield each after its run.
+
+    Of schedules that differ only in the order of calls that do not depend on each other, one is
+    run: a switch after a call is left out if the other process does nothing from then on that the
+    call could change or see.
+    """
+
+    def deeper(
+        schedule: Schedule, own: Sequence[Call], rest: Sequence[Call], left: int
+    ) -> Iterator[Schedule]:
+        """Run what begins like a schedule and has a further switch.
+
+        `own` are the calls after its last switch; `rest` those of the other process, were it to go
+        on at once.
+        """
+        for length in range(1, len(own)) if left else ():
+            if not any(depend(own[length - 1], call) for call in rest):
+                continue
+            child = Schedule(schedule.first, (*schedule.lengths, length))
+            rest = run(child).last
+            yield child
+            yield from deeper(child, rest, own[length:], left - 1)
+
+    alone = [run(Schedule(first)).last for first in (0, 1)]
+    for first in (0, 1):
+        yield Schedule(first)
+        yield from deeper(Schedule(first), alone[first], alone[1 - first], switches)
+
+
+def sampled(
+    run: Callable[[Schedule], Baton], switches: int, number: int, seed: int
+) -> Iterator[Schedule]:
+    """Run so many random schedules with up to so many switches; yield each after its run."""
+    draw = np.random.default_rng(seed)
+    for _ in range(number):
+        schedule = Schedule(int(draw.integers(2)))
+        for _ in range(draw.integers(switches) + 1):
+            calls = len(run(schedule).last)
+            yield schedule
+            if calls < 2:
+                break
+            schedule = Schedule(schedule.first, (*schedule.lengths, int(draw.integers(1, calls))))
+        run(schedule)
+        yield schedule
+
 
 APPENDED: Final = {"A": [100, 101], "B": [200, 201]}
 """Values that a writer appends, by its name."""
@@ -369,7 +506,7 @@ PAIRS: Final = (
 
 
 def check(
-    ground: Playground, stage: Stage, outcomes: tuple[Outcome, Outcome], cleaned: set[State]
+    ground: Playground, stage: Stage, outcomes: tuple[Outcome, Outcome], cleaned: set[LogState]
 ) -> None:
     """Check what must hold after any schedule, before and after what was left is deleted.
 
@@ -433,3 +570,123 @@ def _expected(log: PlainLog, stage: Stage) -> list[int]:
         for value in removed:
             values.remove(value)
     return sorted(values)
+
+
+# Two processes of a pair on local disk, run by a schedule, then held against the model
+
+_RUNS: Final = "_liquidspark-"
+_TEMPORARY: Final = re.compile(r"\.(?P<target>.*)\.[0-9a-f]{16}\.tmp")
+_PRIVATE: Final = frozenset({"mkdir", "status", "sync", "write"})
+"""Operations on what nobody else writes: files that have no name yet, or never change."""
+
+_CHANGES: Final = frozenset({"create", "delete", "link", "replace"})
+
+
+class OneByOne:
+    """Has the part of ThreadPoolExecutor that is used, without threads: calls keep their order."""
+
+    def __init__(self, *_: Any) -> None:
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def map(self, function: Any, *items: Any) -> Iterator[Any]:
+        return map(function, *items)
+
+
+@contextmanager
+def alone_on_storage() -> Iterator[None]:
+    """Let what is asked of storage by several threads be asked by one; leave delta-rs out.
+
+    It reads whole versions, which no schedule and no fault here changes.
+    """
+    with (
+        mock.patch.object(SecondOpinion, "require"),
+        mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(doctor, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(vacuuming, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(store, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(deleted_rows, "ThreadPoolExecutor", OneByOne),
+    ):
+        yield
+
+
+def others_can_see(call: Call, saved: frozenset[str]) -> bool:
+    """Return whether what a call does or finds can depend on when it is made.
+
+    What was in the table from the beginning is never written again. What is done to temporary
+    files shows where they get their names, and where they are deleted.
+    """
+    name = call.path.rpartition("/")[2]
+    if call.operation == "list":
+        return True
+    if _TEMPORARY.fullmatch(name):
+        return call.operation == "delete"
+    if call.operation in _PRIVATE:
+        return False
+    if name.startswith(".") or "." not in name:
+        return name.startswith(_RUNS)
+    if call.path in saved:
+        return call.operation in _CHANGES
+    return True
+
+
+def depend(one: Call, other: Call) -> bool:
+    """Return whether the order of two calls, of two processes, can matter."""
+    changes = [call for call in (one, other) if call.operation in _CHANGES]
+    listing = next((call for call in (one, other) if call.operation == "list"), None)
+    if listing is not None:
+        return any(call.path.rpartition("/")[0] == listing.path for call in changes)
+    return bool(changes) and _object(one) == _object(other)
+
+
+def _object(call: Call) -> str:
+    """Return the path of a call; for a temporary file the one that it is to become."""
+    directory, slash, name = call.path.rpartition("/")
+    temporary = _TEMPORARY.fullmatch(name)
+    return call.path if temporary is None else f"{directory}{slash}{temporary['target']}"
+
+
+@dataclass
+class Race:
+    """A pair on a table that is put back before each run."""
+
+    ground: Playground
+    pair: Pair
+    stage: Stage
+    cleaned: set[LogState] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, ground: Playground, pair: Pair) -> "Race":
+        return cls(ground, pair, pair.prepare(ground))
+
+    def run(self, schedule: Schedule) -> tuple[Baton, tuple[Outcome, Outcome]]:
+        """Run the pair by a schedule from the saved state, and check what came of it."""
+        self.ground.restore()
+        self.stage.removed.clear()
+        baton = Baton(schedule)
+        first, second = self.pair.programs(self.stage)
+        saved = self.ground.saved_names
+
+        def hook(call: Call, effect: Effect) -> Any:
+            if others_can_see(call, saved):
+                baton.before_call(call)
+            return effect()
+
+        with counted_tokens(), alone_on_storage():
+            with self.ground.calls(hook):
+                outcomes = baton.run(
+                    [lambda: first(self.ground, "A"), lambda: second(self.ground, "B")]
+                )
+            try:
+                assert not self.pair.always_done or all(not o.error for o in outcomes)
+                check(self.ground, self.stage, outcomes, self.cleaned)
+            except BaseException as error:
+                told = [outcome.error or outcome.value for outcome in outcomes]
+                error.add_note(f"{self.pair.name}: {schedule}\n{told}\n" + "\n".join(baton.trace))
+                raise
+        return baton, outcomes

@@ -13,11 +13,12 @@ from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.planner import plan
 from liquidlog.log.statistics import load_bounds
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
+from liquidlog.predicates.matching import may_match
 from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, Snapshot, Statistics
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata, Protocol
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.features import new_table_protocol
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType, schema_json
+from liquidlog.spec.schema import DecimalType, PrimitiveType, StructField, StructType, schema_json
 from support.memory_store import MemoryStore
 
 SCHEMA = StructType(
@@ -170,3 +171,42 @@ def statistics_text(snapshot: Snapshot, number: int) -> str:
 def with_files(snapshot: Snapshot, files: pa.Table) -> Snapshot:
     """Return the same table with other live files, in the order given."""
     return replace(snapshot, files=files)
+
+
+# A table of one file, or some, whose bounds predicates are held against
+
+ONE_SCHEMA = StructType(
+    (
+        StructField("i", PrimitiveType("integer")),
+        StructField("f", PrimitiveType("double")),
+        StructField("n", DecimalType(38, 2)),
+        StructField("s", PrimitiveType("string")),
+        StructField("d", PrimitiveType("date")),
+        StructField("t", PrimitiveType("timestamp")),
+        StructField("z", PrimitiveType("timestamp_ntz")),
+        StructField("flag", PrimitiveType("boolean")),
+        StructField("a.b", PrimitiveType("integer")),
+        StructField(
+            "c", PrimitiveType("string"), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}
+        ),
+        StructField("st", StructType((StructField("x", PrimitiveType("long")),))),
+    )
+)
+LOW = {
+    "i": (1, 5),
+    "f": (0.5, 1.5),
+    "n": (1.25, 2.5),
+    "s": ("bar", "foo"),
+    "d": ("2024-01-01", "2024-01-31"),
+    "t": ("2024-01-01T00:00:00.000Z", "2024-01-01T12:00:00.000Z"),
+    "z": ("2024-01-01T00:00:00.000", "2024-01-01T12:00:00.000"),
+    "a.b": (1, 1),
+    "c": ("a  ", "a  "),
+}
+ONE = [FileSpec(path="1", bounds=LOW)]
+
+
+def matches(predicate: str, *files: FileSpec) -> list[bool]:
+    snapshot = snapshot_of(files or ONE, schema=ONE_SCHEMA)
+    found: list[bool] = may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist()
+    return found

@@ -4,15 +4,20 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from support.processes import descendants, eventually, kill
+from support.repository import ROOT
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 HOST: Final = "127.0.0.1"
@@ -131,3 +136,102 @@ def _died(log: Path) -> bool:
     if "Exception in thread" in text:
         raise AssertionError(text)
     return False
+
+
+# Interpreters of workers that see some packages and not others, and archives of them
+
+PRODUCT = ("liquidlog", "liquidspark")
+
+
+def interpreter(path: Path, *, packages: Path | str | None, options: str) -> str:
+    """Write a Python that sees the standard library, Spark's own packages, and those of a path."""
+    path.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{packages or ""}:$PYTHONPATH"\n'
+        f'exec "{getattr(sys, "_base_executable", sys.executable)}" {options} "$@"\n'
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+def linked(directory: Path, wanted: Callable[[str], bool]) -> Path:
+    """Make a directory of the installed packages whose names are wanted, and nothing else."""
+    directory.mkdir()
+    for installed in Path(sysconfig.get_path("purelib")).iterdir():
+        if wanted(installed.name.split("-")[0].split(".")[0]):
+            (directory / installed.name).symlink_to(installed)
+    return directory
+
+
+def without_us(directory: Path) -> str:
+    """Write a Python that has all that is installed, but not this project."""
+    directory.mkdir()
+    packages = linked(
+        directory / "packages", lambda name: not name.strip("_").startswith((*PRODUCT, "editable"))
+    )
+    return interpreter(directory / "python", packages=packages, options="-S -P")
+
+
+def zipped(path: Path) -> str:
+    """Write the project's packages as a file for --py-files."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for package in PRODUCT:
+            for module in sorted((ROOT / package).rglob("*.py")):
+                archive.write(module, module.relative_to(ROOT))
+    return str(path)
+
+
+def packed(path: Path, others: Path) -> str:
+    """Write an environment as venv-pack does: bin/python, and packages wherever it is unpacked.
+
+    What is not the project's is where `others` is, so that the archive is small.
+    """
+    python = path.with_suffix(".python")
+    here = '$(cd "$(dirname "$0")/.." && pwd)'
+    interpreter(python, packages=f"{here}/lib:{others}", options="-S -P")
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(python, "bin/python")
+        for package in PRODUCT:
+            archive.add(ROOT / package, f"lib/{package}")
+    return str(path)
+
+
+# Sessions of the reference engine
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "2g",
+}
+
+
+def open_reference(jars: str, *, quiet: bool = False) -> SparkSession:
+    """Return a session with Delta Spark, whose jars are in the directory `jars`."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    found = ",".join(str(path) for path in sorted(Path(jars).glob("*.jar")))
+    settings = {**SETTINGS, "spark.jars": found}
+    if quiet:
+        settings |= {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"}
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+@contextmanager
+def with_settings(
+    spark: Any, settings: Mapping[str, str], *, restored: Iterable[str] = ()
+) -> Iterator[None]:
+    """Give a session settings, and afterwards those back that it had, `restored` ones too."""
+    before = {name: spark.conf.get(name, None) for name in (*settings, *restored)}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

@@ -17,9 +17,8 @@ from liquidlog.plan import encode_rewritten_group
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import Call, said
-from support.deleted import commit_vectors
+from support.deleted import commit_vectors, write_vector
 from support.effort import effort
-from support.vectors import write_vector
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 CASES = sorted(path.parent.name for path in LOGS.glob("*/expected.json"))

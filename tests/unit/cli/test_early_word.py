@@ -15,7 +15,7 @@ from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Pro
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
 from support.commands import Call, said
-from support.restored import remove_and_restore
+from support.copies import remove_and_restore
 
 POLICY = ("--set", "min_cube_size=1", "--set", "target_cube_size=1")
 OTHER = Origin(verb="optimize", host="host-a", pid=4711, started_ms=0)

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.table import Table
-from support.commands import Call, said
-from support.printed_statements import printed_statements
+from support.commands import Call, printed_statements, said
 
 pytestmark = pytest.mark.usefixtures("started")
 

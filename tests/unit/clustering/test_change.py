@@ -16,7 +16,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
-from support.conflicts import staleness
+from support.plans import staleness
 from support.snapshots import SCHEMA, FileSpec, snapshot_of, with_files
 
 FILES = [

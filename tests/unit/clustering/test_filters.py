@@ -13,8 +13,8 @@ from liquidlog.errors import UsageError
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.filters import filters_in
 from support.snapshots import snapshot_of
+from support.table_rows import filters_in
 
 SCHEMA = pa.schema(
     [

@@ -19,7 +19,7 @@ from liquidlog.spec.actions import Commit, Protocol
 from liquidlog.spec.evolution import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPERTIES
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import parse_schema
-from support.conflicts import check_conflicts, staleness
+from support.plans import check_conflicts, staleness
 from support.snapshots import FileSpec, snapshot_of
 
 Field = dict[str, Any]

@@ -18,7 +18,7 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata, Protocol, RemoveFile
 from liquidlog.spec.features import unsupported_for_writing
-from support.conflicts import staleness
+from support.plans import staleness
 from support.snapshots import FileSpec, snapshot_of
 
 DOMAIN = "delta.rowTracking"

@@ -22,9 +22,9 @@ from liquidlog.log.loader import open_store
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.deleted import write_vector
 from support.effort import effort
 from support.table_rows import live_rows
-from support.vectors import write_vector
 
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("s", pa.string()), ("v", pa.int64())])
 ROWS = 4

@@ -18,7 +18,7 @@ from liquidlog.curve.curves import (
 )
 from liquidlog.curve.grid import bytes_below, check_grid, coordinate_ends, decimals_below
 from liquidlog.errors import UsageError
-from support.curve_points import hilbert_point, linear_point, zorder_point
+from support.curves import hilbert_point, linear_point, zorder_point
 
 
 @pytest.mark.parametrize("curve", Curve)

@@ -20,7 +20,7 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import Path as Column
-from support.filters import filters_in
+from support.table_rows import filters_in
 
 ROWS = 8_000
 GROUP_ROWS = 2_000

@@ -48,6 +48,7 @@ from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import put_if_absent
 from support.deleted import (
     LIMIT,
+    MAGIC,
     layout_of,
     live_rows,
     positions,
@@ -55,8 +56,7 @@ from support.deleted import (
     write_input,
     write_output,
 )
-from support.pickled_tasks import PickledTasks
-from support.vectors import MAGIC
+from support.local_tasks import PickledTasks
 
 TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
 

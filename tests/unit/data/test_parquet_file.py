@@ -21,8 +21,8 @@ from liquidlog.spec.schema import (
     StructType,
     parse_schema,
 )
+from support.deleted import write_vector
 from support.plans import schema_json_of, write_inputs
-from support.vectors import write_vector
 
 SCHEMA: StructType = parse_schema(schema_json_of({"key": "long"}), where="test")
 IDS = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)

@@ -25,8 +25,8 @@ from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
-from support.plain_bounds import plain_bounds
 from support.repository import ROOT
+from support.table_rows import plain_bounds
 
 VECTOR = DeletionVector(
     storage_type="u", path_or_inline_dv="abc", offset=1, size_in_bytes=2, cardinality=3

@@ -21,8 +21,8 @@ from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.schema import leaves
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.deleted import write_vector
 from support.repository import ROOT
-from support.vectors import write_vector
 
 SIZE = 4096
 ROWS = 1000

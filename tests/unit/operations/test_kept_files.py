@@ -20,9 +20,8 @@ from liquidlog.plan import ClusteringPlan, KeptFiles, decode_plan, encode_plan, 
 from liquidlog.report import plans
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.deleted import commit_vectors
+from support.deleted import commit_vectors, write_vector
 from support.table_rows import live_rows
-from support.vectors import write_vector
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string())])
 

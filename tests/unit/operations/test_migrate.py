@@ -29,13 +29,14 @@ from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
-from support.migrated import migrate, rewritten
 from support.partitioned import (
     ROWS,
     TEXTS,
     live_adds,
     map_columns,
+    migrate,
     partitioned_table,
+    rewritten,
     rows_of,
     rows_read,
 )

@@ -12,7 +12,7 @@ from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError, UsageError
 from liquidlog.table import Table
 from support.commands import said
-from support.migrated import rewritten
+from support.partitioned import rewritten
 
 MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 FORMAT = {"provider": "parquet", "options": {}}

@@ -32,7 +32,6 @@ from liquidlog.plan import RewriteResult, decode_plan, encode_plan
 from liquidlog.rewriting import arriving, sink
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.memory_objects import memory_playground
 from support.partitioned import (
     ROWS,
     TEXTS,
@@ -42,6 +41,7 @@ from support.partitioned import (
     rows_of,
     rows_read,
 )
+from support.playground import memory_playground
 
 DIRECTORIES = {
     "p=a/n=1",

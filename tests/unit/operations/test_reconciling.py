@@ -36,10 +36,9 @@ from liquidlog.operations.reconcile import TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute, execute_groups
-from support.pickled_tasks import PickledTasks
+from support.local_tasks import PickledTasks
 from support.plain_table import PlainTable
-from support.raced_store import Crash
-from support.races import FILES, ROWS, Scene, made, row
+from support.races import FILES, ROWS, Crash, Scene, made, row
 
 BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
 """For what is the same however rows are deleted."""

@@ -25,8 +25,8 @@ from liquidlog.table import Table
 from liquidlog.workload.form import encode_queries
 from support.arrow_executor import execute
 from support.commands import Call, caller, said
-from support.filters import filters_in
-from support.properties import set_elsewhere
+from support.copies import set_elsewhere
+from support.table_rows import filters_in
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64())])
 GIB = 1 << 30

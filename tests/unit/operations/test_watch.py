@@ -23,7 +23,7 @@ from liquidlog.operations.rewrite import (
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
-from support.restored import remove_and_restore
+from support.copies import remove_and_restore
 
 GROUPS = 3
 

@@ -21,8 +21,7 @@ from liquidlog.spec.schema import (
     StructType,
 )
 from liquidlog.workload.catalyst import sql_literal
-from support.one_file import ONE, SCHEMA, matches
-from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.snapshots import ONE, ONE_SCHEMA, FileSpec, bounds_of, matches, snapshot_of
 
 # What Spark 4.2 makes of these texts, in seconds since 1970: `unix_timestamp(timestamp'...')`.
 ZONED = {
@@ -500,7 +499,7 @@ NOW_US = 1_704_585_600_000_000
 def test_the_current_time_is_that_of_the_session(
     predicate: str, zone: str | None, stays: object
 ) -> None:
-    snapshot = snapshot_of(ONE, schema=SCHEMA)
+    snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
     session = Session(NOW_US, None if zone is None else ZoneInfo(zone))
     (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), session)
     assert found.may_match.to_pylist() == [stays]
@@ -512,7 +511,7 @@ def test_the_current_time_is_that_of_the_session(
 
 
 def test_a_column_hides_the_current_time_of_its_name() -> None:
-    schema = StructType((*SCHEMA.fields, StructField("current_date", PrimitiveType("date"))))
+    schema = StructType((*ONE_SCHEMA.fields, StructField("current_date", PrimitiveType("date"))))
     snapshot = snapshot_of(ONE, schema=schema)
     (found,) = judged_each(snapshot, ["d > current_date"], bounds_of(snapshot), Session(NOW_US * 2))
     assert found.may_match.to_pylist() == [True]
@@ -539,7 +538,7 @@ def test_a_column_hides_the_current_time_of_its_name() -> None:
     ],
 )
 def test_conditions_that_rule_out_no_file_are_named(predicate: str, cannot: list[str]) -> None:
-    snapshot = snapshot_of(ONE, schema=SCHEMA)
+    snapshot = snapshot_of(ONE, schema=ONE_SCHEMA)
     (found,) = judged_each(snapshot, [predicate], bounds_of(snapshot), Session(NOW_US))
     assert list(found.cannot_prune) == cannot
 
@@ -568,7 +567,7 @@ def test_a_tree_is_kept_and_nobody_changes_it(predicate: str) -> None:
     tree = parse_condition(predicate)
     before = repr(tree)
     at_time(predicate, 1_700_000_000_000_000)
-    snapshot = snapshot_of(ONE, schema=SCHEMA, cluster_by=None)
+    snapshot = snapshot_of(ONE, schema=ONE_SCHEMA, cluster_by=None)
     for _ in range(2):
         judged_each(snapshot, [predicate], bounds_of(snapshot), Session(1_700_000_000_000_000))
     assert parse_condition(predicate) is tree

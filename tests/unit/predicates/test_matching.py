@@ -18,10 +18,9 @@ from liquidlog.predicates.workload import Session, WeightedPredicate
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
 from liquidlog.table import Table
-from support.one_file import matches
 from support.plans import schema_json_of
 from support.repository import ROOT
-from support.snapshots import FileSpec, bounds_of, snapshot_of, with_files
+from support.snapshots import FileSpec, bounds_of, matches, snapshot_of, with_files
 
 
 @pytest.mark.parametrize(

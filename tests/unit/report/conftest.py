@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.browser import Browser, browser, chromium
+from support.html_pages import Browser, browser, chromium
 
 
 @pytest.fixture(scope="module")

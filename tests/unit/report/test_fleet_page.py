@@ -15,8 +15,7 @@ from liquidlog.foresee.verdict import Bar
 from liquidlog.report.fleets import surveyed_fleet
 from liquidlog.report.page import fleet_page
 from liquidlog.report.printing import show
-from support.browser import Browser
-from support.html_pages import MAX_BYTES, Reader
+from support.html_pages import MAX_BYTES, Browser, Reader
 
 HOSTILE = (
     "<script>document.title = 'mine'</script>",

@@ -9,7 +9,7 @@ from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.report.page import page
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.browser import Browser
+from support.html_pages import Browser
 
 pytestmark = pytest.mark.browser
 

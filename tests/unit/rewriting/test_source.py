@@ -23,9 +23,9 @@ from liquidlog.rewriting.source import (
     survey_file,
 )
 from liquidlog.spec.arrow import leaf_column
+from support.deleted import write_vector
 from support.plans import schema_json_of, write_inputs
 from support.tasks import located
-from support.vectors import write_vector
 
 
 @given(

@@ -26,6 +26,7 @@ from liquidlog.rewriting.groups import located as located_or_refused
 from liquidlog.rewriting.passes import GroupTask, shares
 from liquidlog.rewriting.sink import check_rows, failed, merge_facts
 from liquidlog.rewriting.source import ExecutorOptions, GroupWork, Survey, open_logical_file
+from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import (
     ROWS,
@@ -38,7 +39,6 @@ from support.tasks import (
     shuffled,
     surveys_of,
 )
-from support.vectors import write_vector
 
 ROW_TRACKING = RowTracking(
     row_id_column="_id", row_commit_version_column="_version", preserved=True

@@ -20,8 +20,8 @@ from liquidlog.spec.bounds import (
 from liquidlog.spec.schema import leaves
 from liquidlog.spec.text import json_scalar, near_names, suggestion
 from liquidlog.table import Table
-from support.plain_bounds import plain_bounds
 from support.schemas import ARRAY, STRUCT, schema_of
+from support.table_rows import plain_bounds
 
 
 def column(low: list[int | None], high: list[int | None], nulls: list[int | None]) -> ColumnBounds:

@@ -4,8 +4,7 @@ import pytest
 
 from support import emulators
 from support.emulators import Emulator
-from support.memory_objects import memory_playground
-from support.playground import Playground
+from support.playground import Playground, memory_playground
 
 KINDS = {"azure": emulators.azure, "gcs": emulators.gcs}
 EMULATED = [

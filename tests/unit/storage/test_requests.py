@@ -24,8 +24,7 @@ from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, Supply, redacted
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.emulators import Emulator
-from support.tokens import Tokens
+from support.emulators import Emulator, Tokens
 
 ROWS = pa.table({"a": np.arange(300_000), "s": [f"{n % 7}" for n in range(300_000)]})
 

@@ -24,9 +24,8 @@ from liquidlog.log.loader import open_store
 from liquidlog.plan import encode_plan
 from liquidlog.storage.options import StorageOptions, redacted
 from liquidlog.table import Table
-from support.emulators import SENTINEL, Emulator
+from support.emulators import SENTINEL, Emulator, proxy_of
 from support.plans import schema_json_of
-from support.proxy import proxy_of
 
 OPTIONS = {"aws_secret_access_key": SENTINEL, "aws_region": "here"}
 ROWS = pa.table({"x": [1, 2, 3]})

@@ -16,9 +16,8 @@ from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.spec.paths import commit_name
 from liquidlog.storage import files
 from liquidlog.storage.files import create, create_small, names_with_prefix, open_input
-from support.emulators import Emulator
+from support.emulators import Emulator, Request
 from support.playground import Playground
-from support.proxy import Request
 
 WRITERS = 10
 

@@ -7,16 +7,20 @@ the product's own reading of errors is under test.
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Self
+from unittest import mock
 
 import pyarrow as pa
 
+from liquidlog.errors import StorageError
 from liquidlog.log import loader, store
 from liquidlog.storage import addresses, files, local, objects
+from liquidlog.storage.clients import AmbiguousPutError
+from liquidlog.storage.objects import Objects
 
 _MODULES: Final = (local, addresses, store, loader, files, objects)
 
@@ -196,3 +200,88 @@ def _instead_of(module: ModuleType, **replaced: Any) -> ModuleType:
     made = ModuleType(module.__name__)
     vars(made).update({**vars(module), **replaced})
     return made
+
+
+# One seam through which every call on the objects of a table in an object store passes.
+#
+# It lies at the methods of `Objects`. A hook speaks of errors as a file system does, see
+# disk_calls; here they become what these methods answer when a store fails.
+
+_OPERATIONS: Final = {
+    "facts": "facts",
+    "read": "read",
+    "read_range": "open",
+    "list_directory": "list",
+    "names_with_prefix": "list",
+    "put_if_absent": "link",
+    "replace": "replace",
+    "delete": "delete",
+}
+"""What methods do, in the words of calls on disk."""
+
+
+@contextmanager
+def calls_on_objects(root: str, hook: Hook) -> Iterator[None]:
+    """Give every call on an object below `root` to the hook, as long as the block lasts."""
+    with ExitStack() as stack:
+        for name, operation in _OPERATIONS.items():
+            original = getattr(Objects, name)
+            method = _passing(original, name, operation, root, hook)
+            stack.enter_context(mock.patch.object(Objects, name, method))
+        listing = _listing(Objects._page_below, root, hook)
+        stack.enter_context(mock.patch.object(Objects, "_page_below", listing))
+        uploading = _uploading(Objects.open_upload, root, hook)
+        stack.enter_context(mock.patch.object(Objects, "open_upload", uploading))
+        yield
+
+
+def _passing(
+    original: Callable[..., Any], name: str, operation: str, root: str, hook: Hook
+) -> Callable[..., Any]:
+    def method(objects: Objects, path: str, *arguments: Any) -> Any:
+        if path != root and not path.startswith(f"{root}/"):
+            return original(objects, path, *arguments)
+        call = Call(operation, path.removeprefix(root).removeprefix("/"))
+        try:
+            return hook(call, lambda: original(objects, path, *arguments))
+        except FileNotFoundError:
+            if name == "read_range":
+                raise
+            return None
+        except OSError as error:
+            if name == "read_range":
+                raise
+            if name == "put_if_absent" and not isinstance(error, PermissionError):
+                raise AmbiguousPutError(str(error)) from error
+            raise StorageError(path, str(error)) from error
+
+    return method
+
+
+def _listing(original: Callable[..., Any], root: str, hook: Hook) -> Callable[..., Any]:
+    def page_below(objects: Objects, path: str) -> Any:
+        call = Call("list", path.removeprefix(root).removeprefix("/"))
+        try:
+            return hook(call, lambda: list(original(objects, path)))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StorageError(path, str(error)) from error
+
+    return page_below
+
+
+def _uploading(original: Callable[..., Any], root: str, hook: Hook) -> Callable[..., Any]:
+    def open_upload(objects: Objects, path: str) -> Any:
+        upload = original(objects, path)
+        close = upload.close
+        # The object is there when the upload is closed; nothing of it is before.
+        call = Call("create", path.removeprefix(f"{root}/"))
+
+        def closed_by_hook() -> Any:
+            return close() if upload.closed else hook(call, close)
+
+        upload.close = closed_by_hook
+        return upload
+
+    return open_upload
