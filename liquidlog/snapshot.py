@@ -28,7 +28,7 @@ from liquidlog.spec.actions import (
 from liquidlog.spec.arrow import arrow_type, one_array
 from liquidlog.spec.bounds import cast_where_possible, has_bounds
 from liquidlog.spec.partitions import data_schema
-from liquidlog.spec.paths import canonical_paths, named_twice
+from liquidlog.spec.paths import LogFile, canonical_paths, named_twice
 from liquidlog.spec.schema import Leaf, StructType
 from liquidlog.spec.text import Summary
 
@@ -95,16 +95,6 @@ class Statistics:
         return sum(file.adds for file in self.checkpoint) + len(self.texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogMark:
-    """A log file as described by the storage, to detect that another file replaced it."""
-
-    name: str
-    size_bytes: int
-    modification_time_ms: int
-    etag: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Snapshot(Summary):
     """The state of a table at `version`.
@@ -126,14 +116,17 @@ class Snapshot(Summary):
     domains: Mapping[str, DomainMetadata]
     transactions: Mapping[str, SetTransaction]
     statistics: Statistics = field(default_factory=Statistics)
-    mark: LogMark | None = None
+    mark: LogFile | None = None
     plain_files: pa.Table | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether all paths of `files` are known to be canonical as they stand."""
+        return self.plain_files is self.files
 
     def paths(self) -> pa.Array:
         """Return the decoded, canonical paths of `files`, a string per row."""
-        if self.plain_files is not None and self.plain_files is self.files:
-            return one_array(self.plain_files["path"])
-        return decoded_paths(self.files)
+        return one_array(self.files["path"]) if self.plain else decoded_paths(self.files)
 
     @property
     def data_schema(self) -> StructType:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import msgspec
@@ -27,10 +27,10 @@ from liquidlog.log.history import removed_files, tombstones
 from liquidlog.log.loader import load_segment
 from liquidlog.log.replay import file_keys, path_order, sorted_files
 from liquidlog.log.segment import LogSegment, hinted_version, list_log_from, parse_commit
-from liquidlog.log.statistics import statistics_texts
+from liquidlog.log.statistics import add_of, statistics_texts
 from liquidlog.log.store import AmbiguousPutError, LocalTableStore, TableStore
 from liquidlog.logs import Log, ms_since
-from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
+from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import (
     AddFile,
     Commit,
@@ -154,8 +154,7 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
 def _same_replay(agreed: Snapshot, snapshot: Snapshot, contents: Sequence[bytes]) -> bool:
     """Return whether delta-rs replays these commits as we did, on the files that they mention.
 
-    Files that no commit mentions must be the same before and after. The agreed version has plain
-    paths alone; so has the new one, if this is so.
+    Other files must be the same before and after. The agreed version has plain paths alone.
     """
     first = agreed.version + 1
     commits = [parse_commit(content, first + n) for n, content in enumerate(contents)]
@@ -197,8 +196,8 @@ def _replayed_by_delta_rs(
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    rows = before.select(_ADD_COLUMNS).to_pylist()
-    start = encode_actions((agreed.protocol, agreed.metadata, *map(_add, rows)))
+    adds = map(add_of, before.to_pylist())
+    start = encode_actions((agreed.protocol, agreed.metadata, *adds))
     with TemporaryDirectory(prefix="liquidlog-second-opinion-") as directory:
         log = Path(directory) / LOG_DIR
         log.mkdir()
@@ -208,26 +207,6 @@ def _replayed_by_delta_rs(
             return _paths_in(DeltaTable(directory))
         except (DeltaError, OSError, ValueError):
             return None
-
-
-_ADD_COLUMNS: Final = [
-    "path",
-    "size",
-    "modification_time",
-    "partition_values_json",
-    "deletion_vector",
-]
-
-
-def _add(row: dict[str, Any]) -> AddFile:
-    return AddFile(
-        path=row["path"],
-        partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
-        size=row["size"],
-        modification_time=row["modification_time"] or 0,
-        data_change=False,
-        deletion_vector=deletion_vector(row["deletion_vector"]),
-    )
 
 
 def _paths(snapshot: Snapshot) -> pa.Array:
@@ -274,7 +253,9 @@ _COMPARED: Final = (
 _MAPS: Final = ("partition_values_json", "tags_json")
 
 
-def state_differences(expected: Snapshot, found: CheckpointState, files: pa.Table) -> list[str]:
+def state_differences(
+    expected: Snapshot, found: CheckpointState | Snapshot, files: pa.Table
+) -> list[str]:
     """Return what differs in a checkpoint, whose files are `files` in the snapshot's order."""
     differences = list(_table_differences(expected, found))
     if files.num_rows != expected.files.num_rows:
@@ -321,7 +302,7 @@ def tombstone_differences(
     return lost + ([f"{len(revived)} live files are tombstones"] if revived else [])
 
 
-def _table_differences(expected: Snapshot, found: CheckpointState) -> Iterator[str]:
+def _table_differences(expected: Snapshot, found: CheckpointState | Snapshot) -> Iterator[str]:
     if found.protocol is None or _protocol(found.protocol) != _protocol(expected.protocol):
         yield "the protocol"
     if found.metadata is None or _metadata(found.metadata) != _metadata(expected.metadata):
@@ -400,11 +381,7 @@ class Checkpointed:
 def write_checkpoint(
     store: TableStore, version: int, *, now_ms: int, publish: bool = True
 ) -> Checkpointed:
-    """Write a checkpoint of a version, unless it already has a readable one.
-
-    Without `publish`, the checkpoint is made and compared with the log, and the table stays
-    unchanged.
-    """
+    """Write a checkpoint of a version, unless it has one; without `publish`, only try."""
     snapshot, segment = load_segment(store, version)
     count = snapshot.files.num_rows
     began = time.perf_counter()
@@ -466,12 +443,9 @@ def _write(directory: Path, version: int) -> None:
         # A Rust panic is not an Exception.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        detail = f"delta-rs cannot write a checkpoint of version {version}: {_first_line(error)}"
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        detail = f"delta-rs cannot write a checkpoint of version {version}: {said}"
         raise CorruptLogError(LOG_DIR, detail) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _require_same(

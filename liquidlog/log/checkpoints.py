@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.log.replay import replay_tail, tail_files, tail_statistics
+from liquidlog.log.replay import TailState, replay_tail, tail_files, tail_statistics
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import (
     DELETION_VECTOR_TYPE,
@@ -146,9 +146,8 @@ def read_adds(
 ) -> list[Read]:
     """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
-    The structs have the `fields` that exist in the file, each named by its path below `add`. Bounds
-    that another calendar than today's may have moved are null. So many threads, `readers`, share
-    the row groups, each with its own file handle.
+    The structs have those `fields`, paths below `add`, that the file has. Bounds that another
+    calendar than today's may have moved are null. So many `readers`, threads, share the row groups.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
@@ -199,10 +198,9 @@ def check_all(file: CheckpointFile, adds: int) -> None:
 
 
 def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
-    """Return one field of an array of structs as `data_type`; null if the struct or field is null.
+    """Return one field of an array of structs as `data_type`, null where there is none.
 
-    A nested `data_type` fixes the kind only, not the fields. With the null type, the field keeps
-    the type it has. If the structs have no such field, every value is null.
+    A nested type fixes the kind only, not the fields; with the null type, the field keeps its own.
     """
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
@@ -349,15 +347,12 @@ _REQUIRED: Final[Mapping[str, str]] = {
 }
 """For each kind of action, a field that every action of the kind has."""
 
-_JSON_SUFFIX: Final = ".json"
-
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
     """The table's state in a checkpoint; `files` has FILES_SCHEMA.
 
-    The files' `statistics_row` points into `statistics`. `plain` says that the paths of all files
-    are known to be plain, as `are_plain` has it.
+    Their `statistics_row` points into `statistics`. `plain` says that all paths are known to be so.
     """
 
     protocol: Protocol | None = None
@@ -371,7 +366,9 @@ class CheckpointState:
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
     """Return the state in a checkpoint; a multi-part checkpoint is given with all its parts."""
-    parts = [_guarded(store, name, _read_json if _is_json(name) else _read) for name in names]
+    parts = [
+        _guarded(store, name, _read_json if name.endswith(".json") else _read) for name in names
+    ]
     files, statistics = _joined([(part.files, part.statistics) for part in parts])
     return CheckpointState(
         protocol=next((part.protocol for part in parts if part.protocol), None),
@@ -403,10 +400,6 @@ def _joined(parts: Sequence[tuple[pa.Table, Statistics]]) -> tuple[pa.Table, Sta
     )
 
 
-def _is_json(name: str) -> bool:
-    return name.endswith(_JSON_SUFFIX)
-
-
 def _guarded(
     store: TableStore, name: str, read: Callable[[TableStore, str], CheckpointState]
 ) -> CheckpointState:
@@ -431,11 +424,16 @@ def _read(store: TableStore, name: str) -> CheckpointState:
     if has_adds or not _is_partial(name, actions["sidecar"]):
         own = _parquet_files(store, name)
     files, statistics = _with_sidecars(own, store, actions["sidecar"])
+    rare = [action for kind in _ACTIONS if kind != "sidecar" for action in actions[kind]]
+    return _state(replay_tail([(0, rare)]), files, statistics)
+
+
+def _state(state: TailState, files: pa.Table, statistics: Statistics) -> CheckpointState:
     return CheckpointState(
-        protocol=next(reversed(actions["protocol"]), None),
-        metadata=next(reversed(actions["metaData"]), None),
-        domains={domain.domain: domain for domain in actions["domainMetadata"]},
-        transactions={txn.app_id: txn for txn in actions["txn"]},
+        protocol=state.protocol,
+        metadata=state.metadata,
+        domains=state.domains,
+        transactions=state.transactions,
         files=files,
         statistics=statistics,
     )
@@ -461,14 +459,7 @@ def _read_json(store: TableStore, name: str) -> CheckpointState:
     files = files.set_column(files.schema.get_field_index("version"), "version", unknown)
     texts = pa.chunked_array([tail_statistics(state)])
     files, statistics = _with_sidecars((files, Statistics(texts=texts)), store, sidecars)
-    return CheckpointState(
-        protocol=state.protocol,
-        metadata=state.metadata,
-        domains=state.domains,
-        transactions=state.transactions,
-        files=files,
-        statistics=statistics,
-    )
+    return _state(state, files, statistics)
 
 
 def _parquet_files(store: TableStore, name: str) -> tuple[pa.Table, Statistics]:

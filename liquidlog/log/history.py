@@ -62,10 +62,8 @@ _SHOWN: Final = (
 def read_history(store: TableStore, limit: int | None = None) -> Rows:
     """Return one mapping per commit still in the log, newest first, at most `limit`.
 
-    The keys are those of DESCRIBE HISTORY; keys without a value are left out. `timestamp` is ISO
-    8601 in UTC: the in-commit timestamp if there is one, else the file's time. Parameters and
-    metrics are strings, as the reference engine shows them. Fields of commitInfo that the reference
-    engine does not show, known here or not, follow unchanged.
+    The keys are those of DESCRIBE HISTORY, without null values, then other fields of commitInfo.
+    `timestamp` is ISO 8601 in UTC: the in-commit timestamp if there is one, else the file's time.
     """
     listing = list_log(store)
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
@@ -123,7 +121,7 @@ _ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
     """Return the last version committed at or before a time (ms since the epoch).
 
-    `newest` is the newest snapshot; its properties say from which version on commits carry times.
+    The properties of `newest` say from which version on commits carry times.
     """
     commits = _loadable(list_log(store))
     own = _first_with_own_time(newest)
@@ -136,20 +134,11 @@ def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
         times = dict(zip(without, _rising([f.modification_time_ms for f in without]), strict=True))
         chosen, time_of = without, times.__getitem__
     position = bisect_right(chosen, timestamp_ms, key=time_of) - 1
-    last = _time_of_last(store, with_own, time_of, commits)
+    last = _own_time(store, with_own[-1]) if with_own else time_of(commits[-1])
     if position < 0 or timestamp_ms > last:
         first = time_of(chosen[0])
         raise TimestampNotFoundError(iso_time(timestamp_ms), iso_time(first), iso_time(last))
     return chosen[position].version
-
-
-def _time_of_last(
-    store: TableStore,
-    with_own: Sequence[LogFile],
-    time_of: Callable[[LogFile], int],
-    commits: Sequence[LogFile],
-) -> int:
-    return _own_time(store, with_own[-1]) if with_own else time_of(commits[-1])
 
 
 def _loadable(listing: LogListing) -> list[LogFile]:
@@ -202,8 +191,7 @@ def tombstones(
 ) -> frozenset[FileKey]:
     """Return the files that, according to a version's log, were removed after `since_ms`.
 
-    `sidecars` are the Parquet files with the checkpoint's file actions; they may be the
-    checkpoint's own files.
+    `sidecars` are the Parquet files with the checkpoint's file actions, its own ones perhaps.
     """
     removed: dict[FileKey, int] = {}
     own = () if segment.checkpoint is None else segment.checkpoint.names
@@ -300,8 +288,7 @@ _ALWAYS_MS: Final = 1 << 62
 class Needed:
     """What the log says of some files at one version, the newest then.
 
-    `needed` are those that a version within the retention holds; `expired` those that were removed
-    before it. Of the rest the log says nothing, or only that a version long gone held them.
+    A version within the retention holds the `needed` ones; the `expired` ones were removed before.
     """
 
     version: int
@@ -326,10 +313,9 @@ def needed_files(
 ) -> Needed:
     """Return which files are needed by versions that were the newest at `since_ms` or later.
 
-    These are the live files, those removed since, and the change data of commits since. A file was
-    removed when the action says, or when its commit was written if that is later; unknown times are
-    later than all others. With `by_name`, all paths are compared by their last part, as one file
-    can have several.
+    These are live, removed since, or change data of commits since. A file was removed when the
+    action says, or its commit was written if later; unknown times are later than all others. With
+    `by_name`, all paths are compared by their last part, as one file can have several.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)

@@ -50,9 +50,8 @@ def open_store(
 ) -> TableStore:
     """Return the store of the table at `uri`; nothing is read yet.
 
-    Options may come from a callable; it is asked again after a minute, and before each commit.
-    A table on local disk takes no storage options: they are refused, so that a mistyped scheme is
-    noticed.
+    A callable is asked for options again after a minute, and before each commit. Options for local
+    disk are refused, so that a mistyped scheme is noticed.
     """
     options = StorageOptions.of(storage_options)
     given = address(uri, argument="a table's address")
@@ -136,8 +135,7 @@ def _load_listed(
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
     """Return the newest version and the commits after `snapshot`, oldest first.
 
-    Only those commits are read. If the log may no longer be the one that the snapshot came from,
-    the newest version is loaded from scratch.
+    All is loaded from scratch if the log may no longer be the one that the snapshot came from.
     """
     listing = list_log_from(store, snapshot.version)
     return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
@@ -180,7 +178,7 @@ def _advanced(
     files = tuple(listing.commits[v] for v in wanted)
     segment = LogSegment(listing.newest, None, files, files[-1])
     commits = tuple(load_commits(store, wanted.start, listing.newest))
-    newest = _apply(store, segment, commits[::-1], _state_of(snapshot))
+    newest = _apply(store, segment, commits[::-1], snapshot)
     _log.info(
         "read %d commits of %s, up to version %d, in %d ms",
         len(commits),
@@ -215,18 +213,6 @@ def _contradicts(snapshot: Snapshot, listing: LogListing) -> bool:
     return shorter or (snapshot.mark is not None and listing.names(snapshot.mark))
 
 
-def _state_of(snapshot: Snapshot) -> CheckpointState:
-    return CheckpointState(
-        protocol=snapshot.protocol,
-        metadata=snapshot.metadata,
-        domains=snapshot.domains,
-        transactions=snapshot.transactions,
-        files=snapshot.files,
-        statistics=snapshot.statistics,
-        plain=snapshot.plain_files is snapshot.files,
-    )
-
-
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
     versions = [file.version for file in segment.commits[::-1]]
     return _apply(store, segment, tuple(read_commits(store, versions)), checkpoint)
@@ -236,20 +222,18 @@ def _apply(
     store: TableStore,
     segment: LogSegment,
     newest_first: Sequence[Commit],
-    checkpoint: CheckpointState,
+    base: CheckpointState | Snapshot,
 ) -> Snapshot:
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
-    protocol = _protocol(store, segment, tail, checkpoint)
-    metadata = _metadata(segment, tail, checkpoint)
-    texts = (*checkpoint.statistics.texts.chunks, tail_statistics(tail))
-    files = reconciled_files(
-        tail, checkpoint.files, checkpoint.statistics.rows, plain=checkpoint.plain
-    )
-    plain = _is_plain(files, checkpoint, segment)
+    protocol = _protocol(store, segment, tail, base)
+    metadata = _metadata(segment, tail, base)
+    texts = (*base.statistics.texts.chunks, tail_statistics(tail))
+    files = reconciled_files(tail, base.files, base.statistics.rows, plain=base.plain)
+    plain = _is_plain(files, base, segment)
     problems = unsound(files, store.uri, plain=plain)
     if problems:
         raise CorruptLogError(_where(segment), "; ".join(problems))
-    domains = {**checkpoint.domains, **tail.domains}
+    domains = {**base.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
         version=segment.version,
@@ -264,18 +248,16 @@ def _apply(
         schema=parse_schema(metadata.schema_string, where=LOG_DIR),
         files=files,
         domains={name: domain for name, domain in domains.items() if not domain.removed},
-        transactions={**checkpoint.transactions, **tail.transactions},
-        statistics=Statistics(
-            checkpoint.statistics.checkpoint, pa.chunked_array(texts, STATISTICS_TYPE)
-        ),
+        transactions={**base.transactions, **tail.transactions},
+        statistics=Statistics(base.statistics.checkpoint, pa.chunked_array(texts, STATISTICS_TYPE)),
         mark=segment.mark,
         plain_files=files if plain else None,
     )
 
 
-def _is_plain(files: pa.Table, checkpoint: CheckpointState, segment: LogSegment) -> bool:
+def _is_plain(files: pa.Table, base: CheckpointState | Snapshot, segment: LogSegment) -> bool:
     """Return whether all paths are plain; of those that were known before, none is looked at."""
-    if not checkpoint.plain:
+    if not base.plain:
         return are_plain(one_array(files["path"]))
     first = min((file.version for file in segment.commits), default=segment.version + 1)
     added = files["path"].filter(pc.greater_equal(files["version"], first))
@@ -292,9 +274,9 @@ def _checkpoint(store: TableStore, segment: LogSegment) -> CheckpointState:
 
 
 def _protocol(
-    store: TableStore, segment: LogSegment, tail: TailState, checkpoint: CheckpointState
+    store: TableStore, segment: LogSegment, tail: TailState, base: CheckpointState | Snapshot
 ) -> Protocol:
-    protocol = tail.protocol or checkpoint.protocol
+    protocol = tail.protocol or base.protocol
     if protocol is None:
         raise CorruptLogError(_where(segment), "the log has no protocol action")
     problems = unsupported_for_inspection(protocol)
@@ -303,8 +285,8 @@ def _protocol(
     return protocol
 
 
-def _metadata(segment: LogSegment, tail: TailState, checkpoint: CheckpointState) -> Metadata:
-    metadata = tail.metadata or checkpoint.metadata
+def _metadata(segment: LogSegment, tail: TailState, base: CheckpointState | Snapshot) -> Metadata:
+    metadata = tail.metadata or base.metadata
     if metadata is None:
         raise CorruptLogError(_where(segment), "the log has no metaData action")
     return metadata
@@ -345,11 +327,10 @@ _DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)
 
 
 def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
-    """Return the commits that defined the table up to version `newest`, oldest first.
+    """Return the commits that changed metadata or domains up to `newest`, oldest first.
 
-    Each commit keeps only its commitInfo, metaData and domainMetadata actions; commits without
-    metaData and domainMetadata are left out. If the log does not begin with version 0, the oldest
-    version that can be loaded comes first, in the form of a commit.
+    Each keeps only these actions and its commitInfo. If the log does not begin with version 0, the
+    oldest version that can be loaded comes first, in the form of a commit.
     """
     listing = list_log(store)
     first = newest.version + 1

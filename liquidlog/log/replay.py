@@ -6,7 +6,7 @@ wins, as in the reference engine. A file is the pair (normal path, deletion vect
 Source: PROTOCOL.md, "Action Reconciliation".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths
+from liquidlog.snapshot import FILES_SCHEMA, STATISTICS_TYPE, decoded_paths, deletion_vector
 from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
     AddFile,
     AnyAction,
     CommitInfo,
-    DeletionVector,
     DomainMetadata,
     FileKey,
     Metadata,
@@ -31,6 +30,7 @@ from liquidlog.spec.actions import (
     RemoveFile,
     SetTransaction,
     replay_key,
+    vector_id,
 )
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import record_counts
@@ -78,11 +78,10 @@ def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState
 def reconciled_files(
     decided: TailState, checkpoint: pa.Table, first_row: int, *, plain: bool = False
 ) -> pa.Table:
-    """Return all live files in FILES_SCHEMA, sorted by path.
+    """Return the live files of tail and checkpoint in FILES_SCHEMA, sorted by path.
 
-    These are the tail's files and the checkpoint's files that the tail did not touch.
-    `statistics_row` of the tail's files counts from `first_row`. `plain` says that the paths of the
-    checkpoint's files are plain.
+    `statistics_row` of the tail's files counts from `first_row`; `plain` says that the checkpoint's
+    paths are plain.
     """
     added = tail_files(decided, first_row)
     files = pa.concat_tables([added, checkpoint])
@@ -103,7 +102,7 @@ def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
         "zcube_id": [(add.tags or {}).get(ZCUBE_ID) for add in adds],
         "zorder_by": [(add.tags or {}).get(ZCUBE_ZORDER_BY) for add in adds],
         "clustering_provider": [add.clustering_provider for add in adds],
-        "deletion_vector": [_vector_row(add.deletion_vector) for add in adds],
+        "deletion_vector": [msgspec.to_builtins(add.deletion_vector) for add in adds],
         "base_row_id": [add.base_row_id for add in adds],
         "default_row_commit_version": [add.default_row_commit_version for add in adds],
         "version": [version for version, _ in live],
@@ -123,8 +122,7 @@ def sorted_files(
 ) -> pa.Table:
     """Return files in FILES_SCHEMA sorted by path, one chunk per column.
 
-    From the row `after` on, files about which `decided` has an action are left out; `plain` says
-    that their paths are plain.
+    From the row `after` on, files that `decided` has an action about are left out.
     """
     paths = one_array(files["path"])
     order = path_order(paths)
@@ -166,29 +164,10 @@ def file_keys(files: pa.Table) -> list[FileKey]:
 
 
 def _keys(files: pa.Table, paths: pa.Array | pa.ChunkedArray) -> list[FileKey]:
-    vectors = files["deletion_vector"].to_pylist()
+    vectors = map(deletion_vector, files["deletion_vector"].to_pylist())
     return [
-        (path, None if vector is None else vector_id(vector))
-        for path, vector in zip(paths.to_pylist(), vectors, strict=True)
+        (path, vector_id(vector)) for path, vector in zip(paths.to_pylist(), vectors, strict=True)
     ]
-
-
-def vector_id(row: Mapping[str, object]) -> str:
-    """Return the id of a deletion vector, given as a row of the column `deletion_vector`."""
-    suffix = "" if row["offset"] is None else f"@{row['offset']}"
-    return f"{row['storageType']}{row['pathOrInlineDv']}{suffix}"
-
-
-def _vector_row(vector: DeletionVector | None) -> dict[str, object] | None:
-    if vector is None:
-        return None
-    return {
-        "storageType": vector.storage_type,
-        "pathOrInlineDv": vector.path_or_inline_dv,
-        "offset": vector.offset,
-        "sizeInBytes": vector.size_in_bytes,
-        "cardinality": vector.cardinality,
-    }
 
 
 def _json(value: object) -> str:
@@ -200,11 +179,9 @@ _BITS: Final = 8 * _WORD
 
 
 def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
-    """Return the positions that sort `paths` by their bytes, as int64.
+    """Return the positions (int64) that sort `paths` by their bytes, stably; a null is empty.
 
-    The sort is stable; a null sorts like an empty path. Arrow compares two whole texts per step;
-    words of eight bytes sort as numbers, many times faster, and the paths of one table differ early
-    or not at all.
+    Arrow compares whole texts; words of eight bytes sort as numbers, many times faster.
     """
     order = np.arange(len(paths))
     if not len(paths):

@@ -17,7 +17,6 @@ import msgspec
 
 from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, VersionNotFoundError
 from liquidlog.log.store import TableStore, what_is_there
-from liquidlog.snapshot import LogMark
 from liquidlog.spec.actions import (
     UNREADABLE,
     Commit,
@@ -72,22 +71,11 @@ class Checkpoint:
         return tuple(file.name for file in self.files)
 
 
-def mark_of(file: LogFile) -> LogMark:
-    """Return what distinguishes a log file from another file of the same name."""
-    return LogMark(
-        name=file.name,
-        size_bytes=file.size_bytes,
-        modification_time_ms=file.modification_time_ms,
-        etag=file.etag,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LogSegment:
     """The files from which one version is read: `commits` have no gaps and end at `version`.
 
-    `last_commit` is the commit of `version`, even if a checkpoint makes it unnecessary to read;
-    None if it is gone.
+    `last_commit` is the commit of `version`, read or not; None if it is gone.
     """
 
     version: int
@@ -96,11 +84,11 @@ class LogSegment:
     last_commit: LogFile | None = None
 
     @property
-    def mark(self) -> LogMark | None:
+    def mark(self) -> LogFile | None:
         """What distinguishes this version from the same version of another log."""
-        checkpoint = () if self.checkpoint is None else self.checkpoint.files
-        files = (*checkpoint,) if self.last_commit is None else (self.last_commit,)
-        return mark_of(files[0]) if files else None
+        if self.last_commit is None and self.checkpoint is not None:
+            return self.checkpoint.files[0]
+        return self.last_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +104,18 @@ class LogListing:
     newest: int
     whole: bool = True
 
-    def has(self, mark: LogMark) -> bool:
+    def has(self, mark: LogFile) -> bool:
         """Return whether the marked file is still there, unchanged."""
+        return self._called(mark.name) == mark
+
+    def names(self, mark: LogFile) -> bool:
+        """Return whether there is a file with the mark's name, the same one or another."""
+        return self._called(mark.name) is not None
+
+    def _called(self, name: str) -> LogFile | None:
         checkpoints = (file for checkpoint in self.checkpoints for file in checkpoint.files)
         files = (*self.commits.values(), *checkpoints)
-        return any(file.name == mark.name and mark_of(file) == mark for file in files)
-
-    def names(self, mark: LogMark) -> bool:
-        """Return whether there is a file with the mark's name, the same one or another."""
-        checkpoints = (name for checkpoint in self.checkpoints for name in checkpoint.names)
-        return mark.name in {*checkpoints, *(file.name for file in self.commits.values())}
+        return next((file for file in files if file.name == name), None)
 
     @property
     def oldest(self) -> int:
@@ -145,10 +135,7 @@ def list_log(store: TableStore) -> LogListing:
 
 
 def list_recent_log(store: TableStore) -> LogListing:
-    """Return a listing with the newest version and the files to load it from.
-
-    Older files may be missing, which shortens the listing if the store can begin in the middle.
-    """
+    """Return a listing with the newest version and the files to load it from; others may miss."""
     first = hinted_version(store)
     if first > 0:
         files = store.list_log(first)
@@ -276,10 +263,7 @@ _FILE_DECODER: Final = msgspec.json.Decoder(_FileLine)
 
 def read_commit(store: TableStore, version: int) -> Commit:
     """Return the commit of `version`. An empty file is a commit without actions."""
-    content = store.read_log(commit_name(version))
-    if content is None:
-        raise VersionNotFoundError(version, version, version)
-    return parse_commit(content, version)
+    return next(read_commits(store, [version]))
 
 
 def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]:

@@ -48,10 +48,7 @@ _FEW_SHARE: Final = 0.1
 
 
 def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns`, with one entry per row of `snapshot.files`, in its order.
-
-    If a checkpoint has statistics both as text and as structs, the text is used.
-    """
+    """Return the bounds of `columns` per row of `snapshot.files`; text goes before structs."""
     if not columns:
         return Bounds(columns=(), num_records=num_records(snapshot.files))
     rows = one_array(snapshot.files["statistics_row"])
@@ -165,9 +162,9 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
-    """Return the statistics of `files`, which are some of the snapshot's; None if a file has none.
+    """Return the statistics of some of the snapshot's files, None if a file has none.
 
-    Texts are those of the log; structs of a checkpoint that has no texts are rendered.
+    Texts are those of the log; structs without a text are rendered.
     """
     first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
     rows = one_array(files["statistics_row"])
@@ -200,18 +197,13 @@ def _stored_texts(store: TableStore, file: CheckpointFile) -> pa.Array:
 def _by_path(store: TableStore, snapshot: Snapshot, paths: pa.Array) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for file in snapshot.statistics.checkpoint if len(paths) else ():
-        for part in read_statistics(
-            store, file, _FIELDS, lambda adds: _texts(adds.filter(_chosen(adds, paths)))
-        ):
+        for part in read_statistics(store, file, _FIELDS, lambda adds: _texts(adds, paths)):
             found.update(zip(part["path"].to_pylist(), part["text"].to_pylist(), strict=True))
     return found
 
 
-def _chosen(adds: pa.StructArray, paths: pa.Array) -> pa.Array:
-    return pc.is_in(struct_field(adds, "path", pa.string()), value_set=paths)
-
-
-def _texts(adds: pa.StructArray) -> pa.Table:
+def _texts(adds: pa.StructArray, paths: pa.Array) -> pa.Table:
+    adds = adds.filter(pc.is_in(struct_field(adds, "path", pa.string()), value_set=paths))
     texts = struct_field(adds, "stats", STATISTICS_TYPE)
     parsed = struct_field(adds, "stats_parsed", pa.null())
     if pa.types.is_struct(parsed.type):
@@ -260,7 +252,7 @@ def _original(
     statistics: str | None,
 ) -> Mapping[str, msgspec.Raw]:
     version = row["version"]
-    add = _add(row, statistics)
+    add = add_of(row, statistics)
     if version is None:
         return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
     original = commits[version].get(file_key(add))
@@ -284,12 +276,13 @@ def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
     return adds
 
 
-def _add(row: Mapping[str, Any], statistics: str | None) -> AddFile:
+def add_of(row: Mapping[str, Any], statistics: str | None = None) -> AddFile:
+    """Return a row in FILES_SCHEMA, and its statistics, as an add that changes no data."""
     return AddFile(
         path=row["path"],
         partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
         size=row["size"],
-        modification_time=row["modification_time"],
+        modification_time=row["modification_time"] or 0,
         data_change=False,
         stats=statistics,
         tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,

@@ -32,44 +32,98 @@ from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts, 
 from liquidlog.storage.objects import KnownObject, ObjectReader, Objects
 from liquidlog.storage.options import NO_OPTIONS, SINGLE_WRITER, StorageOptions
 
+__all__ = ["AmbiguousPutError", "TableStore"]
+
+
+class TableStore(Protocol):
+    """A table's directory on storage. Names of log files are relative to `_delta_log`."""
+
+    @property
+    def uri(self) -> str:
+        """The table's address in the form that other engines understand."""
+
+    @property
+    def storage(self) -> StorageOptions:
+        """The options with which the table's files are opened; never shown."""
+
+    def require_writable(self) -> None:
+        """Refuse a storage that cannot create each version once, whole or not at all."""
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
+        """Return the log's files, None if the table directory has no `_delta_log`.
+
+        Files of versions before `first_version` may be missing.
+        """
+
+    def read_log(self, name: str) -> bytes | None:
+        """Return the content of a log file, None if it does not exist."""
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        """Return the contents of log files as read_log does, several at once if that is faster."""
+
+    def put_log_if_absent(self, name: str, content: bytes) -> bool:
+        """Store a log file whole, or not at all; return False if the name is taken."""
+
+    def replace_log(self, name: str, content: bytes) -> None:
+        """Store a log file whole, replacing one of the same name; for `_last_checkpoint` only."""
+
+    def open_log(self, name: str) -> Source:
+        """Return a log file, opened for a Parquet reader."""
+
+    def file_facts(self, path: str) -> FileFacts | None:
+        """Return the facts about the data file at a decoded path, None if it does not exist."""
+
+    def delete_file(self, path: str) -> None:
+        """Delete the data file at a decoded path; a missing file is no error."""
+
+    def temporaries(self) -> tuple[str, ...]:
+        """Return the paths, relative to the table, of temporary files of active writers."""
+
+    def data_path(self, path: str) -> str:
+        """Return the address of the data file at a decoded path: a local path or a URI."""
+
+
+class _AddressedStore:
+    """What stores do with data files by their addresses alone."""
+
+    def __init__(self, uri: str, storage: StorageOptions) -> None:
+        self.uri = uri
+        self.storage = storage
+
+    def file_facts(self, path: str) -> FileFacts | None:
+        return file_facts(self.data_path(path), self.storage)
+
+    def delete_file(self, path: str) -> None:
+        delete_file(self.data_path(path), self.storage)
+
+    def data_path(self, path: str) -> str:
+        return file_address(self.uri, path)
+
+
 # A table on local disk: a version is a file that is flushed, then linked to its name.
 
 _MAX_HINT_BYTES: Final = 64 << 20
 """Most bytes of a `_last_checkpoint`: it has hundreds, or some megabytes with a schema."""
 
 
-class LocalTableStore:
-    """A table on local disk.
-
-    A commit is written under a temporary name, flushed to disk and linked to its final name:
-    the link either creates the whole file or fails because the name is taken.
-    """
+class LocalTableStore(_AddressedStore):
+    """A table on local disk: a link creates a whole version, or fails as the name is taken."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__(str(root), NO_OPTIONS)
         self._root = root
         self._log = root / LOG_DIR
         self._proved = False
 
-    @property
-    def uri(self) -> str:
-        """The absolute path of the table directory."""
-        return str(self._root)
-
-    @property
-    def storage(self) -> StorageOptions:
-        """No options."""
-        return NO_OPTIONS
-
     def require_writable(self) -> None:
-        """See TableStore. The file system has to prove once that it can link files."""
+        """Let the file system prove once that it can link files."""
         if self._proved or local.facts(str(self._log)) is None:
             return  # without a table, putting its first version shows whether links work
         local.require_links(str(self._log), self.uri)
         self._proved = True
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """See TableStore. A local directory is always listed whole."""
-        del first_version
+        del first_version  # a local directory is always listed whole
         try:
             with os.scandir(self._log) as entries:
                 found = [_log_file(entry) for entry in entries]
@@ -80,9 +134,11 @@ class LocalTableStore:
         return tuple(sorted((f for f in found if f is not None), key=lambda file: file.name))
 
     def read_log(self, name: str) -> bytes | None:
-        """See TableStore."""
         try:
-            return read_regular(str(self._log / name), max_bytes=_max_bytes(name))
+            return read_regular(
+                str(self._log / name),
+                max_bytes=_MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES,
+            )
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -91,11 +147,9 @@ class LocalTableStore:
             ) from error
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """See TableStore."""
         return tuple(self.read_log(name) for name in names)
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """See TableStore."""
         target = str(self._log / name)
         try:
             self._log.mkdir(parents=True, exist_ok=True)
@@ -106,23 +160,12 @@ class LocalTableStore:
         return local.put_if_absent(target, content)
 
     def replace_log(self, name: str, content: bytes) -> None:
-        """See TableStore."""
         local.replace(str(self._log / name), content)
 
     def open_log(self, name: str) -> Source:
-        """See TableStore."""
         return open_input(str(self._log / name))
 
-    def file_facts(self, path: str) -> FileFacts | None:
-        """See TableStore."""
-        return local.facts(self.data_path(path))
-
-    def delete_file(self, path: str) -> None:
-        """See TableStore."""
-        local.delete(self.data_path(path))
-
     def temporaries(self) -> tuple[str, ...]:
-        """See TableStore."""
         directories = {"": self._root, f"{LOG_DIR}/": self._log}
         return tuple(
             f"{prefix}{name}"
@@ -130,10 +173,6 @@ class LocalTableStore:
             for name in sorted(local.names_with_prefix(str(directory), "."))
             if local.is_temporary(name)
         )
-
-    def data_path(self, path: str) -> str:
-        """See TableStore."""
-        return file_address(self.uri, path)
 
 
 def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
@@ -152,74 +191,6 @@ def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
         # If it were passed over, its version would seem not to exist yet.
         raise StorageError(entry.path, "cannot be read: it is not a regular file")
     return None
-
-
-def _max_bytes(name: str) -> int:
-    return _MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES
-
-
-__all__ = ["AmbiguousPutError", "TableStore"]
-
-
-class TableStore(Protocol):
-    """A table's directory on storage. Names of log files are relative to `_delta_log`."""
-
-    @property
-    def uri(self) -> str:
-        """The table's address in the form that other engines understand."""
-        ...
-
-    @property
-    def storage(self) -> StorageOptions:
-        """The options with which the table's files are opened; never shown."""
-        ...
-
-    def require_writable(self) -> None:
-        """Refuse a storage that cannot create each version once, whole or not at all."""
-        ...
-
-    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """Return the log's files, None if the table directory has no `_delta_log`.
-
-        Files of versions before `first_version` may be missing.
-        """
-        ...
-
-    def read_log(self, name: str) -> bytes | None:
-        """Return the content of a log file, None if it does not exist."""
-        ...
-
-    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """Return the contents of log files as read_log does, several at once if that is faster."""
-        ...
-
-    def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """Store a log file whole, or not at all; return False if the name is taken."""
-        ...
-
-    def replace_log(self, name: str, content: bytes) -> None:
-        """Store a log file whole, replacing one of the same name; for `_last_checkpoint` only."""
-        ...
-
-    def open_log(self, name: str) -> Source:
-        """Return a log file, opened for a Parquet reader."""
-        ...
-
-    def file_facts(self, path: str) -> FileFacts | None:
-        """Return the facts about the data file at a decoded path, None if it does not exist."""
-        ...
-
-    def delete_file(self, path: str) -> None:
-        """Delete the data file at a decoded path; a missing file is no error."""
-        ...
-
-    def temporaries(self) -> tuple[str, ...]:
-        """Return the paths, relative to the table, of temporary files of active writers."""
-        ...
-
-    def data_path(self, path: str) -> str:
-        """Return the address of the data file at a decoded path: a local path or a URI."""
-        ...
 
 
 # Describe what is there instead of a table: another format, a Parquet file, part of a table
@@ -323,66 +294,54 @@ _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 """Characters that delta-rs decodes or refuses even if quoted; commits need its second opinion."""
 
 
-class ObjectTableStore:
+class ObjectTableStore(_AddressedStore):
     """A table in S3, Google Cloud Storage or Azure."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
         """Make the client; no request is sent yet."""
-        self._uri = uri
-        self._options = options
+        super().__init__(uri, options)
         self._objects = Objects.at(uri, options)
         self._root = self._objects.path
         self._log = f"{self._root}/{LOG_DIR}"
         self._proved = not self._objects.client.own_endpoint
         self._visible = self._objects.address.family != "s3" or options.single_writer
 
-    @property
-    def uri(self) -> str:
-        """The URI of the table, without a trailing slash."""
-        return self._uri
-
-    @property
-    def storage(self) -> StorageOptions:
-        """The options as given."""
-        return self._options
-
     def require_writable(self) -> None:
-        """See TableStore. A server other than the cloud's own has to prove its conditional put.
+        """Let a server other than the cloud's own prove its conditional put.
 
         Delta Spark's DynamoDB log store keeps a table's versions in DynamoDB and overwrites
         versions that others created, so a table whose log has traces of it is refused.
         """
-        if _MISREAD.search(self._uri):
+        if _MISREAD.search(self.uri):
             reason = "a percent-encoded or control character in its address"
-            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+            raise UnsupportedFeatureError(self.uri, "written", (reason,))
         if not self._visible and self._objects.holds_any(f"{self._log}/{_DYNAMODB_DIR}"):
             reason = (
                 f"Delta Spark's DynamoDB log store ({LOG_DIR}/{_DYNAMODB_DIR} holds its commits),"
                 " in which our versions are not recorded; if no writer uses it any more, give"
                 f" the storage option {SINGLE_WRITER}=true"
             )
-            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+            raise UnsupportedFeatureError(self.uri, "written", (reason,))
         self._visible = True
         if self._proved:
             return
         # The name is hidden from everything that lists data files, and is outside of the log.
         probe = f"{self._root}/{PROBE_PREFIX}{secrets.token_hex(8)}"
         try:
-            first = self._put(probe, b"first")
-            second = self._put(probe, b"second")
+            first = self._objects.put_if_absent(probe, b"first")
+            second = self._objects.put_if_absent(probe, b"second")
             kept = self._objects.read(probe)
         except AmbiguousPutError as error:
-            raise StorageError(self._uri, f"cannot be written: {error}") from None
+            raise StorageError(self.uri, f"cannot be written: {error}") from None
         finally:
             with suppress(StorageError):
                 self._objects.delete(probe)
         if not first or second or kept != b"first":
             reason = "a storage whose server ignores the condition of a conditional put,"
-            raise UnsupportedFeatureError(self._uri, "written", (reason,))
+            raise UnsupportedFeatureError(self.uri, "written", (reason,))
         self._proved = True
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """See TableStore."""
         first = f"{first_version:0{VERSION_DIGITS}d}" if first_version else ""
         found = self._objects.list_directory(self._log, first)
         if found is None:
@@ -394,50 +353,29 @@ class ObjectTableStore:
         return tuple(sorted((f for f in files if f is not None), key=lambda file: file.name))
 
     def read_log(self, name: str) -> bytes | None:
-        """See TableStore."""
         return self._objects.read(f"{self._log}/{name}")
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """See TableStore."""
         if not names:
             return ()
         with ThreadPoolExecutor(min(len(names), _PARALLEL_READS)) as pool:
             return tuple(pool.map(self.read_log, names))
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """See TableStore."""
-        self._options.fresh()  # for the whole of the commit, and what reads it back
+        self.storage.fresh()  # for the whole of the commit, and what reads it back
         self.require_writable()
-        return self._put(f"{self._log}/{name}", content)
+        return self._objects.put_if_absent(f"{self._log}/{name}", content)
 
     def replace_log(self, name: str, content: bytes) -> None:
-        """See TableStore."""
         self.require_writable()
         self._objects.replace(f"{self._log}/{name}", content)
 
     def open_log(self, name: str) -> Source:
-        """See TableStore."""
         path = f"{self._log}/{name}"
         facts = self._objects.facts(path)
         if facts is None:
             raise FileNotFoundError(path)
         return ObjectReader(KnownObject(self._objects, path, facts.size_bytes))
 
-    def file_facts(self, path: str) -> FileFacts | None:
-        """See TableStore."""
-        return file_facts(self.data_path(path), self._options)
-
-    def delete_file(self, path: str) -> None:
-        """See TableStore."""
-        delete_file(self.data_path(path), self._options)
-
     def temporaries(self) -> tuple[str, ...]:
-        """See TableStore."""
         return tuple(sorted(self._objects.names_with_prefix(self._root, PROBE_PREFIX)))
-
-    def data_path(self, path: str) -> str:
-        """See TableStore."""
-        return file_address(self._uri, path)
-
-    def _put(self, path: str, content: bytes) -> bool:
-        return self._objects.put_if_absent(path, content)

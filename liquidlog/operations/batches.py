@@ -40,7 +40,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import load_commits
-from liquidlog.log.segment import list_log_from, mark_of
+from liquidlog.log.segment import list_log_from
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import (
@@ -68,8 +68,9 @@ from liquidlog.plan import (
     rewrite_digest,
     tagged_groups,
 )
-from liquidlog.snapshot import LogMark, Snapshot
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
+from liquidlog.spec.paths import LogFile
 from liquidlog.version import ENGINE_INFO
 
 Refusal = CommitConflictError | ResultMismatchError | DataFileError
@@ -101,7 +102,7 @@ class LandedGroups:
         self._groups: set[int] = set()
         # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
         self._version = self._plan.read_version
-        self._mark: LogMark | None = None
+        self._mark: LogFile | None = None
 
     def update(self) -> frozenset[int]:
         """Read the commits that came since the last time; return the ids of the committed groups.
@@ -116,8 +117,7 @@ class LandedGroups:
         for commit in load_commits(self._store, self._version + 1, listing.newest):
             self._groups |= tagged_groups(commit.info.tags or {}, self._plan.plan_id)
             self.winners.take([commit])
-            file = listing.commits.get(commit.version)
-            self._version, self._mark = commit.version, None if file is None else mark_of(file)
+            self._version, self._mark = commit.version, listing.commits.get(commit.version)
         return frozenset(self._groups)
 
 

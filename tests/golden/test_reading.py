@@ -16,7 +16,6 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.checkpointing import require_agreement, state_differences
-from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.operations.inspect import detail, written_bytes
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.table import Table
@@ -179,16 +178,6 @@ def without_older_files(log: Path, version: int) -> None:
             file.unlink()
 
 
-def state_of(snapshot: Snapshot) -> CheckpointState:
-    return CheckpointState(
-        protocol=snapshot.protocol,
-        metadata=snapshot.metadata,
-        domains=snapshot.domains,
-        transactions=snapshot.transactions,
-        files=snapshot.files,
-    )
-
-
 @pytest.mark.parametrize("case", CASES_CHECKPOINTS)
 def test_a_checkpoint_says_what_the_log_says_when_nothing_else_is_left(
     case: str, tmp_path: Path
@@ -205,7 +194,7 @@ def test_a_checkpoint_says_what_the_log_says_when_nothing_else_is_left(
     after = Table.open(str(path)).snapshot()
     assert after.version == before.version
     assert after.timestamp_ms == before.timestamp_ms
-    assert state_differences(before, state_of(after), after.files) == []
+    assert state_differences(before, after, after.files) == []
     assert Table.open(str(path)).files().drop_columns(["path"]).to_pylist() == bounds
     require_agreement(after)
     assert not Table.open(str(path)).checkpoint().created
