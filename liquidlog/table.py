@@ -53,7 +53,7 @@ from liquidlog.spec.arguments import (
     transaction,
     whole_number,
 )
-from liquidlog.spec.schema import StructType, split_path
+from liquidlog.spec.schema import Path, StructType, split_path
 from liquidlog.spec.text import Rows, Summary, parse_duration, parse_size, parse_time
 from liquidlog.storage.options import OptionsSource
 
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from liquidlog.clustering.health import Health
     from liquidlog.doctor.findings import Diagnosis
     from liquidlog.foresee.prediction import Prediction
-    from liquidlog.foresee.verdict import Verdict
+    from liquidlog.foresee.verdict import Criteria, Verdict
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.operations.define import Definition, DroppedFeature
     from liquidlog.operations.doctor import Mended, Overview
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 __all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
 
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
-_YES_NO: Final = "True or False"
 _SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 _GONE: Final[Mapping[str, str]] = {
@@ -97,11 +96,6 @@ _GONE: Final[Mapping[str, str]] = {
     "version_at": "at(…).version",
 }
 """What to use instead of methods of earlier releases."""
-
-
-def _place(workload: Queries, source: str | None) -> str | None:
-    """Return where a command finds a workload, None if that is not known."""
-    return str(workload) if source is None and isinstance(workload, str | PathLike) else source
 
 
 class Table(Summary):
@@ -202,6 +196,21 @@ class Table(Summary):
         from liquidlog.operations.workloads import workload_of
 
         return workload_of(workload, self.uri, self.opened.store.storage)
+
+    def _criteria(
+        self,
+        workload: Queries,
+        source: str | None,
+        payback_days: float | None,
+        queries_per_day: float | None,
+    ) -> "Criteria":
+        """Return for whom, and by which bar, rewrites are judged."""
+        from liquidlog.operations.judge import criteria_of
+
+        if source is None and isinstance(workload, str | PathLike):
+            source = str(workload)
+        asked = self._asked(workload)
+        return criteria_of(self.opened, asked, source, payback_days, queries_per_day)
 
     @property
     def uri(self) -> str:
@@ -322,7 +331,7 @@ class Table(Summary):
             workload=self._asked(workload),
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
-            reads_rows=one(sample, bool, argument="sample", expected=_YES_NO),
+            reads_rows=_flag(sample, "sample"),
             now_ms=self.opened.clock.now_ms(),
         )
 
@@ -345,20 +354,10 @@ class Table(Summary):
                 not above 0.
         """
         from liquidlog.operations.doctor import diagnose
-        from liquidlog.operations.judge import criteria_of
 
-        return diagnose(
-            self.opened.store,
-            self.snapshot(),
-            criteria_of(
-                self.opened,
-                self._asked(workload),
-                _place(workload, workload_source),
-                payback_days,
-                queries_per_day,
-            ),
-            min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
-        )
+        criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
+        least = None if min_cube_size is None else parse_size(min_cube_size)
+        return diagnose(self.opened.store, self.snapshot(), criteria, min_cube_bytes=least)
 
     def judge(
         self,
@@ -381,15 +380,9 @@ class Table(Summary):
             UsageError: If no predicate of the workload is a condition on the table, or a number is
                 not above 0.
         """
-        from liquidlog.operations.judge import criteria_of, judge_opened
+        from liquidlog.operations.judge import judge_opened
 
-        criteria = criteria_of(
-            self.opened,
-            self._asked(workload),
-            _place(workload, workload_source),
-            payback_days,
-            queries_per_day,
-        )
+        criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
         return judge_opened(self.opened, self.snapshot(), criteria).verdict
 
     def overview(
@@ -412,20 +405,12 @@ class Table(Summary):
                 not above 0.
         """
         from liquidlog.operations.doctor import overview
-        from liquidlog.operations.judge import criteria_of
 
+        criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
+        least = None if min_cube_size is None else parse_size(min_cube_size)
+        past = _flag(past, "past")
         return overview(
-            self.opened.store,
-            self.snapshot(),
-            criteria_of(
-                self.opened,
-                self._asked(workload),
-                _place(workload, workload_source),
-                payback_days,
-                queries_per_day,
-            ),
-            min_cube_bytes=None if min_cube_size is None else parse_size(min_cube_size),
-            past=one(past, bool, argument="past", expected=_YES_NO),
+            self.opened.store, self.snapshot(), criteria, min_cube_bytes=least, past=past
         )
 
     def scan(
@@ -505,7 +490,7 @@ class Table(Summary):
         from liquidlog.advice.evidence import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
-        from liquidlog.operations.judge import criteria_of, judge_opened
+        from liquidlog.operations.judge import judge_opened
 
         asked = self._asked(workload)
         if not asked:
@@ -516,7 +501,7 @@ class Table(Summary):
             min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
         )
-        criteria = criteria_of(self.opened, asked, workload_source, payback_days, queries_per_day)
+        criteria = self._criteria(asked, workload_source, payback_days, queries_per_day)
         found = judge_opened(self.opened, self.snapshot(), criteria, request=request).advice
         assert found is not None  # noqa: S101  there is a workload
         return found
@@ -566,7 +551,7 @@ class Table(Summary):
             self.opened.bounds_of(snapshot),
             self.opened.clock.new_id,
             None if workload is None else self._asked(workload),
-            require_fit=one(require_fit, bool, argument="require_fit", expected=_YES_NO),
+            require_fit=_flag(require_fit, "require_fit"),
         )
         return noted(made, self.opened.store, snapshot)
 
@@ -875,15 +860,17 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.writes import AppendRequest, append
+        from liquidlog.operations.writes import append
 
-        request = AppendRequest(
-            sources=_sources(data),
+        return append(
+            self.opened.store,
+            self.opened.to_change(),
+            _sources(data),
+            self.opened.clock,
             cluster=cluster,
+            blind=None if blind is None else _flag(blind, "blind"),
             dry_run=dry_run,
-            blind=None if blind is None else one(blind, bool, argument="blind", expected=_YES_NO),
         )
-        return append(self.opened.store, self.opened.to_change(), request, self.opened.clock)
 
     def plan_write(
         self,
@@ -906,16 +893,18 @@ class Table(Summary):
             SchemaMismatchError: If the schema does not fit the table's; has every problem.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
         """
-        from liquidlog.operations.writes import WriteRequest, plan_write
+        from liquidlog.operations.writes import plan_write
 
-        request = WriteRequest(
-            data=one(schema, StructType, argument="schema", expected="a Delta StructType"),
-            cluster=one(cluster, bool, argument="cluster", expected=_YES_NO),
+        return plan_write(
+            self.opened.store,
+            self.opened.to_change(),
+            one(schema, StructType, argument="schema", expected="a Delta StructType"),
+            self.opened.clock,
+            cluster=_flag(cluster, "cluster"),
             max_file_bytes=None if max_file_size is None else parse_size(max_file_size),
-            merge_schema=one(merge_schema, bool, argument="merge_schema", expected=_YES_NO),
+            merge_schema=_flag(merge_schema, "merge_schema"),
             where=None if where is None else one(where, str, argument="where", expected="SQL"),
         )
-        return plan_write(self.opened.store, self.opened.to_change(), request, self.opened.clock)
 
     def commit_write(
         self,
@@ -945,7 +934,7 @@ class Table(Summary):
             one(result, WriteResult, argument="result", expected="a WriteResult"),
             self.opened.clock,
             txn=transaction(txn, argument="txn"),
-            is_blind=one(blind, bool, argument="blind", expected=_YES_NO),
+            is_blind=_flag(blind, "blind"),
         )
 
     def cluster_by(self, columns: str | Sequence[str] | None, *, dry_run: bool = False) -> int:
@@ -961,11 +950,11 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import cluster_by
+        from liquidlog.definition.create import cluster_by_change
+        from liquidlog.operations.define import changed
 
         paths = None if columns is None else column_paths(columns, argument="columns")
-        snapshot = self.opened.to_change()
-        return cluster_by(self.opened.store, snapshot, paths, self.opened.clock, dry_run=dry_run)
+        return changed(self.opened, partial(cluster_by_change, columns=paths), dry_run=dry_run)
 
     def drop_feature(
         self, feature: str, *, truncate_history: bool = False, dry_run: bool = False
@@ -986,13 +975,9 @@ class Table(Summary):
         from liquidlog.operations.define import drop_feature
 
         return drop_feature(
-            self.opened.store,
-            self.opened.to_change(),
+            self.opened,
             one(feature, str, argument="feature", expected="the name of a feature"),
-            self.opened.clock,
-            truncate_history=one(
-                truncate_history, bool, argument="truncate_history", expected=_YES_NO
-            ),
+            truncate_history=_flag(truncate_history, "truncate_history"),
             dry_run=dry_run,
         )
 
@@ -1013,8 +998,7 @@ class Table(Summary):
         from liquidlog.operations.advise import apply_advice
 
         one(advice, Advice, argument="advice", expected="an Advice")
-        snapshot = self.opened.to_change()
-        return apply_advice(self.opened.store, snapshot, advice, self.opened.clock, dry_run=dry_run)
+        return apply_advice(self.opened, advice, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
         """Mend what findings of these names say, without rewriting a data file.
@@ -1047,15 +1031,13 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import rename_column
+        from liquidlog.operations.define import changed, renaming
 
         name = split_path(new)
         if len(name) > 1:
             raise UsageError(f"{new} is more than a name; give its last part only", value=new)
-        snapshot, path = self.opened.to_change(), split_path(old)
-        return rename_column(
-            self.opened.store, snapshot, path, name[0], self.opened.clock, dry_run=dry_run
-        )
+        derive = renaming(self.opened.store, split_path(old), name[0])
+        return changed(self.opened, derive, dry_run=dry_run)
 
     def add_columns(
         self,
@@ -1075,7 +1057,8 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import add_columns
+        from liquidlog.definition.schema_changes import add_change
+        from liquidlog.operations.define import changed
         from liquidlog.spec.arrow import delta_schema
 
         given = one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
@@ -1083,10 +1066,9 @@ class Table(Summary):
         if not columns.fields:
             raise UsageError("there is nothing to add: the schema has no column")
         place = () if into is None else split_path(into)
-        snapshot = self.opened.to_change()
-        return add_columns(
-            self.opened.store, snapshot, columns, place, self.opened.clock, dry_run=dry_run
-        )
+        new_id = self.opened.clock.new_id
+        derive = partial(add_change, columns=columns, into=place, new_id=new_id)
+        return changed(self.opened, derive, dry_run=dry_run)
 
     def drop_column(self, *names: str, if_exists: bool = False, dry_run: bool = False) -> int:
         """Drop columns that nothing depends on in one commit; return the version after that.
@@ -1100,17 +1082,10 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import drop_columns
+        from liquidlog.operations.define import changed, dropping
 
-        columns = [split_path(name) for name in texts(names, argument="names", of="column names")]
-        return drop_columns(
-            self.opened.store,
-            self.opened.to_change(),
-            columns,
-            self.opened.clock,
-            if_exists=if_exists,
-            dry_run=dry_run,
-        )
+        columns = column_paths(names, argument="names")
+        return changed(self.opened, dropping(columns, if_exists=if_exists), dry_run=dry_run)
 
     def set_properties(
         self,
@@ -1131,18 +1106,15 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.define import set_properties
+        from liquidlog.definition.schema_changes import properties_change
+        from liquidlog.operations.define import changed
 
-        setting = text_mapping(properties, argument="properties")
-        removing = texts(unset, argument="unset", of="properties", empty=True)
-        return set_properties(
-            self.opened.store,
-            self.opened.to_change(),
-            setting,
-            removing,
-            self.opened.clock,
-            dry_run=dry_run,
+        derive = partial(
+            properties_change,
+            properties=text_mapping(properties, argument="properties"),
+            unset=texts(unset, argument="unset", of="properties", empty=True),
         )
+        return changed(self.opened, derive, dry_run=dry_run)
 
     def checkpoint(self, *, dry_run: bool = False) -> "Checkpointed":
         """Give the newest version a checkpoint, so that it opens without the commits before.
@@ -1228,12 +1200,7 @@ class Table(Summary):
             self.opened.to_change(),
             self.opened.clock,
             retain_ms=None if retain is None else parse_duration(retain),
-            allow_short_retention=one(
-                allow_short_retention,
-                bool,
-                argument="allow_short_retention",
-                expected=_YES_NO,
-            ),
+            allow_short_retention=_flag(allow_short_retention, "allow_short_retention"),
             dry_run=dry_run,
         )
 
@@ -1256,23 +1223,23 @@ def define_table(
     """
     from liquidlog.operations.define import Definition
 
+    if schema is not None:
+        one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
+    if like is not None:
+        one(like, Table, argument="like", expected="a Table")
+    if description is not None:
+        one(description, str, argument="description", expected="text")
+
+    def paths(names: Names | None, argument: str) -> tuple[Path, ...] | None:
+        return None if names is None else column_paths(names, argument=argument, empty=True)
+
     return Definition(
-        schema=schema
-        if schema is None
-        else one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA),
-        like=None
-        if like is None
-        else one(like, Table, argument="like", expected="a Table").snapshot(),
-        cluster_by=None
-        if cluster_by is None
-        else column_paths(cluster_by, argument="cluster_by", empty=True),
-        partition_by=None
-        if partition_by is None
-        else column_paths(partition_by, argument="partition_by", empty=True),
+        schema=schema,
+        like=None if like is None else like.snapshot(),
+        cluster_by=paths(cluster_by, "cluster_by"),
+        partition_by=paths(partition_by, "partition_by"),
         properties={} if properties is None else text_mapping(properties, argument="properties"),
-        description=description
-        if description is None
-        else one(description, str, argument="description", expected="text"),
+        description=description,
     )
 
 
@@ -1318,6 +1285,10 @@ def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
 
 def _plan(value: object) -> ClusteringPlan:
     return one(value, ClusteringPlan, argument="plan", expected="a ClusteringPlan")
+
+
+def _flag(value: object, argument: str) -> bool:
+    return one(value, bool, argument=argument, expected="True or False")
 
 
 def _sources(data: object) -> "tuple[Source, ...]":

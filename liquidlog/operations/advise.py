@@ -48,7 +48,9 @@ from liquidlog.clustering.columns import (
 from liquidlog.clustering.migration import clustered_by, unpartitioned
 from liquidlog.clustering.planner import plan
 from liquidlog.clustering.settings import remembered, remembered_among
-from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.commit.transaction import system_clock
+from liquidlog.definition.create import cluster_by_change
+from liquidlog.definition.schema_changes import properties_change
 from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError
 from liquidlog.foresee.candidates import MANY_FILES
 from liquidlog.foresee.layouts import Grouping, Layouts
@@ -57,9 +59,9 @@ from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Sample
 from liquidlog.foresee.verdict import LONGER, MANY, Criteria
-from liquidlog.log.loader import advance
 from liquidlog.log.store import TableStore
-from liquidlog.operations.define import cluster_by, set_properties
+from liquidlog.operations.define import Derive, changed
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.table_readers import TableReaders, fitted_readers, table_readers
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.workload import Workload
@@ -570,29 +572,29 @@ def _advised(
     return LayoutSearch(readers, request, columns, new_id, problems, kept).advice()
 
 
-def apply_advice(
-    store: TableStore, snapshot: Snapshot, advice: Advice, clock: Clock, *, dry_run: bool
-) -> tuple[int, ...]:
-    """Commit the advised clustering columns and properties; return the versions of these commits.
+def apply_advice(opened: OpenedTable, advice: Advice, *, dry_run: bool) -> tuple[int, ...]:
+    """Commit the advised clustering columns, then the properties; return the versions of both.
 
-    There is at most one commit for each of both, and none if the table is to be left alone. With
-    `dry_run` nothing is committed: the versions are those that there would be.
+    There is no commit without a change. With `dry_run` the versions are those that there would be.
     """
+    snapshot, best = opened.to_change(), advice.recommended
     if advice.table_id != snapshot.metadata.id:
         raise UsageError(
             f"the advice is of the table {advice.table_uri}, not of {snapshot.uri}",
             table_uri=advice.table_uri,
         )
-    best = advice.recommended
     if best is None:
         return ()
-    version = cluster_by(store, snapshot, best.candidate.columns, clock, dry_run=dry_run)
-    versions = [version] if version != snapshot.version else []
-    if advice.sets or advice.unset:
-        after = snapshot if dry_run else advance(store, snapshot)[0]
-        changed = set_properties(store, after, advice.sets, advice.unset, clock, dry_run=dry_run)
-        if changed != after.version:
-            versions.append(changed + len(versions) if dry_run else changed)
+    sets, unset = advice.sets, advice.unset
+    changes: list[Derive] = [partial(cluster_by_change, columns=best.candidate.columns)]
+    if sets or unset:
+        changes.append(partial(properties_change, properties=sets, unset=unset))
+    versions: list[int] = []
+    for derive in changes:
+        before = opened.to_change().version
+        after = changed(opened, derive, dry_run=dry_run)
+        if after != before:
+            versions.append(after + len(versions) if dry_run else after)
     return tuple(versions)
 
 

@@ -46,7 +46,6 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.outputs import (
     NewColumns,
     OutputClaim,
-    clear_run,
     clear_runs,
     evidence_against,
     require_committable,
@@ -81,7 +80,7 @@ REFUSALS: Final = (CommitConflictError, ResultMismatchError)
 
 
 class NotReconciledError(Exception):
-    """Groups of which the rows that others deleted could not be deleted, with the reasons."""
+    """Groups whose outputs could not be freed of rows that others deleted, with the reasons."""
 
     def __init__(self, refused: Mapping[int, Refusal]) -> None:
         super().__init__(refused)
@@ -169,8 +168,12 @@ class ClaimedGroup:
         """The id of the group in its plan."""
         return self.group.group_id
 
+    def claims(self, state: GroupState | None) -> tuple[OutputClaim, ...]:
+        """Return what a commit names of each run; without a state, of the executor's only."""
+        return (self.claim,) if state is None else state.claims(self.claim)
 
-def kept_adds(
+
+def _kept_adds(
     store: TableStore, snapshot: Snapshot, kept: Sequence[NDArray[np.int64]]
 ) -> list[Sequence[Mapping[str, Raw]]]:
     """Return the adds of each group's kept files as the log has them, one JSON object per file."""
@@ -245,16 +248,13 @@ class GroupsToLand:
         added = not_rewritten(snapshot, stale) if self.run.plan.is_migration else None
         if added is not None:
             return (*known, added)
-        return known or self._values_left_out(stale)
-
-    def _values_left_out(self, stale: Sequence[Staleness]) -> tuple[str, ...]:
-        asked = self.run.new_columns
-        found = (
-            reason
-            for one, group in zip(stale, self.claimed, strict=True)
-            for reason in asked.reasons(group.planned, one.new_columns)
-        )
-        return tuple(dict.fromkeys(found))
+        if known:
+            return known
+        values_left_out: dict[str, None] = {}
+        for one, group in zip(stale, self.claimed, strict=True):
+            reasons = self.run.new_columns.reasons(group.planned, one.new_columns)
+            values_left_out |= dict.fromkeys(reasons)
+        return tuple(values_left_out)
 
     def _prepare(self, snapshot: Snapshot) -> None:
         refused: dict[int, Refusal] = {}
@@ -273,12 +273,12 @@ class GroupsToLand:
     def _derive(self, snapshot: Snapshot) -> Change:
         stale = self._staleness(snapshot)
         groups = [one.group for one in self.claimed]
-        kept = kept_adds(self.run.store, snapshot, [one.kept for one in stale])
+        kept = _kept_adds(self.run.store, snapshot, [one.kept for one in stale])
         if self.is_rehearsed and any(one.deleted for one in stale):
             # What would be committed of the outputs is not known: nothing was read or written.
             require_sound(snapshot, self.run.plan, groups, stale)
             return Change(operation="OPTIMIZE", parameters={}, actions=())
-        states = (self.states.get(group.group_id) for group in groups)
+        states = [self.states.get(group.group_id) or GroupState.of(group) for group in groups]
         return rewrite_change(
             snapshot,
             self.run.plan,
@@ -286,24 +286,16 @@ class GroupsToLand:
             now_ms=self.started_ms,
             stale=stale,
             kept=kept,
-            reconciled=[
-                (state or GroupState.of(group)).reconciled
-                for state, group in zip(states, groups, strict=True)
-            ],
+            reconciled=[state.reconciled for state in states],
         )
 
     def _before_put(self, snapshot: Snapshot) -> None:
         self.run.opinion.require(snapshot)
-        now_ms = self.run.clock.now_ms()
-        require_committable(self.run.store, self._claims(), snapshot, now_ms=now_ms)
-
-    def _claims(self) -> list[OutputClaim]:
-        """Return what a commit names of each run; of a rehearsal, of the executor's only."""
         claims: list[OutputClaim] = []
         for one in self.claimed:
-            state = None if self.is_rehearsed else self.states.get(one.group_id)
-            claims += (one.claim,) if state is None else state.claims(one.claim)
-        return claims
+            claims += one.claims(None if self.is_rehearsed else self.states.get(one.group_id))
+        now_ms = self.run.clock.now_ms()
+        require_committable(self.run.store, claims, snapshot, now_ms=now_ms)
 
     def _staleness(self, snapshot: Snapshot) -> tuple[Staleness, ...]:
         if not self._stale or self._stale[0].snapshot is not snapshot:
@@ -349,8 +341,7 @@ def commit_batch(
     A group that is already committed is not committed again. Outputs are deleted only if the log
     proves that no commit can ever name them: another result of the group was committed, or other
     commits made it impossible; or if the commit's limits forbid it and nobody keeps the result.
-    Otherwise they stay, listed as files of a finished run. With
-    `dry_run` nothing is committed and nothing is deleted.
+    Otherwise they stay, listed as files of a finished run.
     """
     return _Batch(run, dry_run=dry_run).commit(groups)
 
@@ -369,7 +360,10 @@ class _Batch:
         self._states: dict[int, GroupState] = {}
 
     def commit(self, groups: Sequence[RewrittenGroup]) -> BatchCommit:
-        left = self._with_evidence(self._not_landed(self._claimed(groups)))
+        left = self._not_landed(self._claimed(groups))
+        against = evidence_against(self._run.store, self._run.plan, [one.group for one in left])
+        self._refused.update(against)
+        left = [one for one in left if one.group_id not in against]
         if self._run.plan.is_migration:
             left = self._whole(left)
         version, reconciled = None, ReconciledRows()
@@ -382,8 +376,7 @@ class _Batch:
                 self._refused.update(dict.fromkeys((one.group_id for one in left), error))
                 left = []
             except NotReconciledError as error:
-                pending = self._not_landed(left)
-                left = self._without(pending, error.refused)
+                left = self._without(self._not_landed(left), error.refused)
             except REFUSALS as error:
                 left = self._without_culprits(left, error)
             else:
@@ -410,21 +403,17 @@ class _Batch:
     def _settle(self, landed: Sequence[ClaimedGroup]) -> None:
         """Remove the traces of runs whose files are committed, and files that no version names.
 
-        Those are outputs that copies replaced or of which no row is left, and what was written for
-        attempts that were lost.
+        Those are outputs that copies replaced or that lost all rows, and files of lost attempts.
         """
-        named = [claim for one in landed for claim in self._claims(one)]
-        whole = {claim.run: claim for one in landed for claim in self._all_claims(one)}
-        settle([claim for claim in named if claim == whole[claim.run]])
-        clear_runs(self._run.store, [claim for claim in named if claim != whole[claim.run]])
-
-    def _claims(self, claimed: ClaimedGroup) -> tuple[OutputClaim, ...]:
-        state = self._states.get(claimed.group_id)
-        return (claimed.claim,) if state is None else state.claims(claimed.claim)
-
-    def _all_claims(self, claimed: ClaimedGroup) -> tuple[OutputClaim, ...]:
-        state = self._states.get(claimed.group_id)
-        return (claimed.claim,) if state is None else (claimed.claim, *state.runs)
+        whole: list[OutputClaim] = []
+        partly: list[OutputClaim] = []
+        for one in landed:
+            state = self._states.get(one.group_id)
+            written = (one.claim,) if state is None else (one.claim, *state.runs)
+            for named, all_of_it in zip(one.claims(state), written, strict=True):
+                (whole if named == all_of_it else partly).append(named)
+        settle(whole)
+        clear_runs(self._run.store, partly)
 
     def _claimed(self, groups: Sequence[RewrittenGroup]) -> list[ClaimedGroup]:
         claimed = []
@@ -442,12 +431,6 @@ class _Batch:
                 self._skipped.append(one.group_id)
                 self._clear(one, is_lasting=True)
         return [one for one in claimed if one.group_id not in landed]
-
-    def _with_evidence(self, claimed: Sequence[ClaimedGroup]) -> list[ClaimedGroup]:
-        groups = [one.group for one in claimed]
-        against = evidence_against(self._run.store, self._run.plan, groups)
-        self._refused.update(against)
-        return [one for one in claimed if one.group_id not in against]
 
     def _whole(self, claimed: Sequence[ClaimedGroup]) -> list[ClaimedGroup]:
         """Return all groups of a migration, or none: then they are refused together."""
@@ -470,21 +453,19 @@ class _Batch:
         )
 
     def _attempt(self, rewrite: GroupsToLand) -> Landed:
-        run = self._run
+        store, proposal = self._run.store, rewrite.proposal()
         if self._dry_run:
-            return rehearse(run.store, rewrite.proposal())
-        proposal = rewrite.proposal()
-        return land_and_checkpoint(run.store, proposal, run.clock, engine_info=ENGINE_INFO)
+            return rehearse(store, proposal)
+        return land_and_checkpoint(store, proposal, self._run.clock, engine_info=ENGINE_INFO)
 
     def _without_culprits(
         self, claimed: Sequence[ClaimedGroup], error: Refusal
     ) -> list[ClaimedGroup]:
         """Return the groups that could be committed without the others, after nothing landed.
 
-        Groups that another process committed meanwhile are skipped; if it has removed the trace of
-        their runs, the error was about that. Every other group is refused that could not be
-        committed alone, and all if no group is to blame by itself: so each attempt has fewer
-        groups than the one before.
+        Groups that another process committed meanwhile are skipped: their traces, which it removed,
+        may have been the error. Every other group is refused that could not be committed alone, and
+        all if no group is to blame by itself: so each attempt has fewer groups than the one before.
         """
         pending = self._not_landed(claimed)
         found: dict[int, Refusal | None] = dict.fromkeys((one.group_id for one in pending), error)
@@ -498,10 +479,7 @@ class _Batch:
     def _without(
         self, pending: Sequence[ClaimedGroup], refused: Mapping[int, Refusal]
     ) -> list[ClaimedGroup]:
-        """Return the groups that are not refused; of the others, delete what can be deleted.
-
-        Of a migration, all are refused if one is.
-        """
+        """Return the groups that are not refused, of a migration all or none; clear the others."""
         others = next(iter(refused.values()), None) if self._run.plan.is_migration else None
         for one in pending:
             because = refused.get(one.group_id, others)
@@ -518,35 +496,27 @@ class _Batch:
         return None
 
     def _clear(self, claimed: ClaimedGroup, *, is_lasting: bool) -> None:
-        """Delete what no commit can name: of the executor's run only if that `is_lasting`.
-
-        Nobody but this batch knows the other runs, and none of its puts landed.
-        """
+        """Delete what no commit can name: of the executor's run only if that `is_lasting`."""
         if self._dry_run:
             return
+        # Nobody but this batch knows the runs of reconciling, and none of its puts landed.
         state = self._states.pop(claimed.group_id, None)
         if state is not None:
             clear_runs(self._run.store, state.runs)
         if is_lasting:
-            clear_run(self._run.store, claimed.claim)
+            clear_runs(self._run.store, [claimed.claim])
 
     def _is_lasting(self, error: Refusal) -> bool:
-        """Return whether no commit can ever name a group's outputs.
+        """Return whether no commit can ever name a group's outputs, as only the log can prove.
 
-        The log proves it, unless the conflicts are about limits. A commit with others might then
-        follow, if somebody has the result.
+        Conflicts about limits do not prove it if somebody has the result for a commit with others.
         """
         if not isinstance(error, CommitConflictError) or isinstance(error, TableReplacedError):
             return False
         return not self._run.keeps_results or not all(map(passes, error.conflicts))
 
 
-def committed_groups(store: TableStore, plan: ClusteringPlan) -> frozenset[int]:
-    """Return the ids of the plan's groups that are committed according to the log."""
-    return LandedGroups(store, plan).update()
-
-
 def pending_groups(store: TableStore, plan: ClusteringPlan) -> tuple[RewriteGroup, ...]:
     """Return the groups of a plan that are still to be rewritten."""
-    done = committed_groups(store, plan)
+    done = LandedGroups(store, plan).update()
     return tuple(group for group in plan.groups if group.group_id not in done)

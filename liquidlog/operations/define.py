@@ -16,7 +16,7 @@ from liquidlog.commit.transaction import (
     land_first,
     require_writable,
 )
-from liquidlog.definition.create import cluster_by_change, create_change, like_change, without_state
+from liquidlog.definition.create import create_change, like_change, without_state
 from liquidlog.definition.property_rules import (
     cleanup_change,
     feature_drop,
@@ -24,11 +24,9 @@ from liquidlog.definition.property_rules import (
     new_table_problems,
 )
 from liquidlog.definition.schema_changes import (
-    add_change,
     drop_change,
     plan_rename,
     plan_retagging,
-    properties_change,
     rename_change,
     retagged,
 )
@@ -39,9 +37,9 @@ from liquidlog.errors import (
     TableExistsError,
     UsageError,
 )
-from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Protocol
 from liquidlog.spec.arrow import delta_schema
@@ -64,11 +62,8 @@ def commit_in_place(
 ) -> int | None:
     """Commit a change, if there is anything to change; return its version, else None.
 
-    With `dry_run` everything is checked and derived, nothing is written, and the version is the
-    one that the change would get now.
-
-    `nothing_left` is committed if other commits left nothing to change after the change was first
-    derived; without it, there must always be something left to change.
+    With `dry_run` all is checked and nothing written; the version is the one it would get now.
+    `nothing_left` is committed if other commits left nothing to change meanwhile.
     """
     store.require_writable()
     require_writable(snapshot)
@@ -90,7 +85,11 @@ def commit_in_place(
     return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
 
 
-# Create tables and change clustering columns: metadata-only commits
+def changed(opened: OpenedTable, derive: Derive, *, dry_run: bool) -> int:
+    """Commit a change, if there is anything to change; return the table's version after that."""
+    snapshot = opened.to_change()
+    version = commit_in_place(opened.store, snapshot, derive, opened.clock, dry_run=dry_run)
+    return snapshot.version if version is None else version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +115,12 @@ def create(
     store.require_writable()
     if store.list_log():
         raise TableExistsError(store.uri)
-    change = creation(definition, clock)
+    change = _creation(definition, clock)
     if not dry_run and not land_first(store, change, clock, engine_info=ENGINE_INFO):
         raise TableExistsError(store.uri)
 
 
-def creation(definition: Definition, clock: Clock) -> Change:
-    """Return the change that creates a table."""
+def _creation(definition: Definition, clock: Clock) -> Change:
     problems = [str(problem) for problem in new_table_problems(definition.properties)]
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
@@ -161,20 +159,6 @@ def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
     )
 
 
-def cluster_by(
-    store: TableStore,
-    snapshot: Snapshot,
-    columns: tuple[Path, ...] | None,
-    clock: Clock,
-    *,
-    dry_run: bool = False,
-) -> int:
-    """Commit new clustering columns, None to remove them; return the table's version after that."""
-    change = partial(cluster_by_change, columns=columns)
-    version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
-    return snapshot.version if version is None else version
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedFeature:
     """A feature that was dropped, or would be: the last version of it, and the protocol there.
@@ -189,24 +173,19 @@ class DroppedFeature:
 
 
 def drop_feature(
-    store: TableStore,
-    snapshot: Snapshot,
-    name: str,
-    clock: Clock,
-    *,
-    truncate_history: bool = False,
-    dry_run: bool = False,
+    opened: OpenedTable, name: str, *, truncate_history: bool = False, dry_run: bool = False
 ) -> DroppedFeature:
     """Commit that a table no longer has a feature; return its version and protocol after that."""
+    snapshot = opened.to_change()
     feature = feature_to_drop(snapshot.protocol, name, truncate_history=truncate_history)
-    dropping = partial(feature_drop, feature=feature)
     domains: tuple[str, ...] = ()
     if feature == DOMAIN_METADATA:
         domains = tuple(sorted(snapshot.domains))
-        cleaned = commit_in_place(store, snapshot, cleanup_change, clock, dry_run=dry_run)
-        if cleaned is not None:
-            snapshot = replace(snapshot, domains={}) if dry_run else load_snapshot(store)
-    version = commit_in_place(store, snapshot, dropping, clock, dry_run=dry_run)
+        cleaned = changed(opened, cleanup_change, dry_run=dry_run)
+        if cleaned != snapshot.version:
+            snapshot = replace(snapshot, domains={}) if dry_run else opened.to_change()
+    dropping = partial(feature_drop, feature=feature)
+    version = commit_in_place(opened.store, snapshot, dropping, opened.clock, dry_run=dry_run)
     assert version is not None  # noqa: S101  there is always something to drop
     return DroppedFeature(
         feature=feature,
@@ -216,26 +195,11 @@ def drop_feature(
     )
 
 
-# Change a table's columns and properties: metadata-only commits
-#
-# Every attempt derives its change from the newest snapshot, so a rename updates the tag of
-# every live file that names the column, including files that other commits added meanwhile.
-# With `dry_run` nothing is committed; the returned version is the one that the table would
-# have.
-
 _CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
 
 
-def rename_column(
-    store: TableStore,
-    snapshot: Snapshot,
-    old: Path,
-    new_name: str,
-    clock: Clock,
-    *,
-    dry_run: bool = False,
-) -> int:
-    """Commit a column's new name and the new tags of its cubes; return the new version."""
+def renaming(store: TableStore, old: Path, new_name: str) -> Derive:
+    """Return what derives a column's new name and the new tags of all files that name it."""
 
     def derive(newest: Snapshot) -> Change | None:
         rename = plan_rename(newest, old, new_name)
@@ -249,64 +213,15 @@ def rename_column(
         originals = original_adds(store, newest, retagging.files)
         return rename_change(newest, rename, retagged(retagging, originals))
 
-    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
+    return derive
 
 
-def drop_columns(
-    store: TableStore,
-    snapshot: Snapshot,
-    columns: Sequence[Path],
-    clock: Clock,
-    *,
-    if_exists: bool = False,
-    dry_run: bool = False,
-) -> int:
-    """Commit a schema without some columns; return the table's version after that."""
+def dropping(columns: Sequence[Path], *, if_exists: bool) -> Derive:
+    """Return what derives a schema without some columns."""
 
     def derive(newest: Snapshot) -> Change | None:
         there = [one for one in columns if find_column(newest.schema, one) is not None]
         wanted = there if if_exists else columns
         return drop_change(newest, *wanted) if wanted else None
 
-    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
-
-
-def add_columns(
-    store: TableStore,
-    snapshot: Snapshot,
-    columns: StructType,
-    into: Path,
-    clock: Clock,
-    *,
-    dry_run: bool = False,
-) -> int:
-    """Commit a schema with more columns, of the table or of a struct; return the new version."""
-
-    def derive(newest: Snapshot) -> Change:
-        return add_change(newest, columns, into, clock.new_id)
-
-    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
-
-
-def set_properties(
-    store: TableStore,
-    snapshot: Snapshot,
-    properties: Mapping[str, str],
-    unset: Sequence[str],
-    clock: Clock,
-    *,
-    dry_run: bool = False,
-) -> int:
-    """Commit properties, unless the table has them; return the table's version after that."""
-
-    def derive(newest: Snapshot) -> Change | None:
-        return properties_change(newest, properties, unset)
-
-    return _commit(store, snapshot, derive, clock, dry_run=dry_run)
-
-
-def _commit(
-    store: TableStore, snapshot: Snapshot, derive: Derive, clock: Clock, *, dry_run: bool
-) -> int:
-    version = commit_in_place(store, snapshot, derive, clock, dry_run=dry_run)
-    return snapshot.version if version is None else version
+    return derive

@@ -83,19 +83,15 @@ def criteria_of(
     queries_per_day: float | None = None,
 ) -> Criteria:
     """Return for whom, and by which bar, rewrites of a table are judged."""
-    bar = Bar(
-        payback_days=PAYBACK_DAYS
-        if payback_days is None
-        else number(payback_days, argument="payback_days"),
-        queries_per_day=None
-        if queries_per_day is None
-        else number(queries_per_day, argument="queries_per_day"),
-    )
+    days = PAYBACK_DAYS if payback_days is None else payback_days
+    if queries_per_day is not None:
+        queries_per_day = number(queries_per_day, argument="queries_per_day")
+    days = number(days, argument="payback_days")
+    bar = Bar(payback_days=days, queries_per_day=queries_per_day)
     if source is not None:
         one(source, str, argument="workload_source", expected="an address")
-    return Criteria(
-        workload=workload, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
-    )
+    now_ms = opened.clock.now_ms()
+    return Criteria(workload=workload, workload_source=source, bar=bar, now_ms=now_ms)
 
 
 class _How(TypedDict, total=False):

@@ -25,12 +25,10 @@ from liquidlog.clustering.settings import (
     settings_of,
     settle,
 )
-from liquidlog.commit.transaction import Clock
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
 from liquidlog.foresee.verdict import Criteria
-from liquidlog.log.store import TableStore
 from liquidlog.operations.batches import pending_groups
-from liquidlog.operations.define import commit_in_place
+from liquidlog.operations.define import changed
 from liquidlog.operations.executors import (
     LOCAL,
     Executor,
@@ -62,8 +60,6 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 
 DEFAULT_MIN_GAIN: Final = 0.1
 """The least amount by which a round must lower the average depth."""
-
-_ROUNDS_STRATEGY: Final = "overlap"
 
 Done = TypeVar("Done")
 
@@ -122,7 +118,8 @@ def optimize(
         raise UsageError("min_gain says when rounds end: give final too", option="min_gain")
     planning = partial(make, **given[Stage.PLAN])
     if rounds.get("final"):
-        _require_rounds_of(opened.snapshot(), given[Stage.PLAN].get("strategy"))
+        asked = policy_settings({"strategy": given[Stage.PLAN].get("strategy")})
+        require_rounds(settle(opened.snapshot(), asked).strategy)
     made = planning() if plan is None else plan
     limit_bytes = run.get("local_limit")
     require_settings(executor, {}, limit_bytes)
@@ -139,7 +136,9 @@ def optimize(
         least = rounds.get("min_gain", DEFAULT_MIN_GAIN)
         done = tuple(optimize_in_rounds(opened, planning, execute, min_gain=least, first=made))
     if not done:
-        return _nothing_done(opened, made)
+        report = CommitReport(read_version=made.read_version)
+        metrics = metrics_of(opened, made, report)
+        return Optimized(plan=made, report=report, metrics=metrics, seconds=0)
     last = done[-1].done
     return Optimized(
         plan=last.plan,
@@ -148,18 +147,6 @@ def optimize(
         seconds=sum(one.done.seconds for one in done),
         rounds=done,
     )
-
-
-def _nothing_done(opened: OpenedTable, made: ClusteringPlan) -> Optimized:
-    report = CommitReport(
-        read_version=made.read_version,
-        group_versions={},
-        skipped_groups=(),
-        finished=(),
-        conflicts=(),
-        failures=(),
-    )
-    return Optimized(plan=made, report=report, metrics=metrics_of(opened, made, report), seconds=0)
 
 
 def rewrite_and_commit(
@@ -196,7 +183,7 @@ def rewritten(
     groups_per_commit(plan, commits)
     require_rewritable(opened, plan)
     if plan.is_migration and not plan.groups:
-        return migrate_empty(opened.store, opened.to_change(), plan, opened.clock)
+        return migrate_empty(opened, plan)
     watch = watch_for(opened, plan, commits.get("max_reconciled_share"))
     rewrite = executor.for_plan(plan)
     pending = tuple(group.group_id for group in pending_groups(opened.store, plan))
@@ -288,17 +275,11 @@ class Round(Generic[Done]):
 
 def require_rounds(strategy: str) -> None:
     """Refuse strategies that leave nothing for a second round."""
-    if strategy != _ROUNDS_STRATEGY:
+    if strategy != "overlap":
         raise UsageError(
-            f"rounds are for the strategy {_ROUNDS_STRATEGY}; the strategy cube is done in one"
-            " round",
+            "rounds are for the strategy overlap; the strategy cube is done in one round",
             option="final",
         )
-
-
-def _require_rounds_of(snapshot: Snapshot, strategy: str | None) -> None:
-    given = policy_settings({"strategy": strategy})
-    require_rounds(settle(snapshot, given).strategy)
 
 
 def average_depth(opened: OpenedTable, where: str | None = None) -> float | None:
@@ -358,12 +339,7 @@ def optimize_in_rounds(
 
 
 def migrate_empty(
-    store: TableStore,
-    snapshot: Snapshot,
-    made: ClusteringPlan,
-    clock: Clock,
-    *,
-    dry_run: bool = False,
+    opened: OpenedTable, made: ClusteringPlan, *, dry_run: bool = False
 ) -> CommitReport:
     """Commit the definition that a migration gives a table without files."""
 
@@ -379,15 +355,8 @@ def migrate_empty(
             is_blind_append=False,
         )
 
-    version = commit_in_place(store, snapshot, change, clock, dry_run=dry_run)
-    assert version is not None  # noqa: S101  a partitioned table always has something to change
     return CommitReport(
         read_version=made.read_version,
-        group_versions={},
-        skipped_groups=(),
-        finished=(),
-        conflicts=(),
-        failures=(),
-        definition_version=version,
+        definition_version=changed(opened, change, dry_run=dry_run),
         dry_run=dry_run,
     )

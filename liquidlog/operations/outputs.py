@@ -189,18 +189,13 @@ def _unsettled(claim: OutputClaim) -> str | None:
     return None
 
 
-def clear_run(store: TableStore, claim: OutputClaim) -> None:
-    """Delete the files of a finished run that the log does not name; keep all if a check fails.
+def clear_runs(store: TableStore, claims: Sequence[OutputClaim]) -> None:
+    """Delete the files of finished runs that the log does not name; keep all if a check fails.
 
     Call this only for runs whose files no commit can name any more: a version in the log forbids it
-    for good, or the only commit was refused. The digest that the run left proves that it is the
-    right run. Files that are kept stay listed among the runs of the table.
+    for good, or the only commit was refused. The digest that a run left proves that it is the right
+    one. Files that are kept stay listed among the runs of the table.
     """
-    clear_runs(store, (claim,))
-
-
-def clear_runs(store: TableStore, claims: Sequence[OutputClaim]) -> None:
-    """Do as `clear_run` for several runs; the log is read once."""
     with suppress(LiquidlogError):
         runs = [claim.run for claim in claims if claim.run.finished_digest() == claim.digest]
         for run in runs:

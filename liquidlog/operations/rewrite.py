@@ -11,6 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -93,8 +94,7 @@ def lasting_conflicts(
 ) -> Sequence[Conflict]:
     """Return the conflicts of a group with winners; every one of them lasts.
 
-    Rows of its inputs that winners deleted are deleted from its outputs when it is committed: up to
-    `max_share` of them. A commit that is not part of this run may allow all.
+    Up to `max_share` of the rows of its inputs may have been deleted.
     """
     conflicts = winners.conflicts(read_set_of(plan, group, reconciled=max_share > 0))
     if not max_share:
@@ -114,9 +114,7 @@ def lost_groups(
 ) -> Mapping[int, Sequence[Conflict]]:
     """Return why groups can never be committed after `winners`, by id; none for those that may be.
 
-    `winners` are other commits since the plan's version. The groups of a migration are committed
-    together, so that all are lost if one is. Where winners removed no file of a group, and put no
-    deletion vector on one, only changes of the table count.
+    The groups of a migration are committed together, so that all are lost if one is.
     """
     of_table = winners.conflicts(read_set_of(plan))
     touched = _groups_with(winners.removed_paths(), groups)
@@ -146,9 +144,9 @@ def _groups_with(paths: Collection[str], groups: Sequence[RewriteGroup]) -> NDAr
 class GroupWatch:
     """Tells an executor which groups of a plan can no longer be committed; asked from any thread.
 
-    Calling it returns sentences by group id: `liquidlog.plan.Cancelled`. Most calls cost nothing.
-    The first one, the next after `INTERVAL_MS`, and one soon after a group has ended look at the
-    log, from the last version that was seen; each commit is read once.
+    Calling it returns sentences by group id: `liquidlog.plan.Cancelled`. The first call, the next
+    one after `INTERVAL_MS`, and one soon after a group has ended look at the log; others cost
+    nothing, and each commit is read once.
     """
 
     def __init__(
@@ -197,23 +195,19 @@ class GroupWatch:
     def _look(self) -> None:
         self._looked_ms, self._group_ended = self._clock.now_ms(), False
         try:
-            self._lost = self._lost_now()
+            committed = self._landed.update()
+            winners = self._landed.winners
+            if self._seen == (winners, winners.version):
+                return
+            groups = [group for group in self._plan.groups if group.group_id not in committed]
+            self._lost = lost_groups(winners, self._plan, groups, self._max_share)
+            self._seen = winners, winners.version
         except Exception as error:  # noqa: BLE001  a courtesy must not end hours of work
             self._warn(error)
             return
         self._reasons = {
             group_id: "; ".join(map(str, conflicts)) for group_id, conflicts in self._lost.items()
         }
-
-    def _lost_now(self) -> Mapping[int, Sequence[Conflict]]:
-        committed = self._landed.update()
-        winners = self._landed.winners
-        if self._seen == (winners, winners.version):
-            return self._lost
-        groups = [group for group in self._plan.groups if group.group_id not in committed]
-        lost = lost_groups(winners, self._plan, groups, self._max_share)
-        self._seen = winners, winners.version
-        return lost
 
     def _warn(self, error: Exception) -> None:
         if self._has_warned:
@@ -245,14 +239,6 @@ def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None)
 
 _log: Final = Log(__name__)
 
-__all__ = [
-    "CommitReport",
-    "GroupConflict",
-    "commit_groups",
-    "default_groups_per_commit",
-    "require_rewritable",
-]
-
 _GROUPS_PER_COMMIT: Final = {RewriteMode.COMPACTION: 100}
 """A group of a compaction becomes one file, of at most 1 GiB unless asked otherwise: a hundred of
 them are about one cube, the size of other commits, so that a crash loses no more work."""
@@ -267,22 +253,21 @@ be committed before a VACUUM could take them for forgotten, which can be after a
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitReport(Summary):
-    """The outcome of committing a plan's groups.
+    """The outcome of committing a plan's groups; of a dry run, the one that a real run would have.
 
     `group_versions` has the version of each group that this call committed, in order; several
     groups may share one. `conflicts` and `failures` (sentences) say why groups were not committed;
     `finished` are the results that this call committed, with the outputs that the versions name.
     `reconciled` is what other commits had deleted of their inputs, and was deleted of the outputs.
     `definition_version` is that of a migration of a table without files, which has no group.
-    For a dry run, the outcome that a real run would have now, as far as the log tells it.
     """
 
     read_version: int
-    group_versions: Mapping[int, int]
-    skipped_groups: tuple[int, ...]
-    finished: tuple[RewrittenGroup, ...]
-    conflicts: tuple[GroupConflict, ...]
-    failures: tuple[str, ...]
+    group_versions: Mapping[int, int] = field(default_factory=dict)
+    skipped_groups: tuple[int, ...] = ()
+    finished: tuple[RewrittenGroup, ...] = ()
+    conflicts: tuple[GroupConflict, ...] = ()
+    failures: tuple[str, ...] = ()
     reconciled: ReconciledRows = field(default_factory=ReconciledRows)
     definition_version: int | None = None
     dry_run: bool = False
@@ -301,10 +286,7 @@ class CommitReport(Summary):
 
     @property
     def rows_verified(self) -> int:
-        """Rows of the committed groups; each is proved to be in the outputs exactly once.
-
-        Without those that other commits had deleted.
-        """
+        """Rows of the committed groups, each proved to be in the outputs, less deleted ones."""
         return sum(group.rows_written for group in self.finished) - self.reconciled.rows
 
     def _facts(self) -> Mapping[str, object]:
@@ -335,9 +317,9 @@ def require_rewritable(opened: OpenedTable, plan: ClusteringPlan) -> None:
     opened.store.require_writable()
     snapshot = opened.snapshot()
     require_writable(snapshot)
-    problems = list(unsupported_types(snapshot.schema))
+    problems = tuple(unsupported_types(snapshot.schema))
     if problems:
-        raise UnsupportedFeatureError(snapshot.uri, "rewritten", tuple(problems))
+        raise UnsupportedFeatureError(snapshot.uri, "rewritten", problems)
     if plan.groups:
         opened.opinion.require(snapshot)
 
@@ -356,11 +338,7 @@ def groups_per_commit(plan: ClusteringPlan, settings: CommitSettings) -> int:
 
 
 def default_groups_per_commit(plan: ClusteringPlan) -> int:
-    """Return how many groups of a plan are committed together, at least 1.
-
-    Of partitions, which may be many and small, as many as together are about one cube; of a
-    migration all, which no other number can change.
-    """
+    """Return how many groups are committed together: of a migration all, of partitions one cube."""
     if plan.is_migration:
         return max(1, len(plan.groups))
     most = _GROUPS_PER_COMMIT.get(plan.mode, 1)
@@ -384,23 +362,15 @@ def commit_groups(
 ) -> CommitReport:
     """Commit groups as they arrive, up to `groups_per_commit` in a version.
 
-    A group that cannot be committed does not stop the others. Groups that were cancelled because of
-    what `watch` said are conflicts, with what it found; it hears of every group that ended. Groups
-    that wait for more are committed at the end, also when `groups` ends with an error or an
-    interrupt, which is then raised. The groups of a migration are committed all together at its
-    end, or not at all. `tasks` read what is above the limit of reconciling; `keeps_results` says
-    that refused groups can be tried again. With `dry_run` nothing is committed, and the report is
-    the one that a real run would return.
+    A group that cannot be committed does not stop the others. Groups that wait for more are
+    committed at the end, also when `groups` ends with an error or an interrupt, which is then
+    raised. `tasks` read what is above the limit of reconciling; `keeps_results` says that refused
+    groups can be tried again.
     """
+    share, limit = settings.get("max_reconciled_share"), settings.get("reconcile_limit")
+    limits = reconcile_limits(share, limit, tasks)
     run = CommitRun(
-        opened.store,
-        plan,
-        opened.clock,
-        opened.opinion,
-        reconcile_limits(
-            settings.get("max_reconciled_share"), settings.get("reconcile_limit"), tasks
-        ),
-        keeps_results=keeps_results,
+        opened.store, plan, opened.clock, opened.opinion, limits, keeps_results=keeps_results
     )
     most = groups_per_commit(plan, settings)
     versions: dict[int, int] = {}
@@ -411,10 +381,10 @@ def commit_groups(
     reconciled = ReconciledRows()
     rewritten = _rewritten(groups, watch, conflicts, failures)
     batches = _batches(rewritten, most, run.clock)
-    for batch in [_first_of_each(rewritten)] if run.plan.is_migration else batches:
+    for batch in [_first_of_each(rewritten)] if plan.is_migration else batches:
         done = commit_batch(run, batch, dry_run=dry_run)
         skipped.extend(done.skipped)
-        for group_id, error in _refusals(run.plan, done.refused):
+        for group_id, error in _refusals(plan, done.refused):
             if isinstance(error, CommitConflictError):
                 conflicts.extend(GroupConflict(group_id, found) for found in error.conflicts)
             else:
@@ -431,7 +401,7 @@ def commit_groups(
     if versions and not dry_run:
         _warn_of_doubled_rows(run, versions.values())
     return CommitReport(
-        read_version=run.plan.read_version,
+        read_version=plan.read_version,
         group_versions=versions,
         skipped_groups=tuple(skipped),
         finished=tuple(finished),
@@ -534,8 +504,6 @@ def _batches(
 # An existing file is extended only if its content proves it to be a result of the plan. Any
 # other file is refused, unchanged, before any data is rewritten.
 
-_NEWLINE: Final = b"\n"
-
 PlanExecutor = Callable[[tuple[int, ...]], Iterable[Outcome]]
 """An executor bound to its plan: (ids of groups to rewrite) -> outcomes, each as it finishes."""
 
@@ -561,16 +529,16 @@ def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
 def complete_result(
     path: str, plan: ClusteringPlan, rewrite: PlanExecutor, watch: GroupWatch | None = None
 ) -> RewriteResult:
-    """Rewrite the groups missing in a result file; add each to the file as it finishes.
-
-    Groups that were cancelled because of what `watch` said are conflicts, with what it found.
-    """
+    """Rewrite the groups missing in a result file; add each to the file as it finishes."""
     done = {group.group_id: group for group in _continued(path, plan).groups}
     missing = tuple(g.group_id for g in plan.groups if g.group_id not in done)
     failures: list[str] = []
     conflicts: list[GroupConflict] = []
     for group in _rewritten(rewrite(missing) if missing else (), watch, conflicts, failures):
-        _append(path, encode_rewritten_group(group))
+        with _writing(path), Path(path).open("ab") as file:
+            file.write(encode_rewritten_group(group))
+            file.flush()
+            os.fsync(file.fileno())
         done[group.group_id] = group
     if conflicts:
         raise CommitConflictError(plan.read_version, conflicts)
@@ -613,15 +581,12 @@ def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
     A file that cannot be written is thus detected before the work starts.
     """
     _require_regular(path)
-    try:
-        with Path(path).open("ab+") as file:
-            file.seek(0)
-            content = file.read()
-            result, size_bytes = _finished(content, plan, where=path)
-            if size_bytes < len(content):
-                file.truncate(size_bytes)
-    except OSError as error:
-        raise StorageError(path, f"cannot be written: {error.strerror}") from error
+    with _writing(path), Path(path).open("ab+") as file:
+        file.seek(0)
+        content = file.read()
+        result, size_bytes = _finished(content, plan, where=path)
+        if size_bytes < len(content):
+            file.truncate(size_bytes)
     return result
 
 
@@ -631,7 +596,7 @@ def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[Rewr
     The remaining bytes may be an incomplete line only if the lines before, or how it begins, prove
     that the document is a result of this plan.
     """
-    size_bytes = content.rfind(_NEWLINE) + 1
+    size_bytes = content.rfind(b"\n") + 1
     result = decode_result(content[:size_bytes], where=where)
     if result.groups and result.plan_id != plan.plan_id:
         raise DocumentError(where, f"is the result of plan {result.plan_id}, not {plan.plan_id}")
@@ -647,11 +612,9 @@ def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[Rewr
     return RewriteResult(plan_id=plan.plan_id, groups=result.groups), size_bytes
 
 
-def _append(path: str, line: bytes) -> None:
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
     try:
-        with Path(path).open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
         raise StorageError(path, f"cannot be written: {error.strerror}") from error

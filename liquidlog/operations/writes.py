@@ -59,7 +59,7 @@ from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.outputs import (
     OutputClaim,
-    clear_run,
+    clear_runs,
     require_committable,
     require_own_names,
     run_of,
@@ -72,7 +72,6 @@ from liquidlog.plan import (
     RowCheck,
     WritePlan,
     WriteResult,
-    WriterOptions,
     Written,
     files_digest,
     prefix_numbers,
@@ -86,8 +85,6 @@ from liquidlog.spec.actions import (
     AddFile,
     AnyAction,
     Change,
-    DomainMetadata,
-    FileKey,
     Metadata,
     SetTransaction,
     file_key,
@@ -184,72 +181,67 @@ def remembered_curve(snapshot: Snapshot) -> str:
     return curve
 
 
-def _remembered_writer_options(snapshot: Snapshot) -> WriterOptions:
-    policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
-    return planned_writer_options(snapshot, clustering_state(snapshot).columns, policy)
-
-
 # What is to be written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteRequest:
-    """What to write: rows of the schema `data`, in place of those of which `where` is true.
-
-    Without `where` they are appended. `max_file_bytes` is None for what the table remembers. With
-    `merge_schema`, columns that the table lacks are added to it.
-    """
-
-    data: StructType
-    cluster: bool
-    max_file_bytes: int | None = None
-    merge_schema: bool = False
-    where: str | None = None
-
-
 def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
-    """Return what files of appended rows are to be, which have the table's schema already.
-
-    They are bounded by rows, not by bytes.
-    """
+    """Return what files of appended rows are to be; they are bounded by rows, not by bytes."""
+    configuration = snapshot.metadata.configuration
+    policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
+    columns = clustering_state(snapshot).columns
     return WritePlan(
         write_id=clock.new_id(),
         table_uri=snapshot.uri,
         table_id=snapshot.metadata.id,
         read_version=snapshot.version,
         schema_string=snapshot.metadata.schema_string,
-        mapping_mode=mapping_mode(snapshot.metadata.configuration),
-        writer_options=_remembered_writer_options(snapshot),
+        mapping_mode=mapping_mode(configuration),
+        writer_options=planned_writer_options(snapshot, columns, policy),
         max_file_bytes=_UNBOUNDED_BYTES,
         sources=(),
         partition_columns=physical_partition_columns(snapshot.metadata),
-        directory_settings=directory_settings(snapshot.metadata.configuration)
+        directory_settings=directory_settings(configuration)
         if snapshot.metadata.partition_columns
         else {},
     )
 
 
 def plan_write(
-    store: TableStore, snapshot: Snapshot, request: WriteRequest, clock: Clock
+    store: TableStore,
+    snapshot: Snapshot,
+    data: StructType,
+    clock: Clock,
+    *,
+    cluster: bool,
+    max_file_bytes: int | None = None,
+    merge_schema: bool = False,
+    where: str | None = None,
 ) -> WritePlan:
-    """Return what the table asks of the rows, and which files the commit will replace."""
+    """Return what the table asks of rows of a schema, and which files the commit will replace.
+
+    The rows replace those of which `where` is true; without it they are appended. With
+    `merge_schema`, columns that the table lacks are added to it.
+    """
     store.require_writable()
     require_appendable(snapshot, evaluates=True)
-    if request.cluster and snapshot.metadata.partition_columns:
+    if cluster and snapshot.metadata.partition_columns:
         listed = ", ".join(snapshot.metadata.partition_columns)
         raise UsageError(f"the table is partitioned by {listed}, not clustered: say cluster=False")
-    aligned = _aligned(snapshot, request, clock)
-    schema_string = snapshot.metadata.schema_string
-    if aligned.schema != snapshot.schema:
-        schema_string = schema_json(aligned.schema)
+    aligned = _aligned(snapshot, data, clock, merge_schema=merge_schema)
+    is_same = aligned.schema == snapshot.schema
     after = structs.replace(
-        snapshot.metadata, schema_string=schema_string, configuration=aligned.configuration
+        snapshot.metadata,
+        schema_string=snapshot.metadata.schema_string if is_same else schema_json(aligned.schema),
+        configuration=aligned.configuration,
     )
-    columns = check_clustered(check_table(snapshot)) if request.cluster else ()
-    checks, where = aligned.checks, request.where
+    columns = check_clustered(check_table(snapshot)) if cluster else ()
+    checks = aligned.checks
     removed, rewritten = np.array([], np.int64), np.array([], np.int64)
     if where is not None:
-        where = _at_this_time(where, clock)
+        from liquidlog.predicates.conditions import at_time, require_repeatable
+
+        require_repeatable(where)
+        where = at_time(where, 1000 * clock.now_ms(), in_session=True)
         removed, rewritten = _replaced(store, snapshot, where)
         what = f"the condition of what is replaced ({where})"
         checks = (*checks, RowCheck(what=what, expression=where))
@@ -261,8 +253,8 @@ def plan_write(
         curve=remembered_curve(snapshot) if columns else None,
         prefix=_prefix(snapshot, columns),
         zcube_id=clock.new_id() if columns else None,
-        max_file_bytes=_max_file_bytes(snapshot, request),
-        row_bytes=_row_bytes(snapshot) if aligned.schema == snapshot.schema else None,
+        max_file_bytes=_max_file_bytes(snapshot, max_file_bytes),
+        row_bytes=_row_bytes(snapshot) if is_same else None,
         sources=aligned.sources,
         checks=checks,
         where=where,
@@ -270,14 +262,6 @@ def plan_write(
         rewritten_partitions=_partitions(snapshot, rewritten),
         rewritten=(input_files(snapshot.files, [rewritten]) or [InputFiles.of()])[0],
     )
-
-
-def _at_this_time(where: str, clock: Clock) -> str:
-    """Return a condition with the time of now in place of its names, such as CURRENT_DATE."""
-    from liquidlog.predicates.conditions import at_time, require_repeatable
-
-    require_repeatable(where)
-    return at_time(where, 1000 * clock.now_ms(), in_session=True)
 
 
 def _paths(snapshot: Snapshot, rows: NDArray[np.int64]) -> list[str]:
@@ -293,24 +277,22 @@ def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionT
     return tuple(found.values[number] for number in found.number.tolist())
 
 
-def _aligned(snapshot: Snapshot, request: WriteRequest, clock: Clock) -> "Alignment":
+def _aligned(
+    snapshot: Snapshot, data: StructType, clock: Clock, *, merge_schema: bool
+) -> "Alignment":
     from liquidlog.definition.alignment import align
 
     aligned = align(
         snapshot.schema,
         snapshot.metadata.configuration,
         snapshot.protocol,
-        request.data,
-        merge=request.merge_schema,
+        data,
+        merge=merge_schema,
         new_id=clock.new_id,
     )
     if aligned.problems:
-        raise SchemaMismatchError(
-            "the DataFrame",
-            render_schema(snapshot.schema),
-            render_schema(request.data),
-            aligned.problems,
-        )
+        table, found = render_schema(snapshot.schema), render_schema(data)
+        raise SchemaMismatchError("the DataFrame", table, found, aligned.problems)
     return aligned
 
 
@@ -321,11 +303,11 @@ def _prefix(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> tuple[in
     return prefix_numbers(paths, [column.logical for column in columns])
 
 
-def _max_file_bytes(snapshot: Snapshot, request: WriteRequest) -> int:
-    if request.max_file_bytes is not None:
-        if request.max_file_bytes <= 0:
-            raise UsageError(f"max_file_size must be positive, not {request.max_file_bytes}")
-        return request.max_file_bytes
+def _max_file_bytes(snapshot: Snapshot, asked: int | None) -> int:
+    if asked is not None:
+        if asked <= 0:
+            raise UsageError(f"max_file_size must be positive, not {asked}")
+        return asked
     if deciding_property(snapshot.metadata.configuration, "max_file_bytes") is None:
         return DEFAULT_FILE_BYTES
     found: int = remembered(snapshot, "max_file_bytes")
@@ -342,6 +324,7 @@ def _row_bytes(snapshot: Snapshot) -> float | None:
 def _replaced(
     store: TableStore, snapshot: Snapshot, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the files with only, and with some, rows of which a condition may be true."""
     # The SQL parser takes a third of a command's start; an append has no condition.
     from liquidlog.predicates.matching import every_row_matches, judged_each
     from liquidlog.predicates.workload import Session
@@ -357,21 +340,16 @@ def _replaced(
     touched = np.asarray(some.may_match, np.bool_)
     whole = every_row_matches(snapshot, where, bounds_of, session)
     rewritten = np.flatnonzero(touched & ~whole)
-    if len(rewritten):
-        _require_rewritable(snapshot, where, rewritten)
-    return np.flatnonzero(touched & whole), rewritten
-
-
-def _require_rewritable(snapshot: Snapshot, where: str, rewritten: NDArray[np.int64]) -> None:
     switches = (ROW_TRACKING_ENABLED, "delta.enableChangeDataFeed")
-    on = [name for name in switches if is_true(snapshot.metadata.configuration, name)]
-    if on:
+    on = [name for name in switches if is_true(configuration, name)]
+    if on and len(rewritten):
         raise UsageError(
             f"where may be true for some rows only of {len(rewritten)} file(s), whose other rows"
             f" cannot be moved because the table has {' and '.join(on)}; delete the rows with an"
             " engine that records this, and append, or choose a condition on which files end",
             where=where,
         )
+    return np.flatnonzero(touched & whole), rewritten
 
 
 # The commit of what was written
@@ -401,32 +379,22 @@ def commit_write(
     if problems:
         raise ResultMismatchError(problems)
     require_own_names(run, result.outputs)
-    version, skipped = snapshot.version, False
+    version = snapshot.version
     if result.outputs or plan.removed:
         before = snapshot
         if snapshot.version != plan.read_version:
             before = load_snapshot(store, plan.read_version)
         writing = _Writing(plan, result, before, txn, is_blind and plan.where is None)
-        proposal = Proposal(
-            read_set=writing.read_set(),
-            base=snapshot,
-            derive=lambda newest: writing.change(newest, clock.now_ms()),
-            problems=lambda newest: writing.problems(store, newest),
-            before_put=lambda newest: require_committable(
-                store, [claim], newest, now_ms=clock.now_ms()
-            ),
-        )
         try:
-            version = _landed(store, claim, proposal, clock)
+            version = _landed(store, snapshot, writing, claim, clock)
         except CommitConflictError:
             # The same transaction may have landed from elsewhere, or in an earlier life.
             newest = load_snapshot(store)
             if txn is None or not _has_transaction(newest, txn):
                 raise
-            version, skipped = newest.version, True
+            settle([claim])
+            return Written(version=newest.version, files=0, rows=0, skipped=True)
     settle([claim])
-    if skipped:
-        return Written(version=version, files=0, rows=0, skipped=True)
     return Written(
         version=version,
         files=len(result.outputs),
@@ -435,14 +403,25 @@ def commit_write(
     )
 
 
-def _landed(store: TableStore, claim: OutputClaim, proposal: Proposal, clock: Clock) -> int:
+def _landed(
+    store: TableStore, snapshot: Snapshot, writing: "_Writing", claim: OutputClaim, clock: Clock
+) -> int:
+    proposal = Proposal(
+        read_set=writing.read_set(),
+        base=snapshot,
+        derive=lambda newest: writing.change(newest, clock.now_ms()),
+        problems=lambda newest: writing.problems(store, newest),
+        before_put=lambda newest: require_committable(
+            store, [claim], newest, now_ms=clock.now_ms()
+        ),
+    )
     try:
         return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
     except CommitStateUnknownError:
         raise
     except LiquidlogError:
         # Only these errors prove that nothing landed; after an interrupt the commit may exist.
-        clear_run(store, claim)
+        clear_runs(store, [claim])
         raise
 
 
@@ -486,10 +465,10 @@ class _Writing:
 
     def read_set(self) -> ReadSet:
         """Return what must not have changed since the plan."""
-        rows = self._replaced(self.before)
-        keys: list[FileKey] = [file_key(one) for one in removes_of(self.before, rows, 0)]
+        removes = removes_of(self.before, self._replaced(self.before), 0)
         domains = frozenset({CLUSTERING_DOMAIN} if self.plan.columns else ())
-        return ReadSet(version=self.plan.read_version, files=frozenset(keys), domains=domains)
+        files = frozenset(map(file_key, removes))
+        return ReadSet(version=self.plan.read_version, files=files, domains=domains)
 
     def problems(self, store: TableStore, newest: Snapshot) -> tuple[str, ...]:
         if newest.metadata.id != self.plan.table_id:
@@ -502,14 +481,11 @@ class _Writing:
         from liquidlog.predicates.matching import judged_each
         from liquidlog.predicates.workload import Session
 
-        came = ~np.asarray(
-            pc.is_in(newest.files["path"], value_set=one_array(self.before.files["path"]))
-        )
-        since = replace(newest, files=newest.files.filter(pa.array(came)))
-        session = Session(for_rows=True)
-        (judged,) = judged_each(
-            since, [self.plan.where], lambda columns: load_bounds(store, since, columns), session
-        )
+        known = one_array(self.before.files["path"])
+        came = pc.invert(pc.is_in(newest.files["path"], value_set=known))
+        since = replace(newest, files=newest.files.filter(came))
+        bounds_of = partial(load_bounds, store, since)
+        (judged,) = judged_each(since, [self.plan.where], bounds_of, Session(for_rows=True))
         count = int(pc.sum(judged.may_match).as_py() or 0)
         return (f"{count} file(s) came that may have rows to be replaced",) if count else ()
 
@@ -521,6 +497,9 @@ class _Writing:
         if self.txn is not None:
             app_id, version = self.txn
             actions.append(SetTransaction(app_id=app_id, version=version, last_updated=now_ms))
+        numbered, domains = assign_row_ids(
+            newest, self._adds(), [file.num_records for file in written]
+        )
         removes = removes_of(newest, self._replaced(newest), now_ms, data_change=True)
         parameters: Mapping[str, str] = {"mode": "Append", "partitionBy": "[]"}
         metrics = {
@@ -534,16 +513,16 @@ class _Writing:
         return Change(
             operation="WRITE",
             parameters=parameters,
-            actions=(*actions, *self._added(newest), *removes),
+            actions=(*actions, *numbered, *domains, *removes),
             metrics=metrics,
             is_blind_append=self.is_blind,
         )
 
-    def _added(self, newest: Snapshot) -> Iterator[AddFile | DomainMetadata]:
+    def _adds(self) -> list[AddFile]:
         tags: Mapping[str, str | None] | None = None
         if self.plan.zcube_id is not None:
             tags = {ZCUBE_ID: self.plan.zcube_id, ZCUBE_ZORDER_BY: column_names(self.plan)}
-        adds = [
+        return [
             AddFile(
                 path=encoded_path(file.path),
                 partition_values=self.result.partitions.get(file.path, {}),
@@ -556,10 +535,6 @@ class _Writing:
             )
             for file in self.result.outputs
         ]
-        rows = [file.num_records for file in self.result.outputs]
-        numbered, domains = assign_row_ids(newest, adds, rows)
-        yield from numbered
-        yield from domains
 
     def _replaced(self, snapshot: Snapshot) -> NDArray[np.int64]:
         paths = pa.array(self.plan.removed, pa.string())
@@ -599,26 +574,6 @@ Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRequest:
-    """What to append; with `cluster`, each batch is first sorted along the table's curve.
-
-    `blind` says whether the rows were made without a look at the table; None for what is known:
-    Arrow data may be made of the table's rows, and files elsewhere are not.
-    """
-
-    sources: tuple[Source, ...]
-    cluster: bool = False
-    dry_run: bool = False
-    blind: bool | None = None
-
-    def is_blind(self, table_uri: str) -> bool:
-        """Return whether the commit says that its rows do not depend on the table's."""
-        if self.blind is not None:
-            return self.blind
-        return all(isinstance(one, str) and are_apart(one, table_uri) for one in self.sources)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
     """What an append did: the table's version afterwards, and the number of files and rows added.
 
@@ -630,31 +585,44 @@ class Appended:
     rows: int
 
 
-def append(store: TableStore, snapshot: Snapshot, request: AppendRequest, clock: Clock) -> Appended:
+def append(
+    store: TableStore,
+    snapshot: Snapshot,
+    sources: Sequence[Source],
+    clock: Clock,
+    *,
+    cluster: bool = False,
+    blind: bool | None = None,
+    dry_run: bool = False,
+) -> Appended:
     """Write the sources as new files and commit them together; without rows there is no commit.
 
-    The schemas of all sources are checked before the first file is written. A dry run reads and
-    checks every row, and counts the files instead of writing them.
+    The schemas of all sources are checked before the first file is written. With `cluster`, each
+    batch is first sorted along the table's curve. `blind` says whether the rows were made without
+    a look at the table; None for what is known: Arrow data may be made of the table's rows, and
+    files elsewhere are not. A dry run reads and checks every row, and counts the files.
     """
     began = time.perf_counter()
     store.require_writable()
     require_appendable(snapshot)
-    if request.cluster and not clustering_state(snapshot).columns:
+    if cluster and not clustering_state(snapshot).columns:
         raise UsageError(
             "cluster has no effect on a table without clustering columns; set some with cluster-by"
         )
     # A wrong property is refused before a source is read.
     plan = plan_append(snapshot, clock)
-    if request.cluster:
+    if cluster:
         remembered_curve(snapshot)
-    sources = [open_source(source, snapshot.schema, store.storage) for source in request.sources]
+    opened = [open_source(source, snapshot.schema, store.storage) for source in sources]
     run = run_of(store, run_token(clock.new_id()))
-    arrival = _Arrival(plan, run, sources, snapshot, request.cluster)
-    if request.dry_run:
+    arrival = _Arrival(plan, run, opened, snapshot, cluster)
+    if dry_run:
         return arrival.counted()
     origin = Origin.here(APPEND, now_ms=clock.now_ms())
     result = write_in_run(plan, run, arrival.written, origin=origin)
-    done = commit_write(store, snapshot, plan, result, clock, is_blind=request.is_blind(store.uri))
+    if blind is None:
+        blind = all(isinstance(one, str) and are_apart(one, store.uri) for one in sources)
+    done = commit_write(store, snapshot, plan, result, clock, is_blind=blind)
     text = "appended %d rows in %d files (%s) to %s in %d ms"
     size = render_size(result.costs.written_bytes)
     _log.info(text, done.rows, done.files, size, store.uri, ms_since(began))

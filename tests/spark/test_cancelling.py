@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import runs_in
 from liquidlog.operations import rewrite as watching
-from liquidlog.operations.batches import committed_groups
+from liquidlog.operations.batches import LandedGroups
 from liquidlog.operations.outputs import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
 from liquidlog.table import Table
@@ -58,7 +58,7 @@ def test_a_doomed_group_ends_while_its_task_sleeps(
 
     def cancelled() -> dict[int, str]:
         if not doomed and not paused.exists():
-            committed = set(committed_groups(table.opened.store, plan))
+            committed = LandedGroups(table.opened.store, plan).update()
             if len(committed) == 2:  # what is left is the one that sleeps
                 doomed.extend(set(range(3)) - committed)
                 remove_and_restore(table, plan.groups[doomed[0]].inputs[0].path)

@@ -20,10 +20,10 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.log.store import TableStore
-from liquidlog.operations.define import rename_column
+from liquidlog.operations.define import commit_in_place, renaming
 from liquidlog.operations.rewrite import CommitReport
 from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import FIELD_ID, PrimitiveType, StructField, StructType
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
@@ -143,7 +143,7 @@ def test_files_that_came_meanwhile_are_tagged_too(table: Table) -> None:
     stale = table.snapshot()
     plan = table.plan(full=True, max_file_size=2000)
     table.commit(plan, execute(plan))
-    rename_column(store(table), stale, ("s",), "t", system_clock())
+    rename(table, stale)
     assert tags(table) == {'["p.x","t"]'}
 
 
@@ -152,12 +152,13 @@ def test_another_change_of_the_metadata_is_a_conflict(table: Table) -> None:
     table.set_properties({"note": "1"})
     before = table.snapshot().version
     with pytest.raises(CommitConflictError):
-        rename_column(store(table), stale, ("s",), "t", system_clock())
+        rename(table, stale)
     assert table.snapshot().version == before
 
 
-def store(table: Table) -> TableStore:
-    return table.opened.store
+def rename(table: Table, stale: Snapshot) -> None:
+    store = table.opened.store
+    commit_in_place(store, stale, renaming(store, ("s",), "t"), system_clock(), dry_run=False)
 
 
 def test_a_dry_run_and_the_same_name_write_nothing(table: Table) -> None:

@@ -11,7 +11,7 @@ import pytest
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import DataFileError, UnsupportedFeatureError
 from liquidlog.log.loader import open_store
-from liquidlog.operations.writes import AppendRequest, append
+from liquidlog.operations.writes import append
 from liquidlog.spec.actions import Metadata
 from liquidlog.storage.files import are_apart
 from liquidlog.table import Table, system_clock
@@ -81,13 +81,9 @@ def test_a_file_that_changes_while_it_is_read_is_not_appended(
 
     clock = Clock(now_ms=lambda: 0, new_id=new_id)
     with pytest.raises(DataFileError):
-        append(open_store(table.uri), table.snapshot(), _request(str(source)), clock)
+        append(open_store(table.uri), table.snapshot(), [str(source)], clock)
     assert table.snapshot().version == 0
     assert [file.name for file in (tmp_path / "t").iterdir()] == ["_delta_log"]
-
-
-def _request(source: str | pa.Table) -> AppendRequest:
-    return AppendRequest(sources=(source,))
 
 
 def test_a_file_that_changes_while_another_is_read_is_not_appended(tmp_path: Path) -> None:
@@ -114,9 +110,9 @@ def test_a_table_whose_text_lengths_cannot_be_read_is_refused(tmp_path: Path) ->
     commit.write_text(text)
     table = Table.open(str(tmp_path / "t"))
     assert isinstance(table.snapshot().metadata, Metadata)
-    request = _request(pa.table({"a": ["x"]}))
+    sources = [pa.table({"a": ["x"]})]
     with pytest.raises(UnsupportedFeatureError) as caught:
-        append(open_store(table.uri), table.snapshot(), request, system_clock())
+        append(open_store(table.uri), table.snapshot(), sources, system_clock())
     (feature,) = caught.value.features
     assert "column a" in feature
 

@@ -293,7 +293,7 @@ def test_a_table_without_files_only_changes_its_definition(tmp_path: Path) -> No
     plan = table.plan_migration(["p", "id"])
     assert plan.groups == ()
     opened = table.opened
-    rehearsed = migrate_empty(opened.store, opened.to_change(), plan, opened.clock, dry_run=True)
+    rehearsed = migrate_empty(opened, plan, dry_run=True)
     assert rehearsed.versions == (version + 1,)
     assert table.snapshot().version == version
     assert table.migrate(["p", "id"]).versions == (version + 1,)
