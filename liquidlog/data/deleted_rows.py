@@ -5,12 +5,12 @@ that equal them, bit by bit, are looked for in the outputs: rows are a multiset,
 will do, and each is taken at most once. Where rows keep ids, the ids are among what must be equal.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from liquidlog.data.checksum import (
     subtract_checksums,
 )
 from liquidlog.data.encodings import integer_array
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.logical_file import LogicalFile, is_live
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
 from liquidlog.data.statistics import read_row_group_bounds
@@ -290,19 +290,7 @@ take: what takes more would better be rewritten."""
 Spend = Callable[[int], None]
 """Called with the bytes that are about to be read; raises ReconcileLimitError if they are many."""
 
-Request = TypeVar("Request")
-
-
-class Read(Protocol):
-    """What a function returns that reads a file."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Bytes of the column chunks that were read."""
-        ...
-
-
-Answer = TypeVar("Answer", bound=Read)
+Answer = TypeVar("Answer", "OutputRows", "ProvedRows")
 
 
 class ReadBudget:
@@ -312,23 +300,13 @@ class ReadBudget:
     Without tasks it is refused.
     """
 
-    def __init__(self, limit_bytes: int, tasks: Tasks | None, tasks_limit_bytes: int) -> None:
-        """Count from 0."""
+    def __init__(self, size_bytes: int, limit_bytes: int, tasks: Tasks | None) -> None:
+        """Count from 0 what is read of files that have `size_bytes` in all."""
+        self.tasks = tasks
         self.spent_bytes = 0
         self._here_bytes = limit_bytes
-        self._tasks = tasks
-        self._limit_bytes = limit_bytes if tasks is None else max(limit_bytes, tasks_limit_bytes)
+        self._limit_bytes = limit_bytes + (0 if tasks is None else _TASKS_READ * size_bytes)
         self._lock = Lock()
-
-    @classmethod
-    def of(cls, size_bytes: int, limit_bytes: int, tasks: Tasks | None) -> Self:
-        """Return the budget of a search in files that have `size_bytes` in all."""
-        return cls(limit_bytes, tasks, limit_bytes + _TASKS_READ * size_bytes)
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether tasks may have to read."""
-        return self._tasks is not None
 
     def spend(self, size_bytes: int) -> None:
         """Count bytes that are about to be read."""
@@ -340,25 +318,21 @@ class ReadBudget:
 
     def tasks_for(self, most_bytes: int) -> Tasks | None:
         """Return the tasks if so many bytes more are too many for this process, else None."""
-        return self._tasks if self.spent_bytes + most_bytes > self._here_bytes else None
+        return self.tasks if self.spent_bytes + most_bytes > self._here_bytes else None
 
     def read(
         self,
-        function: Callable[[Request, Spend], Answer],
-        requests: Sequence[Request],
+        function: "Callable[[Spend, OutputRequest], Answer]",
+        requests: "Sequence[OutputRequest]",
         tasks: Tasks | None,
     ) -> Sequence[Answer]:
         """Return what a function returns for each request: in tasks, or in a few threads here."""
         if tasks is None:
             with ThreadPoolExecutor(PARALLEL_FILES) as pool:
-                return list(pool.map(partial(_call, function, self.spend), requests))
-        answers: Sequence[Answer] = tasks(partial(_call, function, _allow), requests)
+                return list(pool.map(partial(function, self.spend), requests))
+        answers: Sequence[Answer] = tasks(partial(function, _allow), requests)
         self.spend(sum(answer.bytes_read for answer in answers))
         return answers
-
-
-def _call(function: Callable[[Request, Spend], Answer], spend: Spend, request: Request) -> Answer:
-    return function(request, spend)
 
 
 def _allow(_: int) -> None:
@@ -410,6 +384,22 @@ class FileLayout:
         """The columns of data files: the table's, then the hidden ones that rows keep."""
         return file_schema(self.schema, self.row_tracking)
 
+    @property
+    def bounded_leaves(self) -> tuple[Leaf, ...]:
+        """The leaves by which outputs are left out: clustering columns, else some others."""
+        found = {leaf.physical: leaf for leaf in leaves(self.schema)}
+        paths = self.columns or self.options.indexed
+        bounded = [found[path] for path in paths if path in found]
+        return tuple(leaf for leaf in bounded if has_bounds(leaf.data_type))[:_MOST_LEAVES]
+
+    @property
+    def telling_columns(self) -> tuple[Path, ...]:
+        """Columns that are worth a look before all are read."""
+        tracking = self.row_tracking
+        if tracking is not None and tracking.preserved:
+            return ((tracking.row_id_column,),)
+        return tuple(leaf.physical for leaf in self.bounded_leaves)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
@@ -438,19 +428,18 @@ class Output:
         return found
 
 
-def stored_bytes(outputs: Sequence[Output]) -> int:
-    """Return the size of outputs, as stored."""
-    return sum(output.file.size_bytes for output in outputs)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputSearch:
-    """Which rows to look for in an output; those that its `deleted` say are not found any more."""
+class OutputRequest:
+    """Rows to look for in an output, a table, or to read in it, their physical positions."""
 
     output: Output
-    rows: pa.Table
+    rows: pa.Table | Positions
     layout: FileLayout
     storage: StorageOptions
+
+    def opened(self) -> DataFile:
+        """Return the output opened."""
+        return self.output.opened(self.layout, self.storage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,42 +455,42 @@ class OutputRows:
     bytes_read: int
 
 
-def search_output(search: OutputSearch, spend: Callable[[int], None]) -> OutputRows:
+def search_output(spend: Spend, request: OutputRequest) -> OutputRows:
     """Return the rows of an output that equal the rows looked for; each is found at most once."""
     try:
-        return _OpenSearch(search, spend).found()
+        return _OpenSearch(spend, request).found()
     except UnequalRowsError:
-        problem = f"{search.output.file.path} has other rows of the same checksum"
+        problem = f"{request.output.file.path} has other rows of the same checksum"
         raise ResultMismatchError((problem,)) from None
 
 
 class _OpenSearch:
     """A search that goes on: what is still looked for, and the bytes that were read; mutable."""
 
-    def __init__(self, search: OutputSearch, spend: Callable[[int], None]) -> None:
-        self._search = search
-        self._spend = spend
+    def __init__(self, spend: Spend, request: OutputRequest) -> None:
+        self._request, self._spend = request, spend
         self._bytes_read = 0
-        self._leaves = bounded_leaves(search.layout)
-        self._columns = _first_columns(search.layout)
-        self._wanted = WantedRows(search.rows, self._columns)
+        self._columns = request.layout.telling_columns
+        self._wanted = WantedRows(request.rows, self._columns)
 
     def found(self) -> OutputRows:
-        search, layout = self._search, self._search.layout
-        sought = SoughtRows.of(search.rows, self._leaves)
+        layout = self._request.layout
+        sought = SoughtRows.of(self._request.rows, layout.bounded_leaves)
         positions: list[Positions] = [np.empty(0, np.uint64)]
         wanted: list[Rows] = [np.empty(0, np.int64)]
-        with search.output.opened(layout, search.storage) as file:
+        with self._request.opened() as file:
             bounds = read_row_group_bounds(
-                file.parquet, schema=layout.schema, mapping=layout.mapping, wanted=self._leaves
+                file.parquet,
+                schema=layout.schema,
+                mapping=layout.mapping,
+                wanted=layout.bounded_leaves,
             )
             starts = np.cumsum([0, *bounds.num_records.to_pylist()])
             for group in np.flatnonzero(sought.admitted(bounds)).tolist():
                 if not self._wanted.missing:
                     break
-                span = int(starts[group]), int(starts[group + 1])
-                for taken in self._taken(_RowGroup(file, group, span, search.output.deleted)):
-                    positions.append(taken.rows.astype(np.uint64) + np.uint64(span[0]))
+                for taken in self._taken(file, group, int(starts[group])):
+                    positions.append(taken.rows.astype(np.uint64))
                     wanted.append(taken.wanted)
         return OutputRows(
             positions=np.concatenate(positions),
@@ -509,65 +498,34 @@ class _OpenSearch:
             bytes_read=self._bytes_read,
         )
 
-    def _read(self, size_bytes: int) -> None:
+    def _read(
+        self, file: DataFile, columns: Sequence[Path] | None, group: int
+    ) -> Iterator[pa.Table]:
+        size_bytes = file.stored_bytes(group, columns)
         self._spend(size_bytes)
         self._bytes_read += size_bytes
+        return file.read_bounded(columns, group, max_bytes=PART_BYTES)
 
-    def _taken(self, group: "_RowGroup") -> Iterator[Taken]:
-        wanted, may_be = self._wanted, group.is_live()
-        costs = [group.file.stored_bytes(group.number, part) for part in (self._columns, None)]
-        if self._columns and costs[0] * _WORTH_A_LOOK <= costs[1]:
-            self._read(costs[0])
-            may_be &= np.concatenate([wanted.may_be(part) for part in group.read(self._columns)])
+    def _taken(self, file: DataFile, group: int, start: int) -> Iterator[Taken]:
+        """Yield physical rows of a row group, of which `start` is the first."""
+        rows = file.row_group_rows(group)
+        may_be = is_live((start, start + rows), self._request.output.deleted)
+        few, all_of = (file.stored_bytes(group, columns) for columns in (self._columns, None))
+        if self._columns and few * _WORTH_A_LOOK <= all_of:
+            looked_at = self._read(file, self._columns, group)
+            may_be &= np.concatenate([self._wanted.may_be(part) for part in looked_at])
         if not may_be.any():
             return
-        self._read(costs[1])
-        start = 0
-        for part in group.read(None):
-            rows = np.flatnonzero(may_be[start : start + len(part)])
-            taken = wanted.take(part.take(integer_array(rows)))
-            yield Taken(rows[taken.rows] + start, taken.wanted)
-            start += len(part)
-
-
-@dataclass(frozen=True, slots=True)
-class _RowGroup:
-    file: DataFile
-    number: int
-    span: tuple[int, int]
-    deleted: Positions
-
-    def is_live(self) -> npt.NDArray[np.bool_]:
-        start, stop = self.span
-        live = np.ones(stop - start, np.bool_)
-        first, last = np.searchsorted(self.deleted, np.array(self.span, np.uint64)).tolist()
-        live[self.deleted[first:last] - np.uint64(start)] = False
-        return live
-
-    def read(self, columns: Sequence[Path] | None) -> Iterator[pa.Table]:
-        yield from self.file.read_bounded(columns, self.number, max_bytes=PART_BYTES)
-
-
-def bounded_leaves(layout: FileLayout) -> tuple[Leaf, ...]:
-    """Return the leaves by which outputs are left out: clustering columns, else some others."""
-    found = {leaf.physical: leaf for leaf in leaves(layout.schema)}
-    paths = layout.columns or layout.options.indexed
-    bounded = [found[path] for path in paths if path in found]
-    return tuple(leaf for leaf in bounded if has_bounds(leaf.data_type))[:_MOST_LEAVES]
-
-
-def _first_columns(layout: FileLayout) -> tuple[Path, ...]:
-    tracking = layout.row_tracking
-    if tracking is not None and tracking.preserved:
-        return ((tracking.row_id_column,),)
-    return tuple(leaf.physical for leaf in bounded_leaves(layout))
+        begin = 0
+        for part in self._read(file, None, group):
+            places = np.flatnonzero(may_be[begin : begin + len(part)])
+            taken = self._wanted.take(part.take(integer_array(places)))
+            yield Taken(places[taken.rows] + begin + start, taken.wanted)
+            begin += len(part)
 
 
 _SLICE_BYTES: Final = 256 << 20
 """Deleted rows that are looked for together take about this in memory, hashes and all."""
-
-_PART_BYTES: Final = 128 << 20
-"""Of an output in memory at a time, while it is copied without some rows."""
 
 _HASHED_ROW_BYTES: Final = 128
 """What a row takes in memory besides its values: hashes, places in their order, range ids."""
@@ -606,6 +564,10 @@ class FoundRows:
     checksum: int
 
 
+def _stored_bytes(outputs: Iterable[Output]) -> int:
+    return sum(output.file.size_bytes for output in outputs)
+
+
 def find_rows(
     deleted: Sequence[DeletedRows],
     outputs: Sequence[Output],
@@ -621,8 +583,8 @@ def find_rows(
     `tasks` read outputs that might take more, up to three times the size of all files, and without
     them that is refused.
     """
-    size_bytes = stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
-    search = _Search(outputs, layout, storage, ReadBudget.of(size_bytes, limit_bytes, tasks))
+    size_bytes = _stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
+    search = _Search(outputs, layout, storage, ReadBudget(size_bytes, limit_bytes, tasks))
     checksum = rows = 0
     for wanted in search.slices(deleted):
         rows += wanted.missing
@@ -631,10 +593,7 @@ def find_rows(
             raise RowsNotFoundError(rows, wanted.missing)
         checksum = add_checksums(checksum, wanted.checksum)
     return FoundRows(
-        positions=tuple(search.found(number) for number in range(len(outputs))),
-        rows=rows,
-        bytes_read=search.budget.spent_bytes,
-        checksum=checksum,
+        positions=search.found(), rows=rows, bytes_read=search.budget.spent_bytes, checksum=checksum
     )
 
 
@@ -649,26 +608,27 @@ class _Search:
         budget: ReadBudget,
     ) -> None:
         self.budget = budget
-        self._outputs = outputs
-        self._layout = layout
-        self._storage = storage
-        self._leaves = bounded_leaves(layout)
+        self._outputs, self._layout, self._storage = outputs, layout, storage
         stats = pa.array([output.file.stats for output in outputs], pa.string())
-        self._bounds = parse_bounds(stats, self._leaves)
+        self._bounds = parse_bounds(stats, layout.bounded_leaves)
         self._deleted = [output.deleted for output in outputs]
 
-    def found(self, number: int) -> Positions:
-        return np.setdiff1d(self._deleted[number], self._outputs[number].deleted, True)  # noqa: FBT003
+    def found(self) -> tuple[Positions, ...]:
+        return tuple(
+            np.setdiff1d(now, output.deleted, assume_unique=True)
+            for now, output in zip(self._deleted, self._outputs, strict=True)
+        )
 
     def slices(self, deleted: Sequence[DeletedRows]) -> Iterator[WantedRows]:
         """Yield the deleted rows from the inputs, as many as memory may hold, or one part."""
+        most_bytes = _SLICE_BYTES if self.budget.tasks is None else _SENT_BYTES
         held: list[pa.Table] = []
         held_bytes = 0
         for rows in deleted:
             for part in self._deleted_parts(rows):
                 held.append(part)
                 held_bytes += part.nbytes + len(part) * _HASHED_ROW_BYTES
-                if held_bytes >= (_SENT_BYTES if self.budget.has_tasks else _SLICE_BYTES):
+                if held_bytes >= most_bytes:
                     yield _wanted(held)
                     held, held_bytes = [], 0
         if held:
@@ -690,26 +650,30 @@ class _Search:
         ) as file:
             positions = file.live_positions() if rows.positions is None else rows.positions
             positions = np.setdiff1d(positions, rows.already, assume_unique=True)
-            for group, _ in file.row_groups_of(positions):
+            for group in file.row_groups_of(positions):
                 self.budget.spend(file.row_group_stored_bytes(group))
             yield from file.read_rows(positions, max_bytes=PART_BYTES)
 
     def take(self, wanted: WantedRows) -> None:
         admitted = list(self._admitted(wanted))
-        most_bytes = stored_bytes([self._outputs[number] for number, _ in admitted])
-        tasks = self.budget.tasks_for(most_bytes)
+        tasks = self.budget.tasks_for(
+            _stored_bytes(self._outputs[number] for number, _ in admitted)
+        )
         storage = self._storage if tasks is None else self._storage.fresh()
-        for numbers, sent, searches in self._together(admitted, wanted, storage, tasks):
-            answers = self.budget.read(search_output, searches, tasks)
+        for numbers, sent, requests in self._together(admitted, wanted, storage, tasks):
+            answers = self.budget.read(search_output, requests, tasks)
             for number, rows, answer in zip(numbers, sent, answers, strict=True):
-                self._take(number, wanted, rows, answer)
+                taken = answer.positions[wanted.take_equal(rows[answer.wanted])]
+                # A stable sort merges what is sorted in parts.
+                together = np.concatenate([self._deleted[number], taken])
+                self._deleted[number] = np.sort(together, kind="stable")
 
     def _admitted(self, wanted: WantedRows) -> Iterator[tuple[int, Rows]]:
-        if not self._leaves:
+        if not self._layout.bounded_leaves:
             everything = np.arange(len(wanted.rows))
             yield from ((number, everything) for number in range(len(self._outputs)))
             return
-        sought = SoughtRows.of(wanted.rows, self._leaves)
+        sought = SoughtRows.of(wanted.rows, self._layout.bounded_leaves)
         for number, rows in enumerate(sought.rows_within(self._bounds)):
             if len(rows):
                 yield number, np.sort(rows)
@@ -720,42 +684,31 @@ class _Search:
         wanted: WantedRows,
         storage: StorageOptions,
         tasks: Tasks | None,
-    ) -> Iterator[tuple[list[int], list[Rows], list[OutputSearch]]]:
+    ) -> Iterator[tuple[list[int], list[Rows], list[OutputRequest]]]:
         """Yield outputs to search at the same time, with the numbers of what is missing by then."""
         numbers: list[int] = []
         sent: list[Rows] = []
-        searches: list[OutputSearch] = []
+        requests: list[OutputRequest] = []
         for number, all_rows in admitted:
             rows = all_rows[wanted.is_missing(all_rows)]
             if not len(rows):
                 continue
             numbers.append(number)
             sent.append(rows)
-            searches.append(self._search(number, wanted, rows, storage))
-            sent_bytes = sum(search.rows.nbytes for search in searches)
-            is_full = tasks is None and len(searches) == PARALLEL_FILES
+            request = OutputRequest(
+                output=replace(self._outputs[number], deleted=self._deleted[number]),
+                rows=_taken(wanted.rows, rows),
+                layout=self._layout,
+                storage=storage,
+            )
+            requests.append(request)
+            sent_bytes = sum(one.rows.nbytes for one in requests)
+            is_full = tasks is None and len(requests) == PARALLEL_FILES
             if is_full or sent_bytes >= _SENT_BYTES:
-                yield numbers, sent, searches
-                numbers, sent, searches = [], [], []
-        if searches:
-            yield numbers, sent, searches
-
-    def _search(
-        self, number: int, wanted: WantedRows, rows: Rows, storage: StorageOptions
-    ) -> OutputSearch:
-        return OutputSearch(
-            output=replace(self._outputs[number], deleted=self._deleted[number]),
-            rows=wanted.rows.take(integer_array(rows)),
-            layout=self._layout,
-            storage=storage,
-        )
-
-    def _take(self, number: int, wanted: WantedRows, rows: Rows, answer: OutputRows) -> None:
-        taken = answer.positions[wanted.take_equal(rows[answer.wanted])]
-        # A stable sort merges what is sorted in parts.
-        self._deleted[number] = np.sort(
-            np.concatenate([self._deleted[number], taken]), kind="stable"
-        )
+                yield numbers, sent, requests
+                numbers, sent, requests = [], [], []
+        if requests:
+            yield numbers, sent, requests
 
 
 def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
@@ -773,22 +726,12 @@ def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowsToProve:
-    """Rows of an output that were found: their physical positions, increasing."""
-
-    output: Output
-    positions: Positions
-    layout: FileLayout
-    storage: StorageOptions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedRows:
     """Rows of one output, read from it: physical rows, increasing, and their checksum."""
 
     positions: Positions
-    checksum: int
-    bytes_read: int
+    checksum: int = 0
+    bytes_read: int = 0
 
 
 def require_found(
@@ -804,68 +747,50 @@ def require_found(
 
     Their checksum must be that of `found`; `limit_bytes` and `tasks` are as for `find_rows`.
     """
-    pairs = list(zip(outputs, found.positions, strict=True))
-    budget = ReadBudget.of(stored_bytes(outputs), limit_bytes, tasks)
-    readers = budget.tasks_for(stored_bytes([output for output, rows in pairs if len(rows)]))
+    named = [pair for pair in zip(outputs, found.positions, strict=True) if len(pair[1])]
+    budget = ReadBudget(_stored_bytes(outputs), limit_bytes, tasks)
+    readers = budget.tasks_for(_stored_bytes(output for output, _ in named))
     sent = storage if readers is None else storage.fresh()
     requests = [
-        RowsToProve(output=output, positions=rows, layout=layout, storage=sent)
-        for output, rows in pairs
-        if len(rows)
+        OutputRequest(output=output, rows=rows, layout=layout, storage=sent)
+        for output, rows in named
     ]
-    answers = iter(budget.read(rows_at, requests, readers))
-    proved = tuple(
-        next(answers) if len(rows) else ProvedRows(positions=rows, checksum=0, bytes_read=0)
-        for rows in found.positions
-    )
+    answers = budget.read(rows_at, requests, readers)
+    is_right = add_checksums(*(rows.checksum for rows in answers)) == found.checksum
+    rows = sum(len(np.unique(rows.positions)) for rows in answers)
     twice = any(
         np.isin(rows.positions, output.deleted).any()
-        for output, rows in zip(outputs, proved, strict=True)
+        for rows, (output, _) in zip(answers, named, strict=True)
     )
-    checksum = add_checksums(*(rows.checksum for rows in proved))
-    if twice or checksum != found.checksum or _count(proved) != found.rows:
+    if twice or not is_right or rows != found.rows:
         problem = "the rows found in outputs are not the rows that other commits deleted"
         raise ResultMismatchError((problem,))
-    return proved
+    left = iter(answers)
+    return tuple(
+        next(left) if len(rows) else ProvedRows(positions=rows) for rows in found.positions
+    )
 
 
-def _count(proved: Sequence[ProvedRows]) -> int:
-    return sum(len(np.unique(rows.positions)) for rows in proved)
-
-
-def rows_at(request: RowsToProve, spend: Callable[[int], None]) -> ProvedRows:
+def rows_at(spend: Spend, request: OutputRequest) -> ProvedRows:
     """Return rows of an output, at least one; only the row groups that hold them are read."""
-    output, positions = request.output, request.positions
+    positions = request.rows
     checksum = bytes_read = start = 0
-    with output.opened(request.layout, request.storage) as file:
+    with request.opened() as file:
         if positions[-1] >= file.num_rows:
-            raise DataFileError(output.address, f"has no row {positions[-1]}")
+            raise DataFileError(request.output.address, f"has no row {positions[-1]}")
         for group in range(file.num_row_groups):
-            rows = file.row_group_rows(group)
-            wanted = _within(positions, start, start + rows)
-            if len(wanted):
-                spend(file.row_group_stored_bytes(group))
-                bytes_read += file.row_group_stored_bytes(group)
-                checksum = add_checksums(checksum, _checksum(file, group, wanted))
-            start += rows
+            stop = start + file.row_group_rows(group)
+            if is_live((start, stop), positions).all():
+                start = stop
+                continue
+            size_bytes = file.row_group_stored_bytes(group)
+            spend(size_bytes)
+            bytes_read += size_bytes
+            for part in file.read_bounded(None, group, max_bytes=PART_BYTES):
+                named = ~is_live((start, start + len(part)), positions)
+                checksum = add_checksums(checksum, multiset_checksum(part.filter(named)))
+                start += len(part)
     return ProvedRows(positions=positions, checksum=checksum, bytes_read=bytes_read)
-
-
-def _checksum(file: DataFile, group: int, positions: Positions) -> int:
-    checksum = start = 0
-    for part in file.read_bounded(None, group, max_bytes=PART_BYTES):
-        rows = _within(positions, start, start + len(part))
-        checksum = add_checksums(
-            checksum, multiset_checksum(part.take(integer_array(rows.astype(np.int64))))
-        )
-        start += len(part)
-    return checksum
-
-
-def _within(positions: Positions, start: int, stop: int) -> Positions:
-    edges = np.array([start, stop], np.uint64)
-    first, last = np.searchsorted(positions, edges).tolist()
-    return positions[first:last] - np.uint64(start)
 
 
 def write_without(
@@ -892,55 +817,31 @@ def write_without(
     with DataFileWriter(
         address, schema=layout.file_schema, options=layout.options, storage=storage
     ) as writer:
-        expected = _copy(output, gone, deleted, writer, layout, storage)
+        with output.opened(layout, storage, dictionary=True) as file:
+            expected = _copy(file, gone, deleted, writer)
         written = writer.finish(name)
     with run.accepting(name):
-        _require(written, address, expected, layout, storage)
+        copy = Output(address=address, file=written, deleted=np.empty(0, np.uint64))
+        with copy.opened(layout, storage, dictionary=True) as file:
+            found = add_checksums(*map(multiset_checksum, file.parts(max_bytes=PART_BYTES)))
+        if found != expected:
+            raise ResultMismatchError((f"{written.path} does not hold the rows that it should",))
     return written
 
 
-def _copy(
-    output: Output,
-    gone: Positions,
-    deleted: ProvedRows,
-    writer: DataFileWriter,
-    layout: FileLayout,
-    storage: StorageOptions,
-) -> int:
+def _copy(file: DataFile, gone: Positions, deleted: ProvedRows, writer: DataFileWriter) -> int:
     """Write the rows of an output that are not gone; return the checksum that they should have."""
     whole = left_out = proved = start = 0
-    with output.opened(layout, storage, dictionary=True) as file:
-        for group in range(file.num_row_groups):
-            for part in file.read_bounded(None, group, max_bytes=_PART_BYTES):
-                doomed = _mask(gone, start, len(part))
-                new = _mask(deleted.positions, start, len(part))
-                whole = add_checksums(whole, multiset_checksum(part))
-                left_out = add_checksums(left_out, multiset_checksum(part.filter(doomed)))
-                proved = add_checksums(proved, multiset_checksum(part.filter(new)))
-                writer.write(part.filter(~doomed))
-                start += len(part)
+    for part in file.parts(max_bytes=PART_BYTES):
+        span = start, start + len(part)
+        stays = is_live(span, gone)
+        whole = add_checksums(whole, multiset_checksum(part))
+        left_out = add_checksums(left_out, multiset_checksum(part.filter(~stays)))
+        new = part.filter(~is_live(span, deleted.positions))
+        proved = add_checksums(proved, multiset_checksum(new))
+        writer.write(part.filter(stays))
+        start = span[1]
     if proved != deleted.checksum:
-        problem = f"the rows to leave out of {output.file.path} are not those that were found"
+        problem = f"the rows to leave out of {file.path} are not those that were found"
         raise ResultMismatchError((problem,))
     return subtract_checksums(whole, left_out)
-
-
-def _mask(positions: Positions, start: int, rows: int) -> npt.NDArray[np.bool_]:
-    mask = np.zeros(rows, np.bool_)
-    first, last = np.searchsorted(positions, np.array([start, start + rows], np.uint64)).tolist()
-    mask[positions[first:last] - np.uint64(start)] = True
-    return mask
-
-
-def _require(
-    written: WrittenFile, address: str, checksum: int, layout: FileLayout, storage: StorageOptions
-) -> None:
-    found = 0
-    copy = Output(address=address, file=written, deleted=np.empty(0, np.uint64))
-    with copy.opened(layout, storage, dictionary=True) as file:
-        for group in range(file.num_row_groups):
-            for part in file.read_bounded(None, group, max_bytes=_PART_BYTES):
-                found = add_checksums(found, multiset_checksum(part))
-    if found != checksum:
-        problem = f"{written.path} does not hold the rows that it should"
-        raise ResultMismatchError((problem,))

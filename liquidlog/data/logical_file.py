@@ -238,12 +238,6 @@ class LogicalFile:
         self._file.close()
 
     @property
-    def data_file(self) -> DataFile | None:
-        """The data file, if its rows are the live ones as they are; None otherwise."""
-        is_other = self._row_tracking is not None or self._constants
-        return None if len(self._deleted) or is_other else self._file
-
-    @property
     def footer(self) -> pq.FileMetaData:
         """What the file's footer says."""
         return self._file.footer
@@ -307,7 +301,7 @@ class LogicalFile:
         if len(positions) and positions[-1] >= self._starts[-1]:
             asked, rows = positions[-1], self._starts[-1]
             raise ValueError(f"{self._file.path}: row {asked} is asked for, of {rows}")
-        for group, _ in self.row_groups_of(positions):
+        for group in self.row_groups_of(positions):
             start = self._starts[group]
             for part in self._file.read_bounded(None, group, max_bytes=max_bytes):
                 span = start, start + len(part)
@@ -317,16 +311,15 @@ class LogicalFile:
                     whole = self._with_hidden(self._with_constants(part, None), [span])
                     yield whole.take(integer_array((wanted - np.uint64(span[0])).view(np.int64)))
 
-    def row_groups_of(self, positions: Positions) -> Iterator[tuple[int, int]]:
-        """Yield (number, how many) for each row group that holds some of the physical rows."""
+    def row_groups_of(self, positions: Positions) -> list[int]:
+        """Return the row groups that hold some of the physical rows."""
         edges = np.searchsorted(positions, np.array(self._starts, np.uint64))
-        counts = np.diff(edges)
-        yield from ((int(group), int(counts[group])) for group in np.flatnonzero(counts))
+        groups: list[int] = np.flatnonzero(np.diff(edges)).tolist()
+        return groups
 
     def live_positions(self) -> Positions:
         """Return the physical rows that no deletion vector deletes."""
-        live = _is_live((0, self._starts[-1]), self._deleted)
-        return np.flatnonzero(live).astype(np.uint64)
+        return np.flatnonzero(is_live((0, self._starts[-1]), self._deleted)).astype(np.uint64)
 
     def _with_hidden(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
         if self._row_tracking is None or not self._row_tracking.preserved:
@@ -348,14 +341,10 @@ class LogicalFile:
         table = self._with_constants(table, columns)
         if columns is None:
             table = self._with_hidden(table, spans)
-        deleted = [self._deleted_in(span) for span in spans]
-        if not sum(map(len, deleted)):
+        if not any(len(_within(self._deleted, span)) for span in spans):
             return table
-        live = [_is_live(span, gone) for span, gone in zip(spans, deleted, strict=True)]
-        return table.filter(pa.array(np.concatenate(live)))
-
-    def _deleted_in(self, span: Span) -> Positions:
-        return _within(self._deleted, span)
+        live = np.concatenate([is_live(span, self._deleted) for span in spans])
+        return table.filter(pa.array(live))
 
     def _with_row_ids(self, table: pa.Table, names: RowTracking, spans: Sequence[Span]) -> pa.Table:
         rows = [np.arange(start, stop) for start, stop in spans]
@@ -377,10 +366,10 @@ def _within(positions: Positions, span: Span) -> Positions:
     return positions[first:last]
 
 
-def _is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
-    start, stop = span
-    live = np.ones(stop - start, np.bool_)
-    live[deleted - np.uint64(start)] = False
+def is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
+    """Return which rows of a span are not among those deleted, which increase."""
+    live = np.ones(span[1] - span[0], np.bool_)
+    live[_within(deleted, span) - np.uint64(span[0])] = False
     return live
 
 

@@ -566,6 +566,11 @@ class DataFile:
         max_rows = max(1, rows * max_bytes // memory_bytes)
         yield from self.read_in_parts(columns, row_group, max_rows=max_rows)
 
+    def parts(self, *, max_bytes: int) -> Iterator[pa.Table]:
+        """Yield all rows of all columns in file order, about `max_bytes` at a time."""
+        for group in range(self.num_row_groups):
+            yield from self.read_bounded(None, group, max_bytes=max_bytes)
+
     def _held(self, columns: Sequence[Path] | None) -> list[str]:
         paths = self._paths(columns)
         held = [stored for path in paths if (stored := self._columns.stored_path(path))]

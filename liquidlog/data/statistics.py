@@ -9,11 +9,10 @@ strings are truncated) and its tests; Apache Parquet format, parquet.thrift, Sta
 
 import decimal
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -306,20 +305,7 @@ def _with_leaves(schema: StructType, paths: tuple[Path, ...]) -> StructType:
     return StructType(tuple(f for f in schema.fields if f.physical_name in tops))
 
 
-# Compare the footers of written files with what a result says about the files.
-#
-# The row count is compared, and the bounds and nulls of the columns that have statistics in the
-# result. A bound in the result may be wider than the footer's, never narrower. And find out from
-# the footers of any files which columns they do not have.
-#
-# Source: parquet.thrift, Statistics; PROTOCOL.md, "Per-file Statistics".
-
 _FIELD_ID: Final = b"PARQUET:field_id"
-_SIDES: Final[Mapping[str, tuple[str, Callable[..., Any]]]] = {
-    "min": ("minimum", pc.less_equal),
-    "max": ("maximum", pc.greater_equal),
-}
-"""Per side of a bound: its name, and the comparison that must hold between result and footer."""
 
 
 def footer_problems(
@@ -328,9 +314,12 @@ def footer_problems(
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[str, ...]:
-    """Return every way in which a file's footer contradicts a result, as sentences."""
+    """Return every way in which a file's footer contradicts a result, as sentences.
+
+    A bound in the result may be wider than the footer's, never narrower.
+    """
     with ParquetFile(address, storage=storage) as file:
-        return tuple(_problems(file.metadata, written, schema))
+        return tuple(_problems(file, written, schema))
 
 
 def columns_held(
@@ -365,51 +354,32 @@ def _field_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
         yield from _field_ids(kind.field(index) for index in range(kind.num_fields))
 
 
-def _problems(footer: pq.FileMetaData, written: WrittenFile, schema: StructType) -> Iterator[str]:
-    if footer.num_rows != written.num_records:
-        yield f"{written.path} has {footer.num_rows} rows, the result says {written.num_records}"
+def _problems(file: ParquetFile, written: WrittenFile, schema: StructType) -> Iterator[str]:
+    rows = file.metadata.num_rows
+    if rows != written.num_records:
+        yield f"{written.path} has {rows} rows, the result says {written.num_records}"
         return
-    numbers = _column_numbers(footer)
-    found = [leaf for leaf in leaves(schema) if ".".join(leaf.physical) in numbers]
+    places = _leaves(file.schema)
+    found = [leaf for leaf in leaves(schema) if leaf.physical in places]
     claimed = parse_bounds(pa.array([written.stats], pa.string()), found)
     for position, leaf in enumerate(found):
-        number = numbers[".".join(leaf.physical)]
-        for group in range(footer.num_row_groups):
-            statistics = footer.row_group(group).column(number).statistics
-            side = None if statistics is None else _lie(claimed, position, leaf, statistics)
-            if side is not None:
-                yield (
-                    f"the {side} of {'.'.join(leaf.logical)} in the result for"
-                    f" {written.path} leaves out values that the file holds"
-                )
-                break
+        low, high = _footer_ends(file, leaf, places[leaf.physical])
+        narrow = {
+            "minimum": _is_beyond(pc.less, low, claimed.low(position)[0]),
+            "maximum": _is_beyond(pc.greater, high, claimed.high(position)[0]),
+        }
+        yield from (
+            f"the {side} of {'.'.join(leaf.logical)} in the result for {written.path} leaves out"
+            " values that the file holds"
+            for side, is_lie in narrow.items()
+            if is_lie
+        )
 
 
-def _column_numbers(footer: pq.FileMetaData) -> Mapping[str, int]:
-    paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
-    counts = Counter(paths)
-    return {path: number for number, path in enumerate(paths) if counts[path] == 1}
-
-
-def _lie(claimed: Bounds, position: int, leaf: Leaf, statistics: pq.Statistics) -> str | None:
-    if not has_bounds(leaf.data_type) or not statistics.has_min_max:
-        return None
-    ends = {"min": claimed.low(position), "max": claimed.high(position)}
-    for side, (name, is_wider) in _SIDES.items():
-        bound = ends[side][0]
-        value = _value(statistics, side, bound.type)
-        # NaN is greater than every number, and footers never contain it.
-        claims = bound.is_valid and bound.as_py() == bound.as_py()
-        if claims and value is not None and not is_wider(bound, value).as_py():
-            return name
-    return None
-
-
-def _value(statistics: pq.Statistics, side: str, kind: pa.DataType) -> pa.Scalar | None:
-    try:
-        return pa.scalar(getattr(statistics, side), kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError):
-        return None
+def _is_beyond(compare: Callable[..., pa.Array], ends: pa.Array, bound: pa.Scalar) -> bool:
+    # NaN is greater than every number, and footers never contain it.
+    claims = bound.is_valid and bound.as_py() == bound.as_py()
+    return claims and bool(pc.any(compare(ends, bound)).as_py())
 
 
 _STORED: Final = {
@@ -430,27 +400,26 @@ def read_row_group_bounds(
     mapping: MappingMode,
     wanted: Sequence[Leaf],
 ) -> Bounds:
-    """Return the bounds of the row groups of a file, a column for each leaf."""
-    footer = file.metadata
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    """Return the bounds of the row groups of a file, a column for each leaf.
+
+    An end is known only where it certainly is one: a footer's type must be the leaf's, or an
+    integer that the table has widened; its place in today's calendar must be known. Statistics of
+    floating-point numbers leave out NaN, the largest number to Spark: their upper end is infinity.
+    """
+    groups = _row_groups(file)
     num_records = pa.array([group.num_rows for group in groups], pa.int64())
     places = _places(file, schema, mapping, wanted)
-    columns = []
-    for leaf in wanted:
-        kind = bounds_type(leaf)
-        place = places.get(leaf.physical)
-        found = [None] * len(groups) if place is None else _statistics(groups, place.number)
-        stored = pa.null() if place is None else place.stored
-        column = _column(found, leaf, kind, stored)
-        low, high = (file.calendars.bounds(end) for end in (column.low, column.high))
-        columns.append(replace(column, low=low, high=high))
+    columns = [_column(file, leaf, places.get(leaf.physical)) for leaf in wanted]
     return Bounds(columns=tuple(columns), num_records=num_records)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     number: int
     stored: pa.DataType
+
+
+def _row_groups(file: ParquetFile) -> list[pq.RowGroupMetaData]:
+    return [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
 
 
 def _places(
@@ -467,11 +436,8 @@ def _places(
 
 
 def _leaves(schema: pa.Schema) -> dict[Path, _Place]:
-    found: dict[Path, _Place] = {}
-    for number, (path, kind) in enumerate(_walk(pa.struct(list(schema)), ())):
-        if path is not None:
-            found[path] = _Place(number, kind)
-    return found
+    walked = enumerate(_walk(pa.struct(list(schema)), ()))
+    return {path: _Place(number, kind) for number, (path, kind) in walked if path is not None}
 
 
 def _walk(kind: pa.DataType, path: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
@@ -485,26 +451,34 @@ def _walk(kind: pa.DataType, path: Path | None) -> Iterator[tuple[Path | None, p
         yield from _walk(child.type, None if path is None or not is_struct else (*path, child.name))
 
 
-def _statistics(groups: Sequence[pq.RowGroupMetaData], number: int) -> list[pq.Statistics | None]:
-    chunks = (group.column(number) for group in groups)
+def _statistics(file: ParquetFile, number: int) -> list[pq.Statistics | None]:
+    chunks = (group.column(number) for group in _row_groups(file))
     return [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
 
 
-def _column(
-    found: Sequence[pq.Statistics | None],
-    leaf: Leaf,
-    kind: pa.DataType,
-    stored: pa.DataType,
-) -> ColumnBounds:
+def _column(file: ParquetFile, leaf: Leaf, place: _Place | None) -> ColumnBounds:
+    kind = bounds_type(leaf)
+    if place is None:
+        unknown = pa.nulls(file.metadata.num_row_groups, kind)
+        return ColumnBounds(low=unknown, high=unknown, null_count=unknown.cast(pa.int64()))
+    found = _statistics(file, place.number)
     counts = [one.null_count if one is not None and one.has_null_count else None for one in found]
-    low = high = pa.nulls(len(found), kind)
-    if has_bounds(leaf.data_type) and _is_plain(stored, kind):
-        ends = [one if one is not None and one.has_min_max else None for one in found]
-        low = _values([None if one is None else one.min_raw for one in ends], ends, stored, kind)
-        high = _values([None if one is None else one.max_raw for one in ends], ends, stored, kind)
-        if pa.types.is_floating(kind):
-            low, high = _with_nan(low, high)
+    low, high = _footer_ends(file, leaf, place)
+    if pa.types.is_floating(kind):
+        low, high = _with_nan(low, high)
+    low, high = (file.calendars.bounds(end) for end in (low, high))
     return ColumnBounds(low=low, high=high, null_count=pa.array(counts, pa.int64()))
+
+
+def _footer_ends(file: ParquetFile, leaf: Leaf, place: _Place) -> tuple[pa.Array, pa.Array]:
+    """Return the smallest and the largest value of each row group as the footer has them."""
+    kind, found = bounds_type(leaf), _statistics(file, place.number)
+    if not (has_bounds(leaf.data_type) and _is_plain(place.stored, kind)):
+        return pa.nulls(len(found), kind), pa.nulls(len(found), kind)
+    ends = [one if one is not None and one.has_min_max else None for one in found]
+    low = [None if one is None else one.min_raw for one in ends]
+    high = [None if one is None else one.max_raw for one in ends]
+    return _values(low, ends, place.stored, kind), _values(high, ends, place.stored, kind)
 
 
 def _is_plain(stored: pa.DataType, kind: pa.DataType) -> bool:

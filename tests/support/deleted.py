@@ -21,9 +21,9 @@ from liquidlog.data.deleted_rows import (
     DeletedRows,
     FileLayout,
     Output,
+    OutputRequest,
     ProvedRows,
     ReadBudget,
-    RowsToProve,
     rows_at,
 )
 from liquidlog.data.logical_file import LogicalFile
@@ -45,8 +45,8 @@ LIMIT = 1 << 40
 
 def proved_rows(output: Output, rows: Positions, layout: FileLayout) -> ProvedRows:
     """Rows of an output, read from it."""
-    request = RowsToProve(output=output, positions=rows, layout=layout, storage=NO_OPTIONS)
-    return rows_at(request, ReadBudget(LIMIT, None, 0).spend)
+    request = OutputRequest(output=output, rows=rows, layout=layout, storage=NO_OPTIONS)
+    return rows_at(ReadBudget(0, LIMIT, None).spend, request)
 
 
 def positions(rows: Iterable[int]) -> Positions:
