@@ -1,10 +1,12 @@
 """What holds of every table on its way into a data file and back."""
 
+import datetime as dt
 import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from itertools import count, pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +37,7 @@ from liquidlog.data.writer import DataFileWriter
 from liquidlog.log.replay import path_order
 from liquidlog.plan import WriterOptions
 from liquidlog.predicates.conditions import referenced_leaves
-from liquidlog.predicates.matching import judged_each
+from liquidlog.predicates.matching import judged_each, may_match
 from liquidlog.predicates.workload import Session
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column
@@ -69,8 +71,8 @@ from liquidlog.spec.schema import (
     without_mapping,
 )
 from support.effort import effort
-from support.snapshots import FileSpec, snapshot_of
-from support.sql_predicates import ARROW, FILES, PREDICATES, SCHEMA
+from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.sql_predicates import ARROW, FILES, PREDICATES, SCHEMA, TYPES
 from support.table_rows import plain_bounds
 from support.tables import ordered, tables, values
 
@@ -154,14 +156,6 @@ def test_written_file_holds_the_rows_and_says_so(table: pa.Table, at: list[int])
         assert multiset_checksum(found) == multiset_checksum(table)
         expected = [leaf_column(table, leaf.physical) for leaf in leaves(schema)]
         assert multiset_checksum(flat) == multiset_checksum(pa.table(expected, flat.schema.names))
-
-
-@given(table=tables(), at=cuts, prefix_chars=st.sampled_from([1, 3, 32]))
-def test_statistics_do_not_depend_on_slicing(
-    table: pa.Table, at: list[int], prefix_chars: int
-) -> None:
-    sliced = _collect(_slices(table, at), prefix_chars)
-    assert encode_stats(sliced) == encode_stats(_collect([table], prefix_chars))
 
 
 @given(table=tables(), prefix_chars=st.sampled_from([1, 3, 32]))
@@ -503,6 +497,53 @@ def _read(table: pa.Table, options: dict[str, Any], wanted: Any) -> Bounds:
             return read_row_group_bounds(
                 file, schema=SCHEMA, mapping=MappingMode.NONE, wanted=wanted
             )
+
+
+# The same of files, by the bounds in the log.
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, float) and value != value:  # noqa: PLR0124  NaN
+        return "NaN"
+    if isinstance(value, dt.datetime):
+        # The log has milliseconds; what is below them is cut off.
+        return value.isoformat(timespec="milliseconds")
+    return str(value) if isinstance(value, dt.date | Decimal) else value
+
+
+def _order(value: Any) -> Any:
+    if isinstance(value, float):
+        return (value != value, value)  # noqa: PLR0124  NaN is the largest
+    return value.encode() if isinstance(value, str) else value
+
+
+def _spec(number: int, rows: list[dict[str, Any]]) -> FileSpec:
+    bounds, nulls = {}, {}
+    for name in TYPES:
+        present = sorted((row[name] for row in rows if row[name] is not None), key=_order)
+        nulls[name] = len(rows) - len(present)
+        if present and name != "b":
+            bounds[name] = (_bound(present[0]), _bound(present[-1]))
+    return FileSpec(path=str(number), rows=len(rows), bounds=bounds, nulls=nulls)
+
+
+@settings(max_examples=effort(50, 2_000))
+@given(files=FILES, predicate=PREDICATES)
+def test_files_with_a_matching_row_are_never_ruled_out(
+    files: list[list[dict[str, Any]]], predicate: str
+) -> None:
+    table = pa.Table.from_pylist(
+        [{"file": number, **row} for number, rows in enumerate(files) for row in rows],
+        schema=ARROW,
+    )
+    CONNECTION.register("rows", table)
+    found = CONNECTION.execute(f"SELECT DISTINCT file FROM rows WHERE {predicate}").fetchall()
+    matching = {number for (number,) in found}
+    specs = [_spec(number, rows) for number, rows in enumerate(files)]
+    snapshot = snapshot_of(specs, schema=SCHEMA)
+    for zone in (None, dt.UTC):
+        mask = may_match(snapshot, predicate, bounds_of(snapshot), time_zone=zone).to_pylist()
+        assert matching <= {number for number, may in enumerate(mask) if may}
 
 
 # What holds of every table with column mapping on its way into a data file and back.

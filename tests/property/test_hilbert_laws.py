@@ -16,11 +16,7 @@ from msgspec import structs
 
 from liquidlog.clustering.keyspace import (
     KeySpace,
-    column_ranges,
-    depths,
-    key_ranges,
     key_space,
-    overlaps,
 )
 from liquidlog.curve.boxes import fit_boxes
 from liquidlog.curve.curves import Curve, curve_index, linear_index, zorder_index
@@ -32,7 +28,6 @@ from liquidlog.rewriting.layout import choose_route
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ArrivingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from support.curves import hilbert_point, linear_point, ordinals_of, zorder_point
-from support.effort import effort
 from support.plans import make_plan, schema_json_of
 
 INVERSES = {
@@ -261,44 +256,6 @@ def test_one_far_away_value_does_not_hide_how_the_others_lie() -> None:
     widths = space_of(files, "int").columns[0].width
     assert widths[:5] == pytest.approx([1 / 6] * 5, abs=0.02)
     assert widths[5] == pytest.approx(1.0)
-
-
-# Depth and overlaps against counting every pair and every point.
-
-
-_key = st.tuples(st.integers(0, 6), st.integers(0, 3))
-_ranges = st.lists(st.tuples(_key, _key).map(sorted), max_size=30)
-
-
-@settings(max_examples=effort(60, 3_000))
-@given(ranges=_ranges)
-def test_depths_and_overlaps_of_keys(ranges: list[list[tuple[int, int]]]) -> None:
-    columns = [
-        column_ranges(
-            pa.array([low[part] for low, _ in ranges], pa.int64()),
-            pa.array([high[part] for _, high in ranges], pa.int64()),
-        )
-        for part in (0, 1)
-    ]
-    found = key_ranges(columns)
-    points = [(left, right) for left in range(7) for right in range(4)]
-    cover = {point: sum(low <= point <= high for low, high in ranges) for point in points}
-    assert depths(found).tolist() == [
-        max(cover[point] for point in points if tuple(low) <= point <= tuple(high))
-        for low, high in ranges
-    ]
-    assert overlaps(found).tolist() == [
-        sum(low <= other_high and other_low <= high for other_low, other_high in ranges) - 1
-        for low, high in ranges
-    ]
-
-
-def test_nan_is_the_largest_number() -> None:
-    low = pa.array([1.0, 5.0, float("nan")])
-    high = pa.array([float("nan"), 6.0, float("nan")])
-    found = key_ranges([column_ranges(low, high)])
-    assert depths(found).tolist() == [2, 2, 2]
-    assert overlaps(found).tolist() == [2, 1, 1]
 
 
 # Laws of the way that rows take to writing tasks: all outputs are written, no piece is tiny.

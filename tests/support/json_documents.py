@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -39,9 +40,7 @@ from support.repository import ROOT
 
 Words = Sequence[str]
 
-_SMALL: Final = ("--max-file-size", "2KiB")
-_OVERLAP: Final = ("--strategy", "overlap", *_SMALL, "--set", "tolerance=1")
-_OPEN: Final = ("--workload", "open.jsonl")
+_OVERLAP: Final = "--strategy overlap --max-file-size 2KiB --set tolerance=1"
 
 
 def documents(home: Path) -> dict[str, list[Mapping[str, Any]]]:
@@ -75,105 +74,105 @@ def _kind(words: Words) -> str:
 
 
 def _calls(home: Path) -> Iterator[Words]:
-    yield from _dry(["create", "t", "--schema-from", "rows.parquet", "--cluster-by", "x"])
-    yield ["detail", "t"]
-    yield ["health", "t"]
-    for _ in range(4):
-        yield ["append", "t", "rows.parquet"]
-    yield from _dry(["append", "t", "rows.parquet", "--cluster"])
-    yield from _dry(["cluster-by", "t", "x,s"])
-    yield from _dry(
-        _alter("t", "SET TBLPROPERTIES ('a' = 'b', 'delta.columnMapping.mode' = 'name')")
-    )
+    yield from _commands("""
+        dry create t --schema-from rows.parquet --cluster-by x
+        detail t
+        health t
+        append t rows.parquet
+        append t rows.parquet
+        append t rows.parquet
+        append t rows.parquet
+        dry append t rows.parquet --cluster
+        dry cluster-by t x,s
+    """)
+    named = {"a": "b", "delta.columnMapping.mode": "name"}
+    yield from _dry(_alter("t", set_properties(named)))
     yield from _looks("t")
-    yield from _plans()
-    yield ["plan", "t", "-o", "plan.json", "--full", *_SMALL]
-    yield from _dry(["run", "plan.json", "-o", "result.jsonl", "--set", "read_back=false"])
-    yield from _dry(["commit", "plan.json", "result.jsonl"])
-    yield ["commit", "plan.json", "result.jsonl"]
-    yield ["append", "t", "rows.parquet"]
-    yield from _dry(
-        [
-            "optimize",
-            "t",
-            *_OVERLAP,
-            "--set",
-            "final=true",
-            "--set",
-            "min_gain=0",
-            "--set",
-            "read_back=false",
-        ]
-    )
-    yield ["append", "t", "rows.parquet"]
-    yield from _dry(["optimize", "t", "--set", "read_back=false"])
-    yield ["optimize", "t"]
+    yield from _commands(f"""
+        plan t {_OVERLAP} --workload w.jsonl
+        plan t --where 'x < 9' {_OVERLAP}
+        plan t --set prefix=s --workload open.jsonl
+        plan t --max-file-size 2KiB --workload open.jsonl --set row_group_rows=5000
+        optimize t --workload open.jsonl --set row_group_rows=5000 --dry-run
+        doctor t --workload w.jsonl --payback-days 1
+        plan t -o plan.json --full --max-file-size 2KiB
+        dry run plan.json -o result.jsonl --set read_back=false
+        dry commit plan.json result.jsonl
+        commit plan.json result.jsonl
+        append t rows.parquet
+        dry optimize t {_OVERLAP} --set final=true --set min_gain=0 --set read_back=false
+        append t rows.parquet
+        dry optimize t --set read_back=false
+        optimize t
+    """)
     yield from _looks("t")
     yield from _dry(_alter("t", "RENAME COLUMN s TO word"))
-    yield from _dry(["doctor", "t", "--fix", "missing-statistics"])
+    yield from _commands("dry doctor t --fix missing-statistics")
     yield from _dry(_alter("t", "DROP COLUMN unused"))
-    yield from _dry(["checkpoint", "t"])
+    yield from _commands("dry checkpoint t")
     _leave_an_orphan(home / "t")
-    yield from _deletions()
-    yield from _many_tables(home)
-    yield from _mistakes(home)
-
-
-def _many_tables(home: Path) -> Iterator[Words]:
+    yield from _commands("""
+        dry orphans t --delete
+        dry vacuum t --retain 0s --allow-short-retention
+    """)
     yield from _ticks(home)
-    yield ["fleet", ".", "nowhere", "-o", "pages"]
+    yield from _commands("fleet . nowhere -o pages")
     yield from _migrations(home)
     yield from _other_tables()
+    (home / "broken.json").write_text("{}")
+    yield from _commands("""
+        detail nowhere
+        plan t --strategy fast
+        detail t --version 999
+        create t --schema-from rows.parquet
+        append t other.parquet
+        cluster-by t a,b
+        detail t --timestamp 1999-01-01
+        run broken.json -o broken.jsonl
+    """)
 
 
 def _migrations(home: Path) -> Iterator[Words]:
     remembered = {"delta.targetFileSize": "1048576"}
     partitioned_table(home / "parted", files={"a": 2, None: 1}, configuration=remembered)
-    words = ["migrate", "parted", "--cluster-by", "p,id", "--set", "bloom_filter=v"]
-    words += ["--set", "row_group_rows=5000"]
     (home / "parted.jsonl").write_text(
         '{"where": "p = 1"}\n{"where": "upper(v) = \'A\'"}\n{"where": "p = )"}\n'
     )
-    readers = ["--workload", "parted.jsonl"]
-    yield [*words, *readers, "--dry-run"]
-    deleted = str(ROOT / "fixtures" / "partitions" / "deletion_vectors")
-    yield ["migrate", deleted, "--cluster-by", "k", "--dry-run"]
     moments = pa.table({"id": [1], "p": pa.array([0], pa.timestamp("us", tz="UTC"))})
     write_deltalake(str(home / "zoneless"), moments, partition_by=["p"])
     log = home / "zoneless" / "_delta_log" / f"{0:020d}.json"
     log.write_text(re.sub(r'"p":"1970-01-01[^"]*"', '"p":"1970-01-01 00:00:00"', log.read_text()))
-    migrate = ["migrate", "zoneless", "--cluster-by", "p", "--dry-run"]
-    yield [*migrate, "--set", "partition_time_zone=Asia/Tokyo"]
-    yield ["set-properties", "zoneless", "liquidlog.partitionTimeZone=UTC"]
-    yield migrate
-    yield [*words, "-o", "migration.json"]
-    yield [*words, *readers, "--yes", "--set", "read_back=false"]
+    words = "parted --cluster-by p,id --set bloom_filter=v --set row_group_rows=5000"
+    yield from _commands(f"""
+        migrate {words} --workload parted.jsonl --dry-run
+        migrate {ROOT}/fixtures/partitions/deletion_vectors --cluster-by k --dry-run
+        migrate zoneless --cluster-by p --dry-run --set partition_time_zone=Asia/Tokyo
+        set-properties zoneless liquidlog.partitionTimeZone=UTC
+        migrate zoneless --cluster-by p --dry-run
+        migrate {words} -o migration.json
+        migrate {words} --workload parted.jsonl --yes --set read_back=false
+    """)
 
 
 def _ticks(home: Path) -> Iterator[Words]:
     chores = '[rewrite.when]\ncommits = 1\n[checkpoint]\ncommits = 1\n[vacuum]\nage = "1d"\n'
     (home / "policy.toml").write_text(f'tables = ["t*"]\n{chores}')
-    yield ["create", "ticked", "--schema-from", "many.parquet", "--cluster-by", "x"]
+    yield from _commands("create ticked --schema-from many.parquet --cluster-by x")
     yield from [["append", "ticked", "many.parquet"]] * 8
-    yield ["fleet", "ticked", "-o", "fleet"]
-    yield ["fleet", "nowhere"]
-    yield ["tick", "ticked", "--plan-only", "-o", "plans"]
-    yield from _dry(["tick", "--policy", "policy.toml"])
-    yield ["tick", "nowhere"]
+    yield from _commands("""
+        fleet ticked -o fleet
+        fleet nowhere
+        tick ticked --plan-only -o plans
+        dry tick --policy policy.toml
+        tick nowhere
+    """)
 
 
-def _deletions() -> Iterator[Words]:
-    yield from _dry(["orphans", "t", "--delete"])
-    yield from _dry(["vacuum", "t", "--retain", "0s", "--allow-short-retention"])
-
-
-def _plans() -> Iterator[Words]:
-    yield ["plan", "t", *_OVERLAP, "--workload", "w.jsonl"]
-    yield ["plan", "t", "--where", "x < 9", *_OVERLAP]
-    yield ["plan", "t", "--set", "prefix=s", *_OPEN]
-    yield ["plan", "t", *_SMALL, *_OPEN, "--set", "row_group_rows=5000"]
-    yield ["optimize", "t", *_OPEN, "--set", "row_group_rows=5000", "--dry-run"]
-    yield ["doctor", "t", "--workload", "w.jsonl", "--payback-days", "1"]
+def _commands(lines: str) -> Iterator[Words]:
+    """Yield the words of each line; one that begins with "dry" is first run so."""
+    for line in lines.strip().splitlines():
+        words = shlex.split(line)
+        yield from _dry(words[1:]) if words[0] == "dry" else [words]
 
 
 def _alter(table: str, clause: str) -> Words:
@@ -185,65 +184,66 @@ def _dry(words: Words) -> Iterator[Words]:
 
 
 def _looks(table: str) -> Iterator[Words]:
-    yield from ([verb, table] for verb in ("detail", "history", "files", "health"))
-    yield ["health", table, "--cubes"]
-    yield from ([verb, table] for verb in ("plan", "doctor", "orphans"))
-    yield ["plan", table, "--why"]
-    yield ["history", table, "--amplification"]
-    yield ["health", table, "--where", "x < 9"]
-    yield ["scan", table, "--where", "x < 9"]
-    yield ["scan", table, "--workload", "w.jsonl"]
-    yield ["health", table, "--workload", "w.jsonl"]
-    yield ["health", table, "--where", "upper(s) = 'A' AND x < 9"]
-    yield ["workload", "import", "w.sql", "-o", "imported.jsonl"]
-    yield ["report", table, "-o", "page.html"]
-    yield ["report", table, "-o", "page.html", "--workload", "w.jsonl", "--payback-days", "1"]
-
-
-def _mistakes(home: Path) -> Iterator[Words]:
-    yield ["detail", "nowhere"]
-    yield ["plan", "t", "--strategy", "fast"]
-    yield ["detail", "t", "--version", "999"]
-    yield ["create", "t", "--schema-from", "rows.parquet"]
-    yield ["append", "t", "other.parquet"]
-    yield ["cluster-by", "t", "a,b"]
-    yield ["detail", "t", "--timestamp", "1999-01-01"]
-    (home / "broken.json").write_text("{}")
-    yield ["run", "broken.json", "-o", "broken.jsonl"]
+    yield from _commands(f"""
+        detail {table}
+        history {table}
+        files {table}
+        health {table}
+        health {table} --cubes
+        plan {table}
+        doctor {table}
+        orphans {table}
+        plan {table} --why
+        history {table} --amplification
+        health {table} --where 'x < 9'
+        scan {table} --where 'x < 9'
+        scan {table} --workload w.jsonl
+        health {table} --workload w.jsonl
+        health {table} --where "upper(s) = 'A' AND x < 9"
+        workload import w.sql -o imported.jsonl
+        report {table} -o page.html
+        report {table} -o page.html --workload w.jsonl --payback-days 1
+    """)
 
 
 def _other_tables() -> Iterator[Words]:
-    """Tables with deletion vectors, with row tracking, and without clustering columns."""
+    """Tables with deletion vectors, with row tracking, without clustering columns, and others."""
     for case in ("12_dv_live", "15_row_tracking", "24_partitioned_zorder"):
         table = str(ROOT / "fixtures" / "logs" / case / "table")
         yield from ([verb, table] for verb in ("plan", "detail", "files", "history"))
         yield ["optimize", table, "--full", "--dry-run"]
-    yield from _advised()
-    yield ["create", "plain", "--schema-from", "rows.parquet"]
-    yield from [["append", "plain", "rows.parquet"]] * 2
-    yield from _dry(["optimize", "plain", "--zorder-by", "x,s"])
-    yield from ([verb, "plain"] for verb in ("health", "files", "plan", "optimize"))
-    yield ["health", "plain", "--columns", "x,s"]
-    yield ["cluster-by", "plain", "x", "--yes"]
-    yield from _dry(["drop-feature", "plain", "clustering"])
-    vectors = ["--property", "delta.enableDeletionVectors=true"]
-    yield ["create", "marked", "--schema-from", "rows.parquet", *vectors]
-    yield ["cluster-by", "marked", "x", "--yes"]
-    yield ["drop-feature", "marked", "clustering"]
+    yield from _commands("create asked --schema-from many.parquet")
+    yield from [["append", "asked", "many.parquet"]] * 4
+    asked = "advise asked --workload many.jsonl --max-file-size 1KiB"
+    yield from _commands(f"""
+        advise asked --workload w.jsonl --min-gain 100%
+        {asked}
+        dry {asked} --apply -o advice.json
+        plan asked --advice advice.json
+        create plain --schema-from rows.parquet
+        append plain rows.parquet
+        append plain rows.parquet
+        dry optimize plain --zorder-by x,s
+        health plain
+        files plain
+        plan plain
+        optimize plain
+        health plain --columns x,s
+        cluster-by plain x --yes
+        dry drop-feature plain clustering
+        create marked --schema-from rows.parquet --property delta.enableDeletionVectors=true
+        cluster-by marked x --yes
+        drop-feature marked clustering
+    """)
     yield from _files_that_lie_well()
     yield from _a_table_that_remembers()
-    yield from _partitions()
-
-
-def _advised() -> Iterator[Words]:
-    """Advice to cluster a table, and to leave it alone."""
-    yield ["create", "asked", "--schema-from", "many.parquet"]
-    yield from [["append", "asked", "many.parquet"]] * 4
-    yield ["advise", "asked", "--workload", "w.jsonl", "--min-gain", "100%"]
-    asked = ["advise", "asked", "--workload", "many.jsonl", "--max-file-size", "1KiB"]
-    yield asked
-    yield from _dry([*asked, "--apply", "-o", "advice.json"])
-    yield ["plan", "asked", "--advice", "advice.json"]
+    partitioned_table(Path("parts"), files={"a": 2, None: 2})
+    yield from _commands("""
+        plan parts -o parts.json
+        plan parts --where "p = 'a'" --zorder-by v
+        dry run parts.json -o parts.jsonl
+        dry commit parts.json parts.jsonl
+    """)
 
 
 def _a_table_that_remembers() -> Iterator[Words]:
@@ -255,30 +255,29 @@ def _a_table_that_remembers() -> Iterator[Words]:
         "liquidlog.targetCubeSize": "2GiB",
         "delta.targetFileSize": "2048",
     }
-    yield ["create", "mine", "--schema-from", "rows.parquet", "--cluster-by", "x,s"]
-    yield ["append", "mine", "rows.parquet"]
+    yield from _commands("""
+        create mine --schema-from rows.parquet --cluster-by x,s
+        append mine rows.parquet
+    """)
     yield _alter("mine", set_properties(remembered))
     yield _alter("mine", set_properties({"liquidlog.zorderBy": "x"}))
     yield from ([verb, "mine"] for verb in ("detail", "plan", "doctor", "optimize"))
 
 
 def _files_that_lie_well() -> Iterator[Words]:
-    yield ["create", "apart", "--schema-from", "rows.parquet", "--cluster-by", "x"]
-    for source in ("rows.parquet", "far.parquet", "rows.parquet"):
-        yield ["append", "apart", source]
+    yield from _commands("""
+        create apart --schema-from rows.parquet --cluster-by x
+        append apart rows.parquet
+        append apart far.parquet
+        append apart rows.parquet
+    """)
     size = max(Table.open("apart").snapshot().files["size"].to_pylist())
-    keeping = ("apart", "--set", "skip_clustered=true", "--max-file-size", str(size))
-    yield ["plan", *keeping]
-    yield ["plan", *keeping, "--why"]
-    yield from _dry(["optimize", *keeping])
-
-
-def _partitions() -> Iterator[Words]:
-    partitioned_table(Path("parts"), files={"a": 2, None: 2})
-    yield ["plan", "parts", "-o", "parts.json"]
-    yield ["plan", "parts", "--where", "p = 'a'", "--zorder-by", "v"]
-    yield from _dry(["run", "parts.json", "-o", "parts.jsonl"])
-    yield from _dry(["commit", "parts.json", "parts.jsonl"])
+    keeping = f"apart --set skip_clustered=true --max-file-size {size}"
+    yield from _commands(f"""
+        plan {keeping}
+        plan {keeping} --why
+        dry optimize {keeping}
+    """)
 
 
 def _leave_an_orphan(table: Path) -> None:

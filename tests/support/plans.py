@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +27,7 @@ from liquidlog.plan import (
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Commit
-from liquidlog.spec.schema import leaves, parse_schema
+from liquidlog.spec.schema import StructType, leaves, parse_schema
 
 
 def write_inputs(
@@ -89,6 +90,15 @@ def make_plan(
 def schema_json_of(columns: Mapping[str, object]) -> str:
     """Return the protocol's JSON of a schema of nullable columns, types as the protocol's."""
     return json.dumps({"type": "struct", "fields": _fields(columns)})
+
+
+STRUCT: Final = {"X": "long", "y": "boolean"}
+ARRAY: Final = {"type": "array", "elementType": "long", "containsNull": True}
+
+
+def schema_of(**columns: object) -> StructType:
+    """Return a schema of nullable columns, types as the protocol's or as STRUCT has them."""
+    return parse_schema(schema_json_of(columns), where="test")
 
 
 def read_outputs(directory: Path, group: RewrittenGroup) -> list[pa.Table]:

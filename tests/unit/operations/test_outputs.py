@@ -53,7 +53,6 @@ from liquidlog.plan import (
 )
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
-from support.known import known
 from support.table_rows import live_rows
 
 SCHEMA = pa.schema([("a", pa.int64())])
@@ -725,6 +724,11 @@ def table_rounds(tmp_path: Path) -> Table:
         ids = np.arange(number, 12_000, 12)
         made.append(pa.table([ids, ids % 997 + 1_000 * (number % 2)], schema=SCHEMA_ROUNDS))
     return made
+
+
+def known(number: float | None) -> float:
+    assert number is not None
+    return number
 
 
 def test_each_round_is_yielded_with_its_report_and_depth(table_rounds: Table) -> None:

@@ -20,7 +20,7 @@ from liquidlog.spec.bounds import (
 from liquidlog.spec.schema import leaves
 from liquidlog.spec.text import json_scalar, near_names, suggestion
 from liquidlog.table import Table
-from support.schemas import ARRAY, STRUCT, schema_of
+from support.plans import ARRAY, STRUCT, schema_of
 from support.table_rows import plain_bounds
 
 

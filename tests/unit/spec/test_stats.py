@@ -5,7 +5,7 @@ import pytest
 from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.spec.bounds import FileStatistics, encode_stats, indexed_leaves, wide_bounds
 from liquidlog.spec.schema import Leaf, Path, leaves
-from support.schemas import ARRAY, STRUCT, schema_of
+from support.plans import ARRAY, STRUCT, schema_of
 
 
 def _names(found: tuple[Leaf, ...]) -> list[Path]:
