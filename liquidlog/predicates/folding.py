@@ -6,7 +6,7 @@ Source: Spark, BinaryArithmetic (operators and their types), DecimalPrecision.
 import datetime as dt
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -21,11 +21,13 @@ from liquidlog.predicates.literals import (
     Moment,
     SqlValue,
     ValueSpan,
-    cast_value,
+    as_number,
     date_text,
+    integer,
+    literal_value,
     midnight,
+    midnight_us,
     moment_text,
-    sql_value,
 )
 from liquidlog.predicates.times import (
     UNITS,
@@ -100,25 +102,20 @@ def _of_integers(kind: type[exp.Expression], left: Exact, right: Exact) -> SqlVa
     one, other = int(left.value), int(right.value)
     bits = max(_true_bits(left), _true_bits(right))
     if kind in _OF_DECIMALS:
-        return _integer(int(_OF_DECIMALS[kind](left.value, right.value)), bits)
+        return integer(int(_OF_DECIMALS[kind](left.value, right.value)), bits)
     if other == 0:
         return None
     if kind is exp.Div:
         return _of_doubles(kind, float(one), float(other))
     quotient = abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
     if kind is exp.IntDiv:
-        return _integer(quotient, 64)
-    return _integer(one - other * quotient, bits) if kind is exp.Mod else None
+        return integer(quotient, 64)
+    return integer(one - other * quotient, bits) if kind is exp.Mod else None
 
 
 def _true_bits(value: Exact) -> int:
     # Spark reads the minus together with the digits: the smallest integer is no long.
     return 32 if value.bits == 64 and value.value == -(1 << 31) else value.bits  # noqa: PLR2004
-
-
-def _integer(value: int, bits: int) -> Exact | None:
-    fits = -(1 << (bits - 1)) <= value < 1 << (bits - 1)
-    return Exact(Decimal(value), DIGITS_OF_BITS[bits], 0, bits) if fits else None
 
 
 def _of_decimals(kind: type[exp.Expression], left: Exact, right: Exact) -> Exact | None:
@@ -197,15 +194,14 @@ def _value(node: exp.Expression, session: Session) -> SqlValue | None:
         case exp.Paren():
             return _value(node.this, session)
         case exp.Literal() | exp.Concat():
-            return sql_value(node)
+            return literal_value(node)
         case exp.Neg():
             inner = _value(node.this, session)
             return None if inner is None else negative(inner)
         case exp.Cast():
-            return _cast(_value(node.this, session), node.to, session)
-        case exp.CurrentDate() | exp.CurrentTimestamp() | exp.Localtimestamp():
-            return _time_of_question(node, session)
-        case exp.Anonymous():
+            inner = _value(node.this, session)
+            return None if inner is None else _cast(inner, node.to, session)
+        case exp.CurrentDate() | exp.CurrentTimestamp() | exp.Localtimestamp() | exp.Anonymous():
             return _called(node, session)
         case _ if isinstance(node, _ARITHMETIC):
             return _calculated(node, session)
@@ -213,33 +209,35 @@ def _value(node: exp.Expression, session: Session) -> SqlValue | None:
             return _of_time(node, session)
 
 
-def _called(node: exp.Anonymous, session: Session) -> SqlValue | None:
-    if is_now(node):
-        return _time_of_question(node, session)
-    if node.name.lower() == "make_date" and len(node.expressions) == 3:  # noqa: PLR2004
-        parts = [_whole(_value(part, session)) for part in node.expressions]
-        known = [part for part in parts if part is not None]
-        try:
-            return dt.date(*known) if len(known) == len(parts) else None
-        except ValueError:
-            return None
-    return None
-
-
-def _time_of_question(node: exp.Expression, session: Session) -> SqlValue | None:
-    now_us = session.now_us
-    if now_us is None or (not is_now(node) and node.args.get("this") is not None):
+def _called(node: exp.Expression, session: Session) -> SqlValue | None:
+    if isinstance(node, exp.Anonymous) and not is_now(node):
+        return _made_date(node, session)
+    if session.now_us is None or (not is_now(node) and node.args.get("this") is not None):
         return None
-    now = instant(now_us)
+    now = instant(session.now_us)
     if isinstance(node, exp.CurrentDate):
         return _as_date(now, session)
     return _as_local(now, session) if isinstance(node, exp.Localtimestamp) else now
 
 
+def _made_date(node: exp.Anonymous, session: Session) -> dt.date | None:
+    if node.name.lower() != "make_date" or len(node.expressions) != 3:  # noqa: PLR2004
+        return None
+    parts = [_whole(_value(part, session)) for part in node.expressions]
+    known = [part for part in parts if part is not None]
+    try:
+        return dt.date(*known) if len(known) == len(parts) else None
+    except ValueError:
+        return None
+
+
 def _of_time(node: exp.Expression, session: Session) -> SqlValue | None:
     match node:
-        case exp.TsOrDsToDate() if node.args.get("format") is None or _is_iso_date(node):
-            return _date(node.this, session)
+        case exp.TsOrDsToDate():
+            # Another spelling than yyyy-mm-dd is an error with a format, in some sessions.
+            is_iso = node.text("format") == _ISO_DATE and isinstance(node.this, exp.Literal)
+            is_plain = node.args.get("format") is None or is_iso
+            return _date(node.this, session) if is_plain else None
         case exp.DateTrunc():
             unit = unit_of_dates(node.text("unit"))
             day = _date(node.this, session)
@@ -257,21 +255,13 @@ def _of_time(node: exp.Expression, session: Session) -> SqlValue | None:
 def _added(node: exp.Expression, session: Session) -> SqlValue | None:
     match node:
         case exp.TsOrDsAdd() if node.text("unit").upper() == "DAY":
-            days = _whole(_value(node.expression, session))
-            by = None if days is None else _days(days)
+            unit = Duration(micros=DAY_US)
         case exp.AddMonths():
-            months = _whole(_value(node.expression, session))
-            by = None if months is None else Duration(months=months)
+            unit = Duration(months=1)
         case _:
             return None
-    day = _date(node.this, session)
-    return None if day is None or by is None else moved(day, by, session)
-
-
-def _is_iso_date(node: exp.Expression) -> bool:
-    is_iso = node.args["format"].name == _ISO_DATE
-    # Another spelling than yyyy-mm-dd is an error with a format, in some sessions.
-    return is_iso and isinstance(node.this, exp.Literal)
+    day, count = _date(node.this, session), _whole(_value(node.expression, session))
+    return None if day is None or count is None else moved(day, unit.times(count), session)
 
 
 def _calculated(node: exp.Expression, session: Session) -> SqlValue | None:
@@ -282,7 +272,7 @@ def _calculated(node: exp.Expression, session: Session) -> SqlValue | None:
         other, sign = node.this, -1 if isinstance(node, exp.Sub) else 1
     if interval is not None:
         value = _value(other, session) if isinstance(node, exp.Add | exp.Sub) else None
-        return None if value is None else moved(value, interval if sign > 0 else -interval, session)
+        return None if value is None else moved(value, interval.times(sign), session)
     left, right = _value(node.this, session), _value(node.expression, session)
     if left is None or right is None:
         return None
@@ -295,11 +285,7 @@ def _calculated(node: exp.Expression, session: Session) -> SqlValue | None:
 
 def _days_later(day: SqlValue, count: SqlValue, sign: int, session: Session) -> SqlValue | None:
     days = _whole(count)
-    return None if days is None else moved(day, _days(sign * days), session)
-
-
-def _days(count: int) -> Duration:
-    return Duration(micros=count * DAY_US)
+    return None if days is None else moved(day, Duration(micros=sign * days * DAY_US), session)
 
 
 def _whole(value: SqlValue | None) -> int | None:
@@ -312,18 +298,16 @@ def _is_date(value: SqlValue) -> bool:
     return isinstance(value.low if isinstance(value, ValueSpan) else value, dt.date)
 
 
-def _cast(value: SqlValue | None, target: exp.DataType, session: Session) -> SqlValue | None:
+def _cast(value: SqlValue, target: exp.DataType, session: Session) -> SqlValue | None:
     kind = target.this
-    if value is None or isinstance(value, str):
-        day = kind == exp.DataType.Type.DATE and value is not None
-        return _as_date(value, session) if day and value is not None else cast_value(value, target)
     if kind == exp.DataType.Type.DATE:
         return _as_date(value, session)
-    if kind in _TIMESTAMPS:
-        return _ends(value, _as_timestamp)
-    if kind == exp.DataType.Type.TIMESTAMPNTZ:
-        return _as_local(value, session)
-    return cast_value(value, target)
+    if kind not in (*_TIMESTAMPS, exp.DataType.Type.TIMESTAMPNTZ):
+        return as_number(value, target)
+    is_local = kind == exp.DataType.Type.TIMESTAMPNTZ
+    if isinstance(value, str):
+        return moment_text(value, is_local=is_local)
+    return _as_local(value, session) if is_local else _ends(value, _as_timestamp)
 
 
 def _date(node: exp.Expression, session: Session) -> SqlValue | None:
@@ -413,8 +397,7 @@ def _ends(value: SqlValue | None, of: Callable[[SqlValue], SqlValue | None]) -> 
 
 
 def _begun(day: SqlValue, unit: str) -> SqlValue | None:
-    is_day = isinstance(day, dt.date)
-    return day_of(begin_us(_local_us(day), unit)) if is_day else None
+    return day_of(begin_us(midnight_us(day), unit)) if isinstance(day, dt.date) else None
 
 
 def _last_day(day: SqlValue) -> SqlValue | None:
@@ -424,19 +407,13 @@ def _last_day(day: SqlValue) -> SqlValue | None:
     return following - dt.timedelta(days=1)
 
 
-def _local_us(day: SqlValue) -> int:
-    return midnight(day, is_local=True).written_us if isinstance(day, dt.date) else 0
-
-
 def _part(node: exp.Expression, session: Session) -> SqlValue | None:
-    is_year, is_month = isinstance(node, exp.Year), isinstance(node, exp.Month)
-    name = "year" if is_year else "month" if is_month else "day"
     value = _date(node.this, session)
-    parts: Sequence[object] = (
-        (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
-    )
-    found = [getattr(part, name) for part in parts if isinstance(part, dt.date)]
-    if len(found) < 2 or (name != "year" and parts[0] != parts[1]):  # noqa: PLR2004
+    low, high = (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
+    if not isinstance(low, dt.date) or not isinstance(high, dt.date):
         return None
-    low, high = (Exact(Decimal(part), DIGITS_OF_BITS[32], 0, 32) for part in found)
-    return spanning(low, high)
+    if isinstance(node, exp.Year):
+        return spanning(integer(low.year, 32), integer(high.year, 32))
+    return (
+        None if low != high else integer(low.month if isinstance(node, exp.Month) else low.day, 32)
+    )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -103,17 +104,11 @@ class ValueSpan:
 SqlValue = Exact | Floating | Moment | str | dt.date | ValueSpan
 
 
-def sql_value(node: exp.Expression) -> SqlValue | None:
-    """Return the value of a literal, None if `node` is not a literal that is understood."""
+def literal_value(node: exp.Expression) -> SqlValue | None:
+    """Return the value of a literal or of texts side by side, None if it is not understood."""
     match node:
-        case exp.Paren():
-            return sql_value(node.this)
-        case exp.Neg():
-            return _negated(sql_value(node.this))
         case exp.Literal():
             return str(node.this) if node.is_string else _number(str(node.this))
-        case exp.Cast():
-            return cast_value(sql_value(node.this), node.to)
         case exp.Concat():
             return _adjacent(node)
         case _:
@@ -124,10 +119,6 @@ def _integer_text(text: str) -> int | None:
     if _INTEGER_TEXT.fullmatch(text) is None or len(text) > MOST_DIGITS:
         return None
     return int(text)
-
-
-def _number_text(text: str) -> Floating | None:
-    return _double(text) if _NUMBER_TEXT.fullmatch(text) else None
 
 
 def date_text(text: str) -> dt.date | None:
@@ -229,38 +220,36 @@ def _double(text: str) -> Floating | None:
     return Floating(value, value) if math.isfinite(value) else None
 
 
-def _negated(value: SqlValue | None) -> SqlValue | None:
-    match value:
-        # Negating the smallest integer wraps around or is an error.
-        case Exact(number, digits, scale, bits) if number >= 0:
-            return Exact(number.copy_negate(), digits, scale, bits)
-        case Floating(low, high, is_float):
-            return Floating(-high, -low, is_float)
+def as_number(value: SqlValue, target: exp.DataType) -> SqlValue | None:
+    """Return the value of a cast to a type of numbers, None if sessions differ in it."""
+    match target.this:
+        case kind if kind in INTEGER_BITS:
+            return _as_integer(value, INTEGER_BITS[kind])
+        case exp.DataType.Type.DECIMAL:
+            return _as_decimal(value, target)
+        case exp.DataType.Type.DOUBLE:
+            return _as_double(value)
+        case exp.DataType.Type.FLOAT if (double := _as_double(value)) is not None:
+            return Floating(*floats_around(double.low, double.high), is_float=True)
         case _:
             return None
 
 
-def cast_value(value: SqlValue | None, target: exp.DataType) -> SqlValue | None:
-    """Return the value of a cast, None if it is not the same in every session."""
-    if target.this in INTEGER_BITS:
-        return _as_integer(value, INTEGER_BITS[target.this])
-    if target.this == exp.DataType.Type.DECIMAL:
-        return _as_decimal(value, target)
-    convert = _CASTS.get(target.this)
-    return None if value is None or convert is None else convert(value)
-
-
-def _as_integer(value: SqlValue | None, bits: int) -> Exact | None:
+def _as_integer(value: SqlValue, bits: int) -> Exact | None:
     if isinstance(value, str) and (whole_text := _integer_text(value)) is not None:
         value = Exact(Decimal(whole_text), MOST_DIGITS, 0)
     if not isinstance(value, Exact) or value.value != int(value.value):
         return None
-    whole = int(value.value)
-    fits = -(1 << (bits - 1)) <= whole < 1 << (bits - 1)
-    return Exact(Decimal(whole), DIGITS_OF_BITS[bits], 0, bits) if fits else None
+    return integer(int(value.value), bits)
 
 
-def _as_decimal(value: SqlValue | None, target: exp.DataType) -> Exact | None:
+def integer(value: int, bits: int) -> Exact | None:
+    """Return a value of the integer type of this width, None if it does not fit."""
+    fits = -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+    return Exact(Decimal(value), DIGITS_OF_BITS[bits], 0, bits) if fits else None
+
+
+def _as_decimal(value: SqlValue, target: exp.DataType) -> Exact | None:
     """Return the value of a cast to a decimal, None if the cast would change it."""
     names = [parameter.name for parameter in target.expressions]
     if len(names) != 2 or not all(_INTEGER.fullmatch(name) for name in names):  # noqa: PLR2004
@@ -282,40 +271,9 @@ def _as_double(value: SqlValue) -> Floating | None:
         case Floating():
             return value
         case str():
-            return _number_text(value)
+            return _double(value) if _NUMBER_TEXT.fullmatch(value) else None
         case _:
             return None
-
-
-def _as_float(value: SqlValue) -> Floating | None:
-    double = _as_double(value)
-    if double is None:
-        return None
-    return Floating(*floats_around(double.low, double.high), is_float=True)
-
-
-def _as_date(value: SqlValue) -> dt.date | None:
-    return date_text(value) if isinstance(value, str) else None
-
-
-def _as_timestamp(value: SqlValue) -> Moment | None:
-    return moment_text(value, is_local=False) if isinstance(value, str) else None
-
-
-def _as_local_timestamp(value: SqlValue) -> Moment | None:
-    return moment_text(value, is_local=True) if isinstance(value, str) else None
-
-
-_CASTS: Final[Mapping[Any, Callable[[SqlValue], SqlValue | None]]] = {
-    exp.DataType.Type.DOUBLE: _as_double,
-    exp.DataType.Type.FLOAT: _as_float,
-    exp.DataType.Type.DATE: _as_date,
-    # Spark's TIMESTAMP has a time zone; these are sqlglot's names of it.
-    exp.DataType.Type.TIMESTAMP: _as_timestamp,
-    exp.DataType.Type.TIMESTAMPTZ: _as_timestamp,
-    exp.DataType.Type.TIMESTAMPLTZ: _as_timestamp,
-    exp.DataType.Type.TIMESTAMPNTZ: _as_local_timestamp,
-}
 
 
 # How Spark compares a column with literals: the type it converts both to, None if that is unknown
@@ -328,9 +286,9 @@ _CASTS: Final[Mapping[Any, Callable[[SqlValue], SqlValue | None]]] = {
 EXACT: Final = pa.decimal256(76, 38)
 """Holds every value of every integer and decimal type without rounding."""
 
-_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-_DIGITS: Final[Mapping[str, int]] = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _INT64: Final = 1 << 63
+_INTEGERS: Final = pa.int64()
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,15 +311,18 @@ def comparables(
     if any(isinstance(value, ValueSpan) for value in values):
         return _spanning(values, data_type, time_zone)
     match data_type:
-        case DecimalType(precision, scale):
-            return _with_decimals(values, precision - scale, scale)
-        case PrimitiveType(name) if name in _DIGITS:
+        case DecimalType(precision, scale) if all(isinstance(one, Exact) for one in values):
+            return _as_decimals(values, precision - scale, scale)
+        case PrimitiveType(name) if name in BITS:
             return _with_integers(values, name)
         case PrimitiveType("timestamp"):
             # Spark compares them as instants, or as texts that differ for different instants.
             return _all(_instant(value, time_zone) for value in values)
         case PrimitiveType("date"):
-            return _all(map(_day, values))
+            days = (date_text(one) if isinstance(one, str) else one for one in values)
+            return _all(_point(day, pa.date32(), dt.date) for day in days)
+        case DecimalType():
+            return _each(values, _among_doubles)
         case PrimitiveType(name) if name in _CONVERTERS:
             return _each(values, _CONVERTERS[name])
         case _:
@@ -405,78 +366,49 @@ def _kind(value: SqlValue) -> tuple[type, bool]:
 
 
 def _with_integers(values: Sequence[SqlValue], name: str) -> tuple[Comparable, ...] | None:
-    if not all(isinstance(value, Exact) for value in values):
-        return _each(values, lambda value: _beside_integer(value, name))
     exact = [value for value in values if isinstance(value, Exact)]
+    if len(exact) < len(values):
+        return _each(values, lambda value: _beside_integer(value, name))
     if all(not value.scale and abs(value.value) < _INT64 for value in exact):
         return tuple(_whole(int(value.value)) for value in exact)
-    return _as_decimals(exact, _DIGITS[name], 0)
+    return _as_decimals(exact, DIGITS_OF_BITS[BITS[name]], 0)
 
 
 def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
     match value:
         # Compared with a float, integers become floats in one mode and doubles in the other.
         case Floating(low, high, False):
-            return _double_text(low, high)
+            return between(low, high, pa.float64())
         case str():
             # Any other spelling is an error in one mode and a number or null in the other.
             whole = _integer_text(value)
-            limit = 1 << (_BITS[name] - 1)
+            limit = 1 << (BITS[name] - 1)
             return _whole(whole) if whole is not None and -limit <= whole < limit else None
         case _:
             return None
 
 
-def _with_decimals(
+def _as_decimals(
     values: Sequence[SqlValue], digits: int, scale: int
 ) -> tuple[Comparable, ...] | None:
-    exact = [value for value in values if isinstance(value, Exact)]
-    if len(exact) == len(values):
-        return _as_decimals(exact, digits, scale)
-    return _each(values, _coerced_double)
-
-
-def _as_decimals(values: Sequence[Exact], digits: int, scale: int) -> tuple[Comparable, ...] | None:
     """Return the values as decimals, None if the decimal type that Spark chooses would round."""
-    most_digits = max(digits, *(value.digits for value in values))
-    most_scale = max(scale, *(value.scale for value in values))
+    exact = [value for value in values if isinstance(value, Exact)]
+    most_digits = max(digits, *(value.digits for value in exact))
+    most_scale = max(scale, *(value.scale for value in exact))
     if most_digits + most_scale > MOST_DIGITS:
         return None
-    return tuple(_point(pa.scalar(value.value, EXACT)) for value in values)
+    return tuple(between(value.value, value.value, EXACT) for value in exact)
 
 
-def _coerced_double(value: SqlValue) -> Comparable | None:
-    match value:
-        case Exact(number):
-            return _double_text(float(number), float(number))
-        case Floating(low, high):
-            return _double_text(low, high)
-        case str():
-            text = _number_text(value)
-            return None if text is None else _double_text(text.low, text.high)
-        case _:
-            return None
-
-
-def _as_float_or_double(value: SqlValue) -> Comparable | None:
-    """Return a value that holds both comparisons of a float column: as floats and as doubles."""
-    match value:
-        case Exact(number, _, 0):
-            return _double_text(*floats_around(float(number), float(number)))
-        case str():
-            text = _number_text(value)
-            return None if text is None else _double_text(*floats_around(text.low, text.high))
-        case _:
-            return _coerced_double(value)
-
-
-def _text(value: SqlValue) -> Comparable | None:
-    return _point(pa.scalar(value, pa.string())) if isinstance(value, str) else None
-
-
-def _day(value: SqlValue) -> Comparable | None:
-    day = date_text(value) if isinstance(value, str) else value
-    return _point(pa.scalar(day, pa.date32())) if isinstance(day, dt.date) else None
+def _among_doubles(value: SqlValue, *, is_float: bool = False) -> Comparable | None:
+    """Return a number or its text as a double; one that holds a float, too, of a float column."""
+    double = _as_double(value)
+    if double is None:
+        return None
+    low, high = double.low, double.high
+    if is_float and (isinstance(value, str) or (isinstance(value, Exact) and not value.scale)):
+        low, high = floats_around(low, high)
+    return between(low, high, pa.float64())
 
 
 def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
@@ -485,7 +417,7 @@ def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
         return None
     if moment.offset_us is not None and not moment.is_local:
         return _whole(moment.written_us - moment.offset_us)
-    return _between(*Session(time_zone=time_zone).instants_us(moment.written_us))
+    return between(*Session(time_zone=time_zone).instants_us(moment.written_us))
 
 
 def _local_instant(value: SqlValue) -> Comparable | None:
@@ -497,8 +429,9 @@ def _local_instant(value: SqlValue) -> Comparable | None:
         return None if ignored else _whole(moment.written_us)
     # The column becomes an instant in the session's time zone.
     if moment.offset_us is None:
-        return _around(moment.written_us, ANY_SHIFT_US)
-    return _around(moment.written_us - moment.offset_us, ANY_OFFSET_US)
+        return between(moment.written_us - ANY_SHIFT_US, moment.written_us + ANY_SHIFT_US)
+    instant_us = moment.written_us - moment.offset_us
+    return between(instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US)
 
 
 def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
@@ -513,30 +446,23 @@ def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
             return None
 
 
-def _point(value: pa.Scalar) -> Comparable:
-    return Comparable(value.type, value, value)
+def _point(value: object, kind: pa.DataType, of: type) -> Comparable | None:
+    return between(value, value, kind) if isinstance(value, of) else None
 
 
 def _whole(value: int) -> Comparable:
-    return _between(value, value)
+    return between(value, value)
 
 
-def _around(value: int, reach: int) -> Comparable:
-    return _between(value - reach, value + reach)
-
-
-def _between(low: int, high: int) -> Comparable:
-    return Comparable(pa.int64(), pa.scalar(low, pa.int64()), pa.scalar(high, pa.int64()))
-
-
-def _double_text(low: float, high: float) -> Comparable:
-    return Comparable(pa.float64(), pa.scalar(low, pa.float64()), pa.scalar(high, pa.float64()))
+def between(low: object, high: object, kind: pa.DataType = _INTEGERS) -> Comparable:
+    """Return a value between two ends; whole numbers and microseconds are int64."""
+    return Comparable(kind, pa.scalar(low, kind), pa.scalar(high, kind))
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
-    "float": _as_float_or_double,
-    "double": _coerced_double,
-    "string": _text,
+    "float": partial(_among_doubles, is_float=True),
+    "double": _among_doubles,
+    "string": partial(_point, kind=pa.string(), of=str),
     "timestamp_ntz": _local_instant,
 }
 
@@ -605,15 +531,10 @@ def refuse_impossible(condition: exp.Expression) -> None:
 
 
 def _mismatch_kind(data_type: DataType) -> str | None:
-    match data_type:
-        case DecimalType():
-            return "number"
-        case PrimitiveType(name) if name in _NUMBERS:
-            return "number"
-        case PrimitiveType(name) if name in _TIMES:
-            return name
-        case _:
-            return None
+    name = str(data_type)
+    if isinstance(data_type, DecimalType) or name in _NUMBERS:
+        return "number"
+    return name if name in _TIMES else None
 
 
 def _is_wrong(kind: str, value: SqlValue) -> bool:

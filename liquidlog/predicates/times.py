@@ -22,6 +22,7 @@ from liquidlog.predicates.literals import (
     Moment,
     SqlValue,
     ValueSpan,
+    between,
     comparables,
     midnight,
     midnight_us,
@@ -50,6 +51,8 @@ _SIZES_US: Final[Mapping[str, int]] = {
     "hour": 3600 * SECOND_US,
     "minute": 60 * SECOND_US,
     "second": SECOND_US,
+    "millisecond": 1000,
+    "microsecond": 1,
 }
 _MONTHS: Final[Mapping[str, int]] = {"year": 12, "quarter": 3, "month": 1}
 
@@ -80,9 +83,8 @@ def begin_us(local_us: int, unit: str) -> int:
 
 
 def _end_us(begin: int, unit: str) -> int:
-    if unit in _MONTHS:
-        return _shifted_us(begin, Duration(months=_MONTHS[unit]))
-    return _shifted_us(begin, Duration(micros=_SIZES_US[unit]))
+    months = _MONTHS.get(unit, 0)
+    return _shifted_us(begin, Duration(months, 0 if months else _SIZES_US[unit]))
 
 
 # Intervals of SQL, and times moved by them as Spark moves them
@@ -92,17 +94,6 @@ def _end_us(begin: int, unit: str) -> int:
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,9}")
 _YEARS_AND_MONTHS: Final = re.compile(r"([+-]?)([0-9]{1,9})-0?([0-9]|10|11)")
-_MONTHS_IN: Final[Mapping[str, int]] = {"MONTH": 1, "YEAR": 12}
-_MICROS: Final[Mapping[str, int]] = {
-    "WEEK": 7 * DAY_US,
-    "DAY": DAY_US,
-    "HOUR": 3600 * SECOND_US,
-    "MINUTE": 60 * SECOND_US,
-    "SECOND": SECOND_US,
-    "MILLISECOND": 1000,
-    "MICROSECOND": 1,
-}
-_WHOLE_DAYS: Final = ("WEEK", "DAY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +104,14 @@ class Duration:
     micros: int = 0
     has_time: bool = False
 
-    def __neg__(self) -> "Duration":
-        return Duration(-self.months, -self.micros, self.has_time)
+    def times(self, count: int) -> "Duration":
+        """Return the interval so many times."""
+        return Duration(count * self.months, count * self.micros, self.has_time)
 
     def __add__(self, other: "Duration") -> "Duration | None":
-        both = Duration(
-            self.months + other.months, self.micros + other.micros, self.has_time or other.has_time
-        )
+        months, micros = self.months + other.months, self.micros + other.micros
         is_mixed = (self.months or other.months) and (self.micros or other.micros)
-        return None if is_mixed else both
+        return None if is_mixed else Duration(months, micros, self.has_time or other.has_time)
 
 
 def duration(node: exp.Expression) -> Duration | None:
@@ -131,7 +121,7 @@ def duration(node: exp.Expression) -> Duration | None:
             return duration(node.this)
         case exp.Neg():
             inner = duration(node.this)
-            return None if inner is None else -inner
+            return None if inner is None else inner.times(-1)
         case exp.Add():
             left, right = duration(node.this), duration(node.expression)
             return None if left is None or right is None else left + right
@@ -142,44 +132,27 @@ def duration(node: exp.Expression) -> Duration | None:
 
 
 def _spelled(node: exp.Interval) -> Duration | None:
+    number, sign = node.this, 1
+    while isinstance(number, exp.Neg):
+        number, sign = number.this, -sign
+    text = str(number.this).strip() if isinstance(number, exp.Literal) else ""
     unit = node.args.get("unit")
     if isinstance(unit, exp.IntervalSpan):
         names = unit.text("this").upper(), unit.text("expression").upper()
-        return _years_and_months(node.this) if names == ("YEAR", "MONTH") else None
-    count = _count(node.this)
-    if count is None or not isinstance(unit, exp.Var):
+        found = _YEARS_AND_MONTHS.fullmatch(text) if names == ("YEAR", "MONTH") else None
+        if found is None:
+            return None
+        minus, years, months = found.groups()
+        return Duration(12 * int(years) + int(months)).times(-sign if minus == "-" else sign)
+    if not isinstance(unit, exp.Var) or _WHOLE.fullmatch(text) is None:
         return None
-    name = unit.name.upper().removesuffix("S")
-    if name in _MONTHS_IN:
-        return Duration(months=count * _MONTHS_IN[name])
-    if name not in _MICROS:
+    name = unit.name.lower().removesuffix("s")
+    if name in ("month", "year"):
+        return Duration(months=_MONTHS[name]).times(sign * int(text))
+    if name not in _SIZES_US:
         return None
-    return Duration(micros=count * _MICROS[name], has_time=name not in _WHOLE_DAYS)
-
-
-def _years_and_months(node: object) -> Duration | None:
-    """Return the interval of a text like '1-2', None for anything else."""
-    if isinstance(node, exp.Neg):
-        inner = _years_and_months(node.this)
-        return None if inner is None else -inner
-    if not isinstance(node, exp.Literal):
-        return None
-    found = _YEARS_AND_MONTHS.fullmatch(str(node.this).strip())
-    if found is None:
-        return None
-    sign, years, months = found.groups()
-    count = 12 * int(years) + int(months)
-    return Duration(months=-count if sign == "-" else count)
-
-
-def _count(node: object) -> int | None:
-    if isinstance(node, exp.Neg):
-        inner = _count(node.this)
-        return None if inner is None else -inner
-    if not isinstance(node, exp.Literal):
-        return None
-    text = str(node.this).strip()
-    return int(text) if _WHOLE.fullmatch(text) else None
+    has_time = name not in ("week", "day")
+    return Duration(0, _SIZES_US[name], has_time).times(sign * int(text))
 
 
 def moved(value: SqlValue, by: Duration, session: Session) -> SqlValue | None:
@@ -289,8 +262,6 @@ _TIMES: Final = (DATE, TIMESTAMP, LOCAL)
 
 _YEAR: Final = "year"
 _YEAR_AND_MONTH: Final = "year * 100 + month"
-_HUNDRED: Final = 100
-_MONTHS_OF_PERIODS: Final = 12
 _LONGEST_US: Final[Mapping[str, int]] = {
     "year": 366 * DAY_US,
     "quarter": 92 * DAY_US,
@@ -435,20 +406,21 @@ def _edges(
         return None
     else:
         first, beyond = _numbered(period, found[0].low.as_py())
-    return _among_values(period.leaf, (first, first), (beyond, beyond), session)
+    leaf = period.leaf
+    return _edge(leaf, (first, first), session), _edge(leaf, (beyond, beyond), session)
 
 
 def _numbered(period: Period, number: int) -> tuple[int, int]:
+    """Return where years, or months by `year * 100 + month`, begin and end; none is one edge."""
     if period.number == _YEAR:
         begin = midnight_us(dt.date(number, 1, 1))
         return begin, _end_us(begin, "year")
-    year, month = divmod(number, _HUNDRED)
+    year, month = divmod(number, 100)
     begin = midnight_us(dt.date(year, 1, 1))
     if month < 1:
         return begin, begin
-    if month > _MONTHS_OF_PERIODS:
-        end = _end_us(begin, "year")
-        return end, end
+    if month > 12:  # noqa: PLR2004  months of a year
+        return _end_us(begin, "year"), _end_us(begin, "year")
     begin = midnight_us(dt.date(year, month, 1))
     return begin, _end_us(begin, "month")
 
@@ -468,7 +440,7 @@ def _edges_of_moment(
             return _edges_of_instant(period, instant_us)
         local_us = session.local_us(instant_us)[0]
     first, beyond = _truncated(period, local_us, session)
-    return _among_values(period.leaf, first, beyond, session)
+    return _edge(period.leaf, first, session), _edge(period.leaf, beyond, session)
 
 
 def _truncated(period: Period, local_us: int, session: Session) -> tuple[_Range, _Range]:
@@ -498,31 +470,18 @@ def _edges_of_instant(period: Period, instant_us: int) -> tuple[Comparable, Comp
     if period.leaf.data_type != TIMESTAMP:
         return None
     length_us = _LONGEST_US.get(period.unit, DAY_US)
-    edge = _whole(instant_us - ANY_SHIFT_US, instant_us + length_us + ANY_SHIFT_US)
+    edge = between(instant_us - ANY_SHIFT_US, instant_us + length_us + ANY_SHIFT_US)
     return edge, edge
 
 
-def _among_values(
-    leaf: Leaf, first: _Range, beyond: _Range, session: Session
-) -> tuple[Comparable, Comparable]:
-    """Return edges among local times as edges among the values of a column."""
-    return _edge(leaf, first, session), _edge(leaf, beyond, session)
-
-
 def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
-    low, high = place
+    """Return an edge among local times as one among the values of a column."""
     if leaf.data_type == DATE:
         # A day is at or behind an edge from the next midnight on.
-        days = (pa.scalar(-(-end // DAY_US), pa.int32()).cast(pa.date32()) for end in place)
-        return Comparable(pa.date32(), *days)
+        return between(*(-(-end // DAY_US) for end in place), pa.date32())
     if leaf.data_type == LOCAL:
-        return _whole(low, high)
-    return _whole(session.instants_us(low)[0], session.instants_us(high)[1])
-
-
-def _whole(low: int, high: int) -> Comparable:
-    """Return microseconds from `low` to `high` as a column of times is compared with them."""
-    return Comparable(pa.int64(), pa.scalar(low, pa.int64()), pa.scalar(high, pa.int64()))
+        return between(*place)
+    return between(session.instants_us(place[0])[0], session.instants_us(place[1])[1])
 
 
 # Months and days of a known year, as dates: `year(t) = 2024 AND month(t) >= 3` is a range of t
