@@ -2,9 +2,9 @@
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import sqlglot
 from sqlglot import exp
@@ -12,6 +12,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.folding import asks_for_time, is_now
+from liquidlog.predicates.literals import BITS, INTEGER_BITS
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import (
     ArrayType,
@@ -26,6 +27,8 @@ from liquidlog.spec.schema import (
     resolve_path,
 )
 from liquidlog.spec.text import unknown_columns
+
+T = TypeVar("T")
 
 _MOST_SHOWN: Final = 30
 
@@ -213,6 +216,17 @@ def column_path(column: exp.Expression) -> Path | None:
             return None
 
 
+def column_in(node: exp.Expression, leaf_of: Callable[[Path | None], Leaf | None]) -> Leaf | None:
+    """Return the column that an expression is, maybe in casts that preserve every whole number."""
+    if isinstance(node, exp.Paren):
+        return column_in(node.this, leaf_of)
+    if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
+        return leaf_of(column_path(node))
+    leaf = column_in(node.this, leaf_of)
+    bits = None if leaf is None else BITS.get(str(leaf.data_type))
+    return leaf if bits is not None and bits <= INTEGER_BITS[node.to.this] else None
+
+
 def _without_escapes(condition: exp.Expression) -> exp.Expression:
     for literal in list(condition.find_all(exp.Literal)):
         if literal.is_string:
@@ -242,15 +256,19 @@ def _enters_collection(schema: StructType, path: Path) -> bool:
 def condition_on(
     predicate: str, snapshot: Snapshot
 ) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
-    """Return the tree of a condition and the columns that it names, or why it is none on a table.
-
-    The columns are as `referenced_columns` returns them.
-    """
+    """Return the tree and the `referenced_columns` of a condition, or why it is none on a table."""
     try:
         condition = parse_condition(predicate)
         return condition, referenced_columns(condition, snapshot.schema)
     except UsageError as error:
         return error
+
+
+def unrefused(found: T | UsageError) -> T:
+    """Return what was found, or raise the reason why it was not."""
+    if isinstance(found, UsageError):
+        raise found
+    return found
 
 
 def referenced_paths_each(
@@ -264,13 +282,8 @@ def referenced_paths_each(
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
     """Return the leaves whose statistics the predicates need, each once."""
-    found = referenced_leaves_each(snapshot, predicates)
-    for one in found:
-        if isinstance(one, UsageError):
-            raise one
-    return tuple(
-        dict.fromkeys(leaf for one in found if not isinstance(one, UsageError) for leaf in one)
-    )
+    each = map(unrefused, referenced_leaves_each(snapshot, predicates))
+    return tuple(dict.fromkeys(leaf for found in each for leaf in found))
 
 
 def referenced_leaves_each(

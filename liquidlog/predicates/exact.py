@@ -4,20 +4,23 @@ Partition values are constants: what their order does not decide is evaluated fo
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Final, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.conditions import column_path, condition_on
+from liquidlog.predicates.conditions import column_path, condition_on, unrefused
 from liquidlog.predicates.file_bounds import compared, converted, has_plain_order
 from liquidlog.predicates.folding import constant_value
 from liquidlog.predicates.literals import (
+    BITS,
+    FLIPPED,
     MOST_DIGITS,
     Exact,
     Floating,
@@ -43,29 +46,6 @@ from liquidlog.spec.schema import (
 
 _Value = SqlValue | bool
 
-_TYPES: Final[Mapping[str, str]] = {
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
-}
-_INTEGERS: Final[Mapping[int, str]] = {8: "byte", 16: "short", 32: "integer", 64: "long"}
-_SYMBOLS: Final[Mapping[type[exp.Expr], str]] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
-_FLIPPED: Final[Mapping[str, str]] = {
-    "=": "=",
-    "<>": "<>",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-}
 _OF_NULL_NULL: Final = (
     exp.Cast,
     exp.Neg,
@@ -92,11 +72,9 @@ def matching_partitions(
 
     Times without a zone, in the values and in the condition, are of `time_zone`, an IANA name.
     """
-    named = condition_on(where, snapshot)
-    if isinstance(named, UsageError):
-        raise named
+    condition, named = unrefused(condition_on(where, snapshot))
     partitions = snapshot.metadata.partition_columns
-    others = [quote_path(path) for path in named[1].values() if path[0] not in partitions]
+    others = [quote_path(path) for path in named.values() if path[0] not in partitions]
     if others or not partitions:
         listed = ", ".join(quote_path((name,)) for name in partitions) or "none"
         raise UsageError(
@@ -106,20 +84,30 @@ def matching_partitions(
         )
     session = Session(None, ZoneInfo(time_zone))
     asked, spared = judged_each(snapshot, [where, f"NOT ({where})"], bounds_of, session)
-    can_match = np.asarray(asked.may_match, np.bool_)
-    undecided = can_match & np.asarray(spared.may_match, np.bool_)
     if asked.asks_for_time:
         raise _undecided(where, ", which asks for the time")
+    can_match = np.asarray(asked.may_match, np.bool_)
+    rows = np.flatnonzero(can_match & np.asarray(spared.may_match, np.bool_))
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
-    columns = {written: known[path] for written, path in named[1].items() if path in known}
-    rows = pa.array(np.flatnonzero(undecided))
-    for row, truth in zip(
-        rows.to_pylist(), _truths(snapshot, named[0], columns, rows, session), strict=True
-    ):
-        if isinstance(truth, _UndecidedError):
-            raise _undecided(where, f", as for {snapshot.files['path'][row].as_py()}")
-        can_match[row] = truth is True
+    columns = {written: known[path] for written, path in named.items() if path in known}
+    truths: dict[tuple[str | None, ...], bool] = {}
+    for row, texts in zip(rows, _texts(snapshot, columns.values(), rows, time_zone), strict=True):
+        if texts not in truths:
+            values = zip(columns.items(), texts, strict=True)
+            constants = {
+                path: _constant(text, leaf, snapshot.schema) for (path, leaf), text in values
+            }
+            try:
+                truths[texts] = _decided(condition, constants, session) is True
+            except _UndecidedError as error:
+                path = snapshot.files["path"][int(row)].as_py()
+                raise _undecided(where, f", as for {path}") from error
+        can_match[row] = truths[texts]
     return can_match
+
+
+class _UndecidedError(ValueError):
+    """What Spark makes of constants is not known."""
 
 
 def _undecided(where: str, example: str) -> UsageError:
@@ -130,47 +118,27 @@ def _undecided(where: str, example: str) -> UsageError:
     )
 
 
-class _UndecidedError(ValueError):
-    """What Spark makes of constants is not known."""
-
-
-def _truths(
-    snapshot: Snapshot,
-    condition: exp.Expression,
-    columns: Mapping[Path, Leaf],
-    rows: pa.Array,
-    session: Session,
-) -> Iterator[bool | _UndecidedError | None]:
-    """Yield whether the condition holds for the partition values of each row, None for NULL."""
-    found: dict[tuple[str | None, ...], bool | _UndecidedError | None] = {}
-    texts = distinct_values(snapshot.files.take(rows))
+def _texts(
+    snapshot: Snapshot, columns: Collection[Leaf], rows: NDArray[np.int64], time_zone: str
+) -> Iterator[tuple[str | None, ...]]:
+    """Yield the values of partition columns in the files at `rows`."""
+    texts = distinct_values(snapshot.files.take(pa.array(rows)))
     names = snapshot.metadata.partition_columns
     fields = partition_fields(snapshot.schema, names, where=snapshot.uri)
-    documents = [in_zone(one, fields, str(session.time_zone)) for one in texts.documents]
+    documents = [in_zone(one, fields, time_zone) for one in texts.documents]
     for number in texts.number.tolist():
-        document = documents[number]
-        key = tuple(document.get(leaf.physical[-1]) or None for leaf in columns.values())
-        if key not in found:
-            constants = {
-                path: _constant(text, leaf, snapshot.schema)
-                for (path, leaf), text in zip(columns.items(), key, strict=True)
-            }
-            found[key] = _decided(condition, constants, session)
-        yield found[key]
+        yield tuple(documents[number].get(leaf.physical[-1]) or None for leaf in columns)
 
 
 def _decided(
     condition: exp.Expression, constants: Mapping[Path, exp.Expression], session: Session
-) -> bool | _UndecidedError | None:
+) -> bool | None:
     tree = exp.Paren(this=condition.copy())
     for column in list(tree.find_all(exp.Column, exp.Dot)):
         path = column_path(column)
         if path is not None and path in constants:
             column.replace(constants[path].copy())
-    try:
-        return _truth(tree, session)
-    except _UndecidedError as error:
-        return error
+    return _truth(tree, session)
 
 
 def _constant(text: str | None, leaf: Leaf, schema: StructType) -> exp.Expression:
@@ -185,7 +153,8 @@ def _constant(text: str | None, leaf: Leaf, schema: StructType) -> exp.Expressio
     literal = exp.Literal.string(text)
     if name == "string":
         return literal
-    return exp.cast(literal, _TYPES.get(name, name), dialect="spark")
+    names = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+    return exp.cast(literal, names.get(name, name), dialect="spark")
 
 
 def _truth(node: exp.Expression, session: Session) -> bool | None:
@@ -202,6 +171,9 @@ def _truth(node: exp.Expression, session: Session) -> bool | None:
             low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
             high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
             return _joined(exp.And(this=low, expression=high), session)
+        case _ if type(node) in FLIPPED:
+            sides = _value(node.this, session), _value(node.expression, session)
+            return _compared(type(node), *sides, session)
         case _ if type(node) in _JUDGES:
             return _JUDGES[type(node)](node, session)
         case _:
@@ -212,23 +184,15 @@ def _truth(node: exp.Expression, session: Session) -> bool | None:
 def _in(node: exp.Expression, session: Session) -> bool | None:
     if node.args.get("query") is not None or not node.expressions:
         raise _UndecidedError(node.sql())
-    found = [
-        _compared("=", _value(node.this, session), _value(one, session), session)
-        for one in node.expressions
-    ]
+    subject = _value(node.this, session)
+    found = [_compared(exp.EQ, subject, _value(one, session), session) for one in node.expressions]
     return True if True in found else None if None in found else False
 
 
 def _null_safe(node: exp.Expression, session: Session) -> bool:
     sides = _value(node.this, session), _value(node.expression, session)
-    equal = sides == (None, None) if None in sides else bool(_compared("=", *sides, session))
+    equal = sides == (None, None) if None in sides else bool(_compared(exp.EQ, *sides, session))
     return equal is isinstance(node, exp.NullSafeEQ)
-
-
-def _comparison(node: exp.Expression, session: Session) -> bool | None:
-    return _compared(
-        _SYMBOLS[type(node)], _value(node.this, session), _value(node.expression, session), session
-    )
 
 
 def _joined(node: exp.Expression, session: Session) -> bool | None:
@@ -300,10 +264,10 @@ def _value(node: exp.Expression, session: Session) -> _Value | None:
 
 def _in_case(node: exp.Expression, session: Session) -> str | None:
     text = _value(node.this, session)
-    if text is not None and not (isinstance(text, str) and text.isascii()):
-        raise _UndecidedError(node.sql())
     if text is None:
         return None
+    if not isinstance(text, str) or not text.isascii():
+        raise _UndecidedError(node.sql())
     return text.upper() if isinstance(node, exp.Upper) else text.lower()
 
 
@@ -318,7 +282,7 @@ def _is_null(node: exp.Expression, session: Session) -> bool:
 
 
 def _compared(
-    symbol: str, left: _Value | None, right: _Value | None, session: Session
+    kind: type[exp.Expr], left: _Value | None, right: _Value | None, session: Session
 ) -> bool | None:
     """Return how Spark compares two constants, None for NULL."""
     if left is None or right is None:
@@ -326,17 +290,17 @@ def _compared(
     if isinstance(left, bool) or isinstance(right, bool):
         # Truths are ordered like the numbers 0 and 1.
         left, right = (Exact(Decimal(_as_truth(one)), 3, 0, 8) for one in (left, right))
-    for one, other, sign in ((left, right, symbol), (right, left, _FLIPPED[symbol])):
+    for one, other, sign in ((left, right, kind), (right, left, FLIPPED[kind])):
         typed = _typed(one, session)
         wanted = None if typed is None else comparables([other], typed[0], session.time_zone)
         if typed is None or wanted is None:
             continue
-        kind = wanted[0].arrow_type
-        ends = converted(typed[1], kind, end=-np.inf), converted(typed[1], kind, end=np.inf)
+        type_ = wanted[0].arrow_type
+        ends = converted(typed[1], type_, end=-np.inf), converted(typed[1], type_, end=np.inf)
         verdict = compared(sign, ends, wanted[0])
         if verdict.can_be_true[0] != verdict.can_be_false[0]:
             return bool(verdict.can_be_true[0])
-    raise _UndecidedError(symbol)
+    raise _UndecidedError(kind.key)
 
 
 def _as_truth(value: _Value) -> bool:
@@ -354,7 +318,8 @@ def _typed(value: SqlValue, session: Session) -> tuple[DataType, pa.Array] | Non
         case str():
             return PrimitiveType("string"), pa.array([value], pa.string())
         case Exact(number, _, _, bits) if bits:
-            return PrimitiveType(_INTEGERS[bits]), pa.array([int(number)], pa.int64())
+            (name,) = (name for name, width in BITS.items() if width == bits)
+            return PrimitiveType(name), pa.array([int(number)], pa.int64())
         case Exact(number, digits, scale, _) if 0 < digits + scale <= MOST_DIGITS:
             kind = DecimalType(digits + scale, scale)
             return kind, pa.array([number], pa.decimal128(digits + scale, scale))
@@ -383,5 +348,4 @@ _JUDGES: Final[Mapping[type[exp.Expr], Callable[[exp.Expression, Session], bool 
     exp.ILike: _like,
     exp.Escape: _like,
     exp.StartsWith: _like,
-    **dict.fromkeys(_SYMBOLS, _comparison),
 }

@@ -80,18 +80,18 @@ class Verdict:
         return Verdict(self.can_be_false, self.can_be_true)
 
 
-def compared(operator: str, limits: Limits, wanted: Comparable) -> Verdict:
+def compared(kind: type[exp.Expr], limits: Limits, wanted: Comparable) -> Verdict:
     """Return the verdict about comparing values within limits with a value within `wanted`."""
     low, high = limits
-    verdicts: dict[str, Callable[[], Verdict]] = {
-        "=": lambda: _equal(low, high, wanted),
-        "<>": lambda: _equal(low, high, wanted).negated(),
-        "<": lambda: _verdict(pc.less(low, wanted.high), pc.greater_equal(high, wanted.low)),
-        "<=": lambda: _verdict(pc.less_equal(low, wanted.high), pc.greater(high, wanted.low)),
-        ">": lambda: _verdict(pc.greater(high, wanted.low), pc.less_equal(low, wanted.high)),
-        ">=": lambda: _verdict(pc.greater_equal(high, wanted.low), pc.less(low, wanted.high)),
+    verdicts: dict[type[exp.Expr], Callable[[], Verdict]] = {
+        exp.EQ: lambda: _equal(low, high, wanted),
+        exp.NEQ: lambda: _equal(low, high, wanted).negated(),
+        exp.LT: lambda: _verdict(pc.less(low, wanted.high), pc.greater_equal(high, wanted.low)),
+        exp.LTE: lambda: _verdict(pc.less_equal(low, wanted.high), pc.greater(high, wanted.low)),
+        exp.GT: lambda: _verdict(pc.greater(high, wanted.low), pc.less_equal(low, wanted.high)),
+        exp.GTE: lambda: _verdict(pc.greater_equal(high, wanted.low), pc.less(low, wanted.high)),
     }
-    return verdicts[operator]()
+    return verdicts[kind]()
 
 
 def _equal(low: pa.Array, high: pa.Array, wanted: Comparable) -> Verdict:
@@ -220,7 +220,8 @@ class FileBounds:
             low = high = self._values[leaf.logical].values
         else:
             found = self._mended(leaf)
-            self._lacking |= _both_null(found.low, found.high) & self.may_have_value(leaf)
+            no_end = pc.and_(found.low.is_null(), found.high.is_null())
+            self._lacking |= np.asarray(no_end, np.bool_) & self.may_have_value(leaf)
             low, high = self._with_nan(leaf, found)
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
 
@@ -312,10 +313,6 @@ def _without_hidden_time(session: Session, schema: StructType) -> Session:
     """Return the session without its time if a column has the name of the current one."""
     names = {field.name.lower() for field in schema.fields}
     return session if names.isdisjoint(_TIMES) else replace(session, now_us=None)
-
-
-def _both_null(low: pa.Array, high: pa.Array) -> Mask:
-    return np.asarray(pc.and_(low.is_null(), high.is_null()), np.bool_)
 
 
 def has_plain_order(leaf: Leaf, schema: StructType) -> bool:

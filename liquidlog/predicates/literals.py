@@ -32,6 +32,19 @@ INTEGER_BITS: Final[Mapping[Any, int]] = {
     exp.DataType.Type.INT: 32,
     exp.DataType.Type.BIGINT: 64,
 }
+BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+"""The width of the integer types, by sqlglot's names and by the table's."""
+
+FLIPPED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+"""The comparisons, and what each is with its sides exchanged."""
+
 DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
 """The precision of the decimal that Spark converts an integer type to."""
 
@@ -286,7 +299,6 @@ def _as_double(value: SqlValue) -> Floating | None:
 EXACT: Final = pa.decimal256(76, 38)
 """Holds every value of every integer and decimal type without rounding."""
 
-BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _INT64: Final = 1 << 63
 _INTEGERS: Final = pa.int64()
 

@@ -10,27 +10,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
-from itertools import pairwise
+from itertools import takewhile
 from operator import and_, or_
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
-from liquidlog.plan import Interval, Term
 from liquidlog.predicates.conditions import (
-    column_path,
+    column_in,
     condition_on,
     parse_condition,
     too_deep,
+    unrefused,
 )
 from liquidlog.predicates.file_bounds import (
     FileBounds,
-    Limits,
     ProvingBounds,
     Verdict,
     compared,
@@ -39,12 +37,14 @@ from liquidlog.predicates.file_bounds import (
 )
 from liquidlog.predicates.folding import asks_for_time, holds
 from liquidlog.predicates.literals import (
-    INTEGER_BITS,
+    BITS,
+    FLIPPED,
     Comparable,
     Exact,
     Moment,
     SqlValue,
     ValueSpan,
+    between,
     comparables,
     refuse_impossible,
     refuse_mismatch,
@@ -76,132 +76,38 @@ class Pattern:
     is_open: bool = False
 
 
+def _tokens(text: str, escape: str) -> list[tuple[str, bool]] | None:
+    """Return the characters of a pattern, and which are wildcards; None if Spark fails on it."""
+    found: list[tuple[str, bool]] = []
+    rest = iter(text)
+    for character in rest:
+        if character == escape:
+            escaped = next(rest, "")
+            if not escaped or escaped not in ("%", "_", escape):
+                return None
+            found.append((escaped, False))
+        else:
+            found.append((character, character in "%_"))
+    return found
+
+
 def pattern(text: str, escape: str = "\\") -> Pattern | None:
     """Return what a pattern asks for, None if Spark fails on it."""
-    prefix: list[str] = []
-    rest = iter(enumerate(text))
-    found: Pattern | None = None
-    for place, character in rest:
-        if character == escape:
-            _, escaped = next(rest, (0, ""))
-            if escaped not in ("%", "_", escape) or not escaped:
-                return None
-            prefix.append(escaped)
-        elif character in "%_" and found is None:
-            found = Pattern("".join(prefix), is_open=text[place:].strip("%") == "")
-        else:
-            prefix.append(character)
-    return found or Pattern("".join(prefix), is_whole=True)
+    tokens = _tokens(text, escape)
+    if tokens is None:
+        return None
+    prefix = "".join(character for character, _ in takewhile(lambda one: not one[1], tokens))
+    rest = tokens[len(prefix) :]
+    return Pattern(prefix, not rest, is_open=bool(rest) and all(one == ("%", True) for one in rest))
 
 
 def like_expression(text: str, escape: str = "\\") -> re.Pattern[str] | None:
     """Return a pattern as a regular expression of whole texts, None if Spark fails on it."""
-    if pattern(text, escape) is None:
+    tokens = _tokens(text, escape)
+    if tokens is None:
         return None
-    made: list[str] = []
-    rest = iter(text)
-    for character in rest:
-        if character == escape:
-            made.append(re.escape(next(rest)))
-        else:
-            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    return re.compile("".join(made), re.DOTALL)
-
-
-def begins_with(limits: Limits, prefix: str, *, is_open: bool) -> Verdict:
-    """Return the verdict about texts within limits: do they begin with a prefix?
-
-    If `is_open` is false, more is asked of a text, so any may fail.
-    """
-    # In the order of UTF-8, the texts with this prefix are consecutive, and the prefix is first.
-    start = pa.scalar(prefix.encode(), pa.binary())
-    low, high = (pc.cast(end, pa.binary()) for end in limits)
-    low_begins, high_begins = (pc.binary_slice(end, 0, len(prefix.encode())) for end in (low, high))
-    may = true_or_unknown(pc.less_equal(low_begins, start)) & true_or_unknown(
-        pc.greater_equal(high, start)
-    )
-    all_begin = pc.and_kleene(pc.equal(low_begins, start), pc.equal(high_begins, start))
-    some_fail = true_or_unknown(pc.invert(all_begin))
-    return Verdict(may, some_fail if is_open else some_fail | True)
-
-
-# As many predicates and intervals as a layout can be fitted to in a moment
-
-MAX_PREDICATES: Final = 256
-MAX_INTERVALS: Final = 1024
-MAX_INTERVALS_OF_TERM: Final = 64
-
-AnyOf: TypeAlias = tuple[tuple[Term, ...], ...]
-"""The alternatives of a predicate, each with its terms."""
-
-_Weighted: TypeAlias = tuple[AnyOf, float]
-
-
-def bounded(weights: Mapping[AnyOf, float]) -> list[_Weighted]:
-    """Return predicates with weights: all of them, or about MAX_PREDICATES, of few intervals.
-
-    Those are kept that a systematic sample meets, in proportion to their weights, for each choice
-    of columns that they narrow by. Neighbouring intervals are joined where there are too many.
-    """
-    return _with_few_intervals(_within_limit(weights))
-
-
-def _within_limit(weights: Mapping[AnyOf, float]) -> list[_Weighted]:
-    """Return the predicates, or a sample of about MAX_PREDICATES of them, with their weights."""
-    if len(weights) <= MAX_PREDICATES:
-        return list(weights.items())
-    strata: dict[frozenset[int], list[_Weighted]] = {}
-    for any_of, weight in weights.items():
-        columns = frozenset(term.column for terms in any_of for term in terms)
-        strata.setdefault(columns, []).append((any_of, weight))
-    total = math.fsum(weights.values())
-    return [one for some in strata.values() for one in _sampled(some, total)]
-
-
-def _sampled(predicates: Sequence[_Weighted], total: float) -> Iterator[_Weighted]:
-    """Yield the predicates that evenly spaced steps of their summed weights meet."""
-    ends = np.cumsum([weight for _, weight in predicates])
-    wanted = max(1, min(len(predicates), round(MAX_PREDICATES * ends[-1] / total)))
-    steps = (np.arange(wanted) + 0.5) * (ends[-1] / wanted)
-    met = np.minimum(np.searchsorted(ends, steps), len(predicates) - 1)
-    for number, times in zip(*np.unique(met, return_counts=True), strict=True):
-        yield predicates[number][0], float(ends[-1] * times / wanted)
-
-
-def _with_few_intervals(predicates: Sequence[_Weighted]) -> list[_Weighted]:
-    """Return the predicates with at most MAX_INTERVALS intervals, neighbours joined if needed."""
-    found, most = list(predicates), MAX_INTERVALS_OF_TERM
-    while most > 1 and _count(found) > MAX_INTERVALS:
-        most //= 2
-        found = [
-            (tuple(tuple(_fewer(term, most) for term in terms) for terms in any_of), weight)
-            for any_of, weight in found
-        ]
-    return found
-
-
-def _count(predicates: Sequence[_Weighted]) -> int:
-    return sum(
-        len(term.intervals) for any_of, _ in predicates for terms in any_of for term in terms
-    )
-
-
-def _fewer(term: Term, most: int) -> Term:
-    """Return a term of at most `most` intervals, which were merged in their order before."""
-    count = len(term.intervals)
-    if count <= most:
-        return term
-    edges = [number * count // most for number in range(most + 1)]
-    joined = tuple(
-        Interval(
-            low=term.intervals[start].low,
-            high=term.intervals[stop - 1].high,
-            open_low=term.intervals[start].open_low,
-            open_high=term.intervals[stop - 1].open_high,
-        )
-        for start, stop in pairwise(edges)
-    )
-    return Term(column=term.column, intervals=joined)
+    wildcards = {("%", True): ".*", ("_", True): "."}
+    return re.compile("".join(wildcards.get(one) or re.escape(one[0]) for one in tokens), re.DOTALL)
 
 
 # From SQL predicates to pruning masks: which files may hold a row that satisfies them
@@ -210,28 +116,8 @@ def _fewer(term: Term, most: int) -> Term:
 # false for some row? Both are needed because NOT exchanges them, and a null is neither. If the
 # statistics do not decide, or the condition is not understood, both answers are yes.
 
-_SYMBOLS: Final[Mapping[type[exp.Expression], str]] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
-
-_FLIPPED: Final[Mapping[type[exp.Expression], type[exp.Expression]]] = {
-    exp.EQ: exp.EQ,
-    exp.NEQ: exp.NEQ,
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-}
-
 _INT64: Final = 1 << 63
 _ZERO: Final = Exact(Decimal(0), 1, 0, 32)
-
-_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def may_match(
@@ -275,11 +161,7 @@ def judged_each(
 
     Without a time in the session, conditions on the current time rule out no file.
     """
-    found = judged_or_refused(snapshot, predicates, bounds_of, session)
-    for one in found:
-        if isinstance(one, UsageError):
-            raise one
-    return tuple(one for one in found if isinstance(one, Judged))
+    return tuple(map(unrefused, judged_or_refused(snapshot, predicates, bounds_of, session)))
 
 
 def judged_or_refused(
@@ -303,12 +185,10 @@ def every_row_matches(
 
     That no row may fail it is no such proof: a row for which it is NULL stays.
     """
-    found = condition_on(predicate, snapshot)
-    if isinstance(found, UsageError):
-        raise found
-    bounds = ProvingBounds(snapshot, list(dict.fromkeys(found[1].values())), bounds_of, session)
+    condition, columns = unrefused(condition_on(predicate, snapshot))
+    bounds = ProvingBounds(snapshot, list(dict.fromkeys(columns.values())), bounds_of, session)
     try:
-        return bounds.verdict(partial(_judge, found[0]))
+        return bounds.verdict(partial(_judge, condition))
     except RecursionError as error:
         raise UsageError(too_deep(predicate), predicate=predicate) from error
 
@@ -380,69 +260,65 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
 
 
 def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> Verdict:
-    """Return the verdict about the range from the smallest to the largest value of the list.
-
-    No bounds prove that all rows of a file are in the list, so NOT IN excludes files only by
-    partition values. Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
-    """
+    """Return the verdict about a list of constants."""
     if node.args.get("query") is not None or not node.expressions:
         return bounds.unknown()
     members = [member for member in node.expressions if not isinstance(member, exp.Null)]
     if not members:
         return bounds.constant(value=None)
-    leaf = _leaf(node.this, bounds)
     values = [value for member in members if (value := bounds.value(member)) is not None]
     if len(values) < len(members):
         return bounds.unknown()
-    has_null = len(members) < len(node.expressions)
+    leaf = _leaf(node.this, bounds)
     if leaf is None:
-        return _judge_period_in(node.this, members, bounds, has_null=has_null)
-    wanted = _wanted(leaf, values, members, bounds)
-    if wanted is None or _is_text_of_instants(leaf, values):
-        return _any_value(leaf, bounds)
-    if is_negated and not bounds.is_exact(leaf):
-        bounds.misses += 1
-    if not bounds.is_exact(leaf) or _is_compared_as_text(leaf, values):
-        above, below = (
-            reduce(or_, [_compared(operator, leaf, value, bounds) for value in wanted])
-            for operator in (exp.GTE, exp.LTE)
-        )
-        found = Verdict((above & below).can_be_true, bounds.everything)
-        return found | bounds.constant(value=None) if has_null else found
-    found = reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
+        found = _among_periods(node.this, members, values, bounds)
+    else:
+        bounds.misses += is_negated and not bounds.is_exact(leaf)
+        found = _among_values(leaf, members, values, bounds)
+    has_null = len(members) < len(node.expressions)
     return found | bounds.constant(value=None) if has_null else found
 
 
-def _is_text_of_instants(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
-    """Return whether instants may become texts, which two have where clocks are set back."""
+def _among_values(
+    leaf: Leaf, members: Sequence[exp.Expression], values: Sequence[SqlValue], bounds: FileBounds
+) -> Verdict:
+    """Return the verdict about the range from the smallest to the largest value of the list.
+
+    No bounds prove that all rows of a file are in the list, so NOT IN excludes files only by
+    partition values. Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
+    """
+    wanted = _wanted(leaf, values, members, bounds)
+    has_text = any(isinstance(value, str) for value in values)
     ends = [value.low if isinstance(value, ValueSpan) else value for value in values]
     has_instant = any(isinstance(end, Moment) and end.offset_us is not None for end in ends)
-    is_column = leaf.data_type == PrimitiveType("timestamp")
-    return is_column and has_instant and any(isinstance(value, str) for value in values)
+    # Instants may become texts, which two have in common where clocks are set back.
+    is_ambiguous = has_text and has_instant and leaf.data_type == PrimitiveType("timestamp")
+    if wanted is None or is_ambiguous:
+        return _any_value(leaf, bounds)
+    # With ANSI mode off, Spark may compare with the list as texts.
+    as_texts = has_text and leaf.data_type != PrimitiveType("string")
+    if bounds.is_exact(leaf) and not as_texts:
+        return reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
+    above, below = (
+        reduce(or_, [_compared(operator, leaf, value, bounds) for value in wanted])
+        for operator in (exp.GTE, exp.LTE)
+    )
+    return Verdict((above & below).can_be_true, bounds.everything)
 
 
-def _is_compared_as_text(leaf: Leaf, values: Sequence[SqlValue]) -> bool:
-    """Return whether Spark may compare with the list as texts, as it does with ANSI mode off."""
-    is_text = any(isinstance(value, str) for value in values)
-    return is_text and leaf.data_type != PrimitiveType("string")
-
-
-def _judge_period_in(
+def _among_periods(
     subject: exp.Expression,
     members: Sequence[exp.Expression],
+    values: Sequence[SqlValue],
     bounds: FileBounds,
-    *,
-    has_null: bool,
 ) -> Verdict:
     period = period_of(subject, partial(_leaf, bounds=bounds))
     if period is None:
         return bounds.unknown()
-    verdicts = [_compared_period(exp.EQ, period, member, bounds) for member in members]
-    found = reduce(or_, verdicts)
+    found = reduce(or_, [_compared_period(exp.EQ, period, one, bounds) for one in members])
     # With ANSI mode off, texts are compared as texts.
-    is_text = any(isinstance(bounds.value(member), str) for member in members)
-    found = found | bounds.constant(value=None) if has_null else found
-    return Verdict(found.can_be_true, bounds.everything if is_text else found.can_be_false)
+    has_text = any(isinstance(value, str) for value in values)
+    return Verdict(found.can_be_true, bounds.everything if has_text else found.can_be_false)
 
 
 def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
@@ -479,19 +355,26 @@ def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
     asked = pattern(value, escape) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
     if asked is None or (not asked.prefix and not asked.is_whole):
         return bounds.unknown()
-    verdict = _with_prefix(leaf, asked, bounds)
+    verdict = _begins_with(leaf, asked, bounds)
     return verdict.negated() if node.args.get("negate") else verdict
 
 
-def _with_prefix(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
+def _begins_with(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
     if asked.is_whole:
-        point = comparables([asked.prefix], leaf.data_type)
-        return (
-            _any_value(leaf, bounds) if point is None else _compared(exp.EQ, leaf, point[0], bounds)
-        )
-    limits, some = bounds.limits(leaf, pa.string()), bounds.may_have_value(leaf)
-    verdict = begins_with(limits, asked.prefix, is_open=asked.is_open)
-    return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
+        return _compared(exp.EQ, leaf, between(asked.prefix, asked.prefix, pa.string()), bounds)
+    # In the order of UTF-8, the texts with this prefix are consecutive, and the prefix is first.
+    prefix = asked.prefix.encode()
+    start = pa.scalar(prefix, pa.binary())
+    low, high = (pc.cast(end, pa.binary()) for end in bounds.limits(leaf, pa.string()))
+    low_begins, high_begins = (pc.binary_slice(end, 0, len(prefix)) for end in (low, high))
+    may = true_or_unknown(pc.less_equal(low_begins, start)) & true_or_unknown(
+        pc.greater_equal(high, start)
+    )
+    all_begin = pc.and_kleene(pc.equal(low_begins, start), pc.equal(high_begins, start))
+    some = bounds.may_have_value(leaf)
+    # Where the prefix is not all that is asked, any text may fail.
+    some_fail = true_or_unknown(pc.invert(all_begin)) if asked.is_open else bounds.everything
+    return Verdict(may & some, some_fail & some)
 
 
 def _judge_null(node: exp.Is, bounds: FileBounds) -> Verdict:
@@ -502,17 +385,7 @@ def _judge_null(node: exp.Is, bounds: FileBounds) -> Verdict:
 
 
 def _leaf(node: exp.Expression, bounds: FileBounds) -> Leaf | None:
-    return bounds.leaf(column_path(_without_widening(node, bounds)))
-
-
-def _without_widening(node: exp.Expression, bounds: FileBounds) -> exp.Expression:
-    """Return the column inside a cast that preserves every whole number."""
-    if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
-        return node
-    inner = _without_widening(node.this.unnest(), bounds)
-    leaf = bounds.leaf(column_path(inner))
-    bits = None if leaf is None else _BITS.get(str(leaf.data_type))
-    return node if bits is None or bits > INTEGER_BITS[node.to.this] else inner
+    return column_in(node, bounds.leaf)
 
 
 def _compare(
@@ -521,7 +394,7 @@ def _compare(
     if isinstance(left, exp.Null) or isinstance(right, exp.Null):
         return bounds.constant(value=None)
     if bounds.value(right) is None:
-        left, right, operator = right, left, _FLIPPED[operator]
+        left, right, operator = right, left, FLIPPED[operator]
     value, leaf = bounds.value(right), _leaf(left, bounds)
     if value is None:
         return bounds.unknown()
@@ -539,7 +412,7 @@ def _compare(
     if wanted is None:
         return _any_value(leaf, bounds)
     found = _compared(operator, leaf, wanted[0], bounds)
-    exact = value if isinstance(value, Exact) and str(leaf.data_type) in _BITS else _ZERO
+    exact = value if isinstance(value, Exact) and str(leaf.data_type) in BITS else _ZERO
     if -_INT64 <= exact.value <= _INT64 - 1:
         return found
     # Spark takes the comparison for a constant, of nulls too: DecimalPrecision,
@@ -597,7 +470,7 @@ def _compared(
     operator: type[exp.Expression], leaf: Leaf, wanted: Comparable, bounds: FileBounds
 ) -> Verdict:
     some = bounds.may_have_value(leaf)
-    verdict = compared(_SYMBOLS[operator], bounds.limits(leaf, wanted.arrow_type), wanted)
+    verdict = compared(operator, bounds.limits(leaf, wanted.arrow_type), wanted)
     return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
 
 
@@ -688,20 +561,21 @@ def answers(
 
     Predicates that are no condition on this table are set aside with the reason.
     """
-    problems = [_unusable_problem(predicate) for predicate in workload]
-    readable = [
-        predicate.where
-        for predicate, problem in zip(workload, problems, strict=True)
-        if problem is None
-    ]
+    readable = [predicate.where for predicate in workload if predicate.problem is None]
     rest = iter(judged_or_refused(snapshot, readable, bounds_of, session))
-    found = [next(rest) if problem is None else problem for problem in problems]
+    found = [
+        next(rest) if one.problem is None else UsageError(one.problem, predicate=one.where)
+        for one in workload
+    ]
     pairs = list(zip(workload, found, strict=True))
     refused = [(predicate, one) for predicate, one in pairs if isinstance(one, UsageError)]
     if len(workload) == 1 and refused:
         raise refused[0][1]
     if len(refused) == len(workload):
-        raise UsageError(_none_usable([error.message for _, error in refused]))
+        raise UsageError(
+            f"none of {len(refused)} predicates is a condition on this table;"
+            f" the first: {refused[0][1].message}"
+        )
     return Answers(
         workload=tuple(predicate for predicate, one in pairs if isinstance(one, Judged)),
         judged=tuple(one for one in found if isinstance(one, Judged)),
@@ -709,15 +583,4 @@ def answers(
             NotUsable(where=predicate.where, weight=predicate.weight, reason=error.message)
             for predicate, error in refused
         ),
-    )
-
-
-def _unusable_problem(predicate: WeightedPredicate) -> UsageError | None:
-    problem = predicate.problem
-    return None if problem is None else UsageError(problem, predicate=predicate.where)
-
-
-def _none_usable(reasons: list[str]) -> str:
-    return (
-        f"none of {len(reasons)} predicates is a condition on this table; the first: {reasons[0]}"
     )

@@ -7,27 +7,28 @@ UTC. Only a layout depends on this, never which files a reader may skip.
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 from itertools import pairwise, product
 from typing import Any, Final, TypeAlias, cast
 
+import numpy as np
 from sqlglot import exp
 
 from liquidlog.errors import UsageError
 from liquidlog.plan import AskedPredicate, FittedWorkload, Interval, LeftOut, Term
 from liquidlog.predicates.conditions import (
-    column_path,
+    column_in,
     parse_condition,
     referenced_columns,
     too_deep,
 )
 from liquidlog.predicates.file_bounds import has_plain_order
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.literals import INTEGER_BITS, Comparable, SqlValue, comparables
-from liquidlog.predicates.matching import MAX_INTERVALS_OF_TERM, AnyOf, bounded
+from liquidlog.predicates.literals import FLIPPED, Comparable, SqlValue, comparables
+from liquidlog.predicates.matching import Pattern, pattern
 from liquidlog.predicates.workload import Session, Workload, shares
 from liquidlog.spec.schema import (
     DecimalType,
@@ -47,19 +48,18 @@ NEVER: Final = "is never true"
 NO_CONDITION: Final = "is no condition on this table"
 REDACTED: Final = "has values in place of redacted constants"
 
-_OPERATORS: Final[Mapping[type[exp.Expression], str]] = {
-    exp.EQ: "=",
-    exp.NullSafeEQ: "=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NEQ: "<>",
+_NEGATED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
 }
-_FLIPPED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_NEGATED: Final = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
-_BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+MAX_PREDICATES: Final = 256
+MAX_INTERVALS: Final = 1024
+_MAX_INTERVALS_OF_TERM: Final = 64
+"""As many predicates and intervals as a layout can be fitted to in a moment."""
 
 Bound: TypeAlias = int | float | str
 """A value in the order of its column: decimals without their point, dates as ordinals."""
@@ -104,6 +104,9 @@ _Alternative: TypeAlias = Mapping[int, tuple[_Span, ...]]
 _Alternatives: TypeAlias = tuple[_Alternative, ...]
 """Any of them holds; each has spans per column. None at all is never true."""
 
+_Boxes: TypeAlias = tuple[tuple[tuple[int, tuple[_Span, ...]], ...], ...]
+"""Alternatives that can be compared: columns and their spans in order."""
+
 _SESSION: Final = Session(time_zone=dt.UTC)
 _ALWAYS: Final[_Alternatives] = ({},)
 
@@ -113,33 +116,88 @@ def fitted_workload(
 ) -> FittedWorkload:
     """Return what predicates ask of the clustering columns, with their shares as weights."""
     domains = _domains(columns, schema)
-    weights: dict[AnyOf, float] = {}
+    weights: dict[_Boxes, float] = {}
     left: dict[str, list[float]] = {}
     reduced = [_reduced_or_refused(predicate.where, domains, schema) for predicate in workload]
     refused = [one for one in reduced if isinstance(one, UsageError)]
     if len(refused) == len(reduced) and refused:
         raise refused[0]
     for predicate, found, share in zip(workload, reduced, shares(workload), strict=True):
-        if predicate.has_stand_ins:
-            left.setdefault(REDACTED, []).append(share)
-        elif isinstance(found, UsageError):
-            left.setdefault(NO_CONDITION, []).append(share)
-        elif not found:
-            left.setdefault(NEVER, []).append(share)
-        elif any(not alternative for alternative in found):
-            left.setdefault(NO_COLUMN, []).append(share)
+        reason = REDACTED if predicate.has_stand_ins else _left_out(found)
+        if reason is not None or isinstance(found, UsageError):
+            left.setdefault(reason or NO_CONDITION, []).append(share)
         else:
-            any_of = tuple(_terms(alternative, domains) for alternative in found)
-            weights[any_of] = weights.get(any_of, 0.0) + share
+            boxes = _boxes(found)
+            weights[boxes] = weights.get(boxes, 0.0) + share
+    kept = _within_limit(weights)
+    most = _most_intervals([boxes for boxes, _ in kept])
+    by_number = {domain.number: domain for domain in domains.values()}
     return FittedWorkload(
         predicates=tuple(
-            AskedPredicate(weight=weight, any_of=any_of) for any_of, weight in bounded(weights)
+            AskedPredicate(weight=weight, any_of=_terms(boxes, by_number, most))
+            for boxes, weight in kept
         ),
         left_out=tuple(
             LeftOut(reason=reason, predicates=len(some), share=math.fsum(some))
             for reason, some in left.items()
         ),
     )
+
+
+def _left_out(found: _Alternatives | UsageError) -> str | None:
+    if isinstance(found, UsageError):
+        return NO_CONDITION
+    if not found:
+        return NEVER
+    return NO_COLUMN if {} in found else None
+
+
+def _boxes(alternatives: _Alternatives) -> _Boxes:
+    return tuple(
+        tuple((column, _in_order(one[column])) for column in sorted(one)) for one in alternatives
+    )
+
+
+def _in_order(spans: Sequence[_Span]) -> tuple[_Span, ...]:
+    bounded = (span for span in spans if span.low is not None)
+    begins = [span for span in spans if span.low is None]
+    return (*begins, *sorted(bounded, key=lambda span: cast("float", span.low)))
+
+
+def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]:
+    """Return all predicates with their weights, or a sample of about MAX_PREDICATES of them.
+
+    A systematic sample is taken of each choice of columns, in proportion to the weights.
+    """
+    if len(weights) <= MAX_PREDICATES:
+        return list(weights.items())
+    strata: dict[frozenset[int], list[tuple[_Boxes, float]]] = {}
+    for boxes, weight in weights.items():
+        columns = frozenset(column for box in boxes for column, _ in box)
+        strata.setdefault(columns, []).append((boxes, weight))
+    total = math.fsum(weights.values())
+    return [one for some in strata.values() for one in _sampled(some, total)]
+
+
+def _sampled(
+    predicates: Sequence[tuple[_Boxes, float]], total: float
+) -> Iterator[tuple[_Boxes, float]]:
+    """Yield the predicates that evenly spaced steps of their summed weights meet."""
+    ends = np.cumsum([weight for _, weight in predicates])
+    wanted = max(1, min(len(predicates), round(MAX_PREDICATES * ends[-1] / total)))
+    steps = (np.arange(wanted) + 0.5) * (ends[-1] / wanted)
+    met = np.minimum(np.searchsorted(ends, steps), len(predicates) - 1)
+    for number, times in zip(*np.unique(met, return_counts=True), strict=True):
+        yield predicates[number][0], float(ends[-1] * times / wanted)
+
+
+def _most_intervals(predicates: Sequence[_Boxes]) -> int:
+    """Return how many intervals a term may have, so that all have at most MAX_INTERVALS."""
+    counts = [len(spans) for boxes in predicates for box in boxes for _, spans in box]
+    most = _MAX_INTERVALS_OF_TERM
+    while most > 1 and sum(min(count, most) for count in counts) > MAX_INTERVALS:
+        most //= 2
+    return most
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +215,7 @@ class _Domain:
     def is_date(self) -> bool:
         return self.leaf.data_type == PrimitiveType("date")
 
-    def text(self, bound: Bound | None) -> str | None:
-        """Return a bound as a plan has it."""
+    def _text(self, bound: Bound | None) -> str | None:
         if bound is None:
             return None
         if self.is_date:
@@ -167,22 +224,34 @@ class _Domain:
             return f"{Decimal(cast('int', bound)).scaleb(-self.scale):f}"
         return repr(bound) if isinstance(bound, float) else str(bound)
 
-    def span(self, operator: str, wanted: Comparable) -> _Span | None:
+    def intervals(self, spans: Sequence[_Span]) -> tuple[Interval, ...]:
+        """Return spans as a plan has them."""
+        return tuple(
+            Interval(
+                low=self._text(span.low),
+                high=self._text(span.high),
+                open_low=span.open_low,
+                open_high=span.open_high,
+            )
+            for span in spans
+        )
+
+    def span(self, kind: type[exp.Expr], wanted: Comparable) -> _Span | None:
         """Return the values that compare so with a constant, None if there is none."""
         low: Any = wanted.low.as_py()
         high: Any = wanted.high.as_py()
         if self.scale is None:
-            return _SPANS[operator](low, high).unless_empty()
+            return _SPANS[kind](low, high).unless_empty()
         floor_low, ceil_low = self._around(low)
         floor_high, ceil_high = self._around(high)
-        whole = {
-            "=": _Span(ceil_low, floor_high),
-            "<": _Span(None, ceil_high - 1),
-            "<=": _Span(None, floor_high),
-            ">": _Span(floor_low + 1, None),
-            ">=": _Span(ceil_low, None),
+        whole: dict[type[exp.Expr], _Span] = {
+            exp.EQ: _Span(ceil_low, floor_high),
+            exp.LT: _Span(None, ceil_high - 1),
+            exp.LTE: _Span(None, floor_high),
+            exp.GT: _Span(floor_low + 1, None),
+            exp.GTE: _Span(ceil_low, None),
         }
-        return whole[operator].unless_empty()
+        return whole[kind].unless_empty()
 
     def _around(self, value: dt.date | float | Decimal) -> tuple[int, int]:
         if isinstance(value, dt.date):
@@ -191,12 +260,12 @@ class _Domain:
         return math.floor(exact), math.ceil(exact)
 
 
-_SPANS: Final[Mapping[str, Callable[[Bound, Bound], _Span]]] = {
-    "=": _Span,
-    "<": lambda _, high: _Span(None, high, open_high=True),
-    "<=": lambda _, high: _Span(None, high),
-    ">": lambda low, _: _Span(low, None, open_low=True),
-    ">=": lambda low, _: _Span(low, None),
+_SPANS: Final[Mapping[type[exp.Expr], Callable[[Bound, Bound], _Span]]] = {
+    exp.EQ: _Span,
+    exp.LT: lambda _, high: _Span(None, high, open_high=True),
+    exp.LTE: lambda _, high: _Span(None, high),
+    exp.GT: lambda low, _: _Span(low, None, open_low=True),
+    exp.GTE: lambda low, _: _Span(low, None),
 }
 
 
@@ -268,37 +337,43 @@ class _Reduction:
     def _leaf(self, node: exp.Expression, *, negated: bool) -> _Alternatives:
         match node:
             case exp.Between() if not node.args.get("symmetric"):
-                low = self._compare(">=", node.this, node.args["low"], negated=negated)
-                high = self._compare("<=", node.this, node.args["high"], negated=negated)
+                low = self._compare(exp.GTE, node.this, node.args["low"], negated=negated)
+                high = self._compare(exp.LTE, node.this, node.args["high"], negated=negated)
                 return _either(low, high) if negated else _both(low, high)
             case exp.In() if not negated:
                 return self._listed(node)
             case exp.Like() | exp.StartsWith() if not negated:
                 return self._prefixed(node)
-            case _ if type(node) in _OPERATORS:
-                operator = _OPERATORS[type(node)]
-                return self._compare(operator, node.this, node.expression, negated=negated)
+            case _ if type(node) in FLIPPED or isinstance(node, exp.NullSafeEQ):
+                kind = exp.EQ if isinstance(node, exp.NullSafeEQ) else type(node)
+                return self._compare(kind, node.this, node.expression, negated=negated)
             case _:
                 return _ALWAYS
 
     def _compare(
-        self, operator: str, left: exp.Expression, right: exp.Expression, *, negated: bool
+        self,
+        kind: type[exp.Expr],
+        left: exp.Expression,
+        right: exp.Expression,
+        *,
+        negated: bool,
     ) -> _Alternatives:
         domain, value = self._domain(left), _value(right)
         if domain is None:
-            domain, value = self._domain(right), _value(left)
-            operator = _FLIPPED.get(operator, operator)
-        operator = _NEGATED[operator] if negated else operator
-        if domain is None or value is None or operator == "<>":
+            domain, value, kind = self._domain(right), _value(left), FLIPPED[kind]
+        kind = _NEGATED[kind] if negated else kind
+        if domain is None or value is None or kind is exp.NEQ:
             return _ALWAYS
-        return self._among(domain, operator, [value])
+        return self._among(domain, kind, [value])
 
-    def _among(self, domain: _Domain, operator: str, values: Sequence[SqlValue]) -> _Alternatives:
+    def _among(
+        self, domain: _Domain, kind: type[exp.Expr], values: Sequence[SqlValue]
+    ) -> _Alternatives:
         wanted = comparables(values, domain.leaf.data_type, dt.UTC)
         if wanted is None:
             return _ALWAYS
         try:
-            found = [domain.span(operator, one) for one in wanted]
+            found = [domain.span(kind, one) for one in wanted]
         except (OverflowError, ValueError):  # an infinity or no number, beside whole numbers
             return _ALWAYS
         spans = tuple(dict.fromkeys(span for span in found if span is not None))
@@ -311,32 +386,28 @@ class _Reduction:
         is_known = node.args.get("query") is None and len(values) == len(members)
         if domain is None or not is_known or not values:
             return _ALWAYS
-        return self._among(domain, "=", values)
+        return self._among(domain, exp.EQ, values)
 
     def _prefixed(self, node: exp.Expression) -> _Alternatives:
         domain, value = self._domain(node.this), _value(node.expression)
         is_text = domain is not None and domain.leaf.data_type == PrimitiveType("string")
-        if domain is None or not is_text or not isinstance(value, str):
+        if domain is None or not is_text or not isinstance(value, str) or node.args.get("negate"):
             return _ALWAYS
-        pattern = value if isinstance(node, exp.Like) else f"{value}%"
-        prefix, *rest = pattern.split("%")
-        if node.args.get("negate") or "_" in pattern or "\\" in pattern or not prefix:
+        asked = pattern(value) if isinstance(node, exp.Like) else Pattern(value, is_open=True)
+        if asked is None or not asked.prefix:
             return _ALWAYS
-        last = prefix + "\U0010ffff" if rest else prefix
-        return ({domain.number: (_Span(prefix, last),)},)
+        last = asked.prefix + ("" if asked.is_whole else "\U0010ffff")
+        return ({domain.number: (_Span(asked.prefix, last),)},)
 
     def _domain(self, node: exp.Expression) -> _Domain | None:
-        """Return the clustering column that an expression is, maybe inside a widening cast."""
-        if isinstance(node, exp.Paren):
-            return self._domain(node.this)
-        if isinstance(node, exp.Cast) and node.to.this in INTEGER_BITS:
-            inner = self._domain(node.this)
-            bits = None if inner is None else _BITS.get(str(inner.leaf.data_type))
-            return inner if bits is not None and bits <= INTEGER_BITS[node.to.this] else None
-        path = column_path(node)
+        leaf = column_in(node, self._column)
+        return None if leaf is None else self.domains[leaf.logical]
+
+    def _column(self, path: Path | None) -> Leaf | None:
         if path is None or find_column(self.schema, path) is None:
             return None
-        return self.domains.get(resolve_path(self.schema, path)[0])
+        domain = self.domains.get(resolve_path(self.schema, path)[0])
+        return None if domain is None else domain.leaf
 
 
 def _either(one: _Alternatives, other: _Alternatives) -> _Alternatives:
@@ -378,37 +449,24 @@ def _joined(one: _Alternative, other: _Alternative) -> _Alternative | None:
     return joined
 
 
-def _terms(alternative: _Alternative, domains: Mapping[Path, _Domain]) -> tuple[Term, ...]:
-    by_number = {domain.number: domain for domain in domains.values()}
+def _terms(
+    boxes: _Boxes, domains: Mapping[int, _Domain], most: int
+) -> tuple[tuple[Term, ...], ...]:
     return tuple(
-        Term(
-            column=column,
-            intervals=tuple(
-                Interval(
-                    low=by_number[column].text(span.low),
-                    high=by_number[column].text(span.high),
-                    open_low=span.open_low,
-                    open_high=span.open_high,
-                )
-                for span in _merged(alternative[column], MAX_INTERVALS_OF_TERM)
-            ),
+        tuple(
+            Term(column=column, intervals=domains[column].intervals(_merged(spans, most)))
+            for column, spans in box
         )
-        for column in sorted(alternative)
+        for box in boxes
     )
 
 
 def _merged(spans: Sequence[_Span], most: int) -> Sequence[_Span]:
-    """Return spans that cover these, in order, neighbours joined if there are more than `most`."""
-    bounded = sorted(
-        (span for span in spans if span.low is not None),
-        key=lambda span: cast("float", span.low),
-    )
-    begins = [span for span in spans if span.low is None]
-    ordered = [*begins, *bounded]
-    if len(ordered) <= most:
-        return ordered
-    edges = [number * len(ordered) // most for number in range(most + 1)]
-    return [_cover(ordered[start:stop]) for start, stop in pairwise(edges)]
+    """Return spans in order, neighbours joined if there are more than `most`."""
+    if len(spans) <= most:
+        return spans
+    edges = [number * len(spans) // most for number in range(most + 1)]
+    return [_cover(spans[start:stop]) for start, stop in pairwise(edges)]
 
 
 def _cover(spans: Sequence[_Span]) -> _Span:

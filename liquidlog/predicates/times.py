@@ -16,6 +16,7 @@ from sqlglot import exp
 from liquidlog.predicates.literals import (
     DAY_US,
     EPOCH_ORDINAL,
+    FLIPPED,
     SECOND_US,
     Comparable,
     Exact,
@@ -478,7 +479,7 @@ def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
     """Return an edge among local times as one among the values of a column."""
     if leaf.data_type == DATE:
         # A day is at or behind an edge from the next midnight on.
-        return between(*(-(-end // DAY_US) for end in place), pa.date32())
+        return between(*(-(-end // DAY_US) for end in place), kind=pa.date32())
     if leaf.data_type == LOCAL:
         return between(*place)
     return between(session.instants_us(place[0])[0], session.instants_us(place[1])[1])
@@ -489,7 +490,6 @@ def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
 # Where a conjunct fixes the year, another about the month may be replaced by one about the
 # date: if the year differs, the conjunction is not true with either.
 
-_COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _DAYS: Final = (exp.Day, exp.DayOfMonth)
 
 ValueOf = Callable[[exp.Expression], SqlValue | None]
@@ -567,7 +567,7 @@ def _month_argument(node: exp.Expression) -> exp.Expression | None:
 
 def _subject(node: exp.Expr) -> exp.Expression | None:
     """Return what a condition compares with constants, None if it is none of these conditions."""
-    if isinstance(node, (*_COMPARISONS, exp.Between, exp.In)) and not node.args.get("query"):
+    if isinstance(node, (*FLIPPED, exp.Between, exp.In)) and not node.args.get("query"):
         found = node.this.unnest()
         return found if isinstance(found, exp.Expression) else None
     return None

@@ -7,13 +7,17 @@ import pytest
 from liquidlog.errors import UsageError
 from liquidlog.predicates.exact import matching_partitions
 from liquidlog.predicates.matching import (
-    MAX_INTERVALS,
-    MAX_PREDICATES,
     every_row_matches,
     may_match,
     parse_workload,
 )
-from liquidlog.predicates.reduction import NEVER, NO_COLUMN, fitted_workload
+from liquidlog.predicates.reduction import (
+    MAX_INTERVALS,
+    MAX_PREDICATES,
+    NEVER,
+    NO_COLUMN,
+    fitted_workload,
+)
 from liquidlog.predicates.workload import Session, WeightedPredicate
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
