@@ -244,13 +244,11 @@ def _change(
 ) -> WinnerConflict:
     match action:
         case Metadata():
-            return MetadataChanged(
-                version, () if terms is None else metadata_changes(terms, action)
-            )
+            changes = () if terms is None else tuple(metadata_changes(terms, action))
+            return MetadataChanged(version, changes)
         case Protocol():
-            return ProtocolChanged(
-                version, () if terms is None else protocol_changes(terms, action)
-            )
+            changes = () if terms is None else tuple(protocol_changes(terms, action))
+            return ProtocolChanged(version, changes)
         case DomainMetadata(domain=domain):
             return DomainMetadataChanged(version, domain)
 

@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from liquidlog.definition.schema_changes import addition_problems, numbered_columns
+from liquidlog.definition.create import numbered_columns
+from liquidlog.definition.schema_changes import addition_problems
 from liquidlog.plan import ColumnSource, RowCheck
 from liquidlog.spec.actions import UNREADABLE, Protocol
 from liquidlog.spec.arrow import unsupported_types, without_void

@@ -3,12 +3,11 @@
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-from msgspec import structs
 
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
@@ -18,10 +17,17 @@ from liquidlog.clustering.columns import (
     resolve_columns,
 )
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from liquidlog.definition.property_rules import canonical_key, layout_problems
+from liquidlog.definition.property_rules import (
+    CONSTRAINT_PREFIX,
+    FEATURE_PREFIX,
+    FEATURE_REQUESTS,
+    VERSION_PROPERTIES,
+    canonical_key,
+    layout_problems,
+)
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata, Protocol
+from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata
 from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.spec.evolution import file_problems, schema_problems
 from liquidlog.spec.features import (
@@ -44,23 +50,18 @@ from liquidlog.spec.schema import (
     MapType,
     Path,
     PrimitiveType,
-    StructField,
     StructType,
     find_column,
     mapping_mode,
     quote_path,
     schema_json,
     with_fields,
-    with_new_mapping,
+    with_mapping,
     without_mapping,
 )
 from liquidlog.spec.text import unknown_columns
 
-_FEATURE_PREFIX: Final = "delta.feature."
-_CONSTRAINT_PREFIX: Final = "delta.constraints."
-_FEATURE_VALUES: Final = frozenset({"supported", "enabled"})
 _EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
-_VERSIONS: Final = frozenset({"delta.minreaderversion", "delta.minwriterversion"})
 
 # Maps a key of a field's metadata to the feature that gives the key a meaning.
 _FIELD_FEATURES: Final[Mapping[str, str]] = {
@@ -94,53 +95,27 @@ _SOURCE_STATE: Final = frozenset(
 )
 
 
-def _check_properties(properties: Mapping[str, str]) -> None:
-    problems = []
+def _property_problems(properties: Mapping[str, str], schema: StructType) -> Iterator[str]:
     for name, value in properties.items():
-        if name.lower() in {"clusteringcolumns", f"{_FEATURE_PREFIX}clustering"}:
-            problems.append(f"{name} cannot be set; give clustering columns instead")
-        elif name.lower() in _VERSIONS:
-            problems.append(f"{name} cannot be set; a new table gets the versions it needs")
+        if name.lower() in {"clusteringcolumns", f"{FEATURE_PREFIX}clustering"}:
+            yield f"{name} cannot be set; give clustering columns instead"
+        elif name.lower() in VERSION_PROPERTIES:
+            yield f"{name} cannot be set; a new table gets the versions it needs"
         elif name == MAX_COLUMN_ID:
-            problems.append(f"{name} cannot be set; it counts the columns")
-        elif name.startswith(_FEATURE_PREFIX) and value not in _FEATURE_VALUES:
-            problems.append(f"{name} must be 'supported', not {value!r}")
+            yield f"{name} cannot be set; it counts the columns"
+        elif name.startswith(FEATURE_PREFIX) and value not in FEATURE_REQUESTS:
+            yield f"{name} must be 'supported', not {value!r}"
         elif name == CODEC_PROPERTY and value.lower() not in CODEC_NAMES:
-            problems.append(f"{name} must be one of {', '.join(CODEC_NAMES)}, not {value!r}")
-    if problems:
-        raise UsageError("; ".join(problems), problems=problems)
-
-
-def _table_configuration(properties: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in properties.items() if not name.startswith(_FEATURE_PREFIX)
-    }
-
-
-def with_row_tracking_columns(
-    configuration: Mapping[str, str], features: Collection[str], table_id: str
-) -> dict[str, str]:
-    """Return the properties, with names of row tracking's hidden columns if they ask for it.
-
-    The reference engine, too, names the columns at creation, although they are not needed before
-    row tracking is enabled.
-    """
-    if ROW_TRACKING not in features:
-        return dict(configuration)
-    names = {
-        ROW_ID_COLUMN: f"_row-id-col-{table_id}",
-        ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{table_id}",
-    }
-    return {**configuration, **names}
+            yield f"{name} must be one of {', '.join(CODEC_NAMES)}, not {value!r}"
+    yield from map(str, layout_problems(properties, properties, schema))
 
 
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the table features that a new table's schema and properties need, without repeats.
+    """Return the table features that a new table needs beyond those of every new table.
 
-    Features that every new table has are left out. A type without a known feature is returned as
-    `type <name>`, which is never supported.
+    A type without a known feature is returned as `type <name>`, which is never supported.
     """
-    needed = dict.fromkeys([*_property_features(properties), *_type_features(schema)])
+    needed = dict.fromkeys([*_property_features(properties), *_schema_features(schema)])
     if ROW_TRACKING in needed:
         needed[DOMAIN_METADATA] = None
     return tuple(name for name in needed if name not in _EVERY_TABLE)
@@ -150,8 +125,12 @@ def without_state(
     schema: StructType, properties: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
     """Return schema and properties without the parts that describe the data of a single table."""
-    kept = {name: value for name, value in properties.items() if name not in _SOURCE_STATE}
-    return without_mapping(with_fields(schema, _field_without_state)), kept
+
+    def kept(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in _SOURCE_STATE}
+
+    fields = with_fields(schema, lambda field: replace(field, metadata=kept(field.metadata)))
+    return without_mapping(fields), kept(properties)
 
 
 def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
@@ -159,17 +138,22 @@ def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
         feature = switched_feature(name, value)
         if feature is not None:
             yield feature
-        if name.startswith(_FEATURE_PREFIX):
-            yield name.removeprefix(_FEATURE_PREFIX)
-        if name.startswith(_CONSTRAINT_PREFIX):
+        if name.startswith(FEATURE_PREFIX):
+            yield name.removeprefix(FEATURE_PREFIX)
+        if name.startswith(CONSTRAINT_PREFIX):
             yield "checkConstraints"
+
+
+def _schema_features(schema: StructType) -> Iterator[str]:
+    for field in schema.fields:
+        yield from (name for key, name in _FIELD_FEATURES.items() if key in field.metadata)
+        yield from _type_features(field.data_type)
 
 
 def _type_features(data_type: DataType) -> Iterator[str]:
     match data_type:
-        case StructType(fields):
-            for field in fields:
-                yield from _field_features(field)
+        case StructType():
+            yield from _schema_features(data_type)
         case ArrayType(element):
             yield from _type_features(element)
         case MapType(key, value):
@@ -180,19 +164,7 @@ def _type_features(data_type: DataType) -> Iterator[str]:
             if feature is not None:
                 yield feature
         case DecimalType():
-            pass
-
-
-def _field_features(field: StructField) -> Iterator[str]:
-    for key, feature in _FIELD_FEATURES.items():
-        if key in field.metadata:
-            yield feature
-    yield from _type_features(field.data_type)
-
-
-def _field_without_state(field: StructField) -> StructField:
-    metadata = {name: value for name, value in field.metadata.items() if name not in _SOURCE_STATE}
-    return replace(field, metadata=metadata)
+            return
 
 
 # CREATE TABLE and ALTER TABLE ... CLUSTER BY as changes. No data is ever rewritten
@@ -212,20 +184,18 @@ def create_change(
 ) -> Change:
     """Return the change that is version 0 of a new, empty table.
 
-    Without `cluster_by` the table is not clustered, without `partition_by` not partitioned. Column
-    names are case-sensitive, as in the reference engine's CREATE TABLE. If the properties ask for
-    column mapping, every column gets an id and a physical name of its own.
+    Column names are case-sensitive, as in the reference engine's CREATE TABLE.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
-    _check_properties(properties)
-    problems = [str(one) for one in layout_problems(properties, properties, schema)]
+    problems = list(_property_problems(properties, schema))
     if cluster_by and partition_by:
         problems.append("a table has clustering columns or partition columns, not both")
     problems += _partition_problems(schema, partition_by)
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
     table_id = new_id()
-    schema, configuration = _mapped(schema, _table_configuration(properties), new_id)
+    given = {name: one for name, one in properties.items() if not name.startswith(FEATURE_PREFIX)}
+    schema, configuration = _mapped(schema, given, new_id)
     columns = resolve_columns(
         schema,
         cluster_by,
@@ -233,20 +203,24 @@ def create_change(
         partition_columns=(),
         case_sensitive=True,
     )
-    partition_columns = tuple(name for (name,) in partition_by)
-    features = {**properties, **configuration}
-    protocol = _new_protocol(schema, features, partition_columns, clustered=bool(columns))
-    metadata = _metadata(schema, configuration, partition_columns, description, table_id, now_ms)
-    return _create(metadata, protocol, columns)
+    return _create(
+        schema,
+        configuration,
+        columns,
+        needed_features(schema, {**properties, **configuration}),
+        clustered=bool(columns),
+        partition_columns=tuple(name for (name,) in partition_by),
+        description=description,
+        table_id=table_id,
+        now_ms=now_ms,
+    )
 
 
 def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> Change:
     """Return the change that is version 0 of an empty table with the definition of `source`.
 
-    It gets the schema, the properties, and the clustering or partition columns; the reference
-    engine's CREATE TABLE LIKE loses the clustering columns. State that belongs only to the source
-    is left out: high-water marks, column ids and physical names. With column mapping, columns get
-    new ids and names.
+    It gets the clustering columns, too, which the reference engine's CREATE TABLE LIKE loses. State
+    that belongs only to the source is left out: high-water marks, column ids and physical names.
     """
     state = clustering_state(source)
     table_id = new_id()
@@ -264,39 +238,24 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
         partition_columns=(),
         limit=len(state.columns),
     )
-    partitions, description = source.metadata.partition_columns, source.metadata.description
-    protocol = _new_protocol(schema, properties, partitions, clustered=state.clustered)
-    metadata = _metadata(schema, properties, partitions, description, table_id, now_ms)
-    return _create(metadata, protocol, columns)
-
-
-def _metadata(
-    schema: StructType,
-    configuration: Mapping[str, str],
-    partition_columns: tuple[str, ...],
-    description: str | None,
-    table_id: str,
-    now_ms: int,
-) -> Metadata:
-    return Metadata(
-        id=table_id,
-        description=description,
-        format=Format(provider="parquet", options={}),
-        schema_string=schema_json(schema),
-        partition_columns=partition_columns,
-        configuration=configuration,
-        created_time=now_ms,
+    return _create(
+        schema,
+        properties,
+        columns,
+        needed_features(schema, properties),
+        clustered=state.clustered,
+        partition_columns=source.metadata.partition_columns,
+        description=source.metadata.description,
+        table_id=table_id,
+        now_ms=now_ms,
     )
 
 
 def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
-    """Return the change that sets the clustering columns; without `columns` it clears them.
+    """Return the change that sets the clustering columns, or clears them; None if nothing changes.
 
-    Returns None if there is nothing to change: the domain lists these columns already, or it would
-    be cleared on a table that never had the feature. A commit without a change would still conflict
-    with every running rewrite. On a table without the feature, the same commit upgrades the
-    protocol. The reference engine then also repeats the unchanged metaData, which would needlessly
-    conflict with other writers. Existing cubes are left alone.
+    A commit without a change would conflict with every running rewrite, and so would repeating the
+    metaData, as the reference engine does where it upgrades the protocol. Cubes are left alone.
     """
     state = clustering_state(snapshot)
     if columns is None and not state.clustered:
@@ -329,13 +288,22 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
 
 def _mapped(
     schema: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
-) -> tuple[StructType, dict[str, str]]:
-    """Return schema and properties, with a new column mapping if the properties ask for one."""
+) -> tuple[StructType, Mapping[str, str]]:
     mode = mapping_mode(configuration)
-    if mode is MappingMode.NONE:
-        return without_mapping(schema), dict(configuration)
-    mapped, largest = with_new_mapping(schema, new_id)
-    return mapped, {**configuration, MODE: mode.value, MAX_COLUMN_ID: str(largest)}
+    schema, configuration = numbered_columns(schema, configuration, new_id)
+    is_mapped = mode is not MappingMode.NONE
+    return schema, {**configuration, MODE: mode.value} if is_mapped else configuration
+
+
+def numbered_columns(
+    columns: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
+) -> tuple[StructType, Mapping[str, str]]:
+    """Return new columns as a table with these properties has them, and its properties then."""
+    if mapping_mode(configuration) is MappingMode.NONE:
+        return without_mapping(columns), configuration
+    first = int(configuration.get(MAX_COLUMN_ID, "0")) + 1
+    mapped, largest = with_mapping(columns, lambda _: f"col-{new_id()}", first=first)
+    return mapped, {**configuration, MAX_COLUMN_ID: str(largest)}
 
 
 def _partition_problems(schema: StructType, partition_by: Sequence[Path]) -> Iterator[str]:
@@ -355,46 +323,59 @@ def _partition_problems(schema: StructType, partition_by: Sequence[Path]) -> Ite
         yield "all columns are partition columns; data files need one more to hold"
 
 
-def _new_protocol(
+def _create(
     schema: StructType,
-    properties: Mapping[str, str],
-    partition_columns: Sequence[str],
+    configuration: Mapping[str, str],
+    columns: Sequence[ClusteringColumn],
+    features: tuple[str, ...],
     *,
     clustered: bool,
-) -> Protocol:
-    features = needed_features(schema, properties)
+    partition_columns: tuple[str, ...],
+    description: str | None,
+    table_id: str,
+    now_ms: int,
+) -> Change:
     if clustered:
         features = tuple(name for name in features if name != DOMAIN_METADATA)
     protocol = new_table_protocol(features, clustered=clustered)
     problems = (
-        *unsupported_for_writing(protocol, properties),
-        *schema_problems(protocol, properties, schema),
-        *(file_problems(partition_columns, properties) if partition_columns else ()),
+        *unsupported_for_writing(protocol, configuration),
+        *schema_problems(protocol, configuration, schema),
+        *(file_problems(partition_columns, configuration) if partition_columns else ()),
     )
     if problems:
         raise UnsupportedFeatureError("the new table", "created", problems)
-    return protocol
-
-
-def _create(metadata: Metadata, protocol: Protocol, columns: Sequence[ClusteringColumn]) -> Change:
-    configuration = with_row_tracking_columns(
-        metadata.configuration, table_features(protocol), metadata.id
+    if ROW_TRACKING in table_features(protocol):
+        # The reference engine, too, names its columns at creation, before they are needed.
+        configuration = {
+            **configuration,
+            ROW_ID_COLUMN: f"_row-id-col-{table_id}",
+            ROW_COMMIT_VERSION_COLUMN: f"_row-commit-version-col-{table_id}",
+        }
+    metadata = Metadata(
+        id=table_id,
+        description=description,
+        format=Format(provider="parquet", options={}),
+        schema_string=schema_json(schema),
+        partition_columns=partition_columns,
+        configuration=configuration,
+        created_time=now_ms,
     )
-    metadata = structs.replace(metadata, configuration=configuration)
     domains: tuple[DomainMetadata, ...] = (clustering_domain(columns),) if columns else ()
     return Change(
         operation="CREATE TABLE",
         parameters={
-            "partitionBy": _json(metadata.partition_columns),
-            "clusterBy": _json([column.name for column in columns]),
-            "description": metadata.description,
+            "partitionBy": json_text(partition_columns),
+            "clusterBy": json_text([column.name for column in columns]),
+            "description": description,
             "isManaged": "false",
-            "properties": _json(metadata.configuration),
+            "properties": json_text(configuration),
         },
         actions=(metadata, protocol, *domains),
         is_blind_append=True,
     )
 
 
-def _json(value: Any) -> str:  # noqa: ANN401  any JSON value
+def json_text(value: Any) -> str:  # noqa: ANN401  any JSON value
+    """Return a value as the JSON text that parameters of a commit have."""
     return msgspec.json.encode(value).decode()

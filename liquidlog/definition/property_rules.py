@@ -10,7 +10,8 @@ from typing import Final, NoReturn
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.clustering.settings import BY_PROPERTY, is_unknown, unknown_text, wrong_value
-from liquidlog.errors import SchemaProblem, SchemaProblemKind, UsageError
+from liquidlog.errors import SchemaProblem, UsageError
+from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Protocol
 from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
@@ -186,7 +187,7 @@ def _removed(domain: DomainMetadata) -> DomainMetadata:
 
 
 def _refuse_absent(name: str, present: tuple[str, ...]) -> NoReturn:
-    if name.lower().startswith("delta."):
+    if name.lower().startswith(DELTA_PREFIX):
         raise UsageError(
             f"{name} is a property, not a feature; remove it with ALTER TABLE …"
             f" {unset_properties([name])}",
@@ -221,8 +222,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 DELTA_PREFIX: Final = "delta."
 FEATURE_PREFIX: Final = "delta.feature."
-_REQUESTS: Final = ("supported", "enabled")
-_VERSIONS: Final[Mapping[str, tuple[str, int]]] = {
+CONSTRAINT_PREFIX: Final = "delta.constraints."
+FEATURE_REQUESTS: Final = ("supported", "enabled")
+VERSION_PROPERTIES: Final[Mapping[str, tuple[str, int]]] = {
     "delta.minreaderversion": ("reader", READER_FEATURE_VERSION),
     "delta.minwriterversion": ("writer", WRITER_FEATURE_VERSION),
 }
@@ -238,11 +240,10 @@ _INTERVAL: Final = re.compile(
 )
 
 Check = Callable[[str], str | None]
-"""Returns what a value must be, None if it is valid."""
 
 
-def _is_boolean(value: str) -> str | None:
-    return None if value.lower() in {"true", "false"} else "true or false"
+def _is_in_words(expected: str, *values: str) -> Check:
+    return lambda value: None if value.lower() in values else expected
 
 
 def _is_interval(value: str) -> str | None:
@@ -266,15 +267,12 @@ def _is_one_of(*values: str) -> Check:
     return check
 
 
-def _is_codec(value: str) -> str | None:
-    return None if value.lower() in CODEC_NAMES else f"one of {', '.join(CODEC_NAMES)}"
-
-
 def _is_text(_: str) -> str | None:
     return None
 
 
 _SETTABLE: Final[Mapping[str, Check]] = {
+    # A check returns what a value must be, None if it is valid.
     **dict.fromkeys(
         (
             "delta.appendOnly",
@@ -289,7 +287,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
             "delta.enableTypeWidening",
             "delta.randomizeFilePrefixes",
         ),
-        _is_boolean,
+        _is_in_words("true or false", "true", "false"),
     ),
     **dict.fromkeys(
         (
@@ -309,7 +307,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     "delta.checkpointPolicy": _is_one_of("classic", "v2"),
     "delta.dataSkippingStringPrefixLength": _is_integer(0),
     "delta.isolationLevel": _is_one_of("Serializable"),
-    CODEC_PROPERTY: _is_codec,
+    CODEC_PROPERTY: _is_in_words(f"one of {', '.join(CODEC_NAMES)}", *CODEC_NAMES),
     "delta.randomPrefixLength": _is_integer(1),
     MODE: _is_one_of("none", "name", "id"),
     NUM_INDEXED_COLUMNS: _is_integer(-1),
@@ -362,7 +360,7 @@ def refusal(name: str) -> SchemaProblem | None:
     )
     if reason is not None:
         text = f"{name} cannot be changed here: {reason}"
-        return SchemaProblem(SchemaProblemKind.PROPERTY_IS_FIXED, text, property=name)
+        return SchemaProblem(Kind.PROPERTY_IS_FIXED, text, property=name)
     if lowered.startswith(DELTA_PREFIX) and lowered not in _SPELLING:
         return _unknown_property(name)
     return None
@@ -374,28 +372,26 @@ def _unknown_property(name: str) -> SchemaProblem:
     near = near_names(name[len(DELTA_PREFIX) :], known)
     hint = f"; did you mean {' or '.join(known[one] for one in near)}?" if near else ""
     text = f"{name} is not a property that Delta knows{hint}"
-    return SchemaProblem(SchemaProblemKind.PROPERTY_UNKNOWN, text, property=name)
+    return SchemaProblem(Kind.PROPERTY_UNKNOWN, text, property=name)
 
 
 def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]:
-    """Yield the problems of a new table's properties: unknown names, and wrong values.
+    """Yield unknown names and wrong values of a new table's properties.
 
-    A new table may have properties that cannot be set on an existing table. The values of those
-    about the layout depend on its schema; `layout_problems` checks them.
+    Values of properties about the layout depend on the schema; `layout_problems` checks them.
     """
     for name, value in properties.items():
         lowered = name.lower()
         known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
         if lowered.startswith(DELTA_PREFIX) and not known:
             yield _unknown_property(name)
-        yield from _unknown_layout(name)
         yield from _wrong_value(name, value)
 
 
 def asks_for_protocol(name: str) -> bool:
     """Return whether a property asks for a feature or version of the protocol and is not kept."""
     lowered = name.lower()
-    return lowered.startswith(FEATURE_PREFIX) or lowered in _VERSIONS
+    return lowered.startswith(FEATURE_PREFIX) or lowered in VERSION_PROPERTIES
 
 
 def asked_features(
@@ -408,23 +404,21 @@ def asked_features(
     found, problems = set(), []
     versions = {"reader": protocol.min_reader_version, "writer": protocol.min_writer_version}
     for name, value in asked.items():
-        if name.lower() in _VERSIONS:
-            kind, highest = _VERSIONS[name.lower()]
+        if name.lower() in VERSION_PROPERTIES:
+            kind, highest = VERSION_PROPERTIES[name.lower()]
             if re.fullmatch("[1-9]", value) is None or int(value) > highest:
                 text = f"{name} must be a whole number from 1 to {highest}, not {value!r}"
-                problems.append(
-                    SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)
-                )
+                problems.append(SchemaProblem(Kind.PROPERTY_VALUE, text, property=name))
                 continue
             versions[kind] = int(value)
             continue
         feature = feature_named(name[len(FEATURE_PREFIX) :])
-        if value.lower() not in _REQUESTS:
+        if value.lower() not in FEATURE_REQUESTS:
             text = f"{name} must be supported, not {value!r}"
-            problems.append(SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name))
+            problems.append(SchemaProblem(Kind.PROPERTY_VALUE, text, property=name))
         elif feature not in ADDABLE:
             text = f"{name} cannot be set here: {_not_added(feature)}"
-            problems.append(SchemaProblem(SchemaProblemKind.PROPERTY_IS_FIXED, text, property=name))
+            problems.append(SchemaProblem(Kind.PROPERTY_IS_FIXED, text, property=name))
         else:
             found.add(feature)
     reader, writer = versions.values()
@@ -436,18 +430,15 @@ def asked_features(
 
 
 def _not_added(feature: str | None) -> str:
-    match feature:
-        case None:
-            return f"it is none of the features that a table can be given: {', '.join(ADDABLE)}"
-        case "clustering":
-            return "set clustering columns with cluster-by"
-        case _:
-            return "files that are there would have to be given what it asks for"
+    if feature is None:
+        return f"it is none of the features that a table can be given: {', '.join(ADDABLE)}"
+    if feature == CLUSTERING:
+        return "set clustering columns with cluster-by"
+    return "files that are there would have to be given what it asks for"
 
 
 def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[SchemaProblem]:
     """Yield the reasons why a property of a table cannot have the value."""
-    yield from _unknown_layout(name)
     yield from _wrong_value(name, value)
     if name == STATS_COLUMNS:
         yield from _stats_column_problems(value, schema)
@@ -458,32 +449,26 @@ def layout_problems(
     configuration: Mapping[str, str],
     schema: StructType,
 ) -> Iterator[SchemaProblem]:
-    """Yield the reasons why properties about the layout cannot have their values.
+    """Yield the reasons why properties about the layout, of `names`, cannot have their values.
 
-    Of `names`, those that are not about the layout are passed over; `configuration` has all
-    properties that the table would have.
+    `configuration` has all properties that the table would have.
     """
     for name in map(canonical_key, names):
-        if name not in BY_PROPERTY:
-            continue
-        value = configuration[name]
-        problem = wrong_value(name, value, schema=schema, configuration=configuration)
-        if problem is not None:
-            text = f"{name} cannot be {value!r}: {problem}"
-            yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)
-
-
-def _unknown_layout(name: str) -> Iterator[SchemaProblem]:
-    if is_unknown(canonical_key(name)):
-        text = unknown_text(name)
-        yield SchemaProblem(SchemaProblemKind.PROPERTY_UNKNOWN, text, property=name)
+        if name in BY_PROPERTY:
+            value = configuration[name]
+            problem = wrong_value(name, value, schema=schema, configuration=configuration)
+            if problem is not None:
+                text = f"{name} cannot be {value!r}: {problem}"
+                yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=name)
 
 
 def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:
+    if is_unknown(canonical_key(name)):
+        yield SchemaProblem(Kind.PROPERTY_UNKNOWN, unknown_text(name), property=name)
     expected = _SETTABLE.get(canonical_key(name), _is_text)(value)
     if expected is not None:
         text = f"{name} must be {expected}, not {value!r}"
-        yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=name)
+        yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=name)
 
 
 def _stats_column_problems(value: str, schema: StructType) -> Iterator[SchemaProblem]:
@@ -491,14 +476,11 @@ def _stats_column_problems(value: str, schema: StructType) -> Iterator[SchemaPro
         paths = split_paths(value)
     except UsageError as error:
         text = f"{STATS_COLUMNS}: {error.message}"
-        yield SchemaProblem(SchemaProblemKind.PROPERTY_VALUE, text, property=STATS_COLUMNS)
+        yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=STATS_COLUMNS)
         return
-    for path in paths:
-        if find_column(schema, path) is None:
-            name = quote_path(path)
-            text = f"{STATS_COLUMNS}: there is no column {name}"
-            kind = SchemaProblemKind.COLUMN_UNKNOWN
-            yield SchemaProblem(kind, text, column=name, property=STATS_COLUMNS)
+    for name in (quote_path(path) for path in paths if find_column(schema, path) is None):
+        text = f"{STATS_COLUMNS}: there is no column {name}"
+        yield SchemaProblem(Kind.COLUMN_UNKNOWN, text, column=name, property=STATS_COLUMNS)
 
 
 _SPELLING: Final[Mapping[str, str]] = {name.lower(): name for name in _SETTABLE}

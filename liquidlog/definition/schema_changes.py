@@ -24,9 +24,10 @@ from liquidlog.clustering.settings import (
     weights_text,
 )
 from liquidlog.clustering.zcubes import parse_zorder_by
-from liquidlog.definition.create import needed_features
+from liquidlog.definition.create import json_text, needed_features, numbered_columns
 from liquidlog.definition.property_rules import (
     ADDABLE,
+    CONSTRAINT_PREFIX,
     asked_features,
     asks_for_protocol,
     canonical_key,
@@ -38,9 +39,9 @@ from liquidlog.errors import (
     CorruptLogError,
     SchemaChangeError,
     SchemaProblem,
-    SchemaProblemKind,
     UsageError,
 )
+from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     ZCUBE_ZORDER_BY,
@@ -51,6 +52,7 @@ from liquidlog.spec.actions import (
     Metadata,
     Protocol,
 )
+from liquidlog.spec.arrow import CHAR_VARCHAR
 from liquidlog.spec.bounds import STATS_COLUMNS, has_bounds, indexed_leaves
 from liquidlog.spec.evolution import schema_problems
 from liquidlog.spec.features import (
@@ -73,14 +75,13 @@ from liquidlog.spec.schema import (
     mapping_mode,
     parse_schema,
     quote_path,
+    quote_paths,
     resolve_path,
     schema_json,
     split_path,
     split_paths,
     with_field,
-    with_new_mapping,
-    with_own_names,
-    without_mapping,
+    with_mapping,
 )
 from liquidlog.spec.text import set_properties, unknown_columns, unset_properties
 
@@ -188,34 +189,21 @@ def _paths(domain: DomainMetadata) -> tuple[Path, ...] | None:
 
 def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | None:
     columns = []
-    for path in state.paths or ():
-        found = _by_physical(schema, path) or _by_logical(schema, state.schema, path)
-        if found is None or not has_bounds(found.data_type):
+    for physical in state.paths or ():
+        path, is_physical = physical, find_column(schema, physical, physical=True) is not None
+        if not is_physical:
+            # An overwrite of the schema may give the same columns new physical names.
+            earlier = state.schema
+            if earlier is None or find_column(earlier, physical, physical=True) is None:
+                return None
+            path = resolve_path(earlier, physical, physical=True)[0]
+        field = find_column(schema, path, physical=is_physical)
+        if field is None or not has_bounds(field.data_type):
             return None
-        columns.append(found)
+        columns.append(
+            ClusteringColumn(*resolve_path(schema, path, physical=is_physical), field.data_type)
+        )
     return tuple(columns)
-
-
-def _by_physical(schema: StructType, path: Path) -> ClusteringColumn | None:
-    field = find_column(schema, path, physical=True)
-    if field is None:
-        return None
-    logical, physical = resolve_path(schema, path, physical=True)
-    return ClusteringColumn(logical, physical, field.data_type)
-
-
-def _by_logical(
-    schema: StructType, earlier: StructType | None, path: Path
-) -> ClusteringColumn | None:
-    # An overwrite of the schema may give the same columns new physical names.
-    if earlier is None or find_column(earlier, path, physical=True) is None:
-        return None
-    name = resolve_path(earlier, path, physical=True)[0]
-    field = find_column(schema, name)
-    if field is None:
-        return None
-    logical, physical = resolve_path(schema, name)
-    return ClusteringColumn(logical, physical, field.data_type)
 
 
 # Renaming and dropping columns of tables with column mapping. No data is ever rewritten
@@ -223,9 +211,7 @@ def _by_logical(
 # Source: PROTOCOL.md, "Column Mapping"; Delta Spark, AlterTableChangeColumnDeltaCommand and
 # AlterTableDropColumnsDeltaCommand.
 
-_CONSTRAINT_PREFIX: Final = "delta.constraints."
 _BLOOM_PREFIX: Final = "delta.bloomFilter."
-_CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 RESERVED_NAMES: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Names of columns that the change data feed adds."""
 
@@ -298,7 +284,7 @@ def drop_change(snapshot: Snapshot, *columns: Path) -> Change:
         raise SchemaChangeError(problems)
     return Change(
         operation="DROP COLUMNS",
-        parameters={"columns": msgspec.json.encode(list(map(_attribute_name, dropped))).decode()},
+        parameters={"columns": json_text(list(map(_attribute_name, dropped)))},
         actions=(left.metadata,),
         is_blind_append=True,
     )
@@ -306,9 +292,8 @@ def drop_change(snapshot: Snapshot, *columns: Path) -> Change:
 
 def _renamed_lists(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
     def renamed(path: Path) -> Path:
-        depth = len(rename.old)
-        same = _lower(path[:depth]) == _lower(rename.old)
-        return rename.applied((*rename.old, *path[depth:])) if same else path
+        inside = path[len(rename.old) :]
+        return (*rename.new, *inside) if _is_at(path, rename.old) else path
 
     configuration = dict(snapshot.metadata.configuration)
     _change_list(configuration, STATS_COLUMNS, split_paths, lambda paths: map(renamed, paths))
@@ -322,11 +307,13 @@ def _renamed_lists(snapshot: Snapshot, rename: Rename) -> Mapping[str, str]:
 
 
 def _kept_stats_columns(snapshot: Snapshot, dropped: Path) -> Mapping[str, str]:
-    def is_kept(path: Path) -> bool:
-        return _lower(path[: len(dropped)]) != _lower(dropped)
-
     configuration = dict(snapshot.metadata.configuration)
-    _change_list(configuration, STATS_COLUMNS, split_paths, lambda paths: filter(is_kept, paths))
+    _change_list(
+        configuration,
+        STATS_COLUMNS,
+        split_paths,
+        lambda paths: (path for path in paths if not _is_at(path, dropped)),
+    )
     return configuration
 
 
@@ -360,7 +347,7 @@ def _unwritable(
 ) -> Iterator[SchemaProblem]:
     for problem in schema_problems(protocol, configuration, schema):
         text = f"the table would have {problem}"
-        yield SchemaProblem(SchemaProblemKind.SCHEMA_IS_NOT_WRITABLE, text)
+        yield SchemaProblem(Kind.SCHEMA_IS_NOT_WRITABLE, text)
 
 
 def _existing(snapshot: Snapshot, column: Path) -> Path:
@@ -369,13 +356,11 @@ def _existing(snapshot: Snapshot, column: Path) -> Path:
             "columns can be renamed or dropped with column mapping only; turn it on with"
             f" ALTER TABLE … {set_properties({MODE: 'name'})}"
         )
-        kind = SchemaProblemKind.COLUMN_MAPPING_IS_OFF
-        raise SchemaChangeError([SchemaProblem(kind, text, property=MODE)])
+        raise SchemaChangeError([SchemaProblem(Kind.COLUMN_MAPPING_IS_OFF, text, property=MODE)])
     if find_column(snapshot.schema, column) is None:
         name = quote_path(column)
         (text,) = unknown_columns([name], snapshot.schema)
-        kind = SchemaProblemKind.COLUMN_UNKNOWN
-        raise SchemaChangeError([SchemaProblem(kind, text, column=name)])
+        raise SchemaChangeError([SchemaProblem(Kind.COLUMN_UNKNOWN, text, column=name)])
     return resolve_path(snapshot.schema, column)[0]
 
 
@@ -391,10 +376,10 @@ def _name_problems(schema: StructType, column: Path, new_name: str) -> Iterator[
         if field.name.lower() == new_name.lower() and field.name != column[-1]:
             taken = quote_path((*column[:-1], field.name))
             text = f"there is a column {taken} already"
-            yield SchemaProblem(SchemaProblemKind.COLUMN_EXISTS, text, column=taken)
+            yield SchemaProblem(Kind.COLUMN_EXISTS, text, column=taken)
     if new_name.lower() in RESERVED_NAMES and len(column) == 1:
         text = f"{new_name} is a name that the change data feed uses"
-        yield SchemaProblem(SchemaProblemKind.COLUMN_NAME_RESERVED, text, column=new_name)
+        yield SchemaProblem(Kind.COLUMN_NAME_RESERVED, text, column=new_name)
 
 
 def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]:
@@ -402,43 +387,33 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
     if len(_parent(snapshot.schema, dropped).fields) == 1:
         holder = quote_path(dropped[:-1]) if len(dropped) > 1 else "the table"
         text = f"{name} is the only column of {holder}"
-        yield SchemaProblem(SchemaProblemKind.COLUMN_IS_THE_LAST, text, column=name)
+        yield SchemaProblem(Kind.COLUMN_IS_THE_LAST, text, column=name)
     for column in clustering_state(snapshot).columns:
         if column.logical[: len(dropped)] == dropped:
             text = (
                 f"the table is clustered by {column.name}; set other clustering columns first,"
                 " or clear them with cluster-by --none"
             )
-            kind = SchemaProblemKind.COLUMN_IS_CLUSTERED_BY
-            yield SchemaProblem(kind, text, column=column.name)
-    for key in (*COLUMN_PROPERTIES, WEIGHTS_PROPERTY):
-        yield from _remembered_problems(snapshot, key, dropped)
+            yield SchemaProblem(Kind.COLUMN_IS_CLUSTERED_BY, text, column=column.name)
+    configuration = snapshot.metadata.configuration
+    listed = {key: columns_of(configuration.get(key, "")) for key in COLUMN_PROPERTIES}
+    listed[WEIGHTS_PROPERTY] = tuple(path for path, _ in weights_in(configuration))
+    for key, paths in listed.items():
+        for inside in (quote_path(path) for path in paths if _is_at(path, dropped)):
+            text = (
+                f"the table's property {key} lists {inside}; set it to other columns first, or"
+                f" remove it with ALTER TABLE … {unset_properties([key])}"
+            )
+            yield SchemaProblem(Kind.COLUMN_IS_USED, text, column=inside, property=key)
     if len(dropped) == 1 and dropped[0] in snapshot.metadata.partition_columns:
         text = f"the table is partitioned by {name}"
-        yield SchemaProblem(SchemaProblemKind.COLUMN_IS_PARTITIONED_BY, text, column=name)
+        yield SchemaProblem(Kind.COLUMN_IS_PARTITIONED_BY, text, column=name)
     for path, field in fields_with_paths(snapshot.schema):
         blooms = any(key.startswith(_BLOOM_PREFIX) for key in field.metadata)
         if blooms and path[: len(dropped)] == dropped:
             inside = quote_path(path)
             text = f"{inside} has a bloom filter"
-            yield SchemaProblem(SchemaProblemKind.COLUMN_HAS_BLOOM_FILTER, text, column=inside)
-
-
-def _remembered_problems(snapshot: Snapshot, key: str, dropped: Path) -> Iterator[SchemaProblem]:
-    configuration = snapshot.metadata.configuration
-    if key == WEIGHTS_PROPERTY:
-        listed = tuple(path for path, _ in weights_in(configuration))
-    else:
-        listed = columns_of(configuration.get(key, ""))
-    for path in listed:
-        if _lower(path[: len(dropped)]) == _lower(dropped):
-            name = quote_path(path)
-            text = (
-                f"the table's property {key} lists {name}; set it to other columns first, or remove"
-                f" it with ALTER TABLE … {unset_properties([key])}"
-            )
-            kind = SchemaProblemKind.COLUMN_IS_USED
-            yield SchemaProblem(kind, text, column=name, property=key)
+            yield SchemaProblem(Kind.COLUMN_HAS_BLOOM_FILTER, text, column=inside)
 
 
 def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:
@@ -447,25 +422,20 @@ def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:
     Expressions are not parsed: one depends on the column if it contains the name of its outermost
     column anywhere.
     """
-    name, kind = path[0].lower(), SchemaProblemKind.COLUMN_IS_USED
+    name, kind = path[0].lower(), Kind.COLUMN_IS_USED
     for key, expression in snapshot.metadata.configuration.items():
-        if key.startswith(_CONSTRAINT_PREFIX) and name in _names(expression):
-            text = f"the CHECK constraint {key.removeprefix(_CONSTRAINT_PREFIX)} uses it"
+        if key.startswith(CONSTRAINT_PREFIX) and name in _names(expression):
+            text = f"the CHECK constraint {key.removeprefix(CONSTRAINT_PREFIX)} uses it"
             yield SchemaProblem(kind, text, property=key)
     for owner, field in fields_with_paths(snapshot.schema):
+        said = quote_path(owner)
         for key, words in _OWNERS.items():
             if name in _names(str(field.metadata.get(key, ""))):
-                said = quote_path(owner)
                 yield SchemaProblem(kind, f"{words} {said} uses it", column=said, property=key)
-        if owner == path[: len(owner)] and len(owner) < len(path):
-            yield from _char_problem(owner, field)
-
-
-def _char_problem(owner: Path, field: StructField) -> Iterator[SchemaProblem]:
-    if _CHAR_VARCHAR in field.metadata:
-        name = quote_path(owner)
-        text = f"{name} repeats the names of its fields in a char or varchar type"
-        yield SchemaProblem(SchemaProblemKind.COLUMN_HAS_CHAR_TYPE, text, column=name)
+        is_around = owner == path[: len(owner)] and len(owner) < len(path)
+        if is_around and CHAR_VARCHAR in field.metadata:
+            text = f"{said} repeats the names of its fields in a char or varchar type"
+            yield SchemaProblem(Kind.COLUMN_HAS_CHAR_TYPE, text, column=said)
 
 
 def _names(expression: str) -> frozenset[str]:
@@ -477,8 +447,9 @@ def _attribute_name(path: Path) -> str:
     return ".".join(f"`{part}`" if "." in part else part for part in path)
 
 
-def _lower(path: Iterable[str]) -> Path:
-    return tuple(part.lower() for part in path)
+def _is_at(path: Path, column: Path) -> bool:
+    """Return whether a path, in any case of letters, leads to a column or into it."""
+    return [part.lower() for part in path[: len(column)]] == [part.lower() for part in column]
 
 
 # ALTER TABLE … ADD COLUMNS as a change: files that lack a column are not rewritten
@@ -498,7 +469,7 @@ def add_change(
     schema = _with_more(snapshot.schema, place, added)
     return Change(
         operation="ADD COLUMNS",
-        parameters={"columns": msgspec.json.encode(_documents(columns, place)).decode()},
+        parameters={"columns": json_text(_documents(columns, place))},
         actions=(_metadata_with(snapshot, schema, configuration),),
         is_blind_append=True,
     )
@@ -509,17 +480,12 @@ def _holder(snapshot: Snapshot, into: Path) -> tuple[StructType, Path]:
         return snapshot.schema, ()
     found = find_column(snapshot.schema, into)
     name = quote_path(into)
+    if found is not None and isinstance(found.data_type, StructType):
+        return found.data_type, resolve_path(snapshot.schema, into)[0]
+    text = f"{name} is no struct, so that it cannot get a field"
     if found is None:
         (text,) = unknown_columns([name], snapshot.schema)
-        raise SchemaChangeError(
-            [SchemaProblem(SchemaProblemKind.COLUMN_UNKNOWN, text, column=name)]
-        )
-    if not isinstance(found.data_type, StructType):
-        text = f"{name} is no struct, so that it cannot get a field"
-        raise SchemaChangeError(
-            [SchemaProblem(SchemaProblemKind.COLUMN_UNKNOWN, text, column=name)]
-        )
-    return found.data_type, resolve_path(snapshot.schema, into)[0]
+    raise SchemaChangeError([SchemaProblem(Kind.COLUMN_UNKNOWN, text, column=name)])
 
 
 def addition_problems(
@@ -533,30 +499,18 @@ def addition_problems(
         if field.name.lower() in taken:
             there = quote_path((*place, taken[field.name.lower()]))
             text = f"there is a column {there} already"
-            yield SchemaProblem(SchemaProblemKind.COLUMN_EXISTS, text, column=there)
+            yield SchemaProblem(Kind.COLUMN_EXISTS, text, column=there)
         taken[field.name.lower()] = field.name
         if not place and field.name.lower() in RESERVED_NAMES:
             text = f"{field.name} is a name that the change data feed uses"
-            yield SchemaProblem(SchemaProblemKind.COLUMN_NAME_RESERVED, text, column=name)
+            yield SchemaProblem(Kind.COLUMN_NAME_RESERVED, text, column=name)
         if not field.nullable:
             text = f"{name} would be null in every row that there is; leave NOT NULL out"
-            yield SchemaProblem(SchemaProblemKind.SCHEMA_IS_NOT_WRITABLE, text, column=name)
+            yield SchemaProblem(Kind.SCHEMA_IS_NOT_WRITABLE, text, column=name)
         for feature in needed_features(StructType((field,)), {}):
             if feature not in features:
                 text = f"{name} needs the table feature {feature}, which the table does not have"
-                kind = SchemaProblemKind.FEATURE_MISSING
-                yield SchemaProblem(kind, text, column=name, feature=feature)
-
-
-def numbered_columns(
-    columns: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
-) -> tuple[StructType, Mapping[str, str]]:
-    """Return new columns as a table with these properties has them, and its properties then."""
-    if mapping_mode(configuration) is MappingMode.NONE:
-        return without_mapping(columns), configuration
-    first = int(configuration.get(MAX_COLUMN_ID, "0")) + 1
-    mapped, largest = with_new_mapping(columns, new_id, first=first)
-    return mapped, {**configuration, MAX_COLUMN_ID: str(largest)}
+                yield SchemaProblem(Kind.FEATURE_MISSING, text, column=name, feature=feature)
 
 
 def _with_more(schema: StructType, place: Path, added: StructType) -> StructType:
@@ -594,12 +548,16 @@ class Retagging:
 
 def plan_retagging(snapshot: Snapshot, rename: Rename) -> Retagging:
     """Return the live files that a rename must retag; unreadable tags are left alone."""
+    return _retagging(snapshot, lambda tag: _renamed(tag, rename))
+
+
+def _retagging(snapshot: Snapshot, new_tag: Callable[[str], str | None]) -> Retagging:
     found = snapshot.files["zorder_by"]
     tags = {}
     for tag in pc.unique(found).to_pylist():
-        renamed = None if tag is None else _renamed(tag, rename)
-        if renamed is not None and renamed != tag:
-            tags[tag] = renamed
+        new = None if tag is None else new_tag(tag)
+        if new is not None and new != tag:
+            tags[tag] = new
     touched = pc.is_in(found, value_set=pa.array(list(tags), pa.string()))
     return Retagging(files=snapshot.files.filter(touched), tags=tags)
 
@@ -610,17 +568,10 @@ def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Re
     `schemas` are all that the table has had, including the current one. A tag is left alone if its
     names meant different columns at different times, or if it names a dropped column.
     """
-    found = snapshot.files["zorder_by"]
-    tags = {}
-    for tag in pc.unique(found).to_pylist():
-        current = None if tag is None else _current(tag, snapshot.schema, schemas)
-        if current is not None and current != parse_zorder_by(tag):
-            tags[tag] = msgspec.json.encode(current).decode()
-    touched = pc.is_in(found, value_set=pa.array(list(tags), pa.string()))
-    return Retagging(files=snapshot.files.filter(touched), tags=tags)
+    return _retagging(snapshot, lambda tag: _current(tag, snapshot.schema, schemas))
 
 
-def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tuple[str, ...] | None:
+def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> str | None:
     names = parse_zorder_by(tag)
     meanings = _columns_of_tag(names, schemas) if names else frozenset()
     if len(meanings) != 1:
@@ -628,7 +579,8 @@ def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> tup
     (paths,) = meanings
     if any(find_column(schema, path, physical=True) is None for path in paths):
         return None
-    return tuple(quote_path(resolve_path(schema, path, physical=True)[0]) for path in paths)
+    current = quote_paths(resolve_path(schema, path, physical=True)[0] for path in paths)
+    return tag if current == names else json_text(current)
 
 
 def retagged(
@@ -658,7 +610,7 @@ def _renamed(tag: str, rename: Rename) -> str | None:
     """Return the tag with the column's new name, None if the tag lists no names."""
     try:
         names = msgspec.json.decode(tag, type=list[str])
-        return msgspec.json.encode([_renamed_name(name, rename) for name in names]).decode()
+        return json_text([_renamed_name(name, rename) for name in names])
     except (msgspec.MsgspecError, UsageError):
         return None
 
@@ -695,7 +647,12 @@ def properties_change(
     features, problems = _features(snapshot, asked, setting)
     problems.extend(_problems(snapshot, setting, removing, asked))
     after = {name: value for name, value in {**before, **setting}.items() if name not in removing}
-    problems.extend(_mode_problems(before, after))
+    old_mode, mode = before.get(MODE, "none").lower(), after.get(MODE, "none").lower()
+    if old_mode != mode and (old_mode, mode) != ("none", "name"):
+        text = (
+            f"{MODE} cannot change from {old_mode} to {mode}: data files would have to be rewritten"
+        )
+        problems.append(SchemaProblem(Kind.COLUMN_MAPPING_IS_FIXED, text, property=MODE))
     kept = [name for name in setting if name in after]
     problems.extend(layout_problems(kept, after, snapshot.schema))
     if problems:
@@ -732,23 +689,16 @@ def _problems(
     asked: Mapping[str, str],
 ) -> Iterator[SchemaProblem]:
     if not setting and not removing and not asked:
-        yield SchemaProblem(SchemaProblemKind.PROPERTY_MISSING, "no property is given")
+        yield SchemaProblem(Kind.PROPERTY_MISSING, "no property is given")
     for name in (*setting, *removing):
         reason = refusal(name)
         if reason is not None:
             yield reason
         elif name in setting and name in removing:
             text = f"{name} is both set and unset"
-            yield SchemaProblem(SchemaProblemKind.PROPERTY_SET_AND_UNSET, text, property=name)
+            yield SchemaProblem(Kind.PROPERTY_SET_AND_UNSET, text, property=name)
         elif name in setting:
             yield from value_problems(name, setting[name], schema=snapshot.schema)
-
-
-def _mode_problems(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[SchemaProblem]:
-    old, new = before.get(MODE, "none").lower(), after.get(MODE, "none").lower()
-    if old != new and (old, new) != ("none", "name"):
-        text = f"{MODE} cannot change from {old} to {new}: data files would have to be rewritten"
-        yield SchemaProblem(SchemaProblemKind.COLUMN_MAPPING_IS_FIXED, text, property=MODE)
 
 
 def _with_mapping(
@@ -757,7 +707,8 @@ def _with_mapping(
     before = mapping_mode(snapshot.metadata.configuration)
     if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
         return snapshot.schema, configuration, snapshot.protocol
-    schema, largest = with_own_names(snapshot.schema)
+    # Its files use the names of the columns.
+    schema, largest = with_mapping(snapshot.schema, lambda field: field.name)
     protocol = column_mapping_upgrade(snapshot.protocol)
     return schema, {**configuration, MAX_COLUMN_ID: str(largest)}, protocol
 
@@ -769,30 +720,22 @@ def _check(
     protocol: Protocol,
 ) -> None:
     problems = list(_unwritable(protocol, configuration, schema))
-    indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
+    before = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    lost = {leaf.physical for leaf in before}
+    lost -= {leaf.physical for leaf in indexed_leaves(schema, configuration)}
     for column in clustering_state(snapshot).columns:
-        if column.physical not in indexed and column.physical in _indexed(snapshot):
+        if column.physical in lost:
             text = (
                 f"the clustering column {column.name} would have no statistics in files of other"
                 " engines"
             )
-            kind = SchemaProblemKind.COLUMN_LOSES_STATISTICS
-            problems.append(SchemaProblem(kind, text, column=column.name))
+            problems.append(SchemaProblem(Kind.COLUMN_LOSES_STATISTICS, text, column=column.name))
     if problems:
         raise SchemaChangeError(problems)
 
 
-def _indexed(snapshot: Snapshot) -> frozenset[tuple[str, ...]]:
-    found = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
-    return frozenset(leaf.physical for leaf in found)
-
-
 def _parameters(setting: Mapping[str, str], removing: Sequence[str]) -> dict[str, Any]:
     if not setting:
-        return {"properties": _json(removing), "ifExists": "true"}
-    unset = {"unset": _json(removing)} if removing else {}
-    return {"properties": _json(setting), **unset}
-
-
-def _json(value: Any) -> str:  # noqa: ANN401  any JSON value
-    return msgspec.json.encode(value).decode()
+        return {"properties": json_text(removing), "ifExists": "true"}
+    unset = {"unset": json_text(removing)} if removing else {}
+    return {"properties": json_text(setting), **unset}

@@ -479,7 +479,8 @@ def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
     """Return an edge among local times as one among the values of a column."""
     if leaf.data_type == DATE:
         # A day is at or behind an edge from the next midnight on.
-        return between(*(-(-end // DAY_US) for end in place), kind=pa.date32())
+        low, high = (-(-end // DAY_US) for end in place)
+        return between(low, high, pa.date32())
     if leaf.data_type == LOCAL:
         return between(*place)
     return between(session.instants_us(place[0])[0], session.instants_us(place[1])[1])

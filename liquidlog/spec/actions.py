@@ -9,12 +9,14 @@ Source: PROTOCOL.md, "Actions".
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import structs
 
 from liquidlog.spec.paths import canonical_path, normal_path
+
+T = TypeVar("T")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -114,18 +116,13 @@ FEATURE_ALIASES: Final[Mapping[str, str]] = {
     # Of Microsoft Fabric and early delta-rs (delta-kernel-rs, issue 2557).
     "timestampWithoutTimezone": "timestampNtz",
 }
-"""Names that writers gave to table features before the protocol named them: the protocol's names.
-
-Names that end in -preview are features of their own. Source: delta-kernel-rs, TableFeature; Delta
-Spark 4.4, TableFeature, knows no alias.
+"""Names that writers gave to table features before the protocol named them. Names that end in
+-preview are features of their own. Source: delta-kernel-rs, TableFeature.
 """
 
 
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
-    """What a client must understand to read and to write the table.
-
-    Features have the protocol's names, also where the log has an alias of FEATURE_ALIASES.
-    """
+    """What a client must understand of the table; the names of features are the protocol's."""
 
     min_reader_version: int
     min_writer_version: int
@@ -208,16 +205,19 @@ FileKey = tuple[str, str | None]
 """(path, deletion vector id): the identity of a logical file."""
 
 
+def vector_id(vector: DeletionVector | None) -> str | None:
+    """Return the id that, with the path, makes a logical file; None without a vector."""
+    return None if vector is None else vector.unique_id
+
+
 def replay_key(action: AddFile | RemoveFile) -> FileKey:
     """Return the key by which an action replaces an older one; paths are in normal form."""
-    vector = action.deletion_vector
-    return normal_path(action.path), None if vector is None else vector.unique_id
+    return normal_path(action.path), vector_id(action.deletion_vector)
 
 
 def file_key(action: AddFile | RemoveFile | NamedFile) -> FileKey:
     """Return the logical file that an add or remove is about, with the canonical path."""
-    vector = action.deletion_vector
-    return canonical_path(action.path), None if vector is None else vector.unique_id
+    return canonical_path(action.path), vector_id(action.deletion_vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +245,9 @@ def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     Readers do need an inCommitTimestamp, so that one must be a time.
     """
     try:
-        info: CommitInfo | None = _commit_info_decoder.decode(raw)
+        return _commit_info_decoder.decode(raw)
     except msgspec.ValidationError:
         document = msgspec.json.decode(raw, type=dict[str, Any])
-    else:
-        return info
     found: dict[str, Any] = {}
     for name in _COMMIT_INFO_FIELDS.keys() & document.keys():
         field = _COMMIT_INFO_FIELDS[name]
@@ -298,7 +296,9 @@ class _ChangeLine(msgspec.Struct, gc=False):
     cdc: _ChangeFile | None = None
 
 
-_commit_info_decoder = msgspec.json.Decoder(CommitInfo | None)
+_commit_info_decoder: Final[msgspec.json.Decoder[CommitInfo | None]] = msgspec.json.Decoder(
+    CommitInfo | None
+)
 
 _NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
 """Errors that msgspec raises which are not subclasses of its own MsgspecError."""
@@ -314,32 +314,27 @@ _change_decoder = msgspec.json.Decoder(_ChangeLine)
 
 def decode_line(line: bytes) -> AnyAction | None:
     """Return the action on one line of a commit file, None if it is of an unknown kind."""
-    try:
-        return _decoder.decode(line).action
-    except _NOT_OURS as error:
-        raise msgspec.DecodeError(_words(error)) from error
+    return _decoded(_decoder, line).action
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
     """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else."""
-    try:
-        return _sidecar_decoder.decode(line).sidecar
-    except _NOT_OURS as error:
-        raise msgspec.DecodeError(_words(error)) from error
+    return _decoded(_sidecar_decoder, line).sidecar
 
 
 def decode_change_line(line: bytes) -> str | None:
     """Return the path of the file of the change data feed on one line, None if it names none."""
-    try:
-        found = _change_decoder.decode(line).cdc
-    except _NOT_OURS as error:
-        raise msgspec.DecodeError(_words(error)) from error
+    found = _decoded(_change_decoder, line).cdc
     return None if found is None else found.path
 
 
-def _words(error: Exception) -> str:
-    deep = isinstance(error, RecursionError)
-    return "it is nested too deeply" if deep else f"it is not UTF-8: {error}"
+def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
+    try:
+        return decoder.decode(line)
+    except _NOT_OURS as error:
+        is_deep = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if is_deep else f"it is not UTF-8: {error}"
+        raise msgspec.DecodeError(reason) from error
 
 
 def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
@@ -363,7 +358,7 @@ class Change:
     """The actions of one future commit, without commitInfo, and what commitInfo will say.
 
     `parameters` and `metrics` have the reference engine's spelling: lists are JSON strings,
-    metrics are strings. `tags` go to commitInfo.tags.
+    metrics are strings.
     """
 
     operation: str
@@ -416,10 +411,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The fate of a file, and the versions that decided it, in order: those that deleted rows.
+    """The fate of a file, and the versions in which rows were deleted or that made it unclear.
 
-    The last version of an unclear course is the one that made it unclear. `vector` is the newest
-    one of a file that rows were deleted from, None for all others.
+    `vector` is the newest one of a file that rows were deleted from, None for all others.
     """
 
     fate: Fate
@@ -435,21 +429,13 @@ _State = tuple[str | None, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChanges:
-    """The logical files that one commit adds and removes.
-
-    It `is_rewrite` if no row came or went with them, as all of its actions say.
-    """
+    """The logical files that one commit adds and removes; in a rewrite no row comes or goes."""
 
     version: int
     operation: str
     added: tuple[FileKey, ...]
     removed: tuple[FileKey, ...]
     is_rewrite: bool
-
-
-def vector_id(vector: DeletionVector | None) -> str | None:
-    """Return the id that, with the path, makes a logical file; None without a vector."""
-    return None if vector is None else vector.unique_id
 
 
 def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> Course:
@@ -467,7 +453,7 @@ def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> C
 
 
 def _after(step: Step, course: Course, states: list[_State]) -> Course:
-    current, _ = states[-1]
+    current, deleted_rows = states[-1]
     versions = (*course.versions, step.version)
     unclear = Course(fate=Fate.UNCLEAR, versions=versions)
     if course.fate is Fate.REMOVED:
@@ -478,17 +464,11 @@ def _after(step: Step, course: Course, states: list[_State]) -> Course:
     if step.added.keys() == {current} and current not in step.removed:
         return course
     added = next(iter(step.added.values()))
-    if added is None or not _deletes_as_many(step, added, states):
+    is_replaced = len(step.added) == 1 and current in step.removed
+    was_there = any(vector_id(added) == name for name, _ in states)
+    if added is None or not is_replaced or was_there or added.cardinality < deleted_rows:
         return unclear
-    if added.cardinality == states[-1][1]:
+    if added.cardinality == deleted_rows:
         versions = course.versions  # if it does not delete the same rows, whoever reads it objects
     states.append((added.unique_id, added.cardinality))
     return Course(fate=Fate.DELETED_FROM, vector=added, versions=versions)
-
-
-def _deletes_as_many(step: Step, added: DeletionVector, states: list[_State]) -> bool:
-    """Return whether a step does nothing but replace a file's vector by a new, no smaller one."""
-    current, deleted_rows = states[-1]
-    is_new = all(added.unique_id != name for name, _ in states)
-    replaces = len(step.added) == 1 and current in step.removed
-    return is_new and replaces and added.cardinality >= deleted_rows

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -187,9 +186,8 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
-    """Return the Arrow schema of a table's rows, under its logical or its physical names.
+    """Return the Arrow schema of a table's rows, without void columns, which no data file has.
 
-    Void columns are left out, as no data file has them.
     Physical fields carry the field ids of column mapping where the schema has them.
     """
     problems = unsupported_types(schema)
@@ -232,29 +230,19 @@ def without_void(schema: StructType) -> StructType:
     return with_fields(schema, lambda field: None if field.data_type == VOID else field)
 
 
-def needed_features(schema: StructType) -> tuple[str, ...]:
-    """Return the table features that the types of the schema need, none for the classic types."""
-    ntz = any(found == PrimitiveType("timestamp_ntz") for _, found in _parts(schema, ()))
-    return ("timestampNtz",) if ntz else ()
-
-
 def delta_schema(schema: pa.Schema) -> StructType:
     """Return the table schema that can hold data of an Arrow schema; every column is nullable.
 
     Strings in any encoding become string, timestamps of any unit timestamp (with a time zone)
     or timestamp_ntz (without one).
     """
-    problems = tuple(
-        f"{quote_path(path)}: {found}"
-        for child in schema
-        for path, found in _unsupported_arrow((child.name,), child.type)
-    )
+    problems: list[str] = []
+    fields = [StructField(one.name, _delta_type((one.name,), one.type, problems)) for one in schema]
     if problems:
         raise UsageError(
-            f"a table cannot have columns of these types: {'; '.join(problems)}",
-            columns=list(problems),
+            f"a table cannot have columns of these types: {'; '.join(problems)}", columns=problems
         )
-    return StructType(tuple(StructField(child.name, _delta_type(child.type)) for child in schema))
+    return StructType(tuple(fields))
 
 
 def leaf_column(table: pa.Table, path: Path) -> pa.ChunkedArray:
@@ -264,27 +252,26 @@ def leaf_column(table: pa.Table, path: Path) -> pa.ChunkedArray:
 
 
 def _arrow_fields(struct: StructType, *, physical: bool) -> list[pa.Field]:
-    stored = (child for child in struct.fields if child.data_type != VOID)
-    return [_arrow_field(child, physical=physical) for child in stored]
-
-
-def _arrow_field(child: StructField, *, physical: bool) -> pa.Field:
-    name = child.physical_name if physical else child.name
-    metadata = {}
-    if physical and FIELD_ID in child.metadata:
-        metadata[PARQUET_FIELD_ID] = str(child.metadata[FIELD_ID]).encode()
-    return pa.field(name, arrow_type(child.data_type, physical=physical), metadata=metadata or None)
+    fields = []
+    for child in struct.fields:
+        if child.data_type == VOID:
+            continue
+        metadata = None
+        if physical and FIELD_ID in child.metadata:
+            metadata = {PARQUET_FIELD_ID: str(child.metadata[FIELD_ID]).encode()}
+        name = child.physical_name if physical else child.name
+        kind = arrow_type(child.data_type, physical=physical)
+        fields.append(pa.field(name, kind, metadata=metadata))
+    return fields
 
 
 def _parts(data_type: DataType, path: Path) -> Iterator[tuple[Path, DataType]]:
     yield path, data_type
     match data_type:
         case StructType(fields):
-            yield from chain.from_iterable(
-                _parts(child.data_type, (*path, child.name))
-                for child in fields
-                if child.data_type != VOID
-            )
+            for child in fields:
+                if child.data_type != VOID:
+                    yield from _parts(child.data_type, (*path, child.name))
         case ArrayType(element):
             yield from _parts(element, (*path, "element"))
         case MapType(key, value):
@@ -306,21 +293,6 @@ def _has_arrow_form(data_type: DataType) -> bool:
             return True
 
 
-def _unsupported_arrow(path: Path, found: pa.DataType) -> Iterator[tuple[Path, pa.DataType]]:
-    if isinstance(found, pa.StructType) and found.num_fields:
-        for child in found:
-            yield from _unsupported_arrow((*path, child.name), child.type)
-    elif isinstance(found, pa.MapType):
-        yield from _unsupported_arrow((*path, "key"), found.key_type)
-        yield from _unsupported_arrow((*path, "value"), found.item_type)
-    elif is_list(found):
-        yield from _unsupported_arrow((*path, "element"), found.value_type)
-    elif isinstance(found, pa.DictionaryType):
-        yield from _unsupported_arrow(path, found.value_type)
-    elif not _delta_primitive(found):
-        yield path, found
-
-
 def _delta_primitive(found: pa.DataType) -> DataType | None:
     if isinstance(found, pa.TimestampType):
         return PrimitiveType("timestamp" if found.tz else "timestamp_ntz")
@@ -332,30 +304,30 @@ def _delta_primitive(found: pa.DataType) -> DataType | None:
     return PrimitiveType(_DELTA[found]) if found in _DELTA else None
 
 
-def _delta_type(found: pa.DataType) -> DataType:
-    if isinstance(found, pa.StructType):
-        return StructType(tuple(StructField(c.name, _delta_type(c.type)) for c in found))
+def _delta_type(path: Path, found: pa.DataType, problems: list[str]) -> DataType:
+    """Return the type of a table that holds an Arrow type; one that has none is a problem."""
+    if isinstance(found, pa.StructType) and found.num_fields:
+        children = ((one.name, _delta_type((*path, one.name), one.type, problems)) for one in found)
+        return StructType(tuple(StructField(*child) for child in children))
     if isinstance(found, pa.MapType):
-        return MapType(_delta_type(found.key_type), _delta_type(found.item_type))
+        key = _delta_type((*path, "key"), found.key_type, problems)
+        return MapType(key, _delta_type((*path, "value"), found.item_type, problems))
     if is_list(found):
-        return ArrayType(_delta_type(found.value_type))
+        return ArrayType(_delta_type((*path, "element"), found.value_type, problems))
     if isinstance(found, pa.DictionaryType):
-        return _delta_type(found.value_type)
+        return _delta_type(path, found.value_type, problems)
     primitive = _delta_primitive(found)
-    assert primitive is not None  # noqa: S101  _unsupported_arrow came first
-    return primitive
+    if primitive is None:
+        problems.append(f"{quote_path(path)}: {found}")
+    return primitive or VOID
 
 
 def is_list(found: pa.DataType) -> bool:
     """Return whether an Arrow type is a list of any layout (maps are not)."""
-    checks = (
-        pa.types.is_list,
-        pa.types.is_large_list,
-        pa.types.is_fixed_size_list,
-        pa.types.is_list_view,
-        pa.types.is_large_list_view,
-    )
-    return any(check(found) for check in checks)
+    is_view = pa.types.is_list_view(found) or pa.types.is_large_list_view(found)
+    is_fixed = pa.types.is_fixed_size_list(found)
+    is_plain = pa.types.is_list(found) or pa.types.is_large_list(found)
+    return bool(is_plain or is_fixed or is_view)
 
 
 # The lengths of char(n) and varchar(n), which are kept beside a schema that has only strings
@@ -416,10 +388,7 @@ class CharTypeError(ValueError):
 
 
 def column_limits(field: StructField) -> Limits | None:
-    """Return the limits of a column's texts, in the shape of its type; None without any.
-
-    Structs have all fields of the column, in its order.
-    """
+    """Return the limits of a column's texts, in the shape of its type; None without any."""
     text = field.metadata.get(CHAR_VARCHAR)
     return _fitted(None if text is None else parse_limits(str(text)), field.data_type)
 

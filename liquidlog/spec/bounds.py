@@ -5,7 +5,7 @@
 Source: PROTOCOL.md, "Per-file Statistics".
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum, auto
@@ -50,34 +50,16 @@ _LAST_US: Final = (1 << 63) - 1
 
 _BOUNDED: Final = frozenset(
     {
-        "byte",
-        "short",
-        "integer",
-        "long",
-        "float",
-        "double",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "string",
+        *("byte", "short", "integer", "long", "float", "double"),
+        *("date", "timestamp", "timestamp_ntz", "string"),
     }
 )
 _NEVER_SHOWN: Final = (PrimitiveType("variant"), VOID)
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Return whether a leaf of this type has min/max statistics (is eligible for skipping).
-
-    Numeric types, date, timestamp, timestamp_ntz and string are; boolean, binary, array, map,
-    variant and unknown types are not.
-    """
-    match data_type:
-        case DecimalType():
-            return True
-        case PrimitiveType(name):
-            return name in _BOUNDED
-        case _:
-            return False
+    """Return whether a leaf of this type has min/max statistics (is eligible for skipping)."""
+    return isinstance(data_type, DecimalType) or str(data_type) in _BOUNDED
 
 
 def bounds_type(leaf: Leaf) -> pa.DataType:
@@ -102,11 +84,10 @@ class ColumnBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bounds:
-    """The bounds of some columns in each of some files.
+    """The bounds of some columns in each of some files, one entry of each array per file.
 
-    `columns` are in the order in which the caller named the leaves. `num_records` is int64, the
-    physical rows of each file, null where unknown. All arrays have one entry per file. Masks are
-    numpy arrays of bool, one entry per file.
+    `columns` are in the order in which the caller named the leaves. `num_records` (int64) are the
+    physical rows, null where unknown. Masks are numpy arrays of bool.
     """
 
     columns: tuple[ColumnBounds, ...]
@@ -222,10 +203,7 @@ ValuesOf = Callable[[str, pa.DataType], pa.Array]
 
 
 def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
-    """Return the bounds of a leaf from statistics as a log states them, without what is no bound.
-
-    A leaf whose type has no bounds has nulls.
-    """
+    """Return the bounds of a leaf as a log states them, without what is no bound."""
     wanted = bounds_type(leaf)
     null_count = values_of(NULL_COUNT, pa.int64())
     low = high = pa.nulls(len(null_count), wanted)
@@ -249,8 +227,8 @@ class Use(Enum):
 class ColumnTraits:
     """What rules ask of a column.
 
-    `was_float` says that it was widened from float, `is_like_element` that it has the name that
-    Parquet gives the elements of arrays or maps, in a table that has such.
+    `was_float` says that it was widened from float, `is_like_element` that Parquet gives its name
+    to the elements of arrays or maps, of which the table has some.
     """
 
     data_type: DataType
@@ -260,11 +238,8 @@ class ColumnTraits:
 
 @dataclass(frozen=True, slots=True)
 class WriterRule:
-    """What some writer states that is not so of the columns `of`, and what is taken instead."""
+    """What is taken for bounds of the columns `of` that some writer states wrongly."""
 
-    stated: str
-    writers: str
-    source: str
     use: Use
     of: Callable[[ColumnTraits], bool]
     instead: Callable[[ColumnBounds], ColumnBounds]
@@ -311,11 +286,6 @@ def is_like_element(leaf: Leaf, schema: StructType) -> bool:
     return is_named_so and any(isinstance(one.data_type, _REPEATED) for one in leaves(schema))
 
 
-def _is_wide_whole(kind: DataType) -> bool:
-    """Return whether a type has decimals without a scale that int64 may not hold."""
-    return isinstance(kind, DecimalType) and not kind.scale and kind.precision > _INT64_DIGITS
-
-
 def _without_int64_ends(stated: ColumnBounds) -> ColumnBounds:
     def known(ends: pa.Array) -> pa.Array:
         cut = pc.is_in(ends, value_set=pa.array(_INT64_ENDS, pa.decimal128(38, 0)).cast(ends.type))
@@ -340,10 +310,6 @@ def _raised(stated: ColumnBounds) -> ColumnBounds:
 def _no_count_of_elements(stated: ColumnBounds) -> ColumnBounds:
     none = pc.equal(stated.null_count, 0)
     return replace(stated, null_count=pc.if_else(none, stated.null_count, None))
-
-
-def _without_count(stated: ColumnBounds) -> ColumnBounds:
-    return replace(stated, null_count=pa.nulls(len(stated.null_count), pa.int64()))
 
 
 def _without_offset_seconds(stated: ColumnBounds) -> ColumnBounds:
@@ -392,80 +358,63 @@ def _nan_alone(stated: ColumnBounds) -> ColumnBounds:
 
 
 RULES: Final = (
+    # delta-rs states the ends of int64 for decimals without a scale that lie beyond.
+    # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON.
     WriterRule(
-        stated="ends of int64 for decimals without a scale that lie beyond",
-        writers="delta-rs",
-        source="delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON",
-        use=Use.ANY,
-        of=lambda column: _is_wide_whole(column.data_type),
-        instead=_without_int64_ends,
+        Use.ANY,
+        lambda column: (
+            isinstance(column.data_type, DecimalType)
+            and not column.data_type.scale
+            and column.data_type.precision > _INT64_DIGITS
+        ),
+        _without_int64_ends,
     ),
+    # Delta Spark before 3.3 cuts long texts with U+FFFD, which supplementary characters exceed.
+    # Source: delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it.
+    WriterRule(Use.ANY, lambda column: column.data_type == PrimitiveType("string"), _after_the_cut),
+    # Maxima of times lack their microseconds, by PROTOCOL.md and in checkpoints of Trino and
+    # delta-rs. Source: trinodb/trino#31231, delta-io/delta-rs#2571.
     WriterRule(
-        stated="long texts that end in U+FFFD, which supplementary characters exceed",
-        writers="Delta Spark before 3.3, Databricks of that time",
-        source="delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it",
-        use=Use.ANY,
-        of=lambda column: column.data_type == PrimitiveType("string"),
-        instead=_after_the_cut,
-    ),
-    WriterRule(
-        stated="maxima of times without their microseconds",
-        writers="all that follow PROTOCOL.md; checkpoints of Trino and delta-rs",
-        source="PROTOCOL.md, Per-file Statistics; trinodb/trino#31231, delta-io/delta-rs#2571",
-        use=Use.ANY,
-        of=lambda column: (
+        Use.ANY,
+        lambda column: (
             column.data_type in {PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz")}
         ),
-        instead=_raised,
+        _raised,
     ),
+    # delta-rs before 1.6 counts null elements as null arrays and maps.
+    # Source: delta-io/delta-rs#4578, #4581.
     WriterRule(
-        stated="null elements as null arrays and maps",
-        writers="delta-rs before 1.6",
-        source="delta-io/delta-rs#4578, #4581",
-        use=Use.ANY,
-        of=lambda column: isinstance(column.data_type, _REPEATED),
-        instead=_no_count_of_elements,
+        Use.ANY, lambda column: isinstance(column.data_type, _REPEATED), _no_count_of_elements
     ),
+    # delta-rs 0.22 to 1.1 counts nulls of elements as those of columns of the same name, like
+    # value. Source: tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578.
     WriterRule(
-        stated="null counts of elements as those of columns of the same name, like value",
-        writers="delta-rs 0.22 to 1.1",
-        source="tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578",
-        use=Use.SKIPPING,
-        of=lambda column: column.is_like_element,
-        instead=_without_count,
+        Use.SKIPPING,
+        lambda column: column.is_like_element,
+        lambda stated: replace(stated, null_count=pa.nulls(len(stated.null_count), pa.int64())),
     ),
+    # Delta Spark writes old instants with offsets that lack their seconds.
+    # Source: delta-io/delta#5512; StatisticsCollection, the format of timestamps.
     WriterRule(
-        stated="old instants with offsets that lack their seconds",
-        writers="Delta Spark",
-        source="delta-io/delta#5512; StatisticsCollection, the format of timestamps",
-        use=Use.SKIPPING,
-        of=lambda column: column.data_type == PrimitiveType("timestamp"),
-        instead=_without_offset_seconds,
+        Use.SKIPPING,
+        lambda column: column.data_type == PrimitiveType("timestamp"),
+        _without_offset_seconds,
     ),
+    # A column that is double by now has the shortest text of its floats; Delta Spark skips such
+    # files. Source: delta.typeChanges.
     WriterRule(
-        stated="the shortest text of a float, for a column that is double by now",
-        writers="Delta Spark, delta-rs",
-        source="delta.typeChanges; Delta Spark skips such files",
-        use=Use.SKIPPING,
-        of=lambda column: column.was_float and column.data_type == PrimitiveType("double"),
-        instead=_around_floats,
+        Use.SKIPPING,
+        lambda column: column.was_float and column.data_type == PrimitiveType("double"),
+        _around_floats,
     ),
+    # Decimals of delta-rs were doubles on the way.
+    # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal.
     WriterRule(
-        stated="decimals that were doubles on the way",
-        writers="delta-rs",
-        source="delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal",
-        use=Use.SKIPPING,
-        of=lambda column: isinstance(column.data_type, DecimalType),
-        instead=_around_doubles,
+        Use.SKIPPING, lambda column: isinstance(column.data_type, DecimalType), _around_doubles
     ),
-    WriterRule(
-        stated="bounds that leave NaN out",
-        writers="delta-rs, polars, kernel-rs, whoever takes them from footers of Parquet",
-        source="delta-io/delta#7101; parquet.thrift, ColumnOrder",
-        use=Use.ROWS,
-        of=lambda column: can_be_nan(column.data_type),
-        instead=_nan_alone,
-    ),
+    # Bounds from footers of Parquet, as of delta-rs, polars and kernel-rs, leave NaN out.
+    # Source: delta-io/delta#7101; parquet.thrift, ColumnOrder.
+    WriterRule(Use.ROWS, lambda column: can_be_nan(column.data_type), _nan_alone),
 )
 """What writers are known to state wrongly. Each has a test, by that writer where it can be had."""
 
@@ -474,17 +423,15 @@ def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
     """Return the bounds of the files of all parts, which are of the same columns, in order."""
     if len(parts) == 1:
         return parts[0]
-    return Bounds(
-        columns=tuple(
-            ColumnBounds(
-                low=pa.concat_arrays([column.low for column in same]),
-                high=pa.concat_arrays([column.high for column in same]),
-                null_count=pa.concat_arrays([column.null_count for column in same]),
-            )
-            for same in zip(*(part.columns for part in parts), strict=True)
-        ),
-        num_records=pa.concat_arrays([part.num_records for part in parts]),
+    columns = tuple(
+        ColumnBounds(
+            low=pa.concat_arrays([column.low for column in same]),
+            high=pa.concat_arrays([column.high for column in same]),
+            null_count=pa.concat_arrays([column.null_count for column in same]),
+        )
+        for same in zip(*(part.columns for part in parts), strict=True)
     )
+    return Bounds(columns=columns, num_records=pa.concat_arrays([one.num_records for one in parts]))
 
 
 def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -501,111 +448,57 @@ def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 # Raw statistics JSON to columns of typed bounds, file by file and value by value
 #
-# Slow and exact: for the few files whose statistics the columnar reader, `bounds_json`, refuses
-# because they are malformed or hold values of another type. The JSON of each file is decoded
-# once by a decoder generated for the asked leaves; their raw values are then converted column
-# by column, so that a value of the wrong type costs one bound.
+# Slow and exact: for the few files whose statistics the columnar reader refuses because they are
+# malformed or hold values of another type. Raw values are converted column by column, so that a
+# value of the wrong type costs one bound.
 
-_ABSENT: Final = frozenset({b"", b"null"})
-
-_RawColumn = list[bytes | None]
-
-NameTree = dict[str, "NameTree"]
-"""Nested names; a leaf has no names below it."""
+_object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
     """Return the bounds that `parse_bounds` promises, for each of `stats` (JSON strings)."""
-    tree = _name_tree(leaf.physical for leaf in columns)
-    documents = _decode(stats, tree)
+    documents = list(map(_members, stats.to_pylist()))
+    sections = {
+        name: [_members(document.get(name)) for document in documents]
+        for name in (MIN_VALUES, MAX_VALUES, NULL_COUNT)
+    }
 
     def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
-        return _typed(_raw_values(documents, tree, section, path), wanted)
+        return _typed([_raw(members, path) for members in sections[section]], wanted)
 
-    records = [None if document is None else document.numRecords for document in documents]
     return Bounds(
         columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
-        num_records=_typed(_present(records), pa.int64()),
+        num_records=_typed([_raw(one, (NUM_RECORDS,)) for one in documents], pa.int64()),
     )
 
 
-def _name_tree(paths: Iterable[Path]) -> NameTree:
-    tree: NameTree = {}
-    for path in paths:
-        node = tree
-        for part in path:
-            node = node.setdefault(part, {})
-    return tree
-
-
-def _node_type(tree: NameTree) -> Any:  # noqa: ANN401  a generated type
-    if not tree:
-        return msgspec.Raw
-    fields = []
-    for position, below in enumerate(tree.values()):
-        default = None if below else msgspec.Raw(b"")
-        kind = _node_type(below)
-        fields.append((f"f{position}", kind | None if below else kind, default))
-    names = {f"f{position}": name for position, name in enumerate(tree)}
-    return msgspec.defstruct("Node", fields, rename=names, gc=False)
-
-
-def _decode(stats: pa.Array | pa.ChunkedArray, tree: NameTree) -> list[Any]:
-    section = _node_type(tree) if tree else dict[str, msgspec.Raw]
-    fields: list[tuple[str, Any, Any]] = [(NUM_RECORDS, msgspec.Raw, msgspec.Raw(b""))]
-    fields += [(name, section | None, None) for name in (MIN_VALUES, MAX_VALUES, NULL_COUNT)]
-    decode = msgspec.json.Decoder(msgspec.defstruct("Document", fields, gc=False)).decode
-
-    def decoded(text: str | None) -> Any:  # noqa: ANN401  a generated type
-        try:
-            return decode(text) if text else None
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-
-    return [decoded(text) for text in stats.to_pylist()]
-
-
-def _raw_values(documents: list[Any], tree: NameTree, section: str, path: Path) -> _RawColumn:
-    nodes = [None if document is None else getattr(document, section) for document in documents]
-    for part in path:
-        name = f"f{list(tree).index(part)}"
-        nodes = [None if node is None else getattr(node, name) for node in nodes]
-        tree = tree[part]
-    return _present(nodes)
-
-
-def _present(values: Iterable[Any]) -> _RawColumn:
-    raw = (b"" if value is None else bytes(value) for value in values)
-    return [None if value in _ABSENT else value for value in raw]
-
-
-def _typed(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    convert = _strings if wanted == pa.string() else _scalars
+def _members(text: str | msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:
+    """Return the members of a JSON object, none of anything else."""
     try:
-        return convert(raw, wanted)
-    except (pa.ArrowInvalid, msgspec.MsgspecError):
-        return pa.concat_arrays([_typed_one(convert, value, wanted) for value in raw])
+        return _object_decoder.decode(text) if text else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
 
 
-def _typed_one(
-    convert: Callable[[_RawColumn, pa.DataType], pa.Array],
-    value: bytes | None,
-    wanted: pa.DataType,
-) -> pa.Array:
+def _raw(members: Mapping[str, msgspec.Raw], path: Path) -> bytes | None:
+    for part in path[:-1]:
+        members = _members(members.get(part))
+    found = bytes(members.get(path[-1], b"null"))
+    return None if found == b"null" else found
+
+
+def _typed(raw: Sequence[bytes | None], wanted: pa.DataType) -> pa.Array:
+    """Return values of JSON in a type, null where a value is of another."""
     try:
-        return convert([value], wanted)
+        if wanted == pa.string():
+            document = b"[" + b",".join(value or b"null" for value in raw) + b"]"
+            return pa.array(msgspec.json.decode(document, type=list[str | None]), wanted)
+        text = pc.cast(pa.array(raw, pa.binary()), pa.string())
+        return pc.cast(pc.utf8_trim(text, characters='"'), wanted)
     except (pa.ArrowInvalid, msgspec.MsgspecError):
-        return pa.nulls(1, wanted)
-
-
-def _strings(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    document = b"[" + b",".join(value or b"null" for value in raw) + b"]"
-    return pa.array(msgspec.json.decode(document, type=list[str | None]), wanted)
-
-
-def _scalars(raw: _RawColumn, wanted: pa.DataType) -> pa.Array:
-    text = pc.cast(pa.array(raw, pa.binary()), pa.string())
-    return pc.cast(pc.utf8_trim(text, characters='"'), wanted)
+        if len(raw) == 1:
+            return pa.nulls(1, wanted)
+        return pa.concat_arrays([_typed([value], wanted) for value in raw])
 
 
 # Statistics in JSON to typed bounds, many files at once
@@ -669,15 +562,11 @@ def _batch(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 def _regular(text: pa.Array, columns: Sequence[Leaf]) -> pa.Array:
     """Return which files the columnar reader may take: one object each, all numbers plain."""
     whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
-    if any(has_bounds(leaf.data_type) and _is_floating(leaf) for leaf in columns):
+    if any(can_be_nan(leaf.data_type) for leaf in columns):
         # As text they are the protocol's; bare ones, which Arrow's reader takes, are no JSON.
         for word in _NOT_FINITE:
             whole = pc.and_not(whole, pc.match_substring(text, word))
     return pc.fill_null(whole, fill_value=False)
-
-
-def _is_floating(leaf: Leaf) -> bool:
-    return bool(pa.types.is_floating(arrow_type(leaf.data_type)))
 
 
 def _read(text: pa.Array, columns: Sequence[Leaf]) -> Bounds:
@@ -712,31 +601,26 @@ def _parsed(text: pa.Array, columns: Sequence[Leaf]) -> pa.Table:
 
 
 def _json_schema(columns: Sequence[Leaf]) -> pa.Schema:
-    fields = [pa.field(NUM_RECORDS, pa.int64())]
-    for section in (MIN_VALUES, MAX_VALUES, NULL_COUNT):
-        types = {
-            leaf.physical: _json_type(leaf, section)
-            for leaf in columns
-            if section == NULL_COUNT or has_bounds(leaf.data_type)
-        }
-        if types:
-            fields.append(pa.field(section, _struct(_name_tree(types), (), types.__getitem__)))
-    return pa.schema(fields)
+    counts = {leaf.physical: pa.int64() for leaf in columns}
+    ends = {}
+    for leaf in columns:
+        if has_bounds(leaf.data_type):
+            wanted = bounds_type(leaf)
+            # Arrow's JSON reader knows no zones and no dates; its casts from text do.
+            ends[leaf.physical] = pa.string() if pa.types.is_temporal(wanted) else wanted
+    sections = ((MIN_VALUES, ends), (MAX_VALUES, ends), (NULL_COUNT, counts))
+    fields = [pa.field(name, _struct(types)) for name, types in sections if types]
+    return pa.schema([pa.field(NUM_RECORDS, pa.int64()), *fields])
 
 
-def _json_type(leaf: Leaf, section: str) -> pa.DataType:
-    if section == NULL_COUNT:
-        return pa.int64()
-    wanted = bounds_type(leaf)
-    # Arrow's JSON reader knows no zones and no dates; its casts from text do.
-    return pa.string() if pa.types.is_temporal(wanted) else wanted
-
-
-def _struct(tree: NameTree, parent: Path, type_of: Callable[[Path], pa.DataType]) -> pa.DataType:
-    if not tree:
-        return type_of(parent)
-    fields = [(name, _struct(below, (*parent, name), type_of)) for name, below in tree.items()]
-    return pa.struct(fields)
+def _struct(types: Mapping[Path, pa.DataType]) -> pa.DataType:
+    """Return the type that has these types at their paths."""
+    if () in types:
+        return types[()]
+    below: dict[str, dict[Path, pa.DataType]] = {}
+    for path, kind in types.items():
+        below.setdefault(path[0], {})[path[1:]] = kind
+    return pa.struct([(name, _struct(inner)) for name, inner in below.items()])
 
 
 def _flat(found: pa.Table, columns: Sequence[Leaf]) -> Bounds:
@@ -761,10 +645,10 @@ DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatistics:
-    """Statistics of one data file, keyed by physical leaf path.
+    """Statistics of one data file, keyed by physical leaf path; a leaf without a bound is absent.
 
     Bounds are the JSON values that go into the log (strings for dates, timestamps, NaN and
-    infinities; decimal.Decimal for decimals); a leaf without a bound is absent.
+    infinities; decimal.Decimal for decimals).
     """
 
     num_records: int
@@ -793,10 +677,7 @@ def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tupl
 
 
 def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
-    """Return the JSON string of an add action's `stats`; nested columns become nested objects.
-
-    With `tight_bounds` it says that the bounds are those of the file's rows.
-    """
+    """Return the `stats` of an add; `tight_bounds` says that the bounds are those of the rows."""
     document = {
         "numRecords": stats.num_records,
         "minValues": _nested(stats.min_values),
@@ -808,10 +689,10 @@ def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
 
 
 def wide_bounds(stats: str, *, where: str) -> str:
-    """Return the statistics of a file for an add action with a deletion vector.
+    """Return the statistics of a file with a deletion vector: bounds may be wider than its rows.
 
-    They say that bounds may be wider than the rows that are left. All else stays as it is written:
-    the number of physical rows, and counts of nulls, of which readers then believe none and all.
+    All else stays as it is written: the number of physical rows, and counts of nulls, of which
+    readers then believe none and all.
     """
     try:
         document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])

@@ -4,7 +4,7 @@ Source: PROTOCOL.md, "Type Widening".
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -78,12 +78,6 @@ def is_widening(source: DataType, target: DataType) -> bool:
             return False
 
 
-def _type_change_problems(schema: StructType) -> tuple[str, ...]:
-    return tuple(
-        problem for path, field in fields_with_paths(schema) for problem in _problems(path, field)
-    )
-
-
 def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType]]:
     for path, field in fields_with_paths(schema):
         for change in _recorded(field):
@@ -93,8 +87,7 @@ def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType
 def earlier_types(schema: StructType) -> Mapping[Path, frozenset[DataType]]:
     """Return the types that data files may still have for a column, by physical path.
 
-    Paths go into arrays and maps by `element`, `key` and `value`. The schema must be without
-    `type_change_problems`.
+    The schema must be without `schema_problems`.
     """
     found: dict[Path, set[DataType]] = {}
     for path, field in fields_with_paths(schema, physical=True):
@@ -219,30 +212,32 @@ class _Comparison:
         name = quote_path(logical)
         if old.nullable and not new.nullable:
             self.problems.append(f"the column {name} became NOT NULL")
-        changed = _differing(old.metadata, new.metadata) - _ABOUT_INSERTS
+        missing = object()
+        changed = {
+            key
+            for key in (old.metadata.keys() | new.metadata.keys()) - _ABOUT_INSERTS
+            if old.metadata.get(key, missing) != new.metadata.get(key, missing)
+        }
         if changed:
             listed = ", ".join(sorted(changed))
             self.problems.append(f"the column {name} has other metadata ({listed})")
         if isinstance(old.data_type, StructType) and isinstance(new.data_type, StructType):
             self.compare(old.data_type, new.data_type, logical, physical)
-        elif _plain(old) != _plain(new):
+        elif old.data_type != new.data_type:
             self.problems.append(
                 f"the type of the column {name} changed from {old.data_type} to {new.data_type}"
             )
 
     def _add(self, field: StructField, logical: Path, physical: Path) -> None:
         self.problems.extend(_problems_of_new(field, logical))
-        ids = [inner.metadata.get(FIELD_ID) for _, inner in _with_inner(field)]
+        inside = fields_with_paths(StructType((field,)))
+        ids = [inner.metadata.get(FIELD_ID) for _, inner in inside]
         known = tuple(number for number in ids if type(number) is int)
         self.new.append(NewColumn(logical, physical, known if len(known) == len(ids) else ()))
 
 
-def _with_inner(field: StructField) -> Iterator[tuple[Path, StructField]]:
-    return fields_with_paths(StructType((field,)))
-
-
 def _problems_of_new(field: StructField, logical: Path) -> Iterator[str]:
-    for inner, found in _with_inner(field):
+    for inner, found in fields_with_paths(StructType((field,))):
         name = quote_path((*logical[:-1], *inner))
         if not found.nullable:
             yield f"the new column {name} is NOT NULL"
@@ -251,15 +246,6 @@ def _problems_of_new(field: StructField, logical: Path) -> Iterator[str]:
             yield f"the new column {name} has metadata ({', '.join(sorted(asks))})"
         if found.data_type == VOID:
             yield f"the new column {name} is void"
-
-
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
-    missing = object()
-    return {key for key in {*old, *new} if old.get(key, missing) != new.get(key, missing)}
-
-
-def _plain(field: StructField) -> StructField:
-    return replace(field, nullable=True, metadata={})
 
 
 # What a table demands, by its features and properties, before files may be written
@@ -306,50 +292,38 @@ def schema_problems(
     """Return every reason in the schema and properties why no file may be written."""
     features = frozenset(table_features(protocol))
     problems = list(mapping_problems(schema, configuration))
-    problems += _type_change_problems(schema)
+    for path, field in fields_with_paths(schema):
+        problems += _problems(path, field)
     changed = dict.fromkeys(path for path, _, _ in _type_changes(schema))
     if not features & _WIDENING:
         names = (quote_path(path) for path in changed)
         problems += (f"a type change of {name} without typeWidening" for name in names)
-    problems += _void_problems(schema)
+    problems += _void_problems(schema, (), is_repeated=False)
     if ICEBERG_COMPAT_V1 in features and is_true(configuration, "delta.enableIcebergCompatV1"):
         problems += _iceberg_problems(features, configuration, schema)
     return tuple(dict.fromkeys(problems))
 
 
-def _void_problems(schema: StructType) -> Iterator[str]:
-    if _only_void(schema):
-        yield "a table of void columns only"
-    for path, field in fields_with_paths(schema):
-        yield from _void_inside(field.data_type, path)
-
-
-def _void_inside(data_type: DataType, path: Path) -> Iterator[str]:
+def _void_problems(data_type: DataType, path: Path, *, is_repeated: bool) -> Iterator[str]:
     match data_type:
-        case StructType() if _only_void(data_type):
-            yield f"{quote_path(path)}: a struct of void fields only"
+        case StructType(fields):
+            if fields and all(child.data_type == VOID for child in fields):
+                is_table = not path
+                yield (
+                    "a table of void columns only"
+                    if is_table
+                    else f"{quote_path(path)}: a struct of void fields only"
+                )
+            for child in fields:
+                below = (*path, child.name)
+                yield from _void_problems(child.data_type, below, is_repeated=is_repeated)
         case ArrayType(element):
-            yield from _void_part(element, (*path, "element"))
+            yield from _void_problems(element, (*path, "element"), is_repeated=True)
         case MapType(key, value):
-            yield from _void_part(key, (*path, "key"))
-            yield from _void_part(value, (*path, "value"))
-        case _:
-            return
-
-
-def _void_part(data_type: DataType, path: Path) -> Iterator[str]:
-    # The fields of a struct inside an array or a map are visited with their own paths.
-    if data_type == VOID:
-        yield f"{quote_path(path)}: void inside an array or a map"
-    yield from _void_inside(data_type, path)
-    if isinstance(data_type, StructType):
-        for inner, field in fields_with_paths(data_type):
-            if field.data_type == VOID:
-                yield f"{quote_path((*path, *inner))}: void inside an array or a map"
-
-
-def _only_void(struct: StructType) -> bool:
-    return bool(struct.fields) and all(child.data_type == VOID for child in struct.fields)
+            yield from _void_problems(key, (*path, "key"), is_repeated=True)
+            yield from _void_problems(value, (*path, "value"), is_repeated=True)
+        case _ if is_repeated and data_type == VOID:
+            yield f"{quote_path(path)}: void inside an array or a map"
 
 
 def _iceberg_problems(
@@ -391,10 +365,6 @@ def _iceberg_widens(source: DataType, target: DataType) -> bool:
 # been made all the same, and would have left them as they are.
 #
 # Source: PROTOCOL.md, "Table Features", "Requirements for Writers", "Per-file Statistics".
-
-_DELTA: Final = "delta."
-_PARQUET: Final = "parquet."
-_CONSTRAINT: Final = "delta.constraints."
 
 _LOG: Final = "it is about the log and its checkpoints, which are made of the newest version"
 _LATER: Final = "it is about what writers do later"
@@ -512,43 +482,15 @@ def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
         min_reader_version=protocol.min_reader_version,
         min_writer_version=protocol.min_writer_version,
         features=table_features(protocol),
-        properties=_properties(metadata),
+        properties=_bound_properties(metadata),
     )
 
 
-def metadata_changes(terms: FileTerms, metadata: Metadata) -> tuple[str, ...]:
-    """Return a clause for each reason why files written for `terms` are not valid under `metadata`.
+def metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
+    """Yield a clause for each reason why files written for `terms` are not valid under `metadata`.
 
     Whether the files' rows have values for `new_columns` is another question.
     """
-    return tuple(_metadata_changes(terms, metadata))
-
-
-def protocol_changes(terms: FileTerms, protocol: Protocol) -> tuple[str, ...]:
-    """Return a clause for each reason why files written for `terms` are not valid under `protocol`.
-
-    Whether the protocol is one that we can write is another question.
-    """
-    return tuple(_protocol_changes(terms.table, protocol))
-
-
-def new_columns(terms: FileTerms, metadata: Metadata) -> tuple[NewColumn, ...]:
-    """Return the columns of `metadata` that files written for `terms` do not have."""
-    return _schema_growth(terms.schema_string, metadata.schema_string).new
-
-
-def _properties(metadata: Metadata) -> dict[str, str]:
-    found = metadata.configuration.items()
-    return {name: value for name, value in sorted(found) if _matters(name) or name == MAX_COLUMN_ID}
-
-
-def _matters(name: str) -> bool:
-    if name in FREE_PROPERTIES or name.startswith(_CONSTRAINT):
-        return False
-    return name.lower().startswith((_DELTA, _PARQUET))
-
-
-def _metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
     if metadata.id != terms.table_id:
         yield f"the table's id is {metadata.id}, not {terms.table_id}"
     yield from partitioning_changes(terms.partition_columns, metadata)
@@ -556,10 +498,46 @@ def _metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
         yield "the table has another file format"
     growth = _schema_growth(terms.schema_string, metadata.schema_string)
     yield from growth.problems
-    after = _properties(metadata)
     if growth.new:
         yield from _mapping_problems(terms, metadata, growth.new)
-    yield from _property_changes(terms.table.properties, after)
+    yield from _property_changes(terms.table.properties, _bound_properties(metadata))
+
+
+def protocol_changes(terms: FileTerms, protocol: Protocol) -> Iterator[str]:
+    """Yield a clause for each reason why files written for `terms` are not valid under `protocol`.
+
+    Whether the protocol is one that we can write is another question.
+    """
+    before = terms.table
+    for kind, old, new in (
+        ("reader", before.min_reader_version, protocol.min_reader_version),
+        ("writer", before.min_writer_version, protocol.min_writer_version),
+    ):
+        if new < old:
+            yield f"the protocol's {kind} version fell from {old} to {new}"
+    had, has = set(before.features), set(table_features(protocol))
+    for name in sorted(had - has):
+        yield f"the table feature {name} was removed"
+    for name in sorted(has - had - FREE_FEATURES.keys()):
+        yield f"the table feature {name} was added, which may ask more of files"
+
+
+def new_columns(terms: FileTerms, metadata: Metadata) -> tuple[NewColumn, ...]:
+    """Return the columns of `metadata` that files written for `terms` do not have."""
+    return _schema_growth(terms.schema_string, metadata.schema_string).new
+
+
+def _bound_properties(metadata: Metadata) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in sorted(metadata.configuration.items())
+        if name == MAX_COLUMN_ID
+        or (
+            name.lower().startswith(("delta.", "parquet."))
+            and not name.startswith("delta.constraints.")
+            and name not in FREE_PROPERTIES
+        )
+    }
 
 
 def partitioning_changes(before: tuple[str, ...], metadata: Metadata) -> Iterator[str]:
@@ -611,17 +589,3 @@ def _mapping_problems(
 def _number(properties: Mapping[str, str]) -> int:
     text = properties.get(MAX_COLUMN_ID, "")
     return int(text) if text.isdecimal() else -1
-
-
-def _protocol_changes(terms: TableTerms, protocol: Protocol) -> Iterator[str]:
-    for kind, before, after in (
-        ("reader", terms.min_reader_version, protocol.min_reader_version),
-        ("writer", terms.min_writer_version, protocol.min_writer_version),
-    ):
-        if after < before:
-            yield f"the protocol's {kind} version fell from {before} to {after}"
-    old, new = set(terms.features), set(table_features(protocol))
-    for name in sorted(old - new):
-        yield f"the table feature {name} was removed"
-    for name in sorted(new - old - FREE_FEATURES.keys()):
-        yield f"the table feature {name} was added, which may ask more of files"

@@ -151,31 +151,30 @@ def find_column(schema: StructType, path: Path, *, physical: bool = False) -> St
 
     Arrays and maps are not entered. None if there is no such field.
     """
-    found: StructField | None = None
-    data_type: DataType = schema
-    for part in path:
-        if not isinstance(data_type, StructType):
-            return None
-        found = _child(data_type, part, physical=physical)
-        if found is None:
-            return None
-        data_type = found.data_type
-    return found
+    found = _fields_at(schema, path, physical=physical)
+    return found[-1] if found else None
 
 
 def resolve_path(schema: StructType, path: Path, *, physical: bool = False) -> tuple[Path, Path]:
     """Return (logical path, physical path) of an existing column, in the schema's spelling."""
-    logical: list[str] = []
-    real: list[str] = []
+    found = _fields_at(schema, path, physical=physical)
+    assert found is not None  # noqa: S101  find_column came first
+    return tuple(one.name for one in found), tuple(one.physical_name for one in found)
+
+
+def _fields_at(schema: StructType, path: Path, *, physical: bool) -> list[StructField] | None:
+    """Return the field at a path behind those around it, None if there is none."""
+    found: list[StructField] = []
     data_type: DataType = schema
     for part in path:
-        assert isinstance(data_type, StructType)  # noqa: S101  find_column came first
+        if not isinstance(data_type, StructType):
+            return None
         child = _child(data_type, part, physical=physical)
-        assert child is not None  # noqa: S101
-        logical.append(child.name)
-        real.append(child.physical_name)
+        if child is None:
+            return None
+        found.append(child)
         data_type = child.data_type
-    return tuple(logical), tuple(real)
+    return found
 
 
 def quote_path(path: Path) -> str:
@@ -183,7 +182,7 @@ def quote_path(path: Path) -> str:
 
     This is the spelling of ZCUBE_ZORDER_BY and DESCRIBE DETAIL. Inverse: split_path.
     """
-    return ".".join(_quote_part(part) for part in path)
+    return ".".join(map(_quote_part, path))
 
 
 def quote_paths(paths: Iterable[Path]) -> tuple[str, ...]:
@@ -197,8 +196,10 @@ def split_path(text: str) -> Path:
         raise UsageError(f"a column name must be text, found {type(text).__name__}")
     parts: list[str] = []
     position = 0
-    while True:
-        match = _TOKEN.match(text, position)
+    while not parts or position < len(text):
+        if parts and text[position] != ".":
+            raise UsageError(f"{text!r} is not a column name: expected a dot", column=text)
+        match = _TOKEN.match(text, position + bool(parts))
         if match is None:
             raise UsageError(
                 f"{text!r} is not a column name: expected a name or `name`", column=text
@@ -206,11 +207,6 @@ def split_path(text: str) -> Path:
         quoted, bare = match.groups()
         parts.append(bare.strip() if quoted is None else quoted.replace("``", "`"))
         position = match.end()
-        if position == len(text):
-            break
-        if text[position] != ".":
-            raise UsageError(f"{text!r} is not a column name: expected a dot", column=text)
-        position += 1
     if not all(parts):
         raise UsageError(f"{text!r} is not a column name: a part is empty", column=text)
     return tuple(parts)
@@ -239,8 +235,7 @@ def _child(struct: StructType, part: str, *, physical: bool) -> StructField | No
 
 def _leaves(struct: StructType, logical: Path, physical: Path) -> Iterator[Leaf]:
     for child in struct.fields:
-        path = (*logical, child.name)
-        real = (*physical, child.physical_name)
+        path, real = (*logical, child.name), (*physical, child.physical_name)
         if isinstance(child.data_type, StructType):
             yield from _leaves(child.data_type, path, real)
         else:
@@ -327,13 +322,25 @@ def field_document(child: StructField) -> dict[str, Any]:
 
 
 def fields_with_paths(
-    schema: StructType, *, physical: bool = False
+    schema: DataType, *, physical: bool = False, path: Path = ()
 ) -> Iterator[tuple[Path, StructField]]:
     """Yield every field with its path, a struct before its fields.
 
     The parts of arrays and maps are `element`, `key` and `value` in a path.
     """
-    yield from _fields(schema, (), physical=physical)
+    match schema:
+        case StructType(fields):
+            for child in fields:
+                below = (*path, child.physical_name if physical else child.name)
+                yield below, child
+                yield from fields_with_paths(child.data_type, physical=physical, path=below)
+        case ArrayType(element):
+            yield from fields_with_paths(element, physical=physical, path=(*path, "element"))
+        case MapType(key, value):
+            yield from fields_with_paths(key, physical=physical, path=(*path, "key"))
+            yield from fields_with_paths(value, physical=physical, path=(*path, "value"))
+        case PrimitiveType() | DecimalType():
+            return
 
 
 def data_type_at(data_type: DataType, path: Path) -> DataType | None:
@@ -410,24 +417,6 @@ def with_field(
     return StructType(tuple(fields))
 
 
-def _fields(
-    data_type: DataType, path: Path, *, physical: bool
-) -> Iterator[tuple[Path, StructField]]:
-    match data_type:
-        case StructType(fields):
-            for child in fields:
-                below = (*path, child.physical_name if physical else child.name)
-                yield below, child
-                yield from _fields(child.data_type, below, physical=physical)
-        case ArrayType(element):
-            yield from _fields(element, (*path, "element"), physical=physical)
-        case MapType(key, value):
-            yield from _fields(key, (*path, "key"), physical=physical)
-            yield from _fields(value, (*path, "value"), physical=physical)
-        case PrimitiveType() | DecimalType():
-            return
-
-
 # Column mapping: its mode, what it demands of a schema, and new ids and names of columns
 #
 # Source: PROTOCOL.md, "Column Mapping"; Delta Spark, DeltaColumnMapping.
@@ -478,38 +467,13 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
     return (*problems, *_id_problems(fields, configuration), *_name_problems(schema))
 
 
-def with_new_mapping(
-    schema: StructType, new_id: Callable[[], str], *, first: int = 1
+def with_mapping(
+    schema: StructType, physical_name: Callable[[StructField], str], *, first: int = 1
 ) -> tuple[StructType, int]:
     """Return the schema with fresh ids and physical names, and the largest id.
 
-    Ids count from `first`, a struct before its fields; names are `col-` and a new id, as the
-    reference engine makes them for new columns. A mapping that the schema had is replaced.
+    Ids count from `first`, a struct before its fields. A mapping that the schema had is replaced.
     """
-    return _mapped(schema, lambda _: f"col-{new_id()}", first=first)
-
-
-def with_own_names(schema: StructType) -> tuple[StructType, int]:
-    """Return the schema with fresh ids, each column's name as its physical one, and the largest id.
-
-    This is how column mapping is enabled on a table whose files use its column names.
-    """
-    return _mapped(schema, lambda field: field.name)
-
-
-def without_mapping(schema: StructType) -> StructType:
-    """Return the schema without ids and physical names."""
-
-    def stripped(field: StructField) -> StructField:
-        metadata = {key: value for key, value in field.metadata.items() if key not in _KEYS}
-        return replace(field, metadata=metadata)
-
-    return with_fields(schema, stripped)
-
-
-def _mapped(
-    schema: StructType, physical_name: Callable[[StructField], str], *, first: int = 1
-) -> tuple[StructType, int]:
     numbers = count(first)
     largest = first - 1
 
@@ -520,6 +484,16 @@ def _mapped(
         return replace(field, metadata={**field.metadata, **metadata})
 
     return with_fields(without_mapping(schema), numbered), largest
+
+
+def without_mapping(schema: StructType) -> StructType:
+    """Return the schema without ids and physical names."""
+
+    def stripped(field: StructField) -> StructField:
+        metadata = {key: value for key, value in field.metadata.items() if key not in _KEYS}
+        return replace(field, metadata=metadata)
+
+    return with_fields(schema, stripped)
 
 
 def _id_problems(

@@ -67,7 +67,7 @@ from liquidlog.spec.schema import (
     parse_schema,
     schema_json,
     with_fields,
-    with_new_mapping,
+    with_mapping,
     without_mapping,
 )
 from support.effort import effort
@@ -551,7 +551,7 @@ def test_files_with_a_matching_row_are_never_ruled_out(
 
 def _mapped(table: pa.Table) -> tuple[StructType, int]:
     numbers = count(100)
-    return with_new_mapping(delta_schema(table.schema), lambda: f"u{next(numbers)}")
+    return with_mapping(delta_schema(table.schema), lambda _: f"col-u{next(numbers)}")
 
 
 def _written(table: pa.Table, schema: StructType, path: str) -> None:

@@ -21,7 +21,6 @@ from liquidlog.spec.arrow import (
     arrow_schema,
     column_limits,
     delta_schema,
-    needed_features,
     parse_limits,
     unsupported_types,
 )
@@ -129,14 +128,6 @@ def test_arrow_types_that_no_table_can_have_are_all_named() -> None:
         "s.in.element",
         "empty",
     ]
-
-
-def test_timestamp_ntz_anywhere_needs_its_feature() -> None:
-    ntz = PrimitiveType("timestamp_ntz")
-    assert needed_features(_struct(a=PrimitiveType("timestamp"))) == ()
-    assert needed_features(_struct(m=MapType(PrimitiveType("string"), ArrayType(ntz)))) == (
-        "timestampNtz",
-    )
 
 
 STRING = PrimitiveType("string")
