@@ -133,7 +133,7 @@ def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mas
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)
     # The SQL parser takes a third of a command's start; most plans have no predicate.
-    from liquidlog.predicates.exact import matching_partitions
+    from liquidlog.predicates.matching import matching_partitions
 
     return matching_partitions(snapshot, where, bounds_of, partition_time_zone(snapshot))
 

@@ -5,8 +5,8 @@
 - `folding` constant expressions, arithmetic among them
 - `times` durations; years, months and days of a column as ranges of it
 - `file_bounds` what the log says of each file, as three-valued answers
-- `matching` which files a whole workload may need, LIKE among it, and workloads as people write
-  them; `exact` for partitions: decided or refused
+- `matching` which files a whole workload may need, LIKE among it, which partitions are asked for,
+  decided or refused, and workloads as people write them
 - `workload` predicates with weights and readers' sessions
 - `reduction` predicates to boxes that layouts are fitted to
 """

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.errors import UsageError
-from liquidlog.predicates.exact import matching_partitions
 from liquidlog.predicates.matching import (
     every_row_matches,
+    matching_partitions,
     may_match,
     parse_workload,
 )
