@@ -39,8 +39,6 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 # What errors say, as values: reasons with a stable kind, the facts, and a clause in words.
-#
-# `liquidlog.errors` exports them; read them there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,48 +129,6 @@ def plain(value: object) -> object:
     return value
 
 
-__all__ = [
-    "EXIT_BAR_CROSSED",
-    "EXIT_CONFLICT",
-    "EXIT_ERROR",
-    "EXIT_INTERRUPTED",
-    "EXIT_OK",
-    "EXIT_UNKNOWN",
-    "EXIT_UNSUPPORTED",
-    "EXIT_USAGE",
-    "Argument",
-    "CheckpointMismatchError",
-    "CheckpointWarning",
-    "ClusteringColumnError",
-    "CommitConflictError",
-    "CommitError",
-    "CommitStateUnknownError",
-    "Conflict",
-    "CorruptLogError",
-    "DataFileError",
-    "DocumentError",
-    "DoubledRowsWarning",
-    "ExecutorError",
-    "LiquidlogError",
-    "LogError",
-    "Outdated",
-    "ReconcileLimitError",
-    "ResultMismatchError",
-    "RowsNotFoundError",
-    "SchemaChangeError",
-    "SchemaMismatchError",
-    "SchemaProblem",
-    "SchemaProblemKind",
-    "StorageError",
-    "TableExistsError",
-    "TableNotFoundError",
-    "TableReplacedError",
-    "TimestampNotFoundError",
-    "UnsupportedFeatureError",
-    "UsageError",
-    "VersionNotFoundError",
-]
-
 EXIT_OK: Final = 0
 EXIT_ERROR: Final = 1
 EXIT_USAGE: Final = 2
@@ -194,19 +150,20 @@ _FREE_SPACE: Final = (
 )
 
 
+_NO_FACTS: Final = frozenset({"message", "arguments", "__notes__"})
+
+
 class LiquidlogError(Exception):
-    """Base of all errors raised on purpose.
+    """Base of all errors raised on purpose; the attributes of a class beside these are its facts.
 
     Attributes:
         message: What went wrong and what to do about it.
         code: Stable name of the class, for scripts.
         exit_status: Exit status of the command line.
-        field_names: Attributes with the error's facts, for machines.
     """
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR
-    field_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, message: str) -> None:
         if any(text in message for text in _NO_SPACE) and _FREE_SPACE not in message:
@@ -217,7 +174,7 @@ class LiquidlogError(Exception):
     @property
     def fields(self) -> dict[str, object]:
         """The error's facts by attribute name."""
-        return {name: getattr(self, name) for name in self.field_names}
+        return {name: fact for name, fact in vars(self).items() if name not in _NO_FACTS}
 
     def document(self) -> dict[str, object]:
         """Return the error as the JSON object that `--json` prints on stderr."""
@@ -253,7 +210,6 @@ class ClusteringColumnError(UsageError):
     """Clustering columns that the table cannot have; `problems` say why."""
 
     code = "clustering_columns"
-    field_names = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -268,13 +224,10 @@ class SchemaChangeError(UsageError):
     """
 
     code = "schema_change"
-    field_names = ("problems", "reasons")
 
     def __init__(self, reasons: Sequence[SchemaProblem]) -> None:
-        problems = tuple(map(str, reasons))
-        super().__init__("; ".join(problems))
-        self.problems = problems
-        self.reasons = tuple(reasons)
+        self.problems, self.reasons = tuple(map(str, reasons)), tuple(reasons)
+        super().__init__("; ".join(self.problems))
 
 
 class LogError(LiquidlogError):
@@ -287,7 +240,6 @@ class TableNotFoundError(LogError, FileNotFoundError):
     """There is no Delta table at the address `uri`."""
 
     code = "table_not_found"
-    field_names = ("uri",)
 
     def __init__(self, uri: str, detail: str) -> None:
         super().__init__(f"{uri} is not a Delta table: {detail}")
@@ -298,7 +250,6 @@ class TableExistsError(LogError, FileExistsError):
     """There is already a Delta table at the address `uri`."""
 
     code = "table_exists"
-    field_names = ("uri",)
 
     def __init__(self, uri: str) -> None:
         super().__init__(f"{uri} already holds a Delta table; choose another path")
@@ -309,15 +260,12 @@ class VersionNotFoundError(LogError, LookupError):
     """The log does not have `version`; it has the versions `oldest` to `newest`."""
 
     code = "version_not_found"
-    field_names = ("version", "oldest", "newest")
 
     def __init__(self, version: int, oldest: int, newest: int) -> None:
         super().__init__(
             f"version {version} is not in the log; it holds versions {oldest} to {newest}"
         )
-        self.version = version
-        self.oldest = oldest
-        self.newest = newest
+        self.version, self.oldest, self.newest = version, oldest, newest
 
 
 class TimestampNotFoundError(LogError, LookupError):
@@ -327,36 +275,29 @@ class TimestampNotFoundError(LogError, LookupError):
     """
 
     code = "timestamp_not_found"
-    field_names = ("timestamp", "oldest", "newest")
 
     def __init__(self, timestamp: str, oldest: str, newest: str) -> None:
         super().__init__(
             f"the log has no version for {timestamp}; its commits are from {oldest} to {newest}"
         )
-        self.timestamp = timestamp
-        self.oldest = oldest
-        self.newest = newest
+        self.timestamp, self.oldest, self.newest = timestamp, oldest, newest
 
 
 class CorruptLogError(LogError):
     """The log file at `path` breaks the protocol; `line` counts from 1, None if unknown."""
 
     code = "corrupt_log"
-    field_names = ("path", "line", "detail")
 
     def __init__(self, path: str, detail: str, *, line: int | None = None) -> None:
         where = path if line is None else f"{path} line {line}"
         super().__init__(f"{where}: {detail}")
-        self.path = path
-        self.line = line
-        self.detail = detail
+        self.path, self.line, self.detail = path, line, detail
 
 
 class StorageError(LiquidlogError):
     """The storage refused an operation at `path`; `detail` says why."""
 
     code = "storage"
-    field_names = ("path", "detail")
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
@@ -368,7 +309,6 @@ class UnsupportedFeatureError(LiquidlogError):
 
     code = "unsupported_feature"
     exit_status = EXIT_UNSUPPORTED
-    field_names = ("uri", "action", "features")
 
     def __init__(self, uri: str, action: str, features: tuple[str, ...]) -> None:
         listed = ", ".join(features)
@@ -376,9 +316,7 @@ class UnsupportedFeatureError(LiquidlogError):
             f"{uri} cannot be {action}: it uses {listed}, which liquidlog does not support;"
             " nothing was written"
         )
-        self.uri = uri
-        self.action = action
-        self.features = features
+        self.uri, self.action, self.features = uri, action, features
 
 
 class SchemaMismatchError(LiquidlogError):
@@ -388,24 +326,19 @@ class SchemaMismatchError(LiquidlogError):
     """
 
     code = "schema_mismatch"
-    field_names = ("path", "expected", "found", "problems")
 
     def __init__(self, path: str, expected: str, found: str, problems: tuple[str, ...]) -> None:
         super().__init__(
             f"{path} does not have the table's schema: {'; '.join(problems)}\n"
             f"expected:\n{expected}\nfound:\n{found}"
         )
-        self.path = path
-        self.expected = expected
-        self.found = found
-        self.problems = problems
+        self.path, self.expected, self.found, self.problems = path, expected, found, problems
 
 
 class DataFileError(LiquidlogError):
     """The data file at `path` cannot be read, or cannot be copied exactly; `detail` says why."""
 
     code = "data_file"
-    field_names = ("path", "detail")
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
@@ -416,7 +349,6 @@ class DocumentError(LiquidlogError):
     """The plan or result document at `path` cannot be used; `detail` says why."""
 
     code = "document"
-    field_names = ("path", "detail")
 
     def __init__(self, path: str, detail: str) -> None:
         super().__init__(f"{path}: {detail}")
@@ -427,7 +359,6 @@ class ResultMismatchError(LiquidlogError):
     """A rewrite result does not match its plan, or does not prove that no row was lost."""
 
     code = "result_mismatch"
-    field_names: ClassVar[tuple[str, ...]] = ("problems",)
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -438,7 +369,6 @@ class RowsNotFoundError(ResultMismatchError):
     """Of `rows` rows that other commits deleted, `missing` are in no output of the rewrite."""
 
     code = "rows_not_found"
-    field_names = ("problems", "rows", "missing")
 
     def __init__(self, rows: int, missing: int) -> None:
         super().__init__(
@@ -451,7 +381,6 @@ class ReconcileLimitError(LiquidlogError):
     """To find deleted rows in outputs, `needed_bytes` or more would be read, over `limit_bytes`."""
 
     code = "reconcile_limit"
-    field_names = ("needed_bytes", "limit_bytes")
 
     def __init__(self, needed_bytes: int, limit_bytes: int) -> None:
         super().__init__(
@@ -465,15 +394,13 @@ class CheckpointMismatchError(LiquidlogError):
     """A checkpoint of `version` would differ from the log, so it was not published."""
 
     code = "checkpoint_mismatch"
-    field_names = ("version", "problems")
 
     def __init__(self, version: int, problems: tuple[str, ...]) -> None:
         super().__init__(
             f"no checkpoint of version {version} was written, since it would not say what the log"
             f" says: {'; '.join(problems)}. The table is unchanged"
         )
-        self.version = version
-        self.problems = problems
+        self.version, self.problems = version, problems
 
 
 class CheckpointWarning(UserWarning):
@@ -491,7 +418,6 @@ class ExecutorError(LiquidlogError):
     """
 
     code = "executor"
-    field_names = ("failures",)
 
     def __init__(self, message: str, *, failures: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -513,7 +439,6 @@ class CommitConflictError(CommitError):
 
     code = "commit_conflict"
     exit_status = EXIT_CONFLICT
-    field_names: ClassVar[tuple[str, ...]] = ("read_version", "conflicts")
 
     def __init__(self, read_version: int | None, conflicts: Sequence[Conflict]) -> None:
         listed = "; ".join(str(conflict) for conflict in conflicts)
@@ -521,23 +446,21 @@ class CommitConflictError(CommitError):
             f"the table changed since version {read_version}: {listed}."
             " Nothing of this change was committed; plan again and retry"
         )
-        self.read_version = read_version
-        self.conflicts = tuple(conflicts)
+        self.read_version, self.conflicts = read_version, tuple(conflicts)
 
 
 class TableReplacedError(CommitConflictError):
     """The table at `uri` is not the one that the change was made for; nothing was committed."""
 
     code = "table_replaced"
-    field_names = ("uri", "read_version", "conflicts")
 
     def __init__(self, uri: str, detail: str, *, read_version: int | None = None) -> None:
+        self.uri = uri
         super().__init__(read_version, (Outdated(detail),))
         self.message = (
             f"{uri}: {detail}. Nothing was committed; open the table again and start over"
         )
         self.args = (self.message,)
-        self.uri = uri
 
 
 class CommitStateUnknownError(CommitError):
@@ -545,12 +468,10 @@ class CommitStateUnknownError(CommitError):
 
     code = "commit_state_unknown"
     exit_status = EXIT_UNKNOWN
-    field_names = ("version", "detail")
 
     def __init__(self, version: int, detail: str) -> None:
         super().__init__(
             f"version {version} may or may not have been committed: {detail}."
             " No file was deleted; look at the history before trying again"
         )
-        self.version = version
-        self.detail = detail
+        self.version, self.detail = version, detail

@@ -4,8 +4,8 @@
 - `options` what they take, as values and for completion
 - `output` where results go, what -v logs, and consent asked for
 - `defaults` from a file, of storages by prefix
-- `judging` plans, `looking`, `advising`, `changing`, `planning`, `rewriting`,
-  `operating` the verbs, `upkeeping` those of many tables, `statements` of SQL
+- `looking`, `planning`, `changing`, `rewriting` the verbs,
+  `upkeeping` those of many tables, `statements` of SQL
 - `failures` errors to sentences and exit statuses
 """
 

@@ -1,30 +1,33 @@
-"""Commands that create tables, append rows, change columns and properties; none rewrites a file."""
+"""Commands that change a table without rewriting its files, and those that maintain it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import click
 
 from liquidlog.cli.options import (
-    PAIR,
-    Pairs,
+    Address,
+    bar_options,
     dry_run_option,
     files,
-    json_option,
-    mapping,
+    limit_option,
     offered_columns,
+    pairs_option,
     table_argument,
     verb,
+    workload_at,
+    workload_option,
 )
-from liquidlog.cli.output import emit, require_consent
+from liquidlog.cli.output import emit, first_of, require_consent, say_rest
 from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
-from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
+from liquidlog.definition.property_rules import clustering_protocol_change
+from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import CorruptLogError, DocumentError, UsageError
 from liquidlog.operations.rewrite import read_file
-from liquidlog.report import changes
-from liquidlog.report.layout import Line, Report
+from liquidlog.report import changes, tables
+from liquidlog.report.layout import Line
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import MODE, StructType, parse_schema
 from liquidlog.storage.addresses import is_local
@@ -44,41 +47,34 @@ from liquidlog.table import Table, create_table, define_table
     type=click.Choice(["name", "id"]),
     help="Column mapping mode.  [default: none]",
 )
-@click.option(
-    "--property", "properties", multiple=True, type=PAIR, help="A table property; repeats."
-)
+@pairs_option("--property", "properties", help_text="A table property; repeats.")
 @dry_run_option
-@json_option
 def create(
-    table: str,
+    table: Address,
     schema_from: str | None,
     schema_json: str | None,
     like: str | None,
     cluster_by: str | None,
     partition_by: str | None,
     column_mapping: str | None,
-    properties: Pairs,
-    storage_options: Pairs,
+    properties: Mapping[str, str],
     *,
     dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Create an empty table."""
     if sum(option is not None for option in (schema_from, schema_json, like)) != 1:
         raise UsageError("give one of --schema-from, --schema and --like")
-    options = mapping(storage_options)
-    wanted = mapping(properties)
-    if column_mapping and any(name.lower() == MODE.lower() for name in wanted):
+    if column_mapping and any(name.lower() == MODE.lower() for name in properties):
         raise UsageError(f"give either --column-mapping or --property {MODE}")
     definition = define_table(
-        schema=_schema(schema_from, schema_json, options),
-        like=None if like is None else Table.open(like, storage_options=options_of(like, options)),
+        schema=_schema(schema_from, schema_json, table.options),
+        like=None if like is None else open_other(like, table.options),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
         partition_by=None if partition_by is None else split_names(partition_by),
-        properties={**wanted, **({MODE: column_mapping} if column_mapping else {})},
+        properties={**properties, **({MODE: column_mapping} if column_mapping else {})},
     )
-    create_table(table, definition, storage_options=options, dry_run=dry_run)
-    emit_created(dry_run=dry_run, as_json=as_json)
+    create_table(table.uri, definition, storage_options=table.options, dry_run=dry_run)
+    emit_created(dry_run=dry_run)
 
 
 @verb("liquidlog append ./sales day1.parquet day2.parquet --cluster")
@@ -90,24 +86,21 @@ def create(
     help="Sort each batch of rows along the curve of the clustering columns.",
 )
 @dry_run_option
-@json_option
 def append(
-    table: str,
+    table: Address,
     sources: tuple[str, ...],
-    storage_options: Pairs,
     *,
     cluster: bool,
     dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Append Parquet files as new files, in one commit.
 
     The command writes their rows again, with the statistics that clustering needs.
     """
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     appended = opened.append(sources, cluster=cluster, dry_run=dry_run)
     shown = partial(changes.appended, dry_run=dry_run)
-    emit(appended, shown, as_json=as_json, dry_run=dry_run)
+    emit(appended, shown, dry_run=dry_run)
 
 
 @verb(
@@ -122,16 +115,13 @@ def append(
     "--yes", is_flag=True, help="Do not ask before the protocol changes, which locks writers out."
 )
 @dry_run_option
-@json_option
 def cluster_by(
-    table: str,
+    table: Address,
     columns: str | None,
-    storage_options: Pairs,
     *,
     none: bool,
     yes: bool = False,
     dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Set the clustering columns; rewrites no file.
 
@@ -140,33 +130,25 @@ def cluster_by(
     """
     if none == (columns is not None):
         raise UsageError("give either the clustering columns, as a,b, or --none")
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     names = None if columns is None else split_names(columns)
     change = None if names is None else clustering_protocol_change(opened.snapshot())
     if change is not None:
         opened.cluster_by(names, dry_run=True)  # what cannot be done is not asked for
         if not dry_run:
-            require_consent(str(change), yes=yes, can_ask=not as_json)
+            require_consent(str(change), yes=yes)
     version = opened.cluster_by(names, dry_run=dry_run)
     is_new = version != opened.opened.seen_version
-    shown = partial(changes.clustered, names=names, is_new=is_new, dry_run=dry_run)
+    asks = () if change is None or not dry_run else (Line(f"would ask first: {change}"),)
     protocol = None if change is None else {"before": change.before, "after": change.after}
     emit(
         {"version": version, "protocol_change": protocol},
-        partial(_with_protocol, shown=shown, change=change if dry_run else None),
-        as_json=as_json,
+        lambda done: (
+            *asks,
+            *changes.clustered(done, names=names, is_new=is_new, dry_run=dry_run),
+        ),
         dry_run=dry_run,
     )
-
-
-def _with_protocol(
-    result: Mapping[str, Any],
-    *,
-    shown: Callable[[Mapping[str, Any]], Report],
-    change: ProtocolChange | None,
-) -> Report:
-    said = () if change is None else (Line(f"would ask first: {change}"),)
-    return (*said, *shown(result))
 
 
 @verb("liquidlog drop-feature ./sales clustering", "liquidlog drop-feature ./sales domainMetadata")
@@ -178,43 +160,40 @@ def _with_protocol(
     help="Refused, with the reason: no feature that can be dropped here asks for it.",
 )
 @dry_run_option
-@json_option
 def drop_feature(
-    table: str,
+    table: Address,
     feature: str,
-    storage_options: Pairs,
     *,
     truncate_history: bool,
     dry_run: bool,
-    as_json: bool,
 ) -> None:
     """Drop a table feature, so that other writers can write.
 
     The feature is clustering, and then domainMetadata: delta-rs knows neither. Clustering columns
     go with them; no file is rewritten, no history is truncated.
     """
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     dropped = opened.drop_feature(feature, truncate_history=truncate_history, dry_run=dry_run)
     shown = partial(changes.dropped_feature, dry_run=dry_run)
-    emit(dropped, shown, as_json=as_json, dry_run=dry_run)
+    emit(dropped, shown, dry_run=dry_run)
 
 
-def emit_created(*, dry_run: bool, as_json: bool) -> None:
+def emit_created(*, dry_run: bool) -> None:
     """Print that a table was created, or would be."""
     shown = partial(changes.created, dry_run=dry_run)
-    emit({"version": 0}, shown, as_json=as_json, dry_run=dry_run)
+    emit({"version": 0}, shown, dry_run=dry_run)
 
 
-def emit_altered(opened: Table, version: int, what: str, *, dry_run: bool, as_json: bool) -> None:
+def emit_altered(opened: Table, version: int, what: str, *, dry_run: bool) -> None:
     """Print the version of a table that has a change, or would have it."""
     is_new = version != opened.opened.seen_version
     shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
-    emit({"version": version}, partial(shown, dry_run=dry_run), as_json=as_json, dry_run=dry_run)
+    emit({"version": version}, partial(shown, dry_run=dry_run), dry_run=dry_run)
 
 
-def options_of(address: str, options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the storage options for another table than the one they were given for."""
-    return {} if is_local(address) else options
+def open_other(address: str, options: Mapping[str, str]) -> Table:
+    """Return another table than the one that storage options were given for."""
+    return Table.open(address, storage_options={} if is_local(address) else options)
 
 
 def _schema(
@@ -232,3 +211,157 @@ def _schema(
             "is not a Delta schema: expected the JSON of a struct, as schemaString of a metaData"
             " action has it; --schema-from takes a Parquet file",
         ) from error
+
+
+@verb(
+    "liquidlog doctor ./sales",
+    "liquidlog doctor ./sales --workload w.jsonl --payback-days 7",
+    "liquidlog doctor ./sales --fix broken-domain",
+)
+@table_argument
+@click.option(
+    "--fix",
+    "names",
+    multiple=True,
+    type=click.Choice(FIXES),
+    help="Repair this, without rewriting a data file; repeats.",
+)
+@workload_option(
+    "Judge rewrites for these readers: JSON lines, .sql, or a source of `workload import`."
+    "  [default: full scans, and queries for one value of a column]"
+)
+@bar_options
+@dry_run_option
+def doctor(
+    table: Address,
+    names: tuple[str, ...],
+    workload: str | None,
+    bar: Mapping[str, Any],
+    *,
+    dry_run: bool,
+) -> None:
+    """Find faults of the clustering, and repair them.
+
+    Each finding names the command that repairs it, if there is one; the first line is the
+    verdict on the table. Without --fix nothing is changed.
+    """
+    if dry_run and not names:
+        raise UsageError("--dry-run has no effect without --fix: nothing would be written anyway")
+    opened = table.open()
+    asked = workload_at(workload, opened.uri, table.options)
+    fixed = opened.fix(*names, dry_run=dry_run) if names else ()
+    found = opened.doctor(workload=asked, workload_source=workload, **bar)
+    document = {
+        "findings": found.findings,
+        "fixed": fixed,
+        "verdict": None if found.verdict is None else found.verdict.document(),
+        "workload": None if found.asked is None else found.asked.document(),
+    }
+    shown = partial(tables.diagnosis, judged=found.verdict, asked=found.asked, dry_run=dry_run)
+    emit(document, shown, dry_run=dry_run)
+
+
+@verb("liquidlog checkpoint ./sales")
+@table_argument
+@dry_run_option
+def checkpoint(table: Address, *, dry_run: bool) -> None:
+    """Write a checkpoint of the newest version.
+
+    Readers then open the table without reading older commits.
+    """
+    made = table.open().checkpoint(dry_run=dry_run)
+    shown = partial(changes.checkpointed, dry_run=dry_run)
+    emit(made, shown, dry_run=dry_run)
+
+
+@verb("liquidlog orphans ./sales", "liquidlog orphans ./sales --older-than 7d --delete")
+@table_argument
+@click.option("--delete", is_flag=True, help="Delete the orphans.")
+@click.option(
+    "--older-than",
+    default="1d",
+    show_default=True,
+    help="A run that has written nothing for this long is dead: 30m, 12h, 7d.",
+)
+@click.option(
+    "--finished",
+    is_flag=True,
+    help="Include files of finished runs, whose results can still be committed.",
+)
+@dry_run_option
+@limit_option
+def orphans(
+    table: Address,
+    older_than: str,
+    limit: int | None,
+    *,
+    delete: bool,
+    finished: bool,
+    dry_run: bool,
+) -> None:
+    """List or delete files that dead or forgotten runs left.
+
+    No version of the table names these files. They are deleted only with --delete.
+    """
+    if dry_run and not delete:
+        raise UsageError("--dry-run says what --delete would do; give --delete too")
+    opened = table.open()
+    rows = opened.orphans(older_than=older_than, finished=finished, delete=delete, dry_run=dry_run)
+    found = [row for row in rows if row["orphan"]]
+    document = {
+        "files": first_of(rows, limit),
+        "orphan_count": len(found),
+        "orphan_bytes": sum(row["size_bytes"] for row in found),
+        "deleted": delete,
+    }
+    gone = sum(row["deleted"] for row in rows)
+    shown = partial(changes.orphans, gone=gone, dry_run=dry_run)
+    emit(document, shown, dry_run=dry_run)
+    say_rest(len(rows), limit)
+
+
+@verb("liquidlog vacuum ./sales --dry-run", "liquidlog vacuum ./sales --retain 30d")
+@table_argument
+@click.option(
+    "--retain",
+    help="Keep files that a version within this time needs: 168h, 30d."
+    "  [default: delta.deletedFileRetentionDuration, a week]",
+)
+@click.option(
+    "--allow-short-retention",
+    is_flag=True,
+    help="Allow --retain below that property or a week: readers of older versions fail, and other"
+    " engines lose files that they have not committed yet.",
+)
+@dry_run_option
+@limit_option
+def vacuum(
+    table: Address,
+    retain: str | None,
+    limit: int | None,
+    *,
+    allow_short_retention: bool,
+    dry_run: bool,
+) -> None:
+    """Delete files that no version within the retention needs.
+
+    Older versions can then no longer be read. Files of runs at work, of saved results and of other
+    tables stay, and so does the log.
+    """
+    if allow_short_retention and retain is None:
+        raise UsageError("--allow-short-retention has no effect without --retain")
+    opened = table.open()
+    done = opened.vacuum(
+        retain=retain, allow_short_retention=allow_short_retention, dry_run=dry_run
+    )
+    rows = done.rows()
+    document = {
+        "versions": done.versions,
+        "retention_ms": done.retention_ms,
+        "deleted_files": done.deleted_files,
+        "deleted_bytes": done.deleted_bytes,
+        "files": first_of(rows, limit),
+        "kept": done.kept,
+    }
+    emit(document, partial(changes.vacuumed, dry_run=dry_run), dry_run=dry_run)
+    say_rest(len(rows), limit)

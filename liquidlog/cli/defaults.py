@@ -9,18 +9,16 @@ from typing import Any, Final
 
 import click
 
+from liquidlog.cli.output import note
 from liquidlog.clustering.settings import BY_NAME, NOT_IN_FILES, Setting
 from liquidlog.errors import UsageError
 from liquidlog.logs import Log
-from liquidlog.report.printing import say
 from liquidlog.spec.text import suggestion
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import is_secret
 
 _VARIABLE: Final = "env"
 """The key of a value that is in a variable of the environment."""
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,7 +42,7 @@ class StorageDefaults:
 
     by_prefix: Mapping[str, Mapping[str, str | Variable]] = field(default_factory=dict)
 
-    def of(self, *addresses: str) -> Pairs:
+    def of(self, *addresses: str) -> Mapping[str, str]:
         """Return the options of addresses; those on local disk have none."""
         found = {self._prefix(one): one for one in addresses if not is_local(one)}
         if len(found) > 1:
@@ -54,10 +52,10 @@ class StorageDefaults:
                 " command takes the same for all: run it once for each, or give --storage-option"
             )
         options = self.by_prefix.get(next(iter(found), None) or "", {})
-        return tuple(
-            (name, value.value() if isinstance(value, Variable) else value)
+        return {
+            name: value.value() if isinstance(value, Variable) else value
             for name, value in options.items()
-        )
+        }
 
     def _prefix(self, address: str) -> str | None:
         whole = f"{_canonical(address)}/"
@@ -187,8 +185,8 @@ class DefaultedCommand(click.Command):
         _log.info("%s", text)
         for path in defaults.passed_over:
             _log.info("%s is passed over: it belongs to another user", path)
-        if listed and not defaults.is_named and _writes(self, ctx):
-            say(f"note: {text}")
+        if listed and not defaults.is_named and "dry_run" in ctx.params:
+            note(f"note: {text}")
         try:
             return super().invoke(ctx)
         except UsageError as error:
@@ -225,37 +223,31 @@ _GONE: Final = {
 }
 
 
-def _writes(command: click.Command, ctx: click.Context) -> bool:
-    is_writing = any(parameter.name == "dry_run" for parameter in command.params)
-    return is_writing and not ctx.params.get("as_json")
-
-
-def storage_defaults(*addresses: str) -> tuple[tuple[str, str], ...]:
-    """Return the storage options that the file of the running command has for some addresses."""
+def _of_running_command() -> Defaults | None:
     context = click.get_current_context(silent=True)
-    defaults: Defaults | None = None if context is None else context.meta.get(_KEPT)
-    if defaults is None:
-        return ()
-    found = defaults.storages.of(*addresses)
-    if found:
-        names = ", ".join(name for name, _ in found)
+    return None if context is None else context.meta.get(_KEPT)
+
+
+def storage_defaults(*addresses: str) -> Mapping[str, str]:
+    """Return the storage options that the file of the running command has for some addresses."""
+    defaults = _of_running_command()
+    found = {} if defaults is None else defaults.storages.of(*addresses)
+    if defaults is not None and found:
+        names = ", ".join(found)
         _log.info("%s has storage options for %s: %s", defaults.path, addresses[0], names)
     return found
 
 
 def set_by_file() -> Mapping[str, Any]:
     """Return the settings that the file of the running command has for its verb."""
-    context = click.get_current_context(silent=True)
-    defaults: Defaults | None = None if context is None else context.meta.get(_KEPT)
+    defaults = _of_running_command()
     return {} if defaults is None else defaults.settings
 
 
-def given_or_defaults(
-    context: click.Context, _: click.Parameter, given: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...]:
-    """Return the given storage options, else those that a file has for the table that is named."""
+def defaults_of_table(context: click.Context) -> Mapping[str, str]:
+    """Return the storage options that a file has for the table that is named, if one is."""
     table = context.params.get("table")
-    return given or (storage_defaults(table) if isinstance(table, str) else ())
+    return storage_defaults(table) if isinstance(table, str) else {}
 
 
 def _off(context: click.Context, _: click.Parameter, off: bool) -> None:  # noqa: FBT001  click's

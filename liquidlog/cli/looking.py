@@ -9,12 +9,10 @@ import click
 
 from liquidlog.cli.options import (
     LOCAL_FILE,
-    Pairs,
+    Address,
     bar_options,
     chosen_version,
-    json_option,
     limit_option,
-    mapping,
     offered_columns,
     output_option,
     table_argument,
@@ -23,14 +21,21 @@ from liquidlog.cli.options import (
     workload_at,
     workload_option,
 )
-from liquidlog.cli.output import append_line, emit, first_of, replace_file, require_lines, say_rest
+from liquidlog.cli.output import (
+    append_line,
+    emit,
+    first_of,
+    is_json,
+    replace_file,
+    require_lines,
+    say_rest,
+)
 from liquidlog.clustering.settings import split_names
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
-from liquidlog.table import Table
 
 if TYPE_CHECKING:
     from liquidlog.clustering.health import Health, HealthBar
@@ -44,19 +49,15 @@ _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
 @verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
 @table_argument
 @version_options
-@json_option
 def detail(
-    table: str,
+    table: Address,
     version: int | None,
     timestamp: str | None,
-    storage_options: Pairs,
-    *,
-    as_json: bool,
 ) -> None:
     """Show the table as DESCRIBE DETAIL does."""
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     chosen = chosen_version(opened, version, timestamp)
-    emit(opened.detail(chosen), policies.detail, as_json=as_json)
+    emit(opened.detail(chosen), policies.detail)
 
 
 @verb("liquidlog history ./sales --limit 10")
@@ -67,23 +68,20 @@ def detail(
     is_flag=True,
     help="Show instead the bytes that each commit added and moved, oldest first.",
 )
-@json_option
-def history(
-    table: str, limit: int | None, storage_options: Pairs, *, amplification: bool, as_json: bool
-) -> None:
+def history(table: Address, limit: int | None, *, amplification: bool) -> None:
     """Show the commits, newest first."""
     from liquidlog.log.history import count_commits
     from liquidlog.operations.inspect import written_bytes
     from liquidlog.report import tables
 
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     if amplification:
         written = written_bytes(opened.opened.store)
         shown = written[-limit:] if limit else written
-        emit(shown, tables.amplification, as_json=as_json, root="amplification")
+        emit(shown, tables.amplification, root="amplification")
         say_rest(len(written), limit)
         return
-    emit(opened.history(limit), tables.history, as_json=as_json, root="history")
+    emit(opened.history(limit), tables.history, root="history")
     if limit is not None:
         say_rest(count_commits(opened.opened.store), limit)
 
@@ -92,25 +90,21 @@ def history(
 @table_argument
 @version_options
 @limit_option
-@json_option
 def files(
-    table: str,
+    table: Address,
     version: int | None,
     timestamp: str | None,
     limit: int | None,
-    storage_options: Pairs,
-    *,
-    as_json: bool,
 ) -> None:
     """List the live files and their place in the clustering."""
     from liquidlog.report import tables
 
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     chosen = chosen_version(opened, version, timestamp)
     snapshot_version, live = opened.snapshot(chosen).version, opened.files(chosen)
     shown = first_of(live, limit)
     document = {"version": snapshot_version, "files": shown}
-    emit(document if as_json else shown, tables.files, as_json=as_json)
+    emit(document if is_json() else shown, tables.files)
     say_rest(live.num_rows, limit)
 
 
@@ -151,9 +145,8 @@ def files(
     type=LOCAL_FILE,
     help="Also append the JSON document to this file, as one line.",
 )
-@json_option
 def health(
-    table: str,
+    table: Address,
     columns: str | None,
     workload: str | None,
     where: str | None,
@@ -161,29 +154,33 @@ def health(
     openmetrics: Path | None,
     trend: Path | None,
     limit: int | None,
-    storage_options: Pairs,
     *,
     sample: bool,
     cubes: bool,
-    as_json: bool,
 ) -> int:
     """Say how well the table is clustered now."""
-    if cubes:
-        _refuse_with_cubes()
-        return _cubes(table, limit, storage_options, as_json=as_json)
-    if limit is not None:
-        raise UsageError("--limit says how many --cubes to list; give that too", option="limit")
     from liquidlog.clustering.health import parse_bar
     from liquidlog.report import tables
 
+    if cubes:
+        given = [name for name in _WITH_CUBES if click.get_current_context().params.get(name)]
+        if given:
+            name = "fail-if" if given[0] == "bars" else given[0]
+            raise UsageError(f"--{name} has no effect with --cubes, which only lists", option=name)
+        rows = table.open().cubes()
+        emit(first_of(rows, limit), tables.cubes, root="cubes")
+        say_rest(rows.num_rows, limit)
+        return EXIT_OK
+    if limit is not None:
+        raise UsageError("--limit says how many --cubes to list; give that too", option="limit")
     limits = [parse_bar(bar) for bar in bars]
     if trend is not None:
         require_lines(trend, _TREND_FIELDS, kind="a trend of health")
-    opened = Table.open(table, storage_options=mapping(storage_options))
+    opened = table.open()
     names = None if columns is None else split_names(columns)
     if columns is not None and workload is not None:
         raise UsageError("give either --columns or --workload to measure by")
-    asked = workload_at(workload, opened, storage_options)
+    asked = workload_at(workload, opened.uri, table.options)
     measured = opened.health(names, workload=asked, where=where, sample=sample)
     if openmetrics is not None:
         from liquidlog.report.openmetrics import openmetrics as render_openmetrics
@@ -191,7 +188,7 @@ def health(
         replace_file(openmetrics, render_openmetrics(measured))
     if trend is not None:
         append_line(trend, render_line(measured))
-    emit(measured, tables.health, as_json=as_json)
+    emit(measured, tables.health)
     return _said(limits, measured)
 
 
@@ -213,23 +210,6 @@ def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
 _WITH_CUBES: Final = ("columns", "workload", "where", "sample", "bars", "openmetrics", "trend")
 
 
-def _refuse_with_cubes() -> None:
-    context = click.get_current_context()
-    given = [name for name in _WITH_CUBES if context.params.get(name)]
-    if given:
-        name = "fail-if" if given[0] == "bars" else given[0]
-        raise UsageError(f"--{name} has no effect with --cubes, which only lists", option=name)
-
-
-def _cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bool) -> int:
-    from liquidlog.report import tables
-
-    rows = Table.open(table, storage_options=mapping(storage_options)).cubes()
-    emit(first_of(rows, limit), tables.cubes, as_json=as_json, root="cubes")
-    say_rest(rows.num_rows, limit)
-    return EXIT_OK
-
-
 @verb("liquidlog scan ./sales --where \"day = '2026-01-31'\"")
 @table_argument
 @click.option("--where", help="The query's SQL predicate.")
@@ -239,30 +219,26 @@ def _cubes(table: str, limit: int | None, storage_options: Pairs, *, as_json: bo
 @click.option("--time-zone", help="The readers' time zone, like Europe/Berlin.  [default: any]")
 @version_options
 @limit_option
-@json_option
 def scan(
-    table: str,
+    table: Address,
     where: str | None,
     workload: str | None,
     time_zone: str | None,
     version: int | None,
     timestamp: str | None,
     limit: int | None,
-    storage_options: Pairs,
-    *,
-    as_json: bool,
 ) -> None:
     """List the files that a query with a predicate must open."""
     from liquidlog.report import tables
 
     if (where is None) == (workload is None):
         raise UsageError("give either --where or --workload")
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = workload_at(workload, opened, storage_options)
+    opened = table.open()
+    asked = workload_at(workload, opened.uri, table.options)
     chosen = chosen_version(opened, version, timestamp)
     found = opened.scan(where, workload=asked, version=chosen, time_zone=time_zone)
     shown = replace(found, files=first_of(found.files, limit))
-    emit(shown.document() if as_json else shown, tables.scan, as_json=as_json)
+    emit(shown, tables.scan)
     say_rest(found.files.num_rows, limit)
 
 
@@ -277,15 +253,11 @@ def scan(
     " source of `workload import`.  [default: full scans, and queries for one value of a column]"
 )
 @bar_options
-@json_option
 def report(
-    table: str,
+    table: Address,
     output: Path,
     workload: str | None,
     bar: Mapping[str, Any],
-    storage_options: Pairs,
-    *,
-    as_json: bool,
 ) -> None:
     """Say whether to rewrite, and why, on one HTML page.
 
@@ -294,8 +266,8 @@ def report(
     """
     from liquidlog.report.page import page
 
-    opened = Table.open(table, storage_options=mapping(storage_options))
-    asked = workload_at(workload, opened, storage_options)
+    opened = table.open()
+    asked = workload_at(workload, opened.uri, table.options)
     overview = opened.overview(workload=asked, workload_source=workload, **bar)
     content = page(overview, workload=workload or "W").encode()
     replace_file(output, content)
@@ -306,8 +278,8 @@ def report(
         "findings": len(overview.findings),
     }
     verdict = overview.verdict
-    if as_json:
+    if is_json():
         done["verdict"] = None if verdict is None else verdict.document()
     elif verdict is not None:
         done = {"answer": verdict.sentence, **done}
-    emit(done, pairs, as_json=as_json)
+    emit(done, pairs)

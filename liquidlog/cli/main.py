@@ -24,7 +24,7 @@ class Verb(NamedTuple):
 SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "Start here": {
         "fleet": Verb("upkeeping", "Say which tables are worth a rewrite, the best first."),
-        "advise": Verb("advising", "Say which columns and layout suit the queries, if any."),
+        "advise": Verb("planning", "Say which columns and layout suit the queries, if any."),
         "optimize": Verb("rewriting", "Rewrite and commit; asks first if that is not worth it."),
         "health": Verb("looking", "Say how well the table is clustered now."),
         "report": Verb("looking", "Say whether to rewrite, and why, on one HTML page."),
@@ -34,7 +34,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "history": Verb("looking", "Show the commits, newest first."),
         "files": Verb("looking", "List the live files and their place in the clustering."),
         "scan": Verb("looking", "List the files that a query with a predicate must open."),
-        "doctor": Verb("operating", "Find faults of the clustering, and repair them."),
+        "doctor": Verb("changing", "Find faults of the clustering, and repair them."),
     },
     "Change": {
         "create": Verb("changing", "Create an empty table."),
@@ -45,16 +45,16 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "sql": Verb("statements", "Run one statement of SQL about a table."),
     },
     "Operate": {
-        "vacuum": Verb("operating", "Delete files that no version within the retention needs."),
-        "orphans": Verb("operating", "List or delete files that dead or forgotten runs left."),
-        "checkpoint": Verb("operating", "Write a checkpoint of the newest version."),
+        "vacuum": Verb("changing", "Delete files that no version within the retention needs."),
+        "orphans": Verb("changing", "List or delete files that dead or forgotten runs left."),
+        "checkpoint": Verb("changing", "Write a checkpoint of the newest version."),
         "tick": Verb("upkeeping", "Do for each table what a policy says is due."),
     },
     "In parts": {
         "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
-        "workload": Verb("advising", "Import queries, from logs of engines and from SQL."),
+        "workload": Verb("planning", "Import queries, from logs of engines and from SQL."),
     },
 }
 """The verbs by the heading of their section."""

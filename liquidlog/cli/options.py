@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 from liquidlog.cli.defaults import OPTIONS as CONFIG_OPTIONS
-from liquidlog.cli.defaults import DefaultedCommand, given_or_defaults, set_by_file
-from liquidlog.cli.output import ALL, VERBOSE
+from liquidlog.cli.defaults import DefaultedCommand, defaults_of_table, set_by_file
+from liquidlog.cli.output import ALL, JSON, VERBOSE
 from liquidlog.clustering.settings import (
     BY_NAME,
     FLAG,
@@ -171,11 +171,18 @@ LOCAL_FILE = click.Path(dir_okay=False, path_type=Path)
 
 # The options that several commands share
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
-Pairs = tuple[tuple[str, str], ...]
-"""The value of a repeated option of the form key=value."""
+
+class Address(NamedTuple):
+    """Where a command finds its table, and the options of its storage."""
+
+    uri: str
+    options: Mapping[str, str]
+
+    def open(self) -> Table:
+        """Return the table."""
+        return Table.open(self.uri, storage_options=self.options)
 
 
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
@@ -187,48 +194,73 @@ def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
 
     def command(function: Callable[..., Any]) -> click.Command:
         built = made(function)
-        built.params += [ALL, VERBOSE, *CONFIG_OPTIONS]
+        built.params += [JSON, ALL, VERBOSE, *CONFIG_OPTIONS]
         return built
 
     return command
 
 
-def table_argument(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the TABLE argument and the options for opening the table."""
-    return click.argument("table", shell_complete=directories)(storage_option(command))
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def storage_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--storage-option`."""
-    return click.option(
-        "--storage-option",
-        "storage_options",
-        multiple=True,
-        type=PAIR,
-        callback=given_or_defaults,
-        help="An option of the storage, named as in delta-rs; repeats.",
-    )(command)
+def table_argument(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the TABLE argument and its storage's options; the command receives an `Address`."""
+
+    @functools.wraps(command)
+    def with_address(table: str, storage_options: Mapping[str, str], **given: object) -> R:
+        return command(table=Address(table, storage_options), **given)
+
+    return click.argument("table", shell_complete=directories)(storage_option(with_address))
 
 
-def json_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--json`."""
-    help_text = "Print one JSON document and nothing else."
-    return click.option("--json", "as_json", is_flag=True, help=help_text)(command)
+def pairs_option(
+    *names: str,
+    help_text: str,
+    default: Callable[[click.Context], Mapping[str, str]] = lambda _: {},
+) -> Decorator:
+    """Return the decorator that adds a repeated option key=value; the command gets a mapping."""
+
+    def mapping(
+        context: click.Context, _: click.Parameter, pairs: Sequence[tuple[str, str]]
+    ) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for key, value in pairs:
+            if found.setdefault(key, value) != value:
+                raise UsageError(f"{key} is given two values; give it once", name=key)
+        return found or default(context)
+
+    return click.option(*names, multiple=True, type=PAIR, callback=mapping, help=help_text)
 
 
-def dry_run_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--dry-run`."""
-    help_text = "Check everything and say what would happen; write nothing."
-    return click.option("--dry-run", is_flag=True, help=help_text)(command)
+storage_option: Final = pairs_option(
+    "--storage-option",
+    "storage_options",
+    help_text="An option of the storage, named as in delta-rs; repeats.",
+    default=defaults_of_table,
+)
+spark_conf_option: Final = pairs_option("--spark-conf", help_text="A Spark setting; repeats.")
 
 
-def limit_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--limit`."""
-    help_text = "List at most this many, and say on stderr how many more there are."
-    return click.option("--limit", type=whole_number(1), help=help_text)(command)
+dry_run_option: Final = click.option(
+    "--dry-run", is_flag=True, help="Check everything and say what would happen; write nothing."
+)
+limit_option: Final = click.option(
+    "--limit",
+    type=whole_number(1),
+    help="List at most this many, and say on stderr how many more there are.",
+)
+advice_option: Final = click.option(
+    "--advice",
+    help="Make the layout of this advice, saved by `advise -o`; rewrites as --full does.",
+)
 
 
-def version_options(command: Callable[P, R]) -> Callable[P, R]:
+def executor_option(help_text: str, **how: Any) -> Decorator:  # noqa: ANN401  click's
+    """Return the decorator that adds `--executor`."""
+    return click.option("--executor", shell_complete=one_of(executors), help=help_text, **how)
+
+
+def version_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--version` and `--timestamp`."""
     at_time = "The table as it was at this time, in UTC unless a zone is named: 2026-01-31T12:00Z."
     with_time = click.option("--timestamp", help=at_time)(command)
@@ -248,21 +280,17 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
     return version_at(table.opened.store, table.snapshot(), parse_time(timestamp))
 
 
-def settings_options(
-    *visible: str, stages: Sequence[Stage] = tuple(Stage)
-) -> Callable[[Callable[P, R]], Callable[..., R]]:
+def settings_options(*visible: str, stages: Sequence[Stage] = tuple(Stage)) -> Decorator:
     """Return the decorator that adds settings as options; the command receives `settings`.
 
     `visible` have an option of their own; `--set NAME=VALUE` gives any of these stages.
     """
 
-    def decorate(command: Callable[P, R]) -> Callable[..., R]:
+    def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
-        def with_settings(*args: P.args, **kwargs: P.kwargs) -> R:
-            own = {name: kwargs.pop(name) for name in visible}
-            texts = cast("tuple[str, ...]", kwargs.pop("set_"))
-            settings = _settings(own, texts, stages)
-            return command(*args, settings=settings, **kwargs)  # type: ignore[arg-type]
+        def with_settings(set_: tuple[str, ...], **given: object) -> R:
+            own = {name: given.pop(name) for name in visible}
+            return command(settings=_settings(own, set_, stages), **given)
 
         decorated: Callable[..., R] = click.option(
             "--set",
@@ -300,35 +328,23 @@ def _names(stages: Sequence[Stage]) -> Iterator[str]:
     return (f"{one.name}=" for one in SETTINGS if one.stage in stages and one.name != WEIGHTS)
 
 
-_BAR_OPTIONS: Final = {
-    "payback_days": click.option(
-        "--payback-days",
-        type=Parsed("number", _positive),
-        help="A rewrite is worth it if it has paid back within this many days.  [default: 30, or"
-        " 1,000 queries if queries a day are not known]",
-    ),
-    "queries_per_day": click.option(
-        "--queries-per-day",
-        "queries_per_day",
-        type=Parsed("number", _positive),
-        help="Queries of the table in a day.  [default: as the workload records]",
-    ),
-}
-
-
-def bar_options(command: Callable[P, R]) -> Callable[P, R]:
+def bar_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options of a judgement; the command receives `bar`, arguments of Table.judge."""
 
     @functools.wraps(command)
-    def with_bar(*args: P.args, **kwargs: P.kwargs) -> R:
-        values = {name: kwargs.pop(name) for name in _BAR_OPTIONS}
+    def with_bar(payback_days: float | None, queries_per_day: float | None, **given: object) -> R:
+        values = {"payback_days": payback_days, "queries_per_day": queries_per_day}
         bar = {name: value for name, value in values.items() if value is not None}
-        return command(*args, bar=bar, **kwargs)  # type: ignore[arg-type]
+        return command(bar=bar, **given)
 
-    decorated: Callable[P, R] = with_bar
-    for option in reversed([*_BAR_OPTIONS.values()]):
-        decorated = option(decorated)
-    return decorated
+    positive = Parsed("number", _positive)
+    in_a_day = "Queries of the table in a day.  [default: as the workload records]"
+    with_queries = click.option("--queries-per-day", type=positive, help=in_a_day)(with_bar)
+    within = (
+        "A rewrite is worth it if it has paid back within this many days.  [default: 30, or"
+        " 1,000 queries if queries a day are not known]"
+    )
+    return click.option("--payback-days", type=positive, help=within)(with_queries)
 
 
 _OFFERED: Final[Mapping[str, Complete]] = {
@@ -348,39 +364,21 @@ def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., A
     return click.option(f"--{setting.name.replace('_', '-')}", setting.name, help=text, **how)
 
 
-def output_option(
-    help_text: str, *, required: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def output_option(help_text: str, *, required: bool = False) -> Decorator:
     """Return the decorator that adds `-o`: a local file that is replaced."""
     return click.option("-o", "--output", type=LOCAL_FILE, required=required, help=help_text)
 
 
-def workload_option(help_text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def workload_option(help_text: str) -> Decorator:
     """Return the decorator that adds `--workload`, an address for `workload_at`."""
     return click.option("--workload", help=help_text)
 
 
-def workload_at(source: str | None, table: Table, storage_options: Pairs) -> Workload:
+def workload_at(source: str | None, uri: str, options: Mapping[str, str]) -> Workload:
     """Return what readers ask of the table, as a file or a source says it; nothing without one."""
     if source is None:
         return ()
     # Its modules take longer to import than it takes to look at a table.
     from liquidlog.operations.workloads import read_workload
 
-    options = StorageOptions.of(mapping(storage_options))
-    return read_workload(source, table=table.uri, storage_options=options)
-
-
-def advice_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--advice`."""
-    help_text = "Make the layout of this advice, saved by `advise -o`; rewrites as --full does."
-    return click.option("--advice", help=help_text)(command)
-
-
-def mapping(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Return repeated `k=v` options as a mapping."""
-    found: dict[str, str] = {}
-    for key, value in pairs:
-        if found.setdefault(key, value) != value:
-            raise UsageError(f"{key} is given two values; give it once", name=key)
-    return found
+    return read_workload(source, table=uri, storage_options=StorageOptions.of(options))

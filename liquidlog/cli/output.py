@@ -52,21 +52,21 @@ VERBOSE: Final = click.Option(
 """The option of every verb; it takes effect before anything else of the command."""
 
 
-_WHOLE: Final = "liquidlog.whole"
+def _flag(name: str, help_text: str) -> click.Option:
+    def keep(context: click.Context, _: click.Parameter, is_given: bool) -> None:  # noqa: FBT001
+        context.meta[name] = is_given
+
+    return click.Option([name], is_flag=True, expose_value=False, callback=keep, help=help_text)
 
 
-def _keep_whole(context: click.Context, _: click.Parameter, whole: bool) -> None:  # noqa: FBT001
-    context.meta[_WHOLE] = whole
+JSON: Final = _flag("--json", "Print one JSON document and nothing else.")
+ALL: Final = _flag("--all", "List everything; on a terminal, long listings are cut to a screen.")
 
 
-ALL: Final = click.Option(
-    ["--all"],
-    is_flag=True,
-    expose_value=False,
-    callback=_keep_whole,
-    help="List everything; on a terminal, long listings are cut to a screen.",
-)
-"""The option of every verb that shows a listing or may show one."""
+def is_json() -> bool:
+    """Return whether the running command prints a JSON document."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("--json"))
 
 
 @contextmanager
@@ -96,16 +96,16 @@ class _Line(logging.Handler):
 
 
 @contextmanager
-def executors_heard(*, as_json: bool) -> Iterator[None]:
+def executors_heard() -> Iterator[None]:
     """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
 
-    With `as_json` they do not, for the document of an error; with `-v` they are lines of the log.
+    With `--json` they do not, for the document of an error; with `-v` they are lines of the log.
     """
     log = logging.getLogger(EXECUTOR_GROUP)
-    handler = logging.NullHandler() if as_json or _is_verbose() else _Said()
+    handler = logging.NullHandler() if is_json() or _is_verbose() else _Said()
     level = log.level
     log.addHandler(handler)  # without any, Python prints warnings on stderr
-    if not as_json:
+    if not is_json():
         log.setLevel(logging.INFO)
     try:
         yield
@@ -119,12 +119,18 @@ class _Said(logging.Handler):
         say(self.format(record))
 
 
-def require_consent(what: str, *, yes: bool, can_ask: bool) -> None:
+def note(text: str) -> None:
+    """Say something beside the result; nothing beside a JSON document."""
+    if not is_json():
+        say(text)
+
+
+def require_consent(what: str, *, yes: bool) -> None:
     """Say what would be done, and ask whether that is wanted; with `yes`, only say it."""
     if yes:
         say(f"note: {what}")
         return
-    if not can_ask or not sys.stdin.isatty():
+    if is_json() or not sys.stdin.isatty():
         raise UsageError(f"{what}; nothing was written: to do it, give --yes", option="yes")
     say(what)
     if not click.confirm("Go on?", err=True):
@@ -147,30 +153,27 @@ def warnings_said() -> Iterator[None]:
     """Context manager: warnings, including every one about a checkpoint, are printed on stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
-        warnings.showwarning = _say_warning
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         yield
-
-
-def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
-    say(f"warning: {message}")
 
 
 def emit(
     value: Any,  # noqa: ANN401  what a command returns
     render: Callable[[Any], Report],
     *,
-    as_json: bool,
     root: str | None = None,
     dry_run: bool = False,
 ) -> None:
     """Print a command's result on stdout, as `render` shows it or as a JSON object.
 
-    `root` is the field of that object that holds the result; without it the result is the object.
+    That is the `document` of a value that has one. `root` is the field of the object that holds the
+    result; without it the result is the object.
     """
-    if not as_json:
+    if not is_json():
         show(render(value), cut=_is_cut())
         return
-    document = jsonable(value if root is None else {root: value})
+    plain = value.document() if hasattr(value, "document") else value
+    document = jsonable(plain if root is None else {root: plain})
     if dry_run:
         document["dry_run"] = True
     show_json(render_json({"format_version": FORMAT_VERSION, **document}))
@@ -181,7 +184,7 @@ def _is_cut() -> bool:
     context = click.get_current_context(silent=True)
     if context is None or context.params.get("limit") is not None:
         return False
-    return context.meta.get(_WHOLE) is False
+    return context.meta.get("--all") is False
 
 
 def first_of(rows: Listed, limit: int | None) -> Listed:
@@ -216,7 +219,9 @@ def replace_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            mode = target.stat().st_mode if target.exists() else 0o666 & ~_umask()
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = target.stat().st_mode if target.exists() else 0o666 & ~mask
             Path(name).chmod(mode & 0o7777)
             Path(name).replace(target)
         except BaseException:
@@ -272,9 +277,3 @@ def _ends_whole(path: Path) -> bool:
         size_bytes = file.seek(0, os.SEEK_END)
         file.seek(max(0, size_bytes - 1))
         return file.read(1) in {b"", b"\n"}
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -5,16 +5,14 @@ from typing import Any
 
 import click
 
+from liquidlog.cli.changing import emit_altered, emit_created, open_other
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
-    PAIR,
     SIZE,
-    Pairs,
+    Address,
     dry_run_option,
-    executors,
-    json_option,
-    mapping,
-    one_of,
+    executor_option,
+    spark_conf_option,
     storage_option,
     verb,
     workload_at,
@@ -22,8 +20,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
-from liquidlog.report.layout import Line, Report
-from liquidlog.snapshot import Snapshot
+from liquidlog.report.layout import Line
 from liquidlog.sql import statements as ask
 from liquidlog.sql.parser import parse_statement
 from liquidlog.table import Table, create_table, define_table
@@ -34,27 +31,21 @@ from liquidlog.table import Table, create_table, define_table
     "liquidlog sql \"OPTIMIZE './sales'\" --dry-run",
 )
 @click.argument("statement")
-@click.option(
-    "--executor",
-    shell_complete=one_of(executors),
-    help="What rewrites the files.  [default: auto]",
-)
-@click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
+@executor_option("What rewrites the files.  [default: auto]")
+@spark_conf_option
 @click.option("--local-limit", type=SIZE, help="With --executor local: refuse larger plans.")
 @storage_option
 @dry_run_option
-@json_option
 @click.pass_context
 def sql(
     context: click.Context,
     statement: str,
     executor: str | None,
-    spark_conf: Pairs,
+    spark_conf: Mapping[str, str],
     local_limit: int | None,
-    storage_options: Pairs,
+    storage_options: Mapping[str, str],
     *,
     dry_run: bool,
-    as_json: bool,
 ) -> Any:  # noqa: ANN401  what the verb returns
     """Run one statement of SQL about a table.
 
@@ -62,15 +53,26 @@ def sql(
     as delta.`path`; without Spark there is no catalog of names.
     """
     asked = parse_statement(statement)
-    engine = {"executor": executor, "spark_conf": spark_conf, "local_limit": local_limit}
-    asks = executor is not None or bool(spark_conf) or local_limit is not None
-    _require_effect(asked, asks_of_an_executor=asks, dry_run=dry_run)
-    if isinstance(asked.table, ask.TableAt):
-        storage_options = storage_options or storage_defaults(asked.table.uri)
-    caller = _Caller(context, storage_options, dry_run=dry_run, as_json=as_json)
+    asks_of_an_executor = executor is not None or bool(spark_conf) or local_limit is not None
+    if not isinstance(asked, ask.RewriteStatement) and asks_of_an_executor:
+        raise UsageError(
+            "--executor, --spark-conf and --local-limit have an effect on OPTIMIZE and RECLUSTER"
+            " only"
+        )
+    if isinstance(asked, ask.Question) and dry_run:
+        raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")
+    if isinstance(asked, ask.Creation) and asked.location is not None:
+        raise UsageError(
+            "LOCATION is for tables with a name, and without Spark there is no catalog of"
+            " names; leave it out, and give the path as delta.`path`",
+            location=asked.location,
+        )
+    uri = address(asked.table)
+    table = Address(uri, storage_options or storage_defaults(uri))
+    caller = _Caller(context, table, dry_run=dry_run)
     match asked:
         case ask.RewriteStatement():
-            return caller.rewrite(asked, {**engine, "executor": executor or AUTO})
+            return caller.rewrite(asked, local_limit, executor or AUTO, spark_conf)
         case ask.Vacuum():
             return caller.vacuum(asked)
         case ask.Question():
@@ -81,55 +83,46 @@ def sql(
             return caller.create(asked)
 
 
-def _require_effect(asked: ask.Statement, *, asks_of_an_executor: bool, dry_run: bool) -> None:
-    if not isinstance(asked, ask.RewriteStatement) and asks_of_an_executor:
-        raise UsageError(
-            "--executor, --spark-conf and --local-limit have an effect on OPTIMIZE and RECLUSTER"
-            " only"
-        )
-    if isinstance(asked, ask.Question) and dry_run:
-        raise UsageError("--dry-run has no effect: the statement writes nothing", option="dry_run")
-
-
 class _Caller:
-    def __init__(
-        self, context: click.Context, storage_options: Pairs, *, dry_run: bool, as_json: bool
-    ) -> None:
+    """Calls verbs of the command line for one table."""
+
+    def __init__(self, context: click.Context, table: Address, *, dry_run: bool) -> None:
         self._context = context
-        self._storage_options = storage_options
-        self._options = mapping(storage_options)
+        self._table = table
         self._dry_run = dry_run
-        self._as_json = as_json
 
     def look(self, asked: ask.Question) -> Any:  # noqa: ANN401
-        table = address(asked.table)
         match asked.verb:
             case "history":
-                return self._call("history", table=table, limit=asked.limit)
+                return self._call("history", limit=asked.limit)
             case "advise":
-                workloads = asked.sources or self._own(table)
-                return self._call("advise", table=table, workloads=workloads)
+                return self._call("advise", workloads=asked.sources or self._own())
             case verb_name:
-                return self._call(verb_name, table=table)
+                return self._call(verb_name)
 
-    def _own(self, table: str) -> tuple[str, ...]:
+    def _own(self) -> tuple[str, ...]:
+        uri = self._table.uri
         try:
-            opened = Table.open(table, storage_options=self._options)
-            workload_at(table, opened, self._storage_options)
+            workload_at(uri, self._table.open().uri, self._table.options)
         except UsageError as error:
             raise UsageError(
                 "the table's log records no query; say where queries are recorded, as ADVISE t FROM"
                 " 'queries.sql'"
             ) from error
-        return (table,)
+        return (uri,)
 
-    def rewrite(self, asked: ask.RewriteStatement, running: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        table, where = address(asked.table), asked.where
-        if asked.if_exists and self._found(table) is None:
-            return self._say({"versions": [], "groups": []}, f"nothing to do: no table {table}")
+    def rewrite(
+        self,
+        asked: ask.RewriteStatement,
+        local_limit: int | None,
+        executor: str,
+        spark_conf: Mapping[str, str],
+    ) -> Any:  # noqa: ANN401
+        where = asked.where
+        if asked.if_exists and self._found() is None:
+            self._say({"versions": [], "groups": []}, f"nothing to do: no table {self._table.uri}")
+            return None
         self._dry_run = self._dry_run or asked.explain
-        running = dict(running)
-        local_limit = running.pop("local_limit")
         limit = () if local_limit is None else (f"local_limit={local_limit}",)
         policy: dict[str, Any] = {"set_": (*(["final=true"] if asked.final else []), *limit)}
         if asked.recluster:
@@ -138,53 +131,39 @@ class _Caller:
             if where is not None:
                 from liquidlog.operations.optimize import partition_where
 
-                where = partition_where(self._snapshot(table), where)
+                where = partition_where(self._table.open().snapshot(), where)
             policy |= {"full": asked.full, "zorder_by": ",".join(asked.zorder_by) or None}
-        return self._write("optimize", table=table, where=where, **policy, **running)
+        policy |= {"executor": executor, "spark_conf": spark_conf}
+        return self._write("optimize", where=where, **policy)
 
     def alter(self, asked: ask.Alteration) -> Any:  # noqa: ANN401
-        table, given = address(asked.table), asked.arguments
+        given = asked.arguments
         if asked.method == "cluster_by":
             none = given["columns"] is None
             columns = None if none else ",".join(given["columns"])
-            return self._write("cluster-by", table=table, columns=columns, none=none, yes=True)
+            return self._write("cluster-by", columns=columns, none=none, yes=True)
         if asked.method == "drop_feature":
-            return self._write("drop-feature", table=table, **given)
-        from liquidlog.cli.changing import emit_altered
-
-        opened = Table.open(table, storage_options=self._options)
+            return self._write("drop-feature", **given)
+        opened = self._table.open()
         version = getattr(opened, asked.method)(*asked.names, **given, dry_run=self._dry_run)
-        return emit_altered(
-            opened, version, asked.has, dry_run=self._dry_run, as_json=self._as_json
-        )
+        return emit_altered(opened, version, asked.has, dry_run=self._dry_run)
 
     def vacuum(self, asked: ask.Vacuum) -> Any:  # noqa: ANN401
         self._dry_run = self._dry_run or asked.dry_run
         retain = None if asked.retain_hours is None else f"{asked.retain_hours}h"
-        return self._write("vacuum", table=address(asked.table), retain=retain)
+        return self._write("vacuum", retain=retain)
 
     def create(self, asked: ask.Creation) -> None:
-        from liquidlog.cli.changing import emit_created, options_of
-
-        if asked.location is not None:
-            raise UsageError(
-                "LOCATION is for tables with a name, and without Spark there is no catalog of"
-                " names; leave it out, and give the path as delta.`path`",
-                location=asked.location,
-            )
-        table = address(asked.table)
-        there = self._found(table) if asked.if_not_exists else None
+        options = self._table.options
+        there = self._found() if asked.if_not_exists else None
         if there is not None:
             version = there.snapshot().version
             self._say({"version": version}, f"nothing to do: version {version} is there already")
             return
-        source = None
-        if asked.like is not None:
-            like = address(asked.like)
-            source = Table.open(like, storage_options=options_of(like, self._options))
+        source = None if asked.like is None else open_other(address(asked.like), options)
         definition = define_table(like=source, **asked.definition)
-        create_table(table, definition, storage_options=self._options, dry_run=self._dry_run)
-        emit_created(dry_run=self._dry_run, as_json=self._as_json)
+        create_table(self._table.uri, definition, storage_options=options, dry_run=self._dry_run)
+        emit_created(dry_run=self._dry_run)
 
     def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
         return self._call(verb_name, dry_run=self._dry_run, **arguments)
@@ -195,27 +174,17 @@ class _Caller:
             group.get_command(self._context, verb_name) if isinstance(group, click.Group) else None
         )
         assert command is not None  # noqa: S101  the verbs of main
-        return self._context.invoke(
-            command,
-            storage_options=self._storage_options,
-            as_json=self._as_json,
-            **arguments,
-        )
+        table = {"table": self._table.uri, "storage_options": self._table.options}
+        return self._context.invoke(command, **table, **arguments)
 
-    def _snapshot(self, table: str) -> Snapshot:
-        return Table.open(table, storage_options=self._options).snapshot()
-
-    def _found(self, table: str) -> Table | None:
+    def _found(self) -> Table | None:
         try:
-            return Table.open(table, storage_options=self._options)
+            return self._table.open()
         except TableNotFoundError:
             return None
 
     def _say(self, document: Mapping[str, Any], text: str) -> None:
-        def shown(_: object) -> Report:
-            return (Line(text),)
-
-        emit(document, shown, as_json=self._as_json, dry_run=self._dry_run)
+        emit(document, lambda _: (Line(text),), dry_run=self._dry_run)
 
 
 def address(table: ask.TableName) -> str:

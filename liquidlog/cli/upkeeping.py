@@ -10,15 +10,11 @@ import click
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     LOCAL_FILE,
-    PAIR,
-    Pairs,
     bar_options,
     directories,
     dry_run_option,
-    executors,
-    json_option,
-    mapping,
-    one_of,
+    executor_option,
+    spark_conf_option,
     storage_option,
     verb,
     workload_option,
@@ -64,12 +60,8 @@ from liquidlog.report.progress import counted_progress
     type=click.Path(file_okay=False),
     help="The directory for the plans of --plan-only.",
 )
-@click.option(
-    "--executor",
-    shell_complete=one_of(executors),
-    help="What rewrites the files.  [default: auto]",
-)
-@click.option("--spark-conf", multiple=True, type=PAIR, help="A Spark setting; repeats.")
+@executor_option("What rewrites the files.  [default: auto]")
+@spark_conf_option
 @click.option(
     "--openmetrics",
     type=LOCAL_FILE,
@@ -77,19 +69,17 @@ from liquidlog.report.progress import counted_progress
 )
 @storage_option
 @dry_run_option
-@json_option
 def tick(
     tables: tuple[str, ...],
     policy_path: str | None,
     plans: str | None,
     executor: str | None,
-    spark_conf: Pairs,
+    spark_conf: Mapping[str, str],
     openmetrics: Path | None,
-    storage_options: Pairs,
+    storage_options: Mapping[str, str],
     *,
     plan_only: bool,
     dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Do for each table what a policy says is due.
 
@@ -101,25 +91,25 @@ def tick(
     policy = UpkeepPolicy() if policy_path is None else read_policy(policy_path)
     name = executor or AUTO
     if not plan_only and policy.rewrite is not None:
-        require_settings(name, mapping(spark_conf), None)
+        require_settings(name, spark_conf, None)
         find_executor(LOCAL if name == AUTO else name)
     storage_options = storage_options or _defaults((*policy.tables, *tables))
-    options, conf = mapping(storage_options), mapping(spark_conf)
+    options = storage_options or None
     request = TickRequest(
         policy=policy,
         tables=tables,
-        storage_options=options or None,
-        choose_executor=lambda plan: choose_executor(name, plan, conf).name,
-        open_executor=lambda chosen: open_executor(chosen, conf, options, verb="tick"),
+        storage_options=options,
+        choose_executor=lambda plan: choose_executor(name, plan, spark_conf).name,
+        open_executor=lambda one: open_executor(one, spark_conf, storage_options, verb="tick"),
         dry_run=dry_run,
         plans=plans,
     )
-    with executors_heard(as_json=as_json):
+    with executors_heard():
         ticked: Ticked = run_tick(request)
     if openmetrics is not None:
         replace_file(openmetrics, tick_openmetrics(ticked))
     shown = partial(fleets.ticked, dry_run=dry_run)
-    emit(ticked.document() if as_json else ticked, shown, as_json=as_json, dry_run=dry_run)
+    emit(ticked, shown, dry_run=dry_run)
     return ticked.exit_status
 
 
@@ -142,15 +132,12 @@ def tick(
 )
 @bar_options
 @storage_option
-@json_option
 def fleet(
     prefixes: tuple[str, ...],
     workload: str | None,
     directory: str | None,
     bar: Mapping[str, Any],
-    storage_options: Pairs,
-    *,
-    as_json: bool,
+    storage_options: Mapping[str, str],
 ) -> int:
     """Say which tables are worth a rewrite, the best first.
 
@@ -165,25 +152,29 @@ def fleet(
         prefixes=prefixes,
         workload=workload,
         bar=Bar(**{name: value for name, value in bar.items() if value is not None}),
-        storage_options=mapping(storage_options) or None,
+        storage_options=storage_options or None,
         pages=None if directory is None else Pages(directory=directory, render=page),
     )
     with counted_progress("tables") as progress:
         found = survey(request, on_found=progress.expect, on_table=lambda _: progress.advance())
     if directory is not None:
         replace_file(Path(directory, "index.html"), fleet_page(found, ", ".join(prefixes)))
-    shown = fleets.surveyed_fleet
-    emit(found.document() if as_json else found, shown, as_json=as_json)
+    emit(found, fleets.surveyed_fleet)
     return found.exit_status
 
 
-def _defaults(addresses: tuple[str, ...]) -> Pairs:
+def _defaults(addresses: tuple[str, ...]) -> Mapping[str, str]:
     others = [address for address in addresses if not is_listing(address)]
     return storage_defaults(*(others or addresses))
 
 
 def _check(
-    plans: str | None, executor: str | None, spark_conf: Pairs, *, plan_only: bool, dry_run: bool
+    plans: str | None,
+    executor: str | None,
+    spark_conf: Mapping[str, str],
+    *,
+    plan_only: bool,
+    dry_run: bool,
 ) -> None:
     if plan_only and plans is None:
         raise UsageError("--plan-only needs -o, the directory for the plans", option="output")

@@ -21,6 +21,10 @@ from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
 _NOTHING_DONE: Final = "nothing was written"
 
 
+def _nothing(why: str, *, dry_run: bool) -> Report:
+    return (Line(f"{'would change nothing' if dry_run else 'nothing to do'}: {why}"),)
+
+
 def created(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     """Show that a table was created."""
     version = result["version"]
@@ -31,14 +35,12 @@ def created(result: Mapping[str, Any], *, dry_run: bool) -> Report:
 
 def appended(result: Appended, *, dry_run: bool) -> Report:
     """Show what an append did."""
-    what = f"{result.rows} rows in {result.files} file(s)"
+    what, version = f"{result.rows} rows in {result.files} file(s)", result.version
     if not result.files:
-        nothing = "would change nothing" if dry_run else "nothing to do"
-        return (Line(f"{nothing}: there are no rows; the version is {result.version}"),)
+        return _nothing(f"there are no rows; the version is {version}", dry_run=dry_run)
     if dry_run:
-        would = f"would append {what}, as version {result.version}; {_NOTHING_DONE}"
-        return (Line(would),)
-    return (Line(f"version {result.version}: {what} appended"),)
+        return (Line(f"would append {what}, as version {version}; {_NOTHING_DONE}"),)
+    return (Line(f"version {version}: {what} appended"),)
 
 
 def clustered(
@@ -55,19 +57,10 @@ def clustered(
 def altered(
     result: Mapping[str, Any], *, has: str, have: str, is_new: bool, dry_run: bool
 ) -> Report:
-    """Show the version that has a change, or would have it.
-
-    Args:
-        result: The document of the command, with the version.
-        has: The statement about that version, such as "has …".
-        have: The same statement after "would", such as "have …".
-        is_new: Whether the command changes something.
-        dry_run: Whether this is a dry run.
-    """
+    """Show the version that "has" a change, or would "have" it."""
     version = f"version {result['version']}"
     if not is_new:
-        nothing = "would change nothing" if dry_run else "nothing to do"
-        return (Line(f"{nothing}: {version} already {has}"),)
+        return _nothing(f"{version} already {has}", dry_run=dry_run)
     if dry_run:
         return (Line(f"{version} would {have}; {_NOTHING_DONE}"),)
     return (Line(f"{version} {has}; no file was rewritten"),)
@@ -80,21 +73,20 @@ def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
     says = f"({protocol.min_reader_version}, {protocol.min_writer_version})"
     says += f" with {features}" if features else ""
     domains = ", ".join(result.removed_domains)
-    of = f"version {result.version}"
+    removed = "would remove" if dry_run else "removed"
+    gone = (Line(f"{removed} the domains {domains}"),) if domains else ()
+    of, feature = f"version {result.version}", result.feature
+    end = f"{of} does not have {feature}; its protocol is {says}"
     if dry_run:
-        gone = (Line(f"would remove the domains {domains}"),) if domains else ()
-        end = f"{of} would not have {result.feature}; its protocol would be {says}; {_NOTHING_DONE}"
-        return (*gone, Line(end))
-    gone = (Line(f"removed the domains {domains}"),) if domains else ()
-    return (*gone, Line(f"{of} does not have {result.feature}; its protocol is {says}"))
+        end = f"{of} would not have {feature}; its protocol would be {says}; {_NOTHING_DONE}"
+    return (*gone, Line(end))
 
 
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
     """Show whether a checkpoint was written, or would be."""
     of = f"version {result.version} ({result.files} files)"
     if not result.created:
-        nothing = "would change nothing" if dry_run else "nothing to do"
-        return (Line(f"{nothing}: {of} already has a checkpoint"),)
+        return _nothing(f"{of} already has a checkpoint", dry_run=dry_run)
     size = render_size(result.size_bytes or 0)
     if dry_run:
         return (Line(f"would write a checkpoint of {of}: {size}; {_NOTHING_DONE}"),)
@@ -148,7 +140,18 @@ def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
 
 
 def optimized(result: Mapping[str, Any]) -> Report:
-    """Show what an OPTIMIZE did, with Delta's metric names."""
+    """Show what an OPTIMIZE did, round by round if in rounds, with Delta's metric names."""
+    if "rounds" not in result:
+        return _optimized(result)
+    end = Line(
+        f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
+        f" the average depth is {_depth(result['average_depth'])}"
+    )
+    in_all = _reconciled(result, "were") if len(result["rounds"]) > 1 else ()
+    return (*(part for one in result["rounds"] for part in _optimized(one)), end, *in_all)
+
+
+def _optimized(result: Mapping[str, Any]) -> Report:
     if not result["groups"]:
         return (Line("nothing to do: no file needs rewriting"),)
     head = Line(
@@ -182,7 +185,7 @@ def migrated(result: Mapping[str, Any]) -> Report:
         f" {', '.join(result['clustering_columns'])} and no longer partitioned by"
         f" {', '.join(result['partition_columns'])}"
     )
-    return (head, *(optimized(result) if result["groups"] else ()))
+    return (head, *(_optimized(result) if result["groups"] else ()))
 
 
 def would_migrate(
@@ -201,16 +204,6 @@ def would_migrate(
     return (head, *plan(made), *shown, Line(f"would ask first: {notice}"))
 
 
-def optimized_finally(result: Mapping[str, Any]) -> Report:
-    """Show what the rounds of an OPTIMIZE in rounds did."""
-    end = Line(
-        f"{len(result['rounds'])} round(s), {result['rows_verified']} rows verified;"
-        f" the average depth is {_depth(result['average_depth'])}"
-    )
-    in_all = _reconciled(result, "were") if len(result["rounds"]) > 1 else ()
-    return (*(part for one in result["rounds"] for part in optimized(one)), end, *in_all)
-
-
 def _depth(depth: float | None) -> str:
     return NOT_MEASURED if depth is None else f"{depth:.2f}"
 
@@ -218,18 +211,13 @@ def _depth(depth: float | None) -> str:
 def would_optimize(
     judged: Verdict | None, made: ClusteringPlan, result: Mapping[str, Any]
 ) -> Report:
-    """Show whether an OPTIMIZE is worth it, what it would commit, and its plan."""
-    return (*verdict(judged), _would_commit(made, result, "would commit"), *plan(made))
-
-
-def would_optimize_finally(
-    judged: Verdict | None, made: ClusteringPlan, result: Mapping[str, Any]
-) -> Report:
-    """Show the first round of an OPTIMIZE in rounds; later rounds depend on its result."""
+    """Show whether an OPTIMIZE is worth it, what it would commit first, and its plan."""
+    if "rounds" not in result:
+        return (*verdict(judged), _would_commit(made, result, "would commit"), *plan(made))
     if not result["rounds"]:
-        depth = result["average_depth"]
-        nothing = f"no round would gain enough, the average depth is {_depth(depth)}"
-        return (Line(f"would change nothing: {nothing}"),)
+        depth = _depth(result["average_depth"])
+        why = f"no round would gain enough, the average depth is {depth}"
+        return _nothing(why, dry_run=True)
     first = result["rounds"][0]
     gain = Line(f"the average depth would be {first['average_depth']:.2f} after the first round")
     would = _would_commit(made, first, "the first round would commit")
@@ -300,12 +288,11 @@ def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     """Show which groups of a plan were committed, and which had been committed before."""
     groups, before = len(result["committed_groups"]), len(result["skipped_groups"])
     versions = _listed(result["versions"]) or "none"
+    what = f"{groups} group(s), version(s) {versions}; {before} group(s)"
     if dry_run:
-        what = f"would commit {groups} group(s), version(s) {versions}"
-        head = Line(f"{what}; {before} group(s) are in the log already; {_NOTHING_DONE}")
+        head = Line(f"would commit {what} are in the log already; {_NOTHING_DONE}")
         return (head, *_reconciled(result, "would have"))
-    what = f"committed {groups} group(s), version(s) {versions}"
-    head = Line(f"{what}; {before} group(s) were committed before")
+    head = Line(f"committed {what} were committed before")
     return (head, *_reconciled(result, "were"))
 
 
@@ -316,8 +303,7 @@ def _listed(versions: Sequence[int]) -> str:
 def applied_advice(versions: Sequence[int], *, dry_run: bool) -> Report:
     """Show which versions have the advised columns and properties."""
     if not versions:
-        nothing = "would change nothing" if dry_run else "nothing to do"
-        return (Line(f"{nothing}: the table keeps its columns and properties"),)
+        return _nothing("the table keeps its columns and properties", dry_run=dry_run)
     listed = " and ".join(f"version {version}" for version in versions)
     if dry_run:
         return (Line(f"columns and properties would be set, as {listed}; {_NOTHING_DONE}"),)

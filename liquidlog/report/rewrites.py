@@ -20,11 +20,6 @@ from liquidlog.spec.schema import quote_path
 from liquidlog.table import Table
 
 
-def _policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return all settings of an OPTIMIZE, and who has chosen them."""
-    return {**policy_document(plan), **commit_policy(plan, commits)}
-
-
 def commit_policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return how groups of a plan are committed, setting by setting, and who has chosen it.
 
@@ -62,26 +57,30 @@ def round_document(
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """Return the document of an OPTIMIZE that took `seconds`, planning included."""
-    costs = {group.group_id: group.costs for group in report.finished}
+    costs = {group.group_id: to_builtins(group.costs) for group in report.finished}
     proofs = _proofs(report)
+    groups = [
+        {**_group(plan, group_id, version), "costs": costs[group_id], **proofs[group_id]}
+        for group_id, version in report.group_versions.items()
+    ]
     return {
         "versions": report.versions,
-        "groups": [
-            {
-                "group_id": group_id,
-                "zcube_id": plan.groups[group_id].zcube_id,
-                "version": version,
-                "inputs": len(plan.groups[group_id].inputs),
-                "costs": to_builtins(costs[group_id]),
-                **proofs[group_id],
-            }
-            for group_id, version in report.group_versions.items()
-        ],
-        "policy": _policy(plan, commits),
+        "groups": groups,
+        "policy": {**policy_document(plan), **commit_policy(plan, commits)},
         "metrics": metrics,
         "rows_verified": report.rows_verified,
         "reconciled": reconciled_document(report.reconciled),
         "seconds": round(seconds, 3),
+    }
+
+
+def _group(plan: ClusteringPlan, group_id: int, version: int) -> Mapping[str, Any]:
+    group = plan.groups[group_id]
+    return {
+        "group_id": group_id,
+        "zcube_id": group.zcube_id,
+        "version": version,
+        "inputs": len(group.inputs),
     }
 
 
@@ -112,23 +111,23 @@ def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
     }
 
 
-def rounds_document(opened: Table, rounds: Sequence[Round[Mapping[str, Any]]]) -> Mapping[str, Any]:
-    """Return the document of rounds that are done."""
-    last = rounds[-1].average_depth if rounds else average_depth(opened.opened)
+def rounds_document(
+    opened: Table, plan: ClusteringPlan, rounds: Sequence[Round[Mapping[str, Any]]]
+) -> Mapping[str, Any]:
+    """Return the document of rounds, of which `plan` is the first; of planned ones, too."""
     documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
+    depth = rounds[-1].average_depth if rounds else average_depth(opened.opened, plan.policy.where)
+    rows = [one["rows_verified"] for one in documents]
+    found = (ReconciledRows(**one["reconciled"]) for one in documents)
+    reconciled = reduce(ReconciledRows.plus, found, ReconciledRows())
     return {
         "versions": [version for one in documents for version in one["versions"]],
         "rounds": documents,
-        "average_depth": last,
-        "rows_verified": sum(one["rows_verified"] for one in documents),
-        "reconciled": _reconciled_in_all(documents),
+        "average_depth": depth,
+        "rows_verified": None if None in rows else sum(rows),
+        "reconciled": reconciled_document(reconciled),
         "seconds": round(sum(one["seconds"] for one in documents), 3),
     }
-
-
-def _reconciled_in_all(rounds: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    found = (ReconciledRows(**one["reconciled"]) for one in rounds)
-    return reconciled_document(reduce(ReconciledRows.plus, found, ReconciledRows()))
 
 
 def committed_document(
@@ -149,63 +148,48 @@ def committed_document(
     }
 
 
-def would_do_round(
-    opened: Table, made: ClusteringPlan, seconds: float, commits: Mapping[str, Any]
-) -> dict[str, Any]:
+def would_do(
+    opened: Table,
+    made: ClusteringPlan,
+    seconds: float,
+    min_gain: float | None,
+    commits: Mapping[str, Any],
+) -> Mapping[str, Any]:
     """Return the document of an OPTIMIZE, with the versions that would commit its groups.
+
+    With a `min_gain` that is the first round, if it gains as much; later rounds depend on it.
 
     Args:
         opened: The table, whose newest version has been read.
         made: The plan for that version.
         seconds: The duration of planning.
+        min_gain: What a round must gain, None if there is only one.
         commits: The arguments of Table.commit_each that were given.
     """
+    first = _would_do_round(opened, made, seconds, commits)
+    if min_gain is None:
+        return first
+    depth = average_depth(opened.opened, made.policy.where)
+    after = depth_after_round(opened.opened, made, depth, min_gain)
+    rounds = () if after is None else (Round(done=first, average_depth=after),)
+    return rounds_document(opened, made, rounds)
+
+
+def _would_do_round(
+    opened: Table, made: ClusteringPlan, seconds: float, commits: Mapping[str, Any]
+) -> Mapping[str, Any]:
     first = (opened.opened.seen_version or 0) + 1
     groups_per_commit = commits.get("groups_per_commit")
     most = groups_per_commit or default_groups_per_commit(made)
-    versions = [first + number // most for number in range(len(made.groups))]
+    versions = {group.group_id: first + n // most for n, group in enumerate(made.groups)}
     definition = [first] if made.is_migration and not made.groups else []
     return {
-        "versions": definition or list(dict.fromkeys(versions)),
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "zcube_id": group.zcube_id,
-                "version": version,
-                "inputs": len(group.inputs),
-                "costs": None,
-            }
-            for group, version in zip(made.groups, versions, strict=True)
-        ],
-        "policy": _policy(made, commits),
+        "versions": definition or list(dict.fromkeys(versions.values())),
+        "groups": [{**_group(made, *each), "costs": None} for each in versions.items()],
+        "policy": {**policy_document(made), **commit_policy(made, commits)},
         "metrics": expected_metrics(opened.opened, made, {"groups_per_commit": groups_per_commit}),
         "rows_verified": made.live_rows,
         "reconciled": reconciled_document(ReconciledRows()),
-        "seconds": round(seconds, 3),
-    }
-
-
-def would_do_rounds(
-    opened: Table,
-    made: ClusteringPlan,
-    seconds: float,
-    min_gain: float,
-    commits: Mapping[str, Any],
-) -> Mapping[str, Any]:
-    """Return the document of the first round, if it gains enough; later rounds depend on it."""
-    depth = average_depth(opened.opened, made.policy.where)
-    after = depth_after_round(opened.opened, made, depth, min_gain)
-    rounds = []
-    if after is not None:
-        first = would_do_round(opened, made, seconds, commits)
-        rounds.append({**first, "average_depth": after})
-        depth = after
-    return {
-        "versions": [version for one in rounds for version in one["versions"]],
-        "rounds": rounds,
-        "average_depth": depth,
-        "rows_verified": rounds[0]["rows_verified"] if rounds else 0,
-        "reconciled": _reconciled_in_all(rounds),
         "seconds": round(seconds, 3),
     }
 

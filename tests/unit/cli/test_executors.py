@@ -1,6 +1,7 @@
 import logging
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -18,8 +19,10 @@ def test_what_executors_say_is_shown_but_beside_json(
 ) -> None:
     log = logging.getLogger(EXECUTOR_GROUP)
     before = (log.level, list(log.handlers))
-    with executors_heard(as_json=as_json):
-        log.info("starting Spark")
+    with click.Context(cli) as context:
+        context.meta["--json"] = as_json
+        with executors_heard():
+            log.info("starting Spark")
     log.info("starting it again")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", shown)

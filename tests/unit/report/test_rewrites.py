@@ -30,7 +30,8 @@ def test_rounds_say_what_was_reconciled_in_all(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", schema=pa.schema([("x", pa.int64())]), cluster_by=["x"])
     one = ReconciledRows(rows=3, files=2, bytes_read=100, seconds=0.25, versions=(7,))
     other = ReconciledRows(rows=1, files=1, bytes_read=50, seconds=0.5, versions=(9, 7))
-    found = rounds_document(table, (done(8, one), done(10, other)))
+    plan = table.plan()
+    found = rounds_document(table, plan, (done(8, one), done(10, other)))
     assert found["versions"] == [8, 10]
     assert found["reconciled"] == {
         "rows": 4,
@@ -39,7 +40,7 @@ def test_rounds_say_what_was_reconciled_in_all(tmp_path: Path) -> None:
         "seconds": 0.75,
         "versions": (7, 9),
     }
-    assert rounds_document(table, ())["reconciled"] == reconciled_document(ReconciledRows())
+    assert rounds_document(table, plan, ())["reconciled"] == reconciled_document(ReconciledRows())
     out = StringIO()
-    show(changes.optimized_finally(found), out)
+    show(changes.optimized(found), out)
     assert "4 row(s)" in out.getvalue()
