@@ -4,7 +4,7 @@ import datetime as dt
 import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise, product
 from pathlib import Path
@@ -26,7 +26,7 @@ from liquidlog.data.append import split_by_partition
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.foresee.ratios import Ratios, ratios
 from liquidlog.log.loader import open_store
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy, SkipReason, decode_plan, encode_plan
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.bounds import Bounds, ColumnBounds
@@ -42,7 +42,7 @@ from support.arrow_executor import execute
 from support.effort import effort
 from support.laid_out import files_of
 from support.partitioned import rows_read
-from support.snapshots import FileSpec, planned, snapshot_of, with_files
+from support.snapshots import FileSpec, numbered, planned, snapshot_of, with_files
 from support.table_rows import live_rows
 
 COLUMNS = ("x", "s")
@@ -57,9 +57,7 @@ _file = st.builds(
     zorder_by=st.sampled_from([None, COLUMNS, COLUMNS, COLUMNS, ("s", "x"), "not json"]),
     provider=st.sampled_from([None, PROVIDER, PROVIDER, "other"]),
 )
-_files = st.lists(_file, max_size=12).map(
-    lambda files: [_named(file, f"f{number:02d}") for number, file in enumerate(files)]
-)
+_files = st.lists(_file, max_size=12).map(numbered)
 _policies = st.builds(
     ClusteringPolicy,
     min_cube_bytes=st.integers(1, 40),
@@ -67,10 +65,6 @@ _policies = st.builds(
     max_file_bytes=st.integers(1, 10),
     full=st.booleans(),
 )
-
-
-def _named(file: FileSpec, path: str) -> FileSpec:
-    return FileSpec(**{**vars(file), "path": path})
 
 
 # Shrinking what was found would be work for nothing.
@@ -293,9 +287,7 @@ def sorted_pair(first: Any, second: Any) -> tuple[Any, Any]:
     return (min(first, second), max(first, second))
 
 
-_files_overlap_laws = st.lists(_file_overlap_laws(), max_size=14).map(
-    lambda files: [FileSpec(**{**vars(f), "path": f"f{n:02d}"}) for n, f in enumerate(files)]
-)
+_files_overlap_laws = st.lists(_file_overlap_laws(), max_size=14).map(numbered)
 _policies_overlap_laws = st.builds(
     ClusteringPolicy,
     min_cube_bytes=st.integers(1, 900).map(lambda size: size * MIB),
@@ -327,134 +319,19 @@ def test_every_file_is_in_one_group_or_skipped_and_promises_hold(
     files: list[FileSpec], policy: ClusteringPolicy
 ) -> None:
     made = _plan_overlap_laws(files, policy)
+    assert made == _plan_overlap_laws(files, policy)
     taken = [file.path for group in made.groups for file in group.inputs]
     left = [file.path for file in made.skipped]
     assert sorted([*taken, *left]) == [file.path for file in files]
     assert all(group.inputs and group.expected_outputs > 0 for group in made.groups)
     if policy.budget_bytes is not None:
         assert made.size_bytes <= policy.budget_bytes
-    snapshot = snapshot_of(files, cluster_by=[[name] for name in COLUMNS])
+    snapshot = _table(files)
     states = file_states(snapshot, clustering_state(snapshot).columns, policy.min_cube_bytes)
     state = dict(zip(decoded_paths(snapshot.files).to_pylist(), states.to_pylist(), strict=True))
     assert STABLE not in {state[path] for path in taken}
     if not policy.full:
         assert {state[path] for path in taken} <= {"unclustered", "partial"}
-
-
-@given(files=_files_overlap_laws, policy=_policies_overlap_laws)
-def test_the_same_table_gives_the_same_plan(
-    files: list[FileSpec], policy: ClusteringPolicy
-) -> None:
-    assert _plan_overlap_laws(files, policy) == _plan_overlap_laws(files, policy)
-
-
-# Laws of kept files: the same groups as without, in two parts that lose and double nothing.
-
-
-COLUMNS_KEPT_LAWS = ("x", "y")
-
-
-@st.composite
-def _file_kept_laws(draw: st.DrawFn) -> FileSpec:
-    low, wide = draw(st.integers(0, 40)), draw(st.integers(0, 10))
-    other, high = draw(st.integers(0, 40)), draw(st.integers(0, 10))
-    bounds = {"x": (low, low + wide), "y": (other, other + high)}
-    in_cube = draw(st.booleans())
-    return FileSpec(
-        path="",
-        size=draw(st.integers(1, 12)),
-        rows=draw(st.sampled_from([None, 10, 10, 10])),
-        deleted=draw(st.sampled_from([0, 0, 0, 5])),
-        cube=draw(st.sampled_from(["a", "b"])) if in_cube else None,
-        zorder_by=draw(st.sampled_from([COLUMNS_KEPT_LAWS, COLUMNS_KEPT_LAWS, ("y",)]))
-        if in_cube
-        else None,
-        provider=draw(st.sampled_from([None, PROVIDER, PROVIDER, "other"])),
-        bounds=draw(st.sampled_from([None, bounds, bounds, bounds])),
-        nulls=draw(st.sampled_from([None, {"x": 0, "y": 0}, {"x": 0, "y": 0}, {"x": 1, "y": 0}])),
-    )
-
-
-_files_kept_laws = st.lists(_file_kept_laws(), max_size=14).map(
-    lambda files: [FileSpec(**{**vars(file), "path": f"f{n:02d}"}) for n, file in enumerate(files)]
-)
-_policies_kept_laws: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionaries(
-    {
-        "min_cube_bytes": st.integers(1, 60),
-        "target_cube_bytes": st.integers(1, 60),
-        "max_file_bytes": st.integers(1, 12),
-        "full": st.booleans(),
-    }
-)
-
-
-def _plan_kept_laws(snapshot: Snapshot, policy: Mapping[str, Any], **more: Any) -> ClusteringPlan:
-    return planned(snapshot, ClusteringPolicy(**policy, **more))
-
-
-def _table_kept_laws(files: Sequence[FileSpec]) -> Snapshot:
-    return snapshot_of(files, cluster_by=[[name] for name in COLUMNS_KEPT_LAWS])
-
-
-def _parts(made: ClusteringPlan) -> list[tuple[list[str], list[str]]]:
-    return [([file.path for file in g.inputs], g.kept.paths()) for g in made.groups]
-
-
-@given(_files_kept_laws, _policies_kept_laws)
-def test_a_file_is_rewritten_kept_or_left_alone_for_one_reason(
-    files: list[FileSpec], policy: Mapping[str, Any]
-) -> None:
-    snapshot = _table_kept_laws(files)
-    plain = _plan_kept_laws(snapshot, policy)
-    made = _plan_kept_laws(snapshot, policy, skip_clustered=True)
-    named = [path for parts in _parts(made) for part in parts for path in part]
-    named += [file.path for file in made.skipped]
-    assert sorted(named) == sorted(file.path for file in files)
-    groups = [sorted(inputs) for inputs, _ in _parts(plain)]
-    left = [file.path for file in made.skipped if file.reason is SkipReason.WELL_CLUSTERED]
-    parts = [sorted(inputs + kept) for inputs, kept in _parts(made)]
-    gone = [group for group in groups if group not in parts]
-    assert sorted(path for group in gone for path in group) == sorted(left)
-    assert [group for group in groups if group in parts] == parts
-    assert made.size_bytes <= plain.size_bytes
-
-
-@given(_files_kept_laws, _policies_kept_laws)
-def test_what_is_kept_lies_where_the_log_says(
-    files: list[FileSpec], policy: Mapping[str, Any]
-) -> None:
-    by_path = {file.path: file for file in files}
-    made = _plan_kept_laws(_table_kept_laws(files), policy, skip_clustered=True)
-    for group in made.groups:
-        assert len(group.inputs)
-        for kept in group.kept:
-            file = by_path[kept.path]
-            assert file.bounds
-            assert file.rows == kept.num_records
-            assert not file.deleted
-            assert file.provider != "other"
-            assert not any((file.nulls or {}).values())
-            assert (file.cube, file.size) == (kept.zcube_id, kept.size_bytes)
-            assert file.zorder_by in {None, COLUMNS_KEPT_LAWS}
-
-
-@given(_files_kept_laws, _policies_kept_laws)
-def test_the_same_table_has_the_same_plan_which_survives_as_a_document(
-    files: list[FileSpec], policy: Mapping[str, Any]
-) -> None:
-    snapshot = _table_kept_laws(files)
-    made = _plan_kept_laws(snapshot, policy, skip_clustered=True)
-    assert made == _plan_kept_laws(snapshot, policy, skip_clustered=True)
-    assert decode_plan(encode_plan(made), where="here") == made
-
-
-def test_the_laws_see_groups_with_kept_files() -> None:
-    def keeps(drawn: tuple[list[FileSpec], Mapping[str, Any]]) -> bool:
-        made = _plan_kept_laws(_table_kept_laws(drawn[0]), drawn[1], skip_clustered=True)
-        return any(len(group.kept) for group in made.groups)
-
-    search = settings(max_examples=3_000, phases=[Phase.generate], database=None, deadline=None)
-    find(st.tuples(_files_kept_laws, _policies_kept_laws), keeps, settings=search)
 
 
 # Partition values of every type survive appends and rewrites, and rows stay in their partition.

@@ -1,6 +1,7 @@
-"""Laws of files judged by a workload: it opens what bounds say, and keeps what it hardly reads."""
+"""Laws of kept files, and of files judged by a workload, which opens what bounds say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,38 +19,45 @@ from liquidlog.plan import (
     ClusteringPolicy,
     FittedWorkload,
     Interval,
+    SkipReason,
     Term,
+    decode_plan,
+    encode_plan,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import leaves
 from support.effort import effort
-from support.snapshots import FileSpec, bounds_of, planned, snapshot_of
+from support.snapshots import FileSpec, bounds_of, numbered, planned, snapshot_of
 
 COLUMNS = ("x", "y")
 
 
 @st.composite
-def _file(draw: st.DrawFn) -> FileSpec:
+def _file(draw: st.DrawFn, *, sound: bool = False) -> FileSpec:
+    """Files of any kind, or `sound` ones: with all rows, bounds and no others' clustering."""
+
+    def one_of(*values: Any) -> Any:
+        return values[0] if sound else draw(st.sampled_from(values))
+
     low, other = draw(st.integers(0, 40)), draw(st.integers(0, 40))
-    in_cube = draw(st.booleans())
+    wide = st.integers(0, 20 if sound else 10)
+    bounds = {"x": (low, low + draw(wide)), "y": (other, other + draw(wide))}
+    in_cube, none = draw(st.booleans()), {"x": 0, "y": 0}
     return FileSpec(
         path="",
-        size=draw(st.integers(4, 12)),
-        rows=10,
+        size=draw(st.integers(4 if sound else 1, 12)),
+        rows=one_of(10, 10, 10, None),
+        deleted=one_of(0, 0, 0, 5),
         cube=draw(st.sampled_from(["a", "b"])) if in_cube else None,
-        zorder_by=COLUMNS if in_cube else None,
-        provider=PROVIDER,
-        bounds={
-            "x": (low, low + draw(st.integers(0, 20))),
-            "y": (other, other + draw(st.integers(0, 20))),
-        },
-        nulls={"x": 0, "y": 0},
+        zorder_by=one_of(COLUMNS, COLUMNS, ("y",)) if in_cube else None,
+        provider=one_of(PROVIDER, PROVIDER, None, "other"),
+        bounds=one_of(bounds, bounds, bounds, None),
+        nulls=one_of(none, none, None, {"x": 1, "y": 0}),
     )
 
 
-_files = st.lists(_file(), min_size=1, max_size=14).map(
-    lambda files: [FileSpec(**{**vars(file), "path": f"f{n:02d}"}) for n, file in enumerate(files)]
-)
+_any_files = st.lists(_file(), max_size=14).map(numbered)
+_files = st.lists(_file(sound=True), min_size=1, max_size=14).map(numbered)
 _ends = st.one_of(st.none(), st.integers(-2, 64))
 
 
@@ -189,10 +197,85 @@ def test_what_is_kept_costs_its_readers_no_more_than_the_tolerance(
         assert after <= _TOLERANCE * cost(together, outputs) * (1 + 1e-9)
 
 
-def test_the_laws_see_groups_with_kept_files() -> None:
-    def keeps(drawn: tuple[list[FileSpec], FittedWorkload]) -> bool:
-        made = _plan(*drawn, skip_clustered=True)
+@pytest.mark.parametrize("of_readers", [True, False])
+def test_the_laws_see_groups_with_kept_files(*, of_readers: bool) -> None:
+    def keeps(drawn: tuple[list[FileSpec], Any]) -> bool:
+        files, more = drawn
+        made = (
+            _plan(files, more, skip_clustered=True)
+            if of_readers
+            else _kept_plan(_table(files), more, skip_clustered=True)
+        )
         return any(len(group.kept) for group in made.groups)
 
     search = settings(max_examples=3_000, phases=[Phase.generate], database=None, deadline=None)
-    find(st.tuples(_files, _asked), keeps, settings=search)
+    drawn = st.tuples(_files, _asked) if of_readers else st.tuples(_any_files, _policies)
+    find(drawn, keeps, settings=search)
+
+
+# Kept files: the same groups as without, in two parts that lose and double nothing.
+
+_policies: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionaries(
+    {
+        "min_cube_bytes": st.integers(1, 60),
+        "target_cube_bytes": st.integers(1, 60),
+        "max_file_bytes": st.integers(1, 12),
+        "full": st.booleans(),
+    }
+)
+
+
+def _kept_plan(snapshot: Snapshot, policy: Mapping[str, Any], **more: Any) -> ClusteringPlan:
+    return planned(snapshot, ClusteringPolicy(**policy, **more))
+
+
+def _parts(made: ClusteringPlan) -> list[tuple[list[str], list[str]]]:
+    return [([file.path for file in g.inputs], g.kept.paths()) for g in made.groups]
+
+
+@given(_any_files, _policies)
+def test_a_file_is_rewritten_kept_or_left_alone_for_one_reason(
+    files: list[FileSpec], policy: Mapping[str, Any]
+) -> None:
+    snapshot = _table(files)
+    plain = _kept_plan(snapshot, policy)
+    made = _kept_plan(snapshot, policy, skip_clustered=True)
+    named = [path for parts in _parts(made) for part in parts for path in part]
+    named += [file.path for file in made.skipped]
+    assert sorted(named) == sorted(file.path for file in files)
+    groups = [sorted(inputs) for inputs, _ in _parts(plain)]
+    left = [file.path for file in made.skipped if file.reason is SkipReason.WELL_CLUSTERED]
+    parts = [sorted(inputs + kept) for inputs, kept in _parts(made)]
+    gone = [group for group in groups if group not in parts]
+    assert sorted(path for group in gone for path in group) == sorted(left)
+    assert [group for group in groups if group in parts] == parts
+    assert made.size_bytes <= plain.size_bytes
+
+
+@given(_any_files, _policies)
+def test_what_is_kept_lies_where_the_log_says(
+    files: list[FileSpec], policy: Mapping[str, Any]
+) -> None:
+    by_path = {file.path: file for file in files}
+    made = _kept_plan(_table(files), policy, skip_clustered=True)
+    for group in made.groups:
+        assert len(group.inputs)
+        for kept in group.kept:
+            file = by_path[kept.path]
+            assert file.bounds
+            assert file.rows == kept.num_records
+            assert not file.deleted
+            assert file.provider != "other"
+            assert not any((file.nulls or {}).values())
+            assert (file.cube, file.size) == (kept.zcube_id, kept.size_bytes)
+            assert file.zorder_by in {None, COLUMNS}
+
+
+@given(_any_files, _policies)
+def test_the_same_table_has_the_same_plan_which_survives_as_a_document(
+    files: list[FileSpec], policy: Mapping[str, Any]
+) -> None:
+    snapshot = _table(files)
+    made = _kept_plan(snapshot, policy, skip_clustered=True)
+    assert made == _kept_plan(snapshot, policy, skip_clustered=True)
+    assert decode_plan(encode_plan(made), where="here") == made

@@ -97,6 +97,11 @@ class FileSpec:
         }
 
 
+def numbered(files: Iterable[FileSpec]) -> list[FileSpec]:
+    """Return files under paths of their own, in the order of these."""
+    return [replace(file, path=f"f{number:02d}") for number, file in enumerate(files)]
+
+
 def snapshot_of(
     files: Iterable[FileSpec] = (),
     *,
