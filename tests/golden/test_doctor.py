@@ -17,30 +17,15 @@ from liquidlog.operations import doctor
 from liquidlog.operations.doctor import mend, not_removed, read_histories
 from liquidlog.table import Table, system_clock
 from support.copies import copy_table
+from support.logs import actions_of, change_actions, live_adds, write_actions
 from support.repository import ROOT
 
 LOGS = ROOT / "fixtures" / "logs"
 
 
-def log_of(table: Table) -> Path:
-    return Path(table.uri) / "_delta_log"
-
-
 def of_log(case: str, directory: Path) -> Table:
     shutil.copytree(LOGS / case / "table", directory / case)
     return Table.open(str(directory / case))
-
-
-def live_adds(table: Table) -> dict[str, dict[str, Any]]:
-    """Return the newest add of each live file as the log has it, by path."""
-    live = set(table.snapshot().files["path"].to_pylist())
-    found = {}
-    for path in sorted(log_of(table).glob("*.json")):
-        for line in path.read_text().splitlines():
-            add = json.loads(line).get("add") if line else None
-            if add is not None and add["path"] in live:
-                found[add["path"]] = add
-    return found
 
 
 def names(table: Table) -> set[str]:
@@ -210,13 +195,13 @@ def test_what_the_log_says_stays_and_what_it_lacks_is_added(tmp_path: Path) -> N
 
 def test_bounds_of_a_file_with_deleted_rows_are_not_said_to_be_exact(tmp_path: Path) -> None:
     path = copy_table("incomplete", "26_stats_missing", tmp_path)
-    newest = path / "_delta_log" / f"{6:020d}.json"
-    lines = [json.loads(line) for line in newest.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            rows = json.loads(line["add"]["stats"])["numRecords"]
-            line["add"]["stats"] = json.dumps({"numRecords": rows})
-    newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def count_only(action: dict[str, Any]) -> None:
+        if "add" in action:
+            rows = json.loads(action["add"]["stats"])["numRecords"]
+            action["add"]["stats"] = json.dumps({"numRecords": rows})
+
+    change_actions(path, 6, count_only)
     table = Table.open(str(path))
     rows = table.detail()["numRecords"]
     table.fix("missing-statistics")
@@ -257,7 +242,7 @@ def test_a_file_that_went_away_meanwhile_does_not_come_back(tmp_path: Path) -> N
     stale = table.snapshot()
     gone = next(path for path, add in live_adds(table).items() if "stats" not in add)
     remove = {"remove": {"path": gone, "deletionTimestamp": 0, "dataChange": True}}
-    (log_of(table) / f"{6:020d}.json").write_text(json.dumps(remove) + "\n")
+    write_actions(table, 6, remove)
     mend(table.opened.store, stale, ["missing-statistics"], system_clock())
     assert gone not in table.snapshot().files["path"].to_pylist()
     assert fixable(table) == []
@@ -278,12 +263,11 @@ def test_a_change_of_the_table_meanwhile_is_a_conflict(tmp_path: Path) -> None:
 
 def test_a_file_of_other_rows_than_the_log_says_is_refused(tmp_path: Path) -> None:
     table = Table.open(str(copy_table("incomplete", "26_stats_partial", tmp_path)))
-    log = log_of(table) / f"{table.snapshot().version:020d}.json"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines = actions_of(table, table.snapshot().version)
     adds = [line["add"] for line in lines if "numRecords" in line.get("add", {}).get("stats", "")]
     adds[0]["stats"] = '{"numRecords":1}'
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     before = table.snapshot().version
+    write_actions(table, before, *lines)
     assert run(cli, ["doctor", table.uri, "--fix", "missing-statistics"]) == 1
     assert Table.open(table.uri).snapshot().version == before
 

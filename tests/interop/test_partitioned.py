@@ -10,13 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.partitioned import (
-    SQL_COLUMNS,
-    SqlColumn,
-    live_adds,
-    rows_by_spark,
-    table_by_every_type,
-)
+from support.logs import live_adds
+from support.partitioned import SQL_COLUMNS, SqlColumn, rows_by_spark, table_by_every_type
 
 pytestmark = pytest.mark.reference
 

@@ -42,6 +42,7 @@ from liquidlog.spec.text import visible
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
+from support.logs import write_actions
 from support.repository import ROOT
 from support.writers import SCHEMA, rows
 
@@ -729,8 +730,7 @@ def table_of(name: str) -> Iterator[str]:
             {"commitInfo": {"timestamp": 0, **info}},
             {"add": {**add, "clusteringProvider": name}},
         ]
-        log = Path(uri) / "_delta_log" / f"{3:020d}.json"
-        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_actions(uri, 3, *lines)
         Run(uri, TOKEN).begin()
         (Path(uri) / f"{Run(uri, TOKEN).name_prefix}\x1b[2J\u202e[b].parquet").write_bytes(b"1")
         yield uri

@@ -31,7 +31,8 @@ from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
 from liquidspark.pipeline import TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
-from support.partitioned import TEXTS, live_adds, map_columns, partitioned_table, rows_read
+from support.logs import live_adds
+from support.partitioned import TEXTS, map_columns, partitioned_table, rows_read
 from support.plans import (
     copy_inputs,
     make_plan,

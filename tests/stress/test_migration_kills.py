@@ -18,7 +18,8 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
 from support.effort import effort
-from support.partitioned import TEXTS, live_adds, partitioned_table, rows_read
+from support.logs import live_adds
+from support.partitioned import TEXTS, partitioned_table, rows_read
 from support.processes import Run, killed_on_the_way
 
 KILLS = effort(3, 60)

@@ -1,6 +1,5 @@
 """Copies of recorded tables that a test may write to, and what is in them."""
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -19,8 +18,8 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RewriteMode
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
-from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
+from support.logs import actions_of, commit_actions
 from support.plain_table import PlainLog
 from support.playground import DiskFiles
 from support.repository import ROOT
@@ -103,33 +102,14 @@ def make_old(root: Path) -> None:
 # Whatever a commit can follow of removals and deletions, this it cannot.
 
 
-def commit_actions(table: Table, *actions: dict[str, object]) -> int:
-    """Commit actions by hand, as an engine that is not ours; return the version."""
-    version = table.snapshot().version + 1
-    info = {"commitInfo": {"timestamp": 0, "operation": "BY HAND", "operationParameters": {}}}
-    lines = "".join(json.dumps(action) + "\n" for action in (info, *actions))
-    path = Path(table.uri, "_delta_log", f"{version:020d}.json")
-    with path.open("x") as file:
-        file.write(lines)
-    table.snapshot()
-    return version
-
-
 def remove_and_restore(table: Table, path: str) -> int:
     """Commit the removal of a file, and then the file as it was; return the last version."""
-    added = _add(table, path)
+    adds = (action["add"] for action in actions_of(table) if "add" in action)
+    added = [add for add in adds if add["path"] == path][-1]
     removal = {"path": path, "deletionTimestamp": 0, "dataChange": True}
     commit_actions(table, {"remove": removal})
+    table.snapshot()  # which sees the removal
     return commit_actions(table, {"add": {**added, "dataChange": True}})
-
-
-def _add(table: Table, path: str) -> dict[str, object]:
-    for log in sorted(Path(table.uri, "_delta_log").glob("*.json"), reverse=True):
-        for line in log.read_text().splitlines():
-            add: dict[str, object] | None = json.loads(line).get("add")
-            if add is not None and add["path"] == path:
-                return add
-    raise AssertionError(path)
 
 
 # Table properties as another engine sets them: any text, unchecked
@@ -141,11 +121,4 @@ def set_elsewhere(table: Table, properties: Mapping[str, str | None]) -> int:
     changed = {**snapshot.metadata.configuration, **properties}
     kept = {name: value for name, value in changed.items() if value is not None}
     metadata = msgspec.to_builtins(msgspec.structs.replace(snapshot.metadata, configuration=kept))
-    version = snapshot.version + 1
-    lines = [
-        {"commitInfo": {"timestamp": snapshot.timestamp_ms + 1, "operation": "SET TBLPROPERTIES"}},
-        {"metaData": metadata},
-    ]
-    path = Path(table.uri) / "_delta_log" / commit_name(version)
-    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-    return version
+    return commit_actions(table, {"metaData": metadata})

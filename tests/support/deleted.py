@@ -1,6 +1,5 @@
 """Inputs and outputs of a rewrite as files in a directory, for tests of rows deleted meanwhile."""
 
-import json
 import struct
 import time
 import zlib
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import structs
+from msgspec import structs, to_builtins
 from pyroaring import BitMap64
 
 from liquidlog.data.checksum import _bits
@@ -37,6 +36,7 @@ from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import MappingMode, leaves
 from liquidlog.spec.schema import Path as ColumnPath
 from liquidlog.storage.options import NO_OPTIONS
+from support.logs import actions_of, commit_actions
 
 NONE: Positions = np.empty(0, np.uint64)
 LIMIT = 1 << 40
@@ -157,14 +157,8 @@ def without(rows: pa.Table, gone: Iterable[Any]) -> pa.Table:
 
 def commit_vectors(table: Path, gone: Mapping[str, DeletionVector]) -> int:
     """Commit vectors of live files, by their paths, as one DELETE would; return the version."""
-    log = table / "_delta_log"
-    lines = [
-        line
-        for path in sorted(log.glob("*.json"))
-        for line in map(json.loads, path.read_text().splitlines())
-    ]
-    adds = {line["add"]["path"]: line["add"] for line in lines if "add" in line}
-    actions: list[dict[str, Any]] = [{"commitInfo": {"timestamp": 0, "operation": "DELETE"}}]
+    adds = {line["add"]["path"]: line["add"] for line in actions_of(table) if "add" in line}
+    actions: list[dict[str, Any]] = []
     for path, vector in gone.items():
         add = adds[path]
         old = {"deletionVector": add["deletionVector"]} if "deletionVector" in add else {}
@@ -181,20 +175,12 @@ def commit_vectors(table: Path, gone: Mapping[str, DeletionVector]) -> int:
                 }
             },
         ]
-    version = max(int(path.name.partition(".")[0]) for path in log.glob("*.json")) + 1
-    text = "".join(json.dumps(action) + "\n" for action in actions)
-    (log / f"{version:020d}.json").write_text(text)
-    return version
+    return commit_actions(table, *actions)
 
 
 def described(vector: DeletionVector) -> dict[str, Any]:
-    return {
-        "storageType": vector.storage_type,
-        "pathOrInlineDv": vector.path_or_inline_dv,
-        "offset": vector.offset,
-        "sizeInBytes": vector.size_in_bytes,
-        "cardinality": vector.cardinality,
-    }
+    found: dict[str, Any] = to_builtins(vector)
+    return found
 
 
 # Deletion vectors written with an encoder that is not ours

@@ -13,6 +13,7 @@ from liquidlog.operations.rewrite import CommitReport, require_rewritable
 from liquidlog.plan import ClusteringPlan
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.logs import change_actions
 
 ROWS = 4
 TEXTS = ("a", "b/c d", None, "ü=%41")
@@ -107,30 +108,16 @@ def rows_by_spark(spark: Any, table: Table, version: int | None = None) -> list[
     return sorted(map(str, spark.sql(f"SELECT * FROM delta.`{table.uri}`{at}").collect()))
 
 
-def live_adds(path: Path) -> dict[str, dict[str, Any]]:
-    """The adds of the live files, by their paths in the log; there must be no checkpoint."""
-    adds: dict[str, dict[str, Any]] = {}
-    for commit in sorted((path / "_delta_log").glob("*.json")):
-        actions = [json.loads(line) for line in commit.read_text().splitlines()]
-        for action in actions:
-            if "remove" in action:
-                adds.pop(action["remove"]["path"], None)
-        adds |= {action["add"]["path"]: action["add"] for action in actions if "add" in action}
-    return adds
-
-
 def map_columns(path: Path) -> None:
     """Give the columns of a table new names, under which only the log knows them."""
-    first = path / "_delta_log" / f"{0:020d}.json"
-    lines = []
-    for line in first.read_text().splitlines():
-        action = json.loads(line)
+
+    def change(action: dict[str, Any]) -> None:
         if "metaData" in action:
             _map(action["metaData"])
         if "protocol" in action:
             action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
-        lines.append(json.dumps(action))
-    first.write_text("\n".join(lines) + "\n")
+
+    change_actions(path, 0, change)
 
 
 def _map(metadata: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -17,6 +16,7 @@ from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import as_table, system_clock
 from support.arrow_executor import execute
+from support.logs import actions_of
 from support.plain_table import PlainTable, Row, double
 
 FILES, ROWS = 4, 25
@@ -75,14 +75,10 @@ class Scene:
         assert there <= self.plain.named(), there - self.plain.named()
 
     def commit_info(self, version: int) -> Any:
-        log = self.path / "_delta_log" / f"{version:020d}.json"
-        lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
-        return next(line["commitInfo"] for line in lines if "commitInfo" in line)
+        return self.actions(version, "commitInfo")[0]
 
     def actions(self, version: int, kind: str) -> list[dict[str, Any]]:
-        log = self.path / "_delta_log" / f"{version:020d}.json"
-        lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines()]
-        return [line[kind] for line in lines if kind in line]
+        return [line[kind] for line in actions_of(self.path, version) if kind in line]
 
 
 # A table's store that lets others commit directly before our puts, and loses answers

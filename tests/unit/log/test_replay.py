@@ -1,5 +1,4 @@
 import io
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -25,6 +24,7 @@ from liquidlog.spec.schema import leaves
 from liquidlog.storage.files import Source
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
+from support.logs import commit_actions, write_actions
 from support.repository import ROOT
 from support.table_rows import plain_bounds
 
@@ -144,20 +144,12 @@ ODD_NAMES = ["x%20y", "%2e%2e", "back\\slash #?ü+ tab\tnew\nline p%"]
 def _clone(directory: Path, spelled: list[str], removed: str | None = None) -> Table:
     """A table whose files have these absolute paths, and that perhaps removes one of them."""
     table = Table.create(str(directory), schema=SCHEMA, cluster_by=["a"])
-    for version, path in enumerate(spelled, start=1):
-        size = 1
-        add = {"path": path, "partitionValues": {}, "size": size, "modificationTime": 0}
-        _commit(directory, version, {"add": {**add, "dataChange": True}})
+    for path in spelled:
+        commit_actions(directory, added(path))
     if removed is not None:
         remove = {"path": removed, "deletionTimestamp": 1, "dataChange": True}
-        _commit(directory, len(spelled) + 1, {"remove": remove})
+        commit_actions(directory, {"remove": remove})
     return table
-
-
-def _commit(directory: Path, version: int, action: object) -> None:
-    info = {"commitInfo": {"timestamp": 0, "operation": "WRITE", "operationParameters": {}}}
-    lines = "".join(json.dumps(line) + "\n" for line in (info, action))
-    (directory / "_delta_log" / f"{version:020d}.json").write_text(lines)
 
 
 def _file(path: Path, first: int) -> int:
@@ -390,9 +382,9 @@ def test_a_log_that_is_another_one_is_loaded_anew(
     assert table.snapshot().files.equals(fresh.files)
 
 
-def add_line(path: str) -> str:
+def added(path: str) -> dict[str, object]:
     add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0}
-    return json.dumps({"add": {**add, "dataChange": True}}) + "\n"
+    return {"add": {**add, "dataChange": True}}
 
 
 @pytest.mark.parametrize("odd", ["a%20b.parquet", "./c.parquet", "s3://bucket/d.parquet"])
@@ -401,8 +393,7 @@ def test_paths_are_known_to_be_plain_only_while_all_are(tmp_path: Path, odd: str
     store = LocalTableStore(tmp_path / "t")
     snapshot = load_snapshot(store)
     for version, paths in enumerate((["a.parquet"], ["b.parquet", odd], ["e.parquet"]), start=1):
-        lines = "".join(map(add_line, paths))
-        (tmp_path / "t" / "_delta_log" / commit_name(version)).write_text(lines)
+        write_actions(tmp_path / "t", version, *map(added, paths))
         snapshot, _ = advance(store, snapshot)
         assert snapshot.paths().equals(load_snapshot(store).paths())
         assert (snapshot.plain_files is snapshot.files) == (version == 1)
@@ -413,10 +404,9 @@ def test_one_file_under_two_names_is_found_in_a_later_commit(tmp_path: Path) -> 
     table_at(tmp_path / "t")
     store = LocalTableStore(tmp_path / "t")
     snapshot = load_snapshot(store)
-    log = tmp_path / "t" / "_delta_log"
-    (log / commit_name(1)).write_text(add_line("a+b.parquet"))
+    write_actions(tmp_path / "t", 1, added("a+b.parquet"))
     snapshot, _ = advance(store, snapshot)
-    (log / commit_name(2)).write_text(add_line("a%2Bb.parquet"))
+    write_actions(tmp_path / "t", 2, added("a%2Bb.parquet"))
     for load in (lambda: advance(store, snapshot), lambda: load_snapshot(store)):
         with pytest.raises(CorruptLogError):
             load()

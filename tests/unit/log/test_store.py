@@ -1,4 +1,3 @@
-import json
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.paths import LOG_DIR, LogFileKind, commit_name, parse_log_file
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.logs import commit_actions
 
 WRITERS = 4
 KEYS = 25
@@ -121,12 +121,6 @@ def remove(path: str, **more: Any) -> dict[str, Any]:
     return {"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True, **more}}
 
 
-def write(table: Table, *actions: dict[str, Any]) -> None:
-    version = table.snapshot().version + 1
-    lines = "".join(json.dumps(action) + "\n" for action in ({"commitInfo": {}}, *actions))
-    Path(table.uri, LOG_DIR, commit_name(version)).write_text(lines)
-
-
 def first_path(table: Table) -> str:
     return str(table.snapshot().files["path"][0].as_py())
 
@@ -149,14 +143,14 @@ def test_groups_of_a_run_share_one_whole_comparison(table: Table, whole: list[in
 
 
 def add_and_remove_later(table: Table) -> None:
-    write(table, add("x.parquet"))
-    write(table, remove("x.parquet"))
+    commit_actions(table, add("x.parquet"))
+    commit_actions(table, remove("x.parquet"))
 
 
 CERTAIN: dict[str, Callable[[Table], object]] = {
-    "one for another": lambda t: write(t, add("new-1.parquet"), remove(first_path(t))),
-    "in a directory": lambda t: write(t, add("sub/new-1.parquet")),
-    "added again": lambda t: write(t, add(first_path(t), tags={"x": "y"})),
+    "one for another": lambda t: commit_actions(t, add("new-1.parquet"), remove(first_path(t))),
+    "in a directory": lambda t: commit_actions(t, add("sub/new-1.parquet")),
+    "added again": lambda t: commit_actions(t, add(first_path(t), tags={"x": "y"})),
     "added and removed": add_and_remove_later,
     "nothing": lambda _: None,
 }
@@ -174,13 +168,13 @@ def test_changes_that_are_certain_are_replayed_only(
 
 def write_many(table: Table) -> None:
     for _ in range(101):
-        write(table)
+        commit_actions(table)
 
 
 DOUBTFUL: dict[str, Callable[[Table], object]] = {
-    "encoded": lambda t: write(t, add("with%20space.parquet")),
-    "dotted": lambda t: write(t, add("./dotted.parquet")),
-    "never there": lambda t: write(t, remove("never-there.parquet")),
+    "encoded": lambda t: commit_actions(t, add("with%20space.parquet")),
+    "dotted": lambda t: commit_actions(t, add("./dotted.parquet")),
+    "never there": lambda t: commit_actions(t, remove("never-there.parquet")),
     "checkpoint": lambda t: t.checkpoint(),
     "metadata": lambda t: t.set_properties({"delta.appendOnly": "false"}),
     "many commits": write_many,
@@ -192,7 +186,7 @@ def test_what_is_doubtful_is_compared_whole(
     table: Table, whole: list[int], change: Callable[[Table], object]
 ) -> None:
     opinion = opinion_of(table)
-    write(table, add("plain.parquet"))
+    commit_actions(table, add("plain.parquet"))
     change(table)
     opinion.require(table.snapshot())
     assert whole == [3, table.snapshot().version]
@@ -201,9 +195,9 @@ def test_what_is_doubtful_is_compared_whole(
 def test_a_table_with_a_path_of_several_spellings_is_always_compared_whole(
     table: Table, whole: list[int]
 ) -> None:
-    write(table, add("with%20space.parquet"))
+    commit_actions(table, add("with%20space.parquet"))
     opinion = opinion_of(table)
-    write(table, add("plain.parquet"))
+    commit_actions(table, add("plain.parquet"))
     opinion.require(table.snapshot())
     assert whole == [4, 5]
 
@@ -212,7 +206,7 @@ def test_another_log_is_compared_whole(table: Table, whole: list[int]) -> None:
     opinion = opinion_of(table)
     last = Path(table.uri, LOG_DIR, commit_name(3))
     last.write_text(last.read_text().replace(first_path(table), "other.parquet") + "\n")
-    write(table, add("new.parquet"))
+    commit_actions(table, add("new.parquet"))
     opinion.require(table.snapshot())
     assert whole == [3, 4]
 
@@ -228,7 +222,7 @@ def without(table: Table, lost: str) -> Snapshot:
 def test_a_file_that_our_replay_lost_is_found(table: Table) -> None:
     for lost in ("new-1.parquet", first_path(table)):
         opinion = opinion_of(table)
-        write(table, add("new-1.parquet"), add("new-2.parquet"))
+        commit_actions(table, add("new-1.parquet"), add("new-2.parquet"))
         wrong = without(table, lost)
         with pytest.raises(CorruptLogError):
             opinion.require(wrong)
@@ -237,7 +231,7 @@ def test_a_file_that_our_replay_lost_is_found(table: Table) -> None:
 def test_a_file_that_our_replay_kept_is_found(table: Table) -> None:
     opinion = opinion_of(table)
     before = table.snapshot()
-    write(table, remove(first_path(table)))
+    commit_actions(table, remove(first_path(table)))
     after = table.snapshot()
     with pytest.raises(CorruptLogError):
         opinion.require(replace(after, files=before.files))
@@ -245,7 +239,7 @@ def test_a_file_that_our_replay_kept_is_found(table: Table) -> None:
 
 def test_a_difference_is_found_again_after_it_was_refused(table: Table) -> None:
     opinion = opinion_of(table)
-    write(table, add("new.parquet"))
+    commit_actions(table, add("new.parquet"))
     wrong = without(table, "new.parquet")
     for _ in range(2):
         with pytest.raises(CorruptLogError):
@@ -256,7 +250,7 @@ def test_what_delta_rs_sees_after_the_commits_decides(
     table: Table, monkeypatch: pytest.MonkeyPatch, whole: list[int]
 ) -> None:
     opinion = opinion_of(table)
-    write(table, add("new.parquet"))
+    commit_actions(table, add("new.parquet"))
     monkeypatch.setattr(checkpointing, "_replayed_by_delta_rs", lambda *_: pa.array(["other"]))
     opinion.require(table.snapshot())
     assert whole == [3, 4]
@@ -279,9 +273,9 @@ def test_deletion_vectors_are_replayed(tmp_path: Path, whole: list[int]) -> None
         "sizeInBytes": 40,
         "cardinality": 1,
     }
-    write(table, remove(path), add(path, deletionVector=vector))
+    commit_actions(table, remove(path), add(path, deletionVector=vector))
     opinion.require(table.snapshot())
-    write(table, remove(path, deletionVector=vector))
+    commit_actions(table, remove(path, deletionVector=vector))
     opinion.require(table.snapshot())
     assert table.snapshot().files.num_rows == 0
     assert whole == [1]

@@ -29,10 +29,10 @@ from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
+from support.logs import live_adds
 from support.partitioned import (
     ROWS,
     TEXTS,
-    live_adds,
     map_columns,
     migrate,
     partitioned_table,

@@ -32,15 +32,8 @@ from liquidlog.plan import RewriteResult, decode_plan, encode_plan
 from liquidlog.rewriting import arriving, sink
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.partitioned import (
-    ROWS,
-    TEXTS,
-    live_adds,
-    map_columns,
-    partitioned_table,
-    rows_of,
-    rows_read,
-)
+from support.logs import live_adds
+from support.partitioned import ROWS, TEXTS, map_columns, partitioned_table, rows_of, rows_read
 from support.playground import memory_playground
 
 DIRECTORIES = {
