@@ -256,7 +256,11 @@ def of_table(table: Table) -> Data:
         for path in sorted(table.snapshot(version).paths().to_pylist())
     ]
     inputs = tuple(Path(table.uri) / path for path in dict.fromkeys(names))
-    rows = pa.concat_tables([pq.read_table(path, partitioning=None) for path in inputs])
+    # INT96 is read in the unit of the table's timestamps.
+    read = [
+        pq.read_table(path, partitioning=None, coerce_int96_timestamp_unit="us") for path in inputs
+    ]
+    rows = pa.concat_tables(read)
     while any(pa.types.is_struct(one.type) for one in rows.schema):
         rows = rows.flatten()
     return Data(table=table, rows=rows.unify_dictionaries(), inputs=inputs)

@@ -118,21 +118,28 @@ class Space:
     """What is searched.
 
     `columns` may be clustered by, `few_valued` of them may be a prefix. `sizes` are maximum file
-    sizes, the table's own first and the smallest last.
+    sizes, the table's own first and the smallest last. Two columns of `one_order` are not tried
+    together: the order of one is the order of the other, as of a time and its day.
     """
 
     columns: tuple[Path, ...]
     few_valued: Collection[Path]
     max_columns: int
     sizes: tuple[int, ...]
+    one_order: Collection[frozenset[Path]] = ()
+
+    def sets(self) -> list[tuple[Path, ...]]:
+        """Return every set of columns that is worth a try, the smaller first."""
+        return self.worth_a_try(sets_of_columns(self.columns, self.max_columns))
+
+    def worth_a_try(self, sets: Sequence[tuple[Path, ...]]) -> list[tuple[Path, ...]]:
+        """Return the sets without two columns of one order."""
+        return [some for some in sets if not any(pair <= set(some) for pair in self.one_order)]
 
     @property
     def is_whole(self) -> bool:
         """Whether every set of columns is measured in every form."""
-        return (
-            len(self.columns) <= _MOST_COLUMNS
-            and len(sets_of_columns(self.columns, self.max_columns)) <= _MOST_SETS
-        )
+        return len(self.columns) <= _MOST_COLUMNS and len(self.sets()) <= _MOST_SETS
 
 
 def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
@@ -149,7 +156,7 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
 
     sets: Sequence[tuple[Path, ...]]
     if len(space.columns) <= _MOST_COLUMNS:
-        sets = sets_of_columns(space.columns, space.max_columns)
+        sets = space.sets()
         look([plainest(some, space.sizes[-1]) for some in sets])
     else:
         sets = [(path,) for path in space.columns]
@@ -157,7 +164,8 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
             plain = [plainest(some, space.sizes[-1]) for some in sets]
             look(plain)
             known = costs(found, weights)
-            sets = _wider(space.columns, sorted(plain, key=lambda one: known[one])[:_BEAM])
+            best = sorted(plain, key=lambda one: known[one])[:_BEAM]
+            sets = space.worth_a_try(_wider(space.columns, best))
     ranked = ordered(found, weights)
     tried = ranked if space.is_whole else ranked[:_BEST_SETS]
     look(list(chain.from_iterable(forms(one, space.few_valued) for one in tried)))
@@ -257,7 +265,7 @@ def preferred_since(
 def marginal_gains(
     found: Mapping[Candidate, Readings],
     best: Candidate,
-    columns: Sequence[Path],
+    space: Space,
     weights: Floats,
     cost_now: float,
     cost_joined: float,
@@ -265,8 +273,9 @@ def marginal_gains(
     """Return what each column brings beside the best candidate's others, as a share of `cost_now`.
 
     That is what the best layout without the column costs more; for a column that the best candidate
-    does not have, what the best layout with it too would cost less. Without any column files can
-    still be joined, which costs `cost_joined`. None if no such layout was measured.
+    does not have, what the best layout with it too would cost less: nothing for a column in the
+    order of one that it has. Without any column files can still be joined, which costs
+    `cost_joined`. None if no such layout was measured.
     """
     known = costs(found, weights)
     own = frozenset(best.columns)
@@ -281,7 +290,12 @@ def marginal_gains(
             some = frozenset(one.columns)
             least[some] = min(cost, least.get(some, cost))
     gains: dict[Path, float | None] = {}
-    for path in columns:
+    for path in space.columns:
+        if path not in own and any(
+            pair - {path} <= own for pair in space.one_order if path in pair
+        ):
+            gains[path] = 0.0
+            continue
         without, with_it = least.get(own - {path}), least.get(own | {path})
         is_known = without is not None and with_it is not None and cost_now > 0
         gains[path] = (without - with_it) / cost_now if is_known else None  # type: ignore[operator]

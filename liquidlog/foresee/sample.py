@@ -85,6 +85,14 @@ class SampledColumn:
         """How many values the sampled rows have, nulls apart."""
         return len(self.distinct)
 
+    def is_in_order_of(self, other: "SampledColumn") -> bool:
+        """Return whether this column is a function of the other that only rises or only falls."""
+        order = np.lexsort((self.codes, other.codes))
+        steps, others = np.diff(self.codes[order]), np.diff(other.codes[order])
+        if steps[others == 0].any():
+            return False
+        return bool((steps >= 0).all() or (steps <= 0).all())
+
     @cached_property
     def _null_share(self) -> float:
         return float((self.codes < 0).mean()) if len(self.codes) else 0.0

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import permutations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -284,6 +285,11 @@ class LayoutSearch:
             ],
             max_columns=request.max_columns,
             sizes=self._sizes,
+            one_order=[
+                frozenset((one.leaf.logical, other.leaf.logical))
+                for one, other in permutations(self._sample.columns, 2)
+                if one.is_in_order_of(other)
+            ],
         )
         if not space.is_whole:
             self._notes.append(
@@ -320,7 +326,6 @@ class LayoutSearch:
                 " by liquidlog migrate, which rewrites all of it: this is what that would bring"
             )
         cost_now = base.mean(base.now.seconds, older)
-        columns = space.columns
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
         return Advice(
             **base.fields(),
@@ -334,7 +339,7 @@ class LayoutSearch:
                 for one in sorted(found, key=lambda one: (ranks[one], one.plainness))
             ),
             columns=marginal_gains(
-                found, best, columns, older, cost_now, base.mean(joined.seconds, older)
+                found, best, space, older, cost_now, base.mean(joined.seconds, older)
             ),
             rewrite_bytes=round(self._group(best).size_bytes.sum()),
             sample=self._sample.source,

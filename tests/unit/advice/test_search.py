@@ -1,6 +1,7 @@
 """The search for a layout: which candidates are looked at, and which is chosen."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,10 +125,16 @@ def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -
         plainest((A, C), size): read(10),
     }
     now = float(read(100).seconds[0])
-    gains = marginal_gains(found, plainest((A,), size), (A, B, C), ONE, now, now)
+    abc = replace(space(0), columns=(A, B, C))
+    gains = marginal_gains(found, plainest((A,), size), abc, ONE, now, now)
     assert gains == {A: pytest.approx(0.8), B: 0.0, C: pytest.approx(0.1)}
-    gains = marginal_gains(found, plainest((A, C), size), (A, B, C), ONE, now, now)
+    gains = marginal_gains(found, plainest((A, C), size), abc, ONE, now, now)
     assert gains == {A: None, B: None, C: pytest.approx(0.1)}
+    abc = replace(abc, one_order=[frozenset((A, B))])
+    gains = marginal_gains(found, plainest((A, C), size), abc, ONE, now, now)
+    assert gains == {A: None, B: 0.0, C: pytest.approx(0.1)}
+    gains = marginal_gains(found, plainest((A, B), size), abc, ONE, now, now)
+    assert gains == {A: 0.0, B: 0.0, C: None}
 
 
 def test_other_columns_are_preferred_by_those_who_ask_now() -> None:

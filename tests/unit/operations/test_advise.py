@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +138,28 @@ def test_a_twin_of_a_column_brings_nothing(table: Table) -> None:
     least = min(one.older_read_share for one in plain)
     one_column = [one for one in plain if len(one.candidate.columns) == 1]
     assert min(one.older_read_share for one in one_column) == pytest.approx(least, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda x: x + 3, lambda x: -x, lambda x: x // 500],
+    ids=["shifted", "reversed", "coarser"],
+)
+def test_two_columns_of_one_order_are_not_advised_together(
+    tmp_path: Path, other: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    made = Table.create(tmp_path / "t", schema=SCHEMA)
+    for seed in range(4):
+        some = rows(seed)
+        twin = pa.array(other(some["x"].to_numpy()))
+        made.append(some.set_column(2, "twin", twin))
+    twins = [one.replace("x", "twin") for one in points("x", 60)]
+    advice = made.advise(asked(*points("x"), *twins, *points("y"), times=False), max_file_size=SIZE)
+    sets = {frozenset(path[0] for path in one.candidate.columns) for one in advice.candidates}
+    assert {"x"} in sets
+    assert {"twin"} in sets
+    assert {"x", "y"} in sets
+    assert not any({"x", "twin"} <= some for some in sets)
 
 
 def test_where_queries_drift_the_layout_serves_the_older_and_the_newest(table: Table) -> None:
