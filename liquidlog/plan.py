@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from liquidlog.errors import DocumentError
 from liquidlog.spec.actions import UNREADABLE, DeletionVector
@@ -33,7 +34,7 @@ from liquidlog.spec.schema import MappingMode, PrimitiveType, StructField, Struc
 from liquidlog.spec.text import Summary
 
 if TYPE_CHECKING:
-    from liquidlog.curve.conditions import IntervalEnds, ValuePredicates
+    from liquidlog.curve.conditions import ValuePredicates
 
 
 _BATCH_FILES: Final = 8_192
@@ -482,72 +483,47 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
         self, parsed: Sequence[Callable[[Sequence[str | None]], pa.Array]]
     ) -> "ValuePredicates":
         """Return the predicates over values; `parsed` turns constants of each column to them."""
-        from liquidlog.curve.conditions import ValuePredicates
+        from liquidlog.curve.conditions import IntervalEnds, ValuePredicates
 
-        flat = _Flat()
-        for predicate in self.predicates:
-            _check(predicate)
-            flat.add(predicate)
-        axes = np.array(flat.axes, np.int64)
-        if len(axes) and not 0 <= axes.min() <= axes.max() < len(parsed):
-            raise ValueError(f"a term names a column beyond {len(parsed)}")
-        weights = self.column_weights or (0.0,) * len(parsed)
-        if len(weights) != len(parsed):
-            raise ValueError(f"{len(weights)} weights of columns for {len(parsed)} columns")
-        own = [
-            [one for one, axis in zip(flat.intervals, flat.axes, strict=True) if axis == number]
-            for number in range(len(parsed))
-        ]
+        alternatives = [one for predicate in self.predicates for one in predicate.any_of]
+        terms = [term for alternative in alternatives for term in alternative]
+        axes = [term.column for term in terms for _ in term.intervals]
+        self._check(alternatives, terms, columns=len(parsed))
+        lows, highs = [], []
+        for number, of in enumerate(parsed):
+            own = [one for term in terms if term.column == number for one in term.intervals]
+            low, open_low = [one.low for one in own], [one.open_low for one in own]
+            high, open_high = [one.high for one in own], [one.open_high for one in own]
+            lows.append(IntervalEnds(of(low), np.array(open_low, np.bool_)))
+            highs.append(IntervalEnds(of(high), np.array(open_high, np.bool_)))
         return ValuePredicates(
-            axes=axes,
-            lows=tuple(
-                _ends(of([one.low for one in some]), [one.open_low for one in some])
-                for some, of in zip(own, parsed, strict=True)
-            ),
-            highs=tuple(
-                _ends(of([one.high for one in some]), [one.open_high for one in some])
-                for some, of in zip(own, parsed, strict=True)
-            ),
-            terms=np.array(flat.terms, np.int64),
-            alternatives=np.array(flat.alternatives, np.int64),
-            predicates=np.array(flat.predicates, np.int64),
+            axes=np.array(axes, np.int64),
+            lows=tuple(lows),
+            highs=tuple(highs),
+            terms=_starts([term.intervals for term in terms]),
+            alternatives=_starts(alternatives),
+            predicates=_starts([predicate.any_of for predicate in self.predicates]),
             weights=np.array([predicate.weight for predicate in self.predicates], np.float64),
-            column_weights=np.array(weights, np.float64),
+            column_weights=np.array(self.column_weights or (0.0,) * len(parsed), np.float64),
         )
 
-
-def _check(predicate: AskedPredicate) -> None:
-    terms = [term for alternative in predicate.any_of for term in alternative]
-    if not terms or not all(predicate.any_of) or not all(term.intervals for term in terms):
-        raise ValueError("a predicate has no term, or a term has no interval")
-    if not 0 < predicate.weight < float("inf"):
-        raise ValueError(f"a predicate has the weight {predicate.weight}")
-
-
-class _Flat:
-    """Intervals of predicates in one list, and where terms, alternatives and predicates begin."""
-
-    def __init__(self) -> None:
-        self.axes: list[int] = []
-        self.intervals: list[Interval] = []
-        self.terms: list[int] = []
-        self.alternatives: list[int] = []
-        self.predicates: list[int] = []
-
-    def add(self, predicate: AskedPredicate) -> None:
-        self.predicates.append(len(self.alternatives))
-        for alternative in predicate.any_of:
-            self.alternatives.append(len(self.terms))
-            for term in alternative:
-                self.terms.append(len(self.intervals))
-                self.intervals += term.intervals
-                self.axes += [term.column] * len(term.intervals)
+    def _check(
+        self, alternatives: Sequence[tuple[Term, ...]], terms: Sequence[Term], *, columns: int
+    ) -> None:
+        parts = [predicate.any_of for predicate in self.predicates]
+        if not all([*parts, *alternatives, *(term.intervals for term in terms)]):
+            raise ValueError("a predicate has no term, or a term has no interval")
+        for predicate in self.predicates:
+            if not 0 < predicate.weight < float("inf"):
+                raise ValueError(f"a predicate has the weight {predicate.weight}")
+        if not all(0 <= term.column < columns for term in terms):
+            raise ValueError(f"a term names a column beyond {columns}")
+        if len(self.column_weights) not in {0, columns}:
+            raise ValueError(f"{len(self.column_weights)} weights of columns for {columns} columns")
 
 
-def _ends(values: pa.Array, is_open: Sequence[bool]) -> "IntervalEnds":
-    from liquidlog.curve.conditions import IntervalEnds
-
-    return IntervalEnds(values, np.array(is_open, np.bool_))
+def _starts(parts: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+    return np.cumsum([0, *map(len, parts)])[:-1]
 
 
 def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:
@@ -1078,9 +1054,9 @@ def plan_pieces(plan: ClusteringPlan) -> Iterator[bytes]:
 
     It is indented, but for files, which are a line each.
     """
-    lists: list[InputFiles | KeptFiles | SkippedFiles] = []
+    lists: list[_Files[Any]] = []
 
-    def apart(files: InputFiles | KeptFiles | SkippedFiles) -> msgspec.Raw:
+    def apart(files: _Files[Any]) -> msgspec.Raw:
         lists.append(files)
         return msgspec.Raw(_FILES)
 
@@ -1109,6 +1085,10 @@ def decode_plan(content: bytes, *, where: str) -> ClusteringPlan:
     for problem in _partition_problems(plan):
         raise DocumentError(where, problem)
     return plan
+
+
+def _files(kind: type[_Files[Any]], rows: object) -> _Files[Any]:
+    return kind.from_document(rows)
 
 
 def plan_version(partition_columns: Sequence[str]) -> int:
@@ -1162,8 +1142,8 @@ def decode_result(content: bytes, *, where: str) -> RewriteResult:
         if not line.strip():
             continue
         place = f"{where} line {number}"
-        _check_head(line, place, kind="a result", expected=(RESULT_FORMAT_VERSION,))
-        if _Copies.in_line(line):
+        head = _check_head(line, place, kind="a result", expected=(RESULT_FORMAT_VERSION,))
+        if head.copied is not None:
             raise DocumentError(
                 place,
                 "says that row groups were copied byte by byte, which an earlier release did and"
@@ -1190,6 +1170,7 @@ class _Head(msgspec.Struct):
     group_id: object = None
     groups: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     policy: object = None
+    copied: object = None  # row groups, which an earlier release copied
 
     @property
     def kind(self) -> str | None:
@@ -1206,20 +1187,7 @@ class _Head(msgspec.Struct):
         return any(isinstance(setting, dict) for setting in settings)
 
 
-class _Copies(msgspec.Struct):
-    """The field by which a result of an earlier release says that it holds copied row groups."""
-
-    copied: object = None
-
-    @staticmethod
-    def in_line(line: bytes) -> bool:
-        try:
-            return msgspec.json.decode(line, type=_Copies).copied is not None
-        except UNREADABLE:
-            return False
-
-
-def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, ...]) -> None:
+def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, ...]) -> _Head:
     found = _head(content)
     if found is None and kind == "a plan":
         found = _head(content.partition(b"\n")[0])
@@ -1240,6 +1208,7 @@ def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, .
     if found.is_printed:
         detail = "is a plan as --json prints it; liquidlog plan TABLE -o FILE saves one to run"
         raise DocumentError(where, detail)
+    return found
 
 
 def _head(content: bytes) -> _Head | None:
@@ -1247,12 +1216,6 @@ def _head(content: bytes) -> _Head | None:
         return msgspec.json.decode(content, type=_Head)
     except UNREADABLE:
         return None
-
-
-def _files(
-    kind: type[InputFiles | KeptFiles | SkippedFiles], rows: object
-) -> InputFiles | KeptFiles | SkippedFiles:
-    return kind.from_document(rows)
 
 
 def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.clustering.columns import clustering_state, resolve_columns
 from liquidlog.clustering.migration import MIGRATION, defining_actions, migration_parameters
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.staleness import (
@@ -148,11 +148,14 @@ def _metrics_of_inputs(
     )
     inputs = _without(inputs, gone)
     removed = inputs["size_bytes"].to_numpy()
-    considered = snapshot.files.num_rows - _not_asked_for(plan)
+    considered = snapshot.files.num_rows
+    if plan.partitioned_by:
+        not_asked_for = pc.equal(plan.skipped.columns["reason"], SkipReason.NOT_ASKED_FOR.value)
+        considered -= pc.sum(not_asked_for).as_py() or 0
     metrics: dict[str, object] = {
         "numFilesRemoved": len(removed),
         "filesRemoved": _size_stats(removed),
-        "partitionsOptimized": len({_key(group) for group in groups}),
+        "partitionsOptimized": len({tuple(sorted(g.partition_values.items())) for g in groups}),
         "numBins": len(groups),
         "numBatches": commits,
         "totalConsideredFiles": considered,
@@ -165,21 +168,13 @@ def _metrics_of_inputs(
     kept = [_without(group.kept.columns, gone) for group in groups if len(group.kept)]
     if kept:
         metrics["filesKept"] = _files(pa.concat_tables(kept)["size_bytes"].to_numpy())
-    vectors = _deletion_vector_stats(inputs)
-    if vectors:
-        metrics["deletionVectorStats"] = vectors
+    vectors = inputs["deletion_vector"].drop_null()
+    if len(vectors):
+        metrics["deletionVectorStats"] = {
+            "numDeletionVectorsRemoved": len(vectors),
+            "numDeletionVectorRowsRemoved": pc.sum(pc.struct_field(vectors, "cardinality")).as_py(),
+        }
     return metrics
-
-
-def _key(group: RewriteGroup) -> tuple[tuple[str, str | None], ...]:
-    return tuple(sorted(group.partition_values.items()))
-
-
-def _not_asked_for(plan: ClusteringPlan) -> int:
-    if not plan.partitioned_by:
-        return 0
-    reasons = plan.skipped.columns["reason"]
-    return int(pc.sum(pc.equal(reasons, SkipReason.NOT_ASKED_FOR.value)).as_py() or 0)
 
 
 def _without(files: pa.Table, gone: Collection[str]) -> pa.Table:
@@ -203,23 +198,14 @@ def _clustering_stats(
 
 
 def _zorder_stats(removed: NDArray[np.int64], cubes: int) -> dict[str, object]:
+    merged = {"num": len(removed), "size": int(removed.sum())}
     return {
         "strategyName": "all",
         "inputCubeFiles": {"num": 0, "size": 0},
-        "inputOtherFiles": {"num": len(removed), "size": int(removed.sum())},
+        "inputOtherFiles": merged,
         "inputNumCubes": 0,
-        "mergedFiles": {"num": len(removed), "size": int(removed.sum())},
+        "mergedFiles": merged,
         "numOutputCubes": cubes,
-    }
-
-
-def _deletion_vector_stats(inputs: pa.Table) -> dict[str, int]:
-    vectors = inputs["deletion_vector"].drop_null()
-    if not len(vectors):
-        return {}
-    return {
-        "numDeletionVectorsRemoved": len(vectors),
-        "numDeletionVectorRowsRemoved": pc.sum(pc.struct_field(vectors, "cardinality")).as_py(),
     }
 
 
@@ -266,10 +252,6 @@ class Reconciled:
     bytes_read: int = 0
     seconds: float = 0.0
     versions: tuple[int, ...] = ()
-
-
-def _as_written(group: RewrittenGroup) -> Reconciled:
-    return Reconciled(outputs=tuple(CommittedOutput(file=file) for file in group.outputs))
 
 
 def _require_reconciled(
@@ -391,10 +373,12 @@ def lost_values(
     An executor that does not know of partition values writes nulls, and its checksums agree. What
     statistics do not count, and rows that the log does not count, cannot be compared.
     """
-    rows = _input_rows(planned.inputs)
-    values = planned.inputs.columns["partition_values"].to_pylist(maps_as_pydicts="strict")
-    if rows is None:
+    if planned.live_rows is None:
         return
+    inputs = planned.inputs.columns
+    deleted = pc.fill_null(pc.struct_field(inputs["deletion_vector"], "cardinality"), 0)
+    rows = pc.subtract(inputs["num_records"], deleted).to_pylist()
+    values = inputs["partition_values"].to_pylist(maps_as_pydicts="strict")
     counted = [_null_counts(output.stats) for output in group.outputs]
     for name in plan.formerly_partitioned_by:
         expected = sum(n for n, its in zip(rows, values, strict=True) if not its.get(name))
@@ -406,39 +390,11 @@ def lost_values(
             )
 
 
-def _input_rows(inputs: InputFiles) -> list[int] | None:
-    records, vectors = inputs.columns["num_records"], inputs.columns["deletion_vector"]
-    if records.null_count:
-        return None
-    deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
-    counts: list[int] = pc.subtract(records, deleted).to_pylist()
-    return counts
-
-
 def _null_counts(stats: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(stats, type=_NullCounts).null_count
+        return msgspec.json.decode(stats, type=_OutputStats).null_count
     except UNREADABLE:
         return {}  # which is refused elsewhere
-
-
-class _NullCounts(msgspec.Struct, rename="camel"):
-    null_count: dict[str, Any] = {}
-
-
-def columns_of(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[ClusteringColumn, ...] | None:
-    """Return the columns that a migration clusters by, None if the table has others by now."""
-    try:
-        found = resolve_columns(
-            snapshot.schema,
-            [column.logical for column in plan.columns],
-            configuration=snapshot.metadata.configuration,
-            partition_columns=(),
-        )
-    except ClusteringColumnError:
-        return None
-    physical = [column.physical for column in found]
-    return found if physical == [column.physical for column in plan.columns] else None
 
 
 # From plan and result to a change: the actions that replace the inputs of groups by outputs
@@ -474,7 +430,8 @@ def rewrite_change(
     if stale is None:
         stale = staleness_of(snapshot, plan, planned)
     if reconciled is None:
-        reconciled = [_as_written(group) for group in groups]
+        written = [tuple(CommittedOutput(file=file) for file in one.outputs) for one in groups]
+        reconciled = [Reconciled(outputs=outputs) for outputs in written]
     require_sound(snapshot, plan, groups, stale)
     _require_reconciled(groups, stale, reconciled)
     outputs = [output for one in reconciled for output in one.outputs]
@@ -491,6 +448,9 @@ def rewrite_change(
     )
     removes = tuple(removes_of(snapshot, np.concatenate([one.rows for one in stale]), now_ms))
     kept_rows = np.concatenate([one.kept for one in stale])
+    tags = {PLAN_ID_TAG: plan.plan_id, **group_tags([group.group_id for group in groups])}
+    if plan.row_tracking is not None and plan.row_tracking.preserved:
+        tags[PRESERVED_TAG] = "true"
     return Change(
         operation=MIGRATION if plan.is_migration else "OPTIMIZE",
         parameters=_parameters(snapshot, plan),
@@ -501,15 +461,23 @@ def rewrite_change(
         },
         is_blind_append=False,
         isolation_level="SnapshotIsolation",
-        tags=_tags(plan, groups),
+        tags=tags,
     )
 
 
 def _definition(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[AnyAction, ...]:
     if not plan.is_migration:
         return ()
-    columns = columns_of(snapshot, plan)
-    if columns is None:
+    try:
+        columns = resolve_columns(
+            snapshot.schema,
+            [column.logical for column in plan.columns],
+            configuration=snapshot.metadata.configuration,
+            partition_columns=(),
+        )
+    except ClusteringColumnError:
+        columns = ()
+    if [one.physical for one in columns] != [one.physical for one in plan.columns]:
         gone = Outdated("the table cannot be clustered by the planned columns any more")
         raise CommitConflictError(plan.read_version, [gone])
     return defining_actions(snapshot, columns)
@@ -554,13 +522,6 @@ def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
     if found is None:
         raise ResultMismatchError((f"the plan has no group {number}",))
     return found
-
-
-def _tags(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> dict[str, str]:
-    tags = {PLAN_ID_TAG: plan.plan_id, **group_tags([group.group_id for group in groups])}
-    if plan.row_tracking is not None and plan.row_tracking.preserved:
-        tags[PRESERVED_TAG] = "true"
-    return tags
 
 
 def _check_outputs_are_new(snapshot: Snapshot, outputs: Sequence[WrittenFile]) -> None:

@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Clustered Table"; Delta Spark, ClusteringMetadataDomain.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,18 +87,17 @@ def resolve_columns(
         if found is not None and case_sensitive and resolve_path(schema, path)[0] != path:
             found = None
         problem = _column_problem(schema, path, found)
-        if found is None and problem is None:
-            unknown.append(quote_path(path))
         if problem is not None:
             problems.append(problem)
-        if problem is not None or found is None:
-            continue
-        logical, physical = resolve_path(schema, path)
-        if physical not in indexed:
-            problems.append(_no_statistics(logical, configuration))
-        columns.append(ClusteringColumn(logical, physical, found.data_type))
+        elif found is None:
+            unknown.append(quote_path(path))
+        else:
+            logical, physical = resolve_path(schema, path)
+            if physical not in indexed:
+                problems.append(_no_statistics(logical, configuration))
+            columns.append(ClusteringColumn(logical, physical, found.data_type))
     problems.extend(unknown_columns(unknown, schema))
-    problems.extend(_duplicates(columns))
+    problems.extend(repeated_names([column.logical for column in columns]))
     if problems:
         raise ClusteringColumnError(tuple(problems))
     return tuple(columns)
@@ -117,32 +116,40 @@ def _table_problems(
 
 
 def _column_problem(schema: StructType, path: Path, found: StructField | None) -> str | None:
-    name = quote_path(path)
     if found is None:
-        return _container_problem(schema, path) or _dotted_problem(schema, path)
-    data_type = found.data_type
+        return _shape_problem(schema, path) or _dotted_problem(schema, path)
+    data_type, is_collated = found.data_type, _COLLATIONS in found.metadata
     if isinstance(data_type, StructType):
-        inner = [quote_path((*path, field.name)) for field in data_type.fields]
-        return f"{name} is a struct; name one of its fields: {', '.join(inner)}"
-    if not has_bounds(data_type) or _COLLATIONS in found.metadata:
-        kind = "a collated string" if _COLLATIONS in found.metadata else f"of type {data_type}"
+        return _shape_problem(schema, path)
+    if not has_bounds(data_type) or is_collated:
+        kind = "a collated string" if is_collated else f"of type {data_type}"
         return (
-            f"{name} is {kind}; a clustering column must be a number, a date, a timestamp"
-            " or a string without collation"
+            f"{quote_path(path)} is {kind}; a clustering column must be a number, a date, a"
+            " timestamp or a string without collation"
         )
     return None
 
 
-def _container_problem(schema: StructType, path: Path) -> str | None:
+def _shape_problem(schema: StructType, path: Path) -> str | None:
+    """Return why a column has not one value per row, None if it has, or is not there."""
+    name = quote_path(path)
     for length in range(1, len(path)):
-        found = find_column(schema, path[:length])
-        if found is not None and isinstance(found.data_type, ArrayType | MapType):
-            kind = "an array" if isinstance(found.data_type, ArrayType) else "a map"
-            return (
-                f"{quote_path(path)} lies inside {quote_path(path[:length])}, which is {kind};"
-                " a clustering column must have one value per row"
-            )
+        around = find_column(schema, path[:length])
+        if around is not None and isinstance(around.data_type, ArrayType | MapType):
+            kind = "an array" if isinstance(around.data_type, ArrayType) else "a map"
+            return f"{name} lies inside {quote_path(path[:length])}, {kind} of many values per row"
+    found = find_column(schema, path)
+    if found is not None and isinstance(found.data_type, StructType):
+        inner = ", ".join(quote_path((*path, field.name)) for field in found.data_type.fields)
+        return f"{name} is a struct; name one of its fields: {inner}"
     return None
+
+
+def repeated_names(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a sentence for each column that is named more than once."""
+    for path, times in Counter(paths).items():
+        if times > 1:
+            yield f"{quote_path(path)} is named more than once"
 
 
 def _dotted_problem(schema: StructType, path: Path) -> str | None:
@@ -168,16 +175,6 @@ def _no_statistics(logical: Path, configuration: Mapping[str, str]) -> str:
         " (delta.dataSkippingNumIndexedCols)"
     )
     return f"{quote_path(logical)} has no statistics: {reason}"
-
-
-def _duplicates(columns: Sequence[ClusteringColumn]) -> Iterator[str]:
-    seen: set[Path] = set()
-    told: set[Path] = set()
-    for column in columns:
-        if column.physical in seen and column.physical not in told:
-            told.add(column.physical)
-            yield f"{column.name} is named more than once"
-        seen.add(column.physical)
 
 
 CLUSTERING_DOMAIN: Final = "delta.clustering"
@@ -207,11 +204,6 @@ class _Domain(msgspec.Struct):
     clustering_columns: list[list[str] | str] = msgspec.field(name="clusteringColumns")
 
 
-class _WrittenDomain(msgspec.Struct):
-    clustering_columns: list[Path] = msgspec.field(name="clusteringColumns")
-    domain_name: str = msgspec.field(name="domainName", default=CLUSTERING_DOMAIN)
-
-
 def read_domain(configuration: str) -> tuple[Path, ...]:
     """Return the physical paths that the domain's configuration lists.
 
@@ -235,7 +227,8 @@ def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
 
     The text equals the reference engine's byte for byte; that engine cannot read the flat form.
     """
-    document = _WrittenDomain(clustering_columns=[column.physical for column in columns])
+    physical = [column.physical for column in columns]
+    document = {"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}
     configuration = msgspec.json.encode(document).decode()
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=configuration, removed=False)
 
@@ -291,60 +284,37 @@ _FLOATING: Final = frozenset({"float", "double"})
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
     """Return the leaves that columns with Bloom filters are, in the requested order."""
     known = {leaf.logical: leaf for leaf in leaves(schema)}
-    problems = list(_problems(schema, requested))
-    if problems:
-        raise UsageError(f"bloom_filter: {'; '.join(problems)}", option="bloom_filter")
-    return tuple(known[resolve_path(schema, path)[0]] for path in requested)
-
-
-def _problems(schema: StructType, requested: Sequence[Path]) -> Iterator[str]:
-    unknown = []
+    problems, unknown = [], []
     for path in requested:
-        problem = _filter_problem(schema, path)
+        problem = _shape_problem(schema, path) or _filter_problem(schema, path)
         if problem is not None:
-            yield problem
+            problems.append(problem)
         elif find_column(schema, path) is None:
             unknown.append(quote_path(path))
-    yield from unknown_columns(unknown, schema)
-    found = (path for path in requested if find_column(schema, path) is not None)
-    named = Counter(resolve_path(schema, path)[0] for path in found)
-    for path, times in named.items():
-        if times > 1:
-            yield f"{quote_path(path)} is named {times} times; name it once"
+    there = [path for path in requested if find_column(schema, path) is not None]
+    named = [resolve_path(schema, path)[0] for path in there]
+    problems += [*unknown_columns(unknown, schema), *repeated_names(named)]
+    if problems:
+        raise UsageError(f"bloom_filter: {'; '.join(problems)}", option="bloom_filter")
+    return tuple(known[path] for path in named)
 
 
 def _filter_problem(schema: StructType, path: Path) -> str | None:
-    name = quote_path(path)
-    for length in range(1, len(path)):
-        around = find_column(schema, path[:length])
-        if around is not None and isinstance(around.data_type, ArrayType | MapType):
-            return f"{name} is inside {quote_path(path[:length])}, a list or a map of many values"
-    found = find_column(schema, path)
+    name, found = quote_path(path), find_column(schema, path)
     if found is None:
         return None
+    around = (find_column(schema, path[:length]) for length in range(1, len(path) + 1))
     match found.data_type:
-        case StructType(fields):
-            inner = ", ".join(quote_path((*path, field.name)) for field in fields)
-            return f"{name} is a struct; name one of its fields: {inner}"
         case PrimitiveType(kind) if kind in _FLOATING:
             return f"{name} is of type {kind}, where 0.0 and -0.0 are equal and hashed differently"
-        case PrimitiveType("string") if _is_collated(schema, path):
+        case PrimitiveType("string") if any(one and _COLLATIONS in one.metadata for one in around):
             return f"{name} is a collated string, whose equal texts are hashed differently"
-        case DecimalType() | PrimitiveType(_) if _is_filtered(found.data_type):
+        case DecimalType():
+            return None
+        case PrimitiveType(kind) if kind in _FILTERED:
             return None
         case other:
             return (
                 f"{name} is of type {other}; a Bloom filter is for whole numbers, decimals, dates,"
                 " timestamps, strings and bytes"
             )
-
-
-def _is_collated(schema: StructType, path: Path) -> bool:
-    around = (find_column(schema, path[:length]) for length in range(1, len(path) + 1))
-    return any(found is not None and _COLLATIONS in found.metadata for found in around)
-
-
-def _is_filtered(data_type: object) -> bool:
-    if isinstance(data_type, PrimitiveType):
-        return data_type.name in _FILTERED
-    return isinstance(data_type, DecimalType)

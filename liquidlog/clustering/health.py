@@ -22,7 +22,6 @@ from liquidlog.clustering.columns import (
     unresolved_problem,
 )
 from liquidlog.clustering.keyspace import (
-    BoxOverlaps,
     KeyRanges,
     box_overlaps,
     column_ranges,
@@ -43,7 +42,7 @@ from liquidlog.clustering.zcubes import (
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds
+from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds, Mask
 from liquidlog.spec.schema import PrimitiveType, quote_path, split_path
 from liquidlog.spec.text import Summary, html_document, iso_time, suggestion
 
@@ -74,90 +73,15 @@ class CubeHealth:
     overlapping_cubes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CubeFiles:
-    """The files that are in a cube and have ranges; all arrays have one entry per file.
-
-    `cube` (int64) is equal for files of the same cube; `ranges` has one entry per column.
-    """
-
-    cube: NDArray[np.int64]
-    zcube_id: pa.ChunkedArray
-    state: pa.Array
-    size_bytes: NDArray[np.int64]
-    ranges: Sequence[KeyRanges]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class _Cubes:
     """Means over files within their cubes, and means over cubes; None if there are no cubes."""
 
-    average_depth_within: float | None
-    average_overlaps_within: float | None
-    average_depth_between: float | None
-    average_overlaps_between: float | None
-    cubes: tuple[CubeHealth, ...]
-
-
-def measure_cubes(files: CubeFiles) -> Between:
-    """Return the health within and between cubes, and that of the worst CUBES_LISTED cubes.
-
-    The worst cubes have the deepest files; among equals, those that overlap most other cubes.
-    """
-    if not len(files.cube):
-        return Between(
-            average_depth_within=None,
-            average_overlaps_within=None,
-            average_depth_between=None,
-            average_overlaps_between=None,
-            cubes=(),
-        )
-    # With the cube number as outermost column, ranges of different cubes never meet.
-    apart = key_ranges([KeyRanges(lo=files.cube, hi=files.cube), *files.ranges])
-    depth, overlap = depths(apart), overlaps(apart)
-    _, first, member, count = np.unique(
-        files.cube, return_index=True, return_inverse=True, return_counts=True
-    )
-    whole = _ranges_of_cubes(key_ranges(files.ranges), member, len(first))
-    between = overlaps(whole)
-    deepest = np.zeros(len(first), np.int64)
-    np.maximum.at(deepest, member, depth)
-    rows = pa.table(
-        {
-            "zcube_id": pc.cast(files.zcube_id.take(pa.array(first)), pa.string()),
-            "state": files.state.take(pa.array(first)),
-            "files": count,
-            "size_bytes": _sums(member, files.size_bytes),
-            "average_depth": np.round(_sums(member, depth) / count, _DECIMALS),
-            "max_depth": deepest,
-            "average_overlaps": np.round(_sums(member, overlap) / count, _DECIMALS),
-            "overlapping_cubes": between,
-        }
-    )
-    worst = ("average_depth", "overlapping_cubes", "size_bytes")
-    ranked = rows.sort_by([*((name, "descending") for name in worst), ("zcube_id", "ascending")])
-    return Between(
-        average_depth_within=_mean(depth),
-        average_overlaps_within=_mean(overlap),
-        average_depth_between=_mean(depths(whole)),
-        average_overlaps_between=_mean(between),
-        cubes=tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
-    )
-
-
-def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
-    """Return the range from the first to the last key per cube."""
-    lo = np.full(cubes, np.iinfo(np.int64).max)
-    hi = np.zeros(cubes, np.int64)
-    np.minimum.at(lo, member, files.lo)
-    np.maximum.at(hi, member, files.hi)
-    return KeyRanges(lo=lo, hi=hi)
-
-
-def _sums(member: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
-    sums = np.zeros(int(member.max()) + 1, np.int64)
-    np.add.at(sums, member, values)
-    return sums
+    average_depth_within: float | None = None
+    average_overlaps_within: float | None = None
+    average_depth_between: float | None = None
+    average_overlaps_between: float | None = None
+    cubes: tuple[CubeHealth, ...] = ()
 
 
 # Notes: files that were left out, and bounds that mislead
@@ -191,8 +115,8 @@ class Truncation:
     clustered.
     """
 
-    at_limit: NDArray[np.bool_]
-    in_one_prefix: NDArray[np.bool_]
+    at_limit: Mask
+    in_one_prefix: Mask
 
 
 def prefix_chars(snapshot: Snapshot) -> int:
@@ -242,10 +166,7 @@ def health_notes(
             yield f"{_files(count)} without statistics for {column.name}, left out of the ranges"
         if count := int(bounds.only_nulls(number).sum()):
             yield f"{_files(count)} with only nulls in {column.name}, left out of the ranges"
-    prefix = prefix_chars(snapshot)
-    for number, column in enumerate(columns):
-        found = truncation(bounds, number, column, prefix)
-        yield from () if found is None else _truncation_notes(found, column.name, prefix)
+    yield from _truncation_notes(columns, bounds, prefix_chars(snapshot))
     for name, what in (
         (OTHER_COLUMNS, "clustered by other columns"),
         (OTHER_PROVIDER, "clustered by another implementation"),
@@ -276,21 +197,27 @@ def direct_lake_note(files: pa.Table) -> Iterator[str]:
         )
 
 
-def _truncation_notes(found: Truncation, name: str, prefix: int) -> Iterator[str]:
-    if count := int(found.at_limit.sum()):
-        yield (
-            f"{_files(count)} with bounds of {name} cut to {prefix} characters;"
-            " depths may be overstated"
-        )
-    if count := int(found.in_one_prefix.sum()):
-        yield (
-            f"{_files(count)} with all values of {name} beginning with the same characters, which"
-            " are all that the log keeps: their depth and overlaps are not those of the values;"
-            " doctor --fix cut-strings keeps more"
-        )
+def _truncation_notes(
+    columns: Sequence[ClusteringColumn], bounds: Bounds, prefix: int
+) -> Iterator[str]:
+    for number, column in enumerate(columns):
+        found = truncation(bounds, number, column, prefix)
+        if found is None:
+            continue
+        if count := int(found.at_limit.sum()):
+            yield (
+                f"{_files(count)} with bounds of {column.name} cut to {prefix} characters;"
+                " depths may be overstated"
+            )
+        if count := int(found.in_one_prefix.sum()):
+            yield (
+                f"{_files(count)} with all values of {column.name} beginning with the same"
+                " characters, which are all that the log keeps: their depth and overlaps are not"
+                " those of the values; doctor --fix cut-strings keeps more"
+            )
 
 
-def _mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
     return np.asarray(pc.fill_null(values, fill_value=False), np.bool_)
 
 
@@ -458,10 +385,10 @@ def measure_health(
     by_column = [ranges.selected(known) for ranges in measured.ranges]
     ranges = key_ranges(by_column) if by_column else _NO_RANGES
     depth, overlap = depths(ranges), overlaps(ranges)
-    sizes = measured.sizes()[known]
-    boxes = _boxes(by_column, overlap)
+    sizes = measured.sizes()
+    boxes = box_overlaps(by_column)
     cubes = _cubes(measured, known)
-    unclustered = pc.equal(measured.states, UNCLUSTERED)
+    unclustered = _mask(pc.equal(measured.states, UNCLUSTERED))
     state = clustering_state(snapshot)
     notes = health_notes(snapshot, state, columns, measured.bounds, measured.states)
     prefix = prefix_chars(snapshot)
@@ -472,20 +399,20 @@ def measure_health(
         measured_at=None if measured_at_ms is None else iso_time(measured_at_ms),
         cluster_by_keys=tuple(column.name for column in measured.columns),
         total_file_count=measured.files.num_rows,
-        total_bytes=_total(measured.files["size"]),
-        unclustered_file_count=_total(pc.cast(unclustered, pa.int64())),
-        unclustered_bytes=_total(measured.files["size"].filter(unclustered)),
+        total_bytes=int(sizes.sum()),
+        unclustered_file_count=int(unclustered.sum()),
+        unclustered_bytes=int(sizes[unclustered].sum()),
         constant_file_count=int(_constant(measured, known).sum()),
         stable_cube_count=_cube_count(measured, STABLE),
         partial_cube_count=_cube_count(measured, PARTIAL),
         files_with_stats=len(ranges),
         average_overlaps=_mean(overlap),
-        average_overlaps_by_bytes=_mean(overlap, sizes),
+        average_overlaps_by_bytes=_mean(overlap, sizes[known]),
         average_depth=_mean(depth),
-        average_depth_by_bytes=_mean(depth, sizes),
+        average_depth_by_bytes=_mean(depth, sizes[known]),
         p95_depth=_percentile(depth, 95),
         p99_depth=_percentile(depth, 99),
-        max_depth=_largest(depth),
+        max_depth=_percentile(depth, 100),
         average_depth_within_cubes=cubes.average_depth_within,
         average_overlaps_within_cubes=cubes.average_overlaps_within,
         average_depth_between_cubes=cubes.average_depth_between,
@@ -555,7 +482,7 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
         name=column.name,
         files_with_stats=len(ranges),
         average_depth=_mean(depth),
-        max_depth=_largest(depth),
+        max_depth=_percentile(depth, 100),
         overlap_ratio=round(ratio, _DECIMALS) if len(ranges) else None,
         average_overlaps=_mean(overlap),
         average_depth_by_bytes=_mean(depth, measured.sizes()[known]),
@@ -566,7 +493,7 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
     )
 
 
-def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _constant(measured: _Measured, known: Mask) -> Mask:
     """Return a mask of the files that hold one value per column, as far as the log shows."""
     constant = known.copy()
     for number, ranges in enumerate(measured.ranges):
@@ -582,7 +509,7 @@ def _constant(measured: _Measured, known: NDArray[np.bool_]) -> NDArray[np.bool_
     return constant
 
 
-def _end(bounds: Bounds, number: int, known: NDArray[np.bool_], *, first: bool) -> Any:  # noqa: ANN401  a value of the column
+def _end(bounds: Bounds, number: int, known: Mask, *, first: bool) -> Any:  # noqa: ANN401  a value of the column
     """Return the smallest or the largest bound of the files, chosen by rank."""
     if not known.any():
         return None
@@ -592,25 +519,62 @@ def _end(bounds: Bounds, number: int, known: NDArray[np.bool_], *, first: bool) 
     return values[int(np.flatnonzero(known)[place])].as_py()
 
 
-def _boxes(columns: Sequence[KeyRanges], overlap: NDArray[np.int64]) -> BoxOverlaps:
-    if len(columns) > 1:
-        return box_overlaps(columns)
-    average = float(overlap.mean()) if len(overlap) else 0.0
-    return BoxOverlaps(average=average, error=0.0, files_measured=len(overlap))
+def _cubes(measured: _Measured, known: Mask) -> _Cubes:
+    """Return the health within and between cubes, and that of the worst CUBES_LISTED cubes.
 
-
-def _cubes(measured: _Measured, known: NDArray[np.bool_]) -> Between:
+    The worst cubes have the deepest files; among equals, those that overlap most other cubes.
+    """
     there = known & (measured.cube >= 0)
-    taken = pa.array(there)
-    return measure_cubes(
-        CubeFiles(
-            cube=measured.cube[there],
-            zcube_id=measured.files["zcube_id"].filter(taken),
-            state=measured.states.filter(taken),
-            size_bytes=measured.sizes()[there],
-            ranges=[ranges.selected(there) for ranges in measured.ranges],
-        )
+    if not there.any():
+        return _Cubes()
+    cube, ranges = measured.cube[there], [one.selected(there) for one in measured.ranges]
+    # With the cube number as outermost column, ranges of different cubes never meet.
+    apart = key_ranges([KeyRanges(lo=cube, hi=cube), *ranges])
+    depth, overlap = depths(apart), overlaps(apart)
+    _, first, member, count = np.unique(
+        cube, return_index=True, return_inverse=True, return_counts=True
     )
+    whole = _ranges_of_cubes(key_ranges(ranges), member, len(first))
+    between = overlaps(whole)
+    deepest = np.zeros(len(first), np.int64)
+    np.maximum.at(deepest, member, depth)
+    ones = pa.array(np.flatnonzero(there)[first])
+    rows = pa.table(
+        {
+            "zcube_id": pc.cast(measured.files["zcube_id"].take(ones), pa.string()),
+            "state": measured.states.take(ones),
+            "files": count,
+            "size_bytes": _sums(member, measured.sizes()[there]),
+            "average_depth": np.round(_sums(member, depth) / count, _DECIMALS),
+            "max_depth": deepest,
+            "average_overlaps": np.round(_sums(member, overlap) / count, _DECIMALS),
+            "overlapping_cubes": between,
+        }
+    )
+    worst = ("average_depth", "overlapping_cubes", "size_bytes")
+    ranked = rows.sort_by([*((name, "descending") for name in worst), ("zcube_id", "ascending")])
+    return _Cubes(
+        average_depth_within=_mean(depth),
+        average_overlaps_within=_mean(overlap),
+        average_depth_between=_mean(depths(whole)),
+        average_overlaps_between=_mean(between),
+        cubes=tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
+    )
+
+
+def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
+    """Return the range from the first to the last key per cube."""
+    lo = np.full(cubes, np.iinfo(np.int64).max)
+    hi = np.zeros(cubes, np.int64)
+    np.minimum.at(lo, member, files.lo)
+    np.maximum.at(hi, member, files.hi)
+    return KeyRanges(lo=lo, hi=hi)
+
+
+def _sums(member: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    sums = np.zeros(int(member.max()) + 1, np.int64)
+    np.add.at(sums, member, values)
+    return sums
 
 
 def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
@@ -627,10 +591,6 @@ def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
     return {f"{bound:05d}": counts.get(bound, 0) for bound in bounds}
 
 
-def _largest(depth: NDArray[np.int64]) -> int | None:
-    return int(depth.max()) if len(depth) else None
-
-
 def _percentile(depth: NDArray[np.int64], percent: int) -> int | None:
     """Return the smallest depth that at least `percent` % of the files have or stay below."""
     if not len(depth):
@@ -645,10 +605,6 @@ def _mean(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -
     # Files of zero bytes have no weight; if there are no others, all have the same weight.
     weighs = weights is not None and weights.sum() > 0
     return round(float(np.average(values, weights=weights if weighs else None)), _DECIMALS)
-
-
-def _total(values: pa.Array | pa.ChunkedArray) -> int:
-    return int(pc.sum(values).as_py() or 0)
 
 
 def _cube_count(measured: _Measured, state: str) -> int:

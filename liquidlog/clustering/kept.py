@@ -19,9 +19,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.choice import Choice, reason_code
-from liquidlog.clustering.keyspace import ColumnSpans, Floats, KeySpace, SpaceReaders, cells
+from liquidlog.clustering.keyspace import (
+    ColumnSpans,
+    Floats,
+    KeySpace,
+    SpaceReaders,
+    cells,
+    space_readers,
+)
 from liquidlog.clustering.zcubes import Membership
-from liquidlog.plan import SkipReason
+from liquidlog.plan import ClusteringPolicy, FittedWorkload, SkipReason
 from liquidlog.snapshot import Snapshot, num_records
 from liquidlog.spec.bounds import Bounds, Mask
 
@@ -50,6 +57,7 @@ class ReadModel:
     dimensions: int
     table_bytes: float
     max_file_bytes: int
+    curve: str
     shortfall: float
     readers: SpaceReaders | None = None
     opened_share: float = 0.0
@@ -91,36 +99,38 @@ class ReadModel:
         There are so many that they are as narrow as the files of a full rewrite, unless they would
         then be larger than the maximum size or smaller than a fixed part of it.
         """
+        return self.bounded(size, self.full_files * extent**self.dimensions)
+
+    def bounded(self, size: float, outputs: float) -> int:
+        """Return a number of files for `size` bytes, none too large, none smaller than allowed."""
         fewest = max(1, int(size // self.max_file_bytes))
         most = max(fewest, int(NARROWER * size // self.max_file_bytes))
-        return min(max(fewest, round(self.full_files * extent**self.dimensions)), most)
+        return min(max(fewest, round(outputs)), most)
 
 
 def read_model(
     space: KeySpace,
-    cubes: NDArray[np.int64],
-    files: Mask,
-    max_file_bytes: int,
-    *,
-    curve: str = "hilbert",
-    readers: SpaceReaders | None = None,
+    bounds: Bounds,
+    places: Membership,
+    policy: ClusteringPolicy,
+    readers: FittedWorkload | None,
 ) -> ReadModel:
-    """Return the read model of the chosen `files` (a mask with one bool per file of `space`).
+    """Return the read model of files, with one entry each in `space`, `bounds` and `places`.
 
-    `cubes` numbers the cube of each file (int64, -1 for none), for measuring the shortfall. With
-    `readers`, costs are theirs, and a rewrite orders rows by the `curve`, fitted to them.
+    With `readers`, costs are theirs, and a rewrite orders rows by a curve that is fitted to them.
     """
     model = ReadModel(
         dimensions=len(space.columns),
-        table_bytes=float(space.size_bytes[files].sum()),
-        max_file_bytes=max_file_bytes,
-        shortfall=_shortfall(space, np.where(files, cubes, -1)),
-        readers=readers,
+        table_bytes=float(space.size_bytes.sum()),
+        max_file_bytes=policy.max_file_bytes,
+        curve=policy.curve,
+        shortfall=_shortfall(space, places.own_cube),
+        readers=None if readers is None else space_readers(bounds, space.size_bytes, readers),
     )
-    if readers is None or not files.any():
+    if model.readers is None or not len(space.size_bytes):
         return model
     outputs = max(1, round(model.full_files))
-    size, opened = cells(space.part(files), outputs, curve=curve, readers=readers)
+    size, opened = cells(space, outputs, curve=model.curve, readers=model.readers)
     return replace(model, opened_share=float(size @ opened) / max(float(size.sum()), 1.0))
 
 
@@ -167,18 +177,6 @@ _FEW_OUTPUTS: Final = 64
 """Where files are few, one that a predicate opens by chance counts much."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parted:
-    """A group in two parts: numbers of live files (int64) to rewrite and to keep, in their order.
-
-    `outputs` is the number of files to write.
-    """
-
-    rewritten: NDArray[np.int64]
-    kept: NDArray[np.int64]
-    outputs: int
-
-
 def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
     """Return which live files may be kept, whatever their size.
 
@@ -196,74 +194,48 @@ def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
 
 
 def without_kept(
-    choice: Choice,
-    space: KeySpace,
-    model: ReadModel,
-    may: Mask,
-    *,
-    curve: str,
-    tolerance: float,
+    choice: Choice, space: KeySpace, model: ReadModel, may: Mask, *, tolerance: float
 ) -> Choice:
     """Return a choice whose groups rewrite fewer files and keep those that lie well.
 
     A group whose files all lie well is left alone. `space` and `may`, which masks the files that
-    may be kept, have one entry per live file; `curve` orders the rows of a rewrite. `tolerance`
-    limits the bytes that readers read of a group, as a multiple of those after its rewrite.
+    may be kept, have one entry per live file. `tolerance` limits the bytes that readers read of a
+    group, as a multiple of those after its rewrite.
     """
-    parts = [
-        _Group(space.part(files), model, files, outputs, curve, tolerance).parted(may[files])
-        for files, outputs in zip(choice.groups, choice.expected_outputs, strict=True)
-    ]
     reasons = choice.reasons.copy()
-    for parted in parts:
-        if not len(parted.rewritten):
-            reasons[parted.kept] = reason_code(SkipReason.WELL_CLUSTERED)
-    taken = [parted for parted in parts if len(parted.rewritten)]
+    groups, outputs, kept = [], [], []
+    for files, expected in zip(choice.groups, choice.expected_outputs, strict=True):
+        group = _Group(space.part(files), model, expected, tolerance)
+        rest = group.rewritten(may[files])
+        if not rest.any():
+            reasons[files] = reason_code(SkipReason.WELL_CLUSTERED)
+            continue
+        groups.append(files[rest])
+        kept.append(files[~rest])
+        outputs.append(group.outputs_of(rest))
     return Choice(
-        groups=tuple(parted.rewritten for parted in taken),
-        reasons=reasons,
-        expected_outputs=tuple(parted.outputs for parted in taken),
-        kept=tuple(parted.kept for parted in taken),
+        groups=tuple(groups), reasons=reasons, expected_outputs=tuple(outputs), kept=tuple(kept)
     )
 
 
 class _Group:
-    """A group while it is decided what is kept of it; masks have one entry per file of the group.
+    """The files of a group, of which a rewrite would write `outputs`; masks have one entry each."""
 
-    `space` has only the group's `files`, and a rewrite of them all would write `outputs` files.
-    """
-
-    def __init__(
-        self,
-        space: KeySpace,
-        model: ReadModel,
-        files: NDArray[np.int64],
-        outputs: int,
-        curve: str,
-        tolerance: float,
-    ) -> None:
+    def __init__(self, space: KeySpace, model: ReadModel, outputs: int, tolerance: float) -> None:
         self._space = space
         self._model = model
-        self._files = files
         self._outputs = outputs
-        self._curve = curve
         self._tolerance = tolerance
-        self._everything = np.ones(len(files), np.bool_)
+        self._everything = np.ones(len(space.size_bytes), np.bool_)
         self._opened = model.opened(space)
         self._extent = space.extent(self._everything)
 
-    def parted(self, may: Mask) -> Parted:
+    def rewritten(self, may: Mask) -> Mask:
+        """Return which files are rewritten, of which only some may be kept."""
         size = self._space.size_bytes
         mean = float(size.sum()) / self._outputs
         may = may & (size >= _SMALLEST * mean) & (size <= _LARGEST * mean)
-        rest = self._everything
-        if self._outputs > 1 and may.any():
-            rest = self._cheapest(may)
-        return Parted(
-            rewritten=self._files[rest],
-            kept=self._files[~rest],
-            outputs=self._outputs_of(rest) if rest.any() else 0,
-        )
+        return self._cheapest(may) if self._outputs > 1 and may.any() else self._everything
 
     def _cheapest(self, may: Mask) -> Mask:
         space = self._space
@@ -306,12 +278,12 @@ class _Group:
         """
         if not files.any():
             return 0.0
-        outputs = self._outputs_of(files)
+        outputs = self.outputs_of(files)
         part = self._space.part(files)
         if self._model.readers is not None:
             draws = _DRAWS if outputs <= _FEW_OUTPUTS else 1
             return min(self._foreseen(part, outputs, draw) for draw in range(draws))
-        foreseen = self._model.now(*cells(part, outputs, curve=self._curve))
+        foreseen = self._model.now(*cells(part, outputs, curve=self._model.curve))
         width = self._space.extent(files) * outputs ** (-1 / len(part.columns))
         size = np.full(outputs, part.size_bytes.sum() / outputs)
         even = self._model.now(size, np.full(outputs, width))
@@ -324,13 +296,15 @@ class _Group:
         """
         readers = self._model.readers
         assert readers is not None  # noqa: S101  only for them
-        size, opened = cells(part, outputs, curve=self._curve, readers=readers, draw=draw)
-        there = readers.opened(part.together())
+        size, opened = cells(part, outputs, curve=self._model.curve, readers=readers, draw=draw)
+        low, high = part.ends()
+        around = low.min(axis=0, keepdims=True), high.max(axis=0, keepdims=True)
+        there = readers.opened_boxes(*around)
         # As if files shared evenly those who ask for any of them.
         least = self._model.now(size, np.repeat(there / len(size), len(size)))
         return max(float(self._model.now(size, opened).sum()), float(least.sum()))
 
-    def _outputs_of(self, files: Mask) -> int:
+    def outputs_of(self, files: Mask) -> int:
         """Return the number of files to write for `files`, as narrow as those of a whole rewrite.
 
         They are smaller than the maximum size by a factor of at most NARROWER.
@@ -340,9 +314,7 @@ class _Group:
         size = float(self._space.size_bytes[files].sum())
         share = self._space.extent(files) / self._extent if self._extent else 1.0
         even = self._outputs * share ** len(self._space.columns)
-        fewest = max(1, int(size // self._model.max_file_bytes))
-        most = max(fewest, int(NARROWER * size // self._model.max_file_bytes))
-        return min(max(fewest, round(even)), most)
+        return self._model.bounded(size, even)
 
 
 def _covered(spans: ColumnSpans, files: Mask, points: NDArray[np.float64]) -> Mask:

@@ -157,36 +157,29 @@ class BoxOverlaps:
 def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
     """Return how many boxes meet a box; `columns` holds the ranges per column, one per file.
 
-    The result is exact for up to EXACT_FILES files. For more, it is estimated from a sample of
-    SAMPLED_FILES boxes, which is the same at every call.
+    The result is exact for one column and for up to EXACT_FILES files. For more, it is estimated
+    from a sample of SAMPLED_FILES boxes, which is the same at every call.
     """
     count = len(columns[0]) if columns else 0
     if not count:
         return BoxOverlaps(average=0.0, error=0.0, files_measured=0)
-    chosen = np.arange(count)
-    if count > EXACT_FILES:
-        chosen = np.random.default_rng(_SEED).choice(count, SAMPLED_FILES, replace=False)
+    if len(columns) == 1 or count <= EXACT_FILES:
+        is_line = len(columns) == 1
+        meeting = overlaps(key_ranges(columns)) if is_line else _meeting(columns, np.arange(count))
+        return BoxOverlaps(average=float(meeting.mean()), error=0.0, files_measured=count)
+    chosen = np.random.default_rng(_SEED).choice(count, SAMPLED_FILES, replace=False)
     meeting = _meeting(columns, chosen)
-    return BoxOverlaps(
-        average=float(meeting.mean()),
-        error=_error(meeting, count),
-        files_measured=len(chosen),
-    )
-
-
-def _error(meeting: NDArray[np.int64], count: int) -> float:
-    """Return the error of the mean of a sample drawn without replacement."""
-    if len(meeting) == count:
-        return 0.0
+    # The error of the mean of a sample drawn without replacement.
     unseen = (count - len(meeting)) / (count - 1)
-    spread = float(meeting.std(ddof=1))
-    return _NORMAL_95_PERCENT * spread * math.sqrt(unseen / len(meeting))
+    error = _NORMAL_95_PERCENT * float(meeting.std(ddof=1)) * math.sqrt(unseen / len(meeting))
+    return BoxOverlaps(average=float(meeting.mean()), error=error, files_measured=len(chosen))
 
 
 def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of other boxes that meet each chosen box (int64)."""
     # The column that separates files best leaves the fewest boxes to compare in the others.
-    ordered = sorted((_sound(column) for column in columns), key=lambda c: int(overlaps(c).sum()))
+    sound = [replace(column, hi=np.maximum(column.lo, column.hi)) for column in columns]
+    ordered = sorted(sound, key=lambda column: int(overlaps(column).sum()))
     order = np.argsort(ordered[0].lo, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
@@ -205,10 +198,6 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
             meets &= hi[start:stop] >= lo[mine]
         meeting[number] = np.count_nonzero(meets) - 1
     return meeting
-
-
-def _sound(column: KeyRanges) -> KeyRanges:
-    return KeyRanges(lo=column.lo, hi=np.maximum(column.lo, column.hi))
 
 
 # Widths: the share of each clustering column that a file's range spans
@@ -281,24 +270,20 @@ class KeySpace:
         )
         return KeySpace(size_bytes=self.size_bytes[files], columns=columns)
 
-    def together(self) -> "KeySpace":
-        """Return the box around all files, as one file of all their bytes."""
-        columns = tuple(
-            ColumnSpans(
-                low=spans.low.min(keepdims=True),
-                high=spans.high.max(keepdims=True),
-                mean_depth=np.ones(1),
-                order=np.zeros(1, np.int64),
-            )
-            for spans in self.columns
-        )
-        return KeySpace(size_bytes=self.size_bytes.sum(keepdims=True), columns=columns)
+    def ends(self) -> tuple[Floats, Floats]:
+        """Return the low and the high ends of all files, in files by columns."""
+        lows, highs = zip(*((spans.low, spans.high) for spans in self.columns), strict=True)
+        return np.stack(lows, axis=1), np.stack(highs, axis=1)
 
     def extent(self, files: Mask) -> float:
         """Return the share of a column that these files span together, averaged over columns."""
-        return float(
-            np.mean([_union(spans, spans.order[files[spans.order]]) for spans in self.columns])
-        )
+        lengths = []
+        for spans in self.columns:
+            rows = spans.order[files[spans.order]]
+            low, high = spans.low[rows], np.maximum.accumulate(spans.high[rows])
+            before = np.concatenate([[0.0], high[:-1]])
+            lengths.append(np.maximum(high - np.maximum(low, before), 0.0).sum())
+        return float(np.mean(lengths))
 
 
 def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
@@ -379,8 +364,7 @@ def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
     For numbers and times, the gap between two ends weighs as much as their difference, so that a
     range that is a little narrower than all others does not appear much narrower.
     """
-    points = int(ranges.hi.max(initial=-1)) + 1
-    points = max(points, int(ranges.lo.max(initial=-1)) + 1)
+    points = int(max(ranges.lo.max(initial=-1), ranges.hi.max(initial=-1))) + 1
     weights = np.ones(max(0, 2 * points - 1))
     values = finite_numbers(pa.concat_arrays([low, high]))
     if values is None or points < _FEWEST_ENDS:
@@ -438,13 +422,6 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
     return np.asarray(shared, np.float64)
 
 
-def _union(spans: ColumnSpans, files: NDArray[np.int64]) -> float:
-    """Return the length of the union of the ranges of `files`, sorted as in `spans`."""
-    low, high = spans.low[files], np.maximum.accumulate(spans.high[files])
-    before = np.concatenate([[0.0], high[:-1]])
-    return float(np.maximum(high - np.maximum(low, before), 0.0).sum())
-
-
 # Readers in key space: which of them open a file, there or foreseen, that spans a box of it
 #
 # Files that a rewrite would write are foreseen as cells: rows are made up, spread evenly over
@@ -478,9 +455,7 @@ class SpaceReaders:
 
     def opened(self, space: KeySpace) -> Floats:
         """Return which share of the readers opens each file of a key space (float64, 0 to 1)."""
-        lows = np.stack([spans.low for spans in space.columns], axis=1)
-        highs = np.stack([spans.high for spans in space.columns], axis=1)
-        return self.opened_boxes(lows, highs)
+        return self.opened_boxes(*space.ends())
 
     def opened_boxes(self, lows: Floats, highs: Floats) -> Floats:
         """Return which share of the readers opens boxes (float64); both are boxes by columns."""
@@ -491,29 +466,25 @@ class SpaceReaders:
 
 
 def space_readers(
-    bounds: Bounds, size_bytes: NDArray[np.int64], fitted: FittedWorkload
+    bounds: Bounds, size_bytes: NDArray[np.int64] | Floats, fitted: FittedWorkload
 ) -> SpaceReaders:
     """Return the readers of a workload that asks something, in the key space of these files.
 
     `bounds` are those of the clustering columns.
     """
     sizes = size_bytes.astype(np.float64)
-    lines = [column_line(bounds, number, sizes) for number in range(len(bounds.columns))]
     kinds = [column.low.type for column in bounds.columns]
     over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
-    own = [np.flatnonzero(over_values.axes == number) for number in range(len(lines))]
     lows, ends = np.zeros(len(over_values.axes)), np.ones(len(over_values.axes))
-    for number, line in enumerate(lines):
-        low, high = over_values.lows[number], over_values.highs[number]
-        lows[own[number]] = np.nan_to_num(_places(line, low, up=False), nan=0.0)
-        ends[own[number]] = np.nan_to_num(_places(line, high, up=True), nan=1.0)
+    sides: list[tuple[IntervalEnds, IntervalEnds]] = []
+    for number, both in enumerate(zip(over_values.lows, over_values.highs, strict=True)):
+        line, own = column_line(bounds, number, sizes), over_values.axes == number
+        lows[own] = np.nan_to_num(_places(line, both[0], up=False), nan=0.0)
+        ends[own] = np.nan_to_num(_places(line, both[1], up=True), nan=1.0)
+        sides.append((_placed(both[0], lows[own]), _placed(both[1], ends[own])))
+    low_sides, high_sides = zip(*sides, strict=True)
     predicates, columns = over_values.weights.sum(), over_values.column_weights.sum()
     total = predicates + columns
-    conditions = replace(
-        over_values,
-        lows=_placed(over_values.lows, lows, own),
-        highs=_placed(over_values.highs, ends, own),
-    )
     asked = replace(
         over_values.between(lows, ends),
         weights=over_values.weights / max(predicates, np.finfo(np.float64).tiny),
@@ -522,24 +493,12 @@ def space_readers(
         asked=asked if len(over_values.weights) else None,
         asked_share=float(predicates / total),
         column_weights=over_values.column_weights / total,
-        conditions=conditions,
+        conditions=replace(over_values, lows=low_sides, highs=high_sides),
     )
 
 
-def _placed(
-    sides: Sequence[IntervalEnds], places: Floats, own: Sequence[NDArray[np.intp]]
-) -> tuple[IntervalEnds, ...]:
-    """Return the ends of each column's intervals as positions, unbounded where they are.
-
-    Args:
-        sides: Per column.
-        places: Of all intervals.
-        own: Per column the numbers of its intervals.
-    """
-    return tuple(
-        IntervalEnds(pa.array(places[one], mask=np.asarray(side.values.is_null())), side.is_open)
-        for one, side in zip(own, sides, strict=True)
-    )
+def _placed(ends: IntervalEnds, places: Floats) -> IntervalEnds:
+    return replace(ends, values=pa.array(places, mask=np.asarray(ends.values.is_null())))
 
 
 def _places(line: ColumnLine, ends: IntervalEnds, *, up: bool) -> Floats:
@@ -619,11 +578,8 @@ def cells(
     random = np.random.default_rng((len(owner), draw) if draw else len(owner)).random(
         (len(owner), len(space.columns))
     )
-    low, width = (
-        np.stack([end[owner] for end in ends], axis=1)
-        for ends in zip(*((spans.low, spans.width) for spans in space.columns), strict=True)
-    )
-    points = low + random * width
+    low, high = (ends[owner] for ends in space.ends())
+    points = low + random * (high - low)
     parts = placed(
         points, outputs, curve=curve, conditions=None if readers is None else readers.conditions
     )

@@ -30,7 +30,7 @@ from liquidlog.clustering.choice import (
     reason_code,
 )
 from liquidlog.clustering.kept import ReadModel, keepable, read_model, without_kept
-from liquidlog.clustering.keyspace import KeySpace, SpaceReaders, key_space, space_readers
+from liquidlog.clustering.keyspace import KeySpace, key_space
 from liquidlog.clustering.zcubes import STABLE, Membership, file_states, membership, sizes
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
@@ -118,15 +118,12 @@ def plan_overlap(
     stable = np.asarray(pc.equal(states, STABLE), np.bool_)[rows]
     bounds = bounds_of([column.leaf for column in columns])
     bounds = bounds.take(pa.array(rows)) if is_part else bounds
-    size_bytes = sizes(part.files)
-    space = key_space(bounds, size_bytes)
-    those = None if readers is None else space_readers(bounds, size_bytes, readers)
-    table = _table(part, policy, places, stable=stable, space=space, readers=those)
+    space = key_space(bounds, sizes(part.files))
+    model = read_model(space, bounds, places, policy, readers)
+    table = _table(part, policy, places, stable=stable, space=space, model=model)
     choice = _choice(table, policy, _left_alone(places, stable, policy))
     may = keepable(part, places, bounds)
-    found = without_kept(
-        choice, space, table.model, may, curve=policy.curve, tolerance=_TOLERANCE_OF_GROUP
-    )
+    found = without_kept(choice, space, model, may, tolerance=_TOLERANCE_OF_GROUP)
     return build_plan(
         snapshot,
         policy,
@@ -165,13 +162,9 @@ def _table(
     *,
     stable: Mask,
     space: KeySpace,
-    readers: SpaceReaders | None,
+    model: ReadModel,
 ) -> _Table:
-    cube = np.where(places.ours & places.same_columns, places.cube, -1)
-    everything = np.ones(len(space.size_bytes), np.bool_)
-    model = read_model(
-        space, cube, everything, policy.max_file_bytes, curve=policy.curve, readers=readers
-    )
+    cube = places.own_cube
     opened = model.opened(space)
     deleted = deleted_shares(snapshot.files)
     eligible = ~stable & (places.candidates | policy.full)
@@ -227,8 +220,10 @@ def _options(table: _Table, policy: ClusteringPolicy) -> list[_Group]:
         return []
     options = []
     enough = now - _goal(table, policy)
-    for wide in _wider(table.opened, widths):
-        option = _rewrite(table, np.flatnonzero(table.forced | (table.candidates & wide)))
+    steps = np.unique(np.quantile(widths, np.linspace(0, 1, _THRESHOLDS), method="lower"))
+    for step in steps[::-1]:
+        wide = table.candidates & (table.opened >= step)
+        option = _rewrite(table, np.flatnonzero(table.forced | wide))
         if option.gain >= _LEAST_GAIN * now:
             options.append(option)
         if option.gain >= enough:
@@ -258,11 +253,6 @@ def _cheapest(options: list[_Group], gain: float) -> _Group:
     return min(
         (option for option in options if option.gain >= gain), key=lambda option: option.size
     )
-
-
-def _wider(widths: NDArray[np.float64], candidates: NDArray[np.float64]) -> list[Mask]:
-    steps = np.unique(np.quantile(candidates, np.linspace(0, 1, _THRESHOLDS), method="lower"))
-    return [widths >= step for step in steps[::-1]]
 
 
 def _rewrite(table: _Table, rows: NDArray[np.int64]) -> _Group:

@@ -11,7 +11,7 @@ ZCube.filterOutSingleZCubes, OptimizeExecutor.groupFilesIntoBins.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -34,13 +34,13 @@ from liquidlog.clustering.choice import (
 )
 from liquidlog.clustering.columns import resolve_columns
 from liquidlog.clustering.kept import keepable, read_model, without_kept
-from liquidlog.clustering.keyspace import key_space, space_readers
+from liquidlog.clustering.keyspace import key_space
 from liquidlog.clustering.zcubes import Membership, logical_sizes, membership, sizes
 from liquidlog.curve.curves import Curve, order_rows
 from liquidlog.errors import ClusteringColumnError
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload, RewriteMode, SkipReason
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import Bounds, BoundsOf, Mask
+from liquidlog.spec.bounds import BoundsOf, Mask
 from liquidlog.spec.schema import Path, quote_path
 
 NAME: Final = "cube"
@@ -72,10 +72,6 @@ class _Runs:
         offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         return np.asarray(self.rows[np.repeat(self.starts[runs], lengths) + offsets], np.int64)
 
-    def kept(self, order: NDArray[np.int64]) -> "_Runs":
-        """Return the same runs with another `order`."""
-        return _Runs(rows=self.rows, starts=self.starts, cube=self.cube, order=order)
-
 
 def plan_cubes(
     snapshot: Snapshot,
@@ -101,7 +97,10 @@ def plan_cubes(
     choice = _choose(snapshot, policy, places=places)
     if policy.skip_clustered:
         bounds = bounds_of([column.leaf for column in columns])
-        choice = _kept(snapshot, policy, places, choice, bounds, readers)
+        space = key_space(bounds, sizes(snapshot.files))
+        model = read_model(space, bounds, places, policy, readers)
+        may = keepable(snapshot, places, bounds)
+        choice = without_kept(choice, space, model, may, tolerance=_TOLERANCE)
     return build_plan(
         snapshot,
         policy,
@@ -114,7 +113,9 @@ def plan_cubes(
 
 
 def _choose(snapshot: Snapshot, policy: ClusteringPolicy, *, places: Membership) -> Choice:
-    reasons = _foreign_reasons(places)
+    reasons = np.where(
+        places.ours, reason_code(SkipReason.OTHER_COLUMNS), reason_code(SkipReason.OTHER_PROVIDER)
+    )
     walk = np.argsort(places.cube, kind="stable")
     candidate = places.candidates[walk]
     foreign = walk[~candidate]
@@ -139,37 +140,6 @@ def _choose(snapshot: Snapshot, policy: ClusteringPolicy, *, places: Membership)
     )
 
 
-def _kept(
-    snapshot: Snapshot,
-    policy: ClusteringPolicy,
-    places: Membership,
-    choice: Choice,
-    bounds: Bounds,
-    readers: FittedWorkload | None,
-) -> Choice:
-    space = key_space(bounds, sizes(snapshot.files))
-    cube = np.where(places.ours & places.same_columns, places.cube, _UNCLUSTERED_RUN)
-    everything = np.ones(len(cube), np.bool_)
-    model = read_model(
-        space,
-        cube,
-        everything,
-        policy.max_file_bytes,
-        curve=policy.curve,
-        readers=None if readers is None else space_readers(bounds, sizes(snapshot.files), readers),
-    )
-    may = keepable(snapshot, places, bounds)
-    return without_kept(choice, space, model, may, curve=policy.curve, tolerance=_TOLERANCE)
-
-
-def _foreign_reasons(places: Membership) -> NDArray[np.int64]:
-    return np.where(
-        places.ours,
-        reason_code(SkipReason.OTHER_COLUMNS),
-        reason_code(SkipReason.OTHER_PROVIDER),
-    )
-
-
 def _runs(rows: NDArray[np.int64], places: Membership) -> _Runs:
     cube = np.where(places.in_cube, places.cube, _UNCLUSTERED_RUN)[rows]
     first = np.ones(len(rows), np.bool_)
@@ -186,7 +156,7 @@ def _without_stable(
     totals = np.add.reduceat(logical[runs.rows], runs.starts)
     is_stable = (runs.cube != _UNCLUSTERED_RUN) & (totals >= min_cube_bytes)
     order = _flush_order(runs)
-    kept = runs.kept(order[~is_stable[order]])
+    kept = replace(runs, order=order[~is_stable[order]])
     return kept, runs.files(np.flatnonzero(is_stable))
 
 
@@ -203,7 +173,7 @@ def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
     is_lone = bool(cubes[0]) and (len(order) == 1 or not cubes[1])
     flushed = _flush_order(runs)
     lone = order[:1] if is_lone else order[:0]
-    return runs.kept(flushed[~np.isin(flushed, lone)]), runs.files(lone)
+    return replace(runs, order=flushed[~np.isin(flushed, lone)]), runs.files(lone)
 
 
 def _flush_order(runs: _Runs) -> NDArray[np.int64]:

@@ -28,6 +28,7 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot, deletion_vector, distinct_values
 from liquidlog.spec.actions import Course, DeletionVector, Fate, FileKey
 from liquidlog.spec.arrow import one_array
+from liquidlog.spec.bounds import Mask
 from liquidlog.spec.evolution import (
     FileTerms,
     NewColumn,
@@ -204,7 +205,7 @@ def value_changes(
     snapshot: Snapshot,
     group: RewriteGroup,
     positions: NDArray[np.int64],
-    is_changed: NDArray[np.bool_],
+    is_changed: Mask,
     time_zone: str,
 ) -> Iterator[str]:
     """Yield a sentence if inputs have other partition values than those that outputs hold.
@@ -231,12 +232,14 @@ def value_changes(
 
 # Whether a planned group can still be committed: its files and the table, against the plan
 
-_VECTOR_ID: Final = ("storageType", "pathOrInlineDv", "offset")
-_PLANNED_VECTOR_ID: Final = ("storage_type", "path_or_inline_dv", "offset")
-"""Fields that identify a deletion vector: their names in snapshots and in plans."""
+_VECTOR_ID: Final = {
+    "storage_type": "storageType",
+    "path_or_inline_dv": "pathOrInlineDv",
+    "offset": "offset",
+}
+"""Fields that identify a deletion vector: their names in plans and in snapshots."""
 
-_KEPT: Final = ("size_bytes", "num_records", "zcube_id", "zorder_by")
-_LIVE: Final = ("size", "num_records", "zcube_id", "zorder_by")
+_KEPT: Final = {"size_bytes": "size", **{n: n for n in ("num_records", "zcube_id", "zorder_by")}}
 """What must still be true of a kept file: the names in plans and in snapshots."""
 
 
@@ -251,8 +254,8 @@ class Located:
 
     paths: pa.Array
     positions: NDArray[np.int64]
-    is_missing: NDArray[np.bool_]
-    is_changed: NDArray[np.bool_]
+    is_missing: Mask
+    is_changed: Mask
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -274,42 +277,32 @@ class Located:
         """The files that are not live, and need not be."""
         return self._named((self.positions < 0) & ~self.is_missing)
 
-    def _named(self, mask: NDArray[np.bool_]) -> tuple[str, ...]:
+    def _named(self, mask: Mask) -> tuple[str, ...]:
         return tuple(self.paths.filter(pa.array(mask)).to_pylist())
 
 
-def locate_inputs(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> list[Located]:
-    """Return where the inputs of each group are live.
-
-    Those with another deletion vector are changed.
-    """
-
-    def differs(live: pa.Table, planned: pa.Table) -> NDArray[np.bool_]:
-        found, expected = (one_array(table["deletion_vector"]) for table in (live, planned))
-        return differ(expected, _PLANNED_VECTOR_ID, found, _VECTOR_ID)
-
-    return list(_located(snapshot, [group.inputs.columns for group in groups], differs))
+def _other_vector(planned: pa.Table, live: pa.Table) -> Mask:
+    expected, found = (one_array(table["deletion_vector"]) for table in (planned, live))
+    return _differ(
+        [
+            (pc.struct_field(expected, name), pc.struct_field(found, twin))
+            for name, twin in _VECTOR_ID.items()
+        ]
+    )
 
 
-def locate_kept(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> list[Located]:
-    """Return where the kept files of each group are live.
+def _other_kept(planned: pa.Table, live: pa.Table) -> Mask:
+    return _differ([(planned[name], live[twin]) for name, twin in _KEPT.items()])
 
-    Those with a deletion vector, another size, another row count or in another cube are changed.
-    """
 
-    def differs(live: pa.Table, planned: pa.Table) -> NDArray[np.bool_]:
-        found, expected = _struct(live, _LIVE), _struct(planned, _KEPT)
-        deleted = np.asarray(pc.is_valid(live["deletion_vector"]), np.bool_)
-        return deleted | differ(expected, _KEPT, found, _LIVE)
-
-    return list(_located(snapshot, [group.kept.columns for group in groups], differs))
+def _other_or_deleted_from(planned: pa.Table, live: pa.Table) -> Mask:
+    return _other_kept(planned, live) | np.asarray(pc.is_valid(live["deletion_vector"]), np.bool_)
 
 
 def _located(
-    snapshot: Snapshot,
-    groups: Sequence[pa.Table],
-    differs: Callable[[pa.Table, pa.Table], NDArray[np.bool_]],
+    snapshot: Snapshot, groups: Sequence[pa.Table], differs: Callable[[pa.Table, pa.Table], Mask]
 ) -> Iterator[Located]:
+    """Yield where the files of each group are; files that are live and differ are changed."""
     lengths = [files.num_rows for files in groups]
     planned = pa.concat_tables(groups)
     paths = one_array(planned["path"])
@@ -318,7 +311,7 @@ def _located(
     changed = np.zeros(len(positions), np.bool_)
     if live.any():
         found = snapshot.files.take(pa.array(positions[live]))
-        changed[live] = differs(found, planned.filter(pa.array(live)))
+        changed[live] = differs(planned.filter(pa.array(live)), found)
     starts = np.cumsum([0, *lengths]).tolist()
     for start, stop in pairwise(starts):
         part = slice(start, stop)
@@ -357,24 +350,13 @@ def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
     return np.where(among < 0, -1, np.append(rows, -1)[among])
 
 
-def _struct(files: pa.Table, names: Sequence[str]) -> pa.StructArray:
-    columns = (one_array(files[name]) for name in names)
-    plain = [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        for column in columns
-    ]
-    return pa.StructArray.from_arrays(plain, names=list(names))
-
-
-def differ(
-    one: pa.StructArray, its: Sequence[str], other: pa.StructArray, others: Sequence[str]
-) -> NDArray[np.bool_]:
-    """Return a mask of the rows where fields of two struct columns differ; null equals null."""
-    unequal = np.zeros(len(one), np.bool_)
-    for name, twin in zip(its, others, strict=True):
-        values, found = pc.struct_field(one, name), pc.struct_field(other, twin)
+def _differ(columns: Sequence[tuple[pa.Array, pa.Array]]) -> Mask:
+    """Return a mask of the rows where two columns of a pair differ; null equals null."""
+    unequal = np.zeros(len(columns[0][0]), np.bool_)
+    for values, others in columns:
+        found = pc.cast(others, values.type)
         apart = pc.fill_null(pc.not_equal(values, found), fill_value=False)
-        unequal |= np.asarray(pc.or_(apart, pc.xor(values.is_null(), found.is_null())))
+        unequal |= np.asarray(pc.or_(apart, pc.xor(values.is_null(), found.is_null())), np.bool_)
     return unequal
 
 
@@ -441,18 +423,19 @@ def staleness_of(
     new = () if terms is None else new_columns(terms, snapshot.metadata)
     changes = tuple(table_changes(snapshot, plan))
     zone = plan.policy.partition_time_zone or READ_AS
-    found = zip(groups, locate_inputs(snapshot, groups), locate_kept(snapshot, groups), strict=True)
+    inputs_of = _located(snapshot, [one.inputs.columns for one in groups], _other_vector)
+    kept_of = _located(snapshot, [one.kept.columns for one in groups], _other_or_deleted_from)
     stale = []
-    for group, all_inputs, all_kept in found:
+    for group, all_inputs, all_kept in zip(groups, inputs_of, kept_of, strict=True):
         inputs, deleted = _without_deleted(snapshot, group, all_inputs, reconcilable)
         kept = _without_deleted_kept(snapshot, group, all_kept, reconcilable)
         reasons = (
-            *_changes_of_inputs(inputs),
+            *_file_changes(inputs, "with the rows that were read (deletions)"),
             *partition_changes(snapshot, group, inputs.rows),
             *value_changes(snapshot, group, inputs.positions, inputs.is_changed, zone),
             *_row_tracking_changes(snapshot, plan, group, inputs),
             *changes,
-            *_changes_of_kept(kept),
+            *_file_changes(kept, "with the rows or in the cube of the plan"),
             *lasting_reasons(group, deleted),
         )
         stale.append(
@@ -485,9 +468,7 @@ def _without_deleted(
     return _cleared(inputs, clear), tuple(one for one in found if one is not None)
 
 
-def _with_other_vector(
-    snapshot: Snapshot, group: RewriteGroup, inputs: Located
-) -> NDArray[np.bool_]:
+def _with_other_vector(snapshot: Snapshot, group: RewriteGroup, inputs: Located) -> Mask:
     """Return a mask of the changed inputs that are the same files but for their vectors."""
     mask = inputs.is_changed.copy()
     numbers = np.flatnonzero(mask)
@@ -511,9 +492,7 @@ def _without_deleted_kept(
     changed = numbers[kept.is_changed[numbers]]
     live = snapshot.files.take(pa.array(kept.positions[changed]))
     other = np.zeros(len(kept.positions), np.bool_)
-    if len(changed):
-        planned = _struct(group.kept.columns.take(pa.array(changed)), _KEPT)
-        other[changed] = differ(planned, _KEPT, _struct(live, _LIVE), _LIVE)
+    other[changed] = _other_kept(group.kept.columns.take(pa.array(changed)), live)
     vectors = _vectors(snapshot, kept, numbers)
     paths = kept.paths.take(pa.array(numbers)).to_pylist()
     courses = [reconcilable.course((path, None), 0) for path in paths]
@@ -540,18 +519,11 @@ def _cleared(files: Located, numbers: NDArray[np.int64]) -> Located:
     return replace(files, is_missing=is_missing, is_changed=is_changed)
 
 
-def _changes_of_inputs(inputs: Located) -> Iterator[str]:
-    if inputs.missing:
-        yield f"{_listed(inputs.missing)} no longer in the table"
-    if inputs.changed:
-        yield f"{_listed(inputs.changed)} no longer with the rows that were read (deletions)"
-
-
-def _changes_of_kept(kept: Located) -> Iterator[str]:
-    if kept.missing:
-        yield f"{_listed(kept.missing)} no longer in the table"
-    if kept.changed:
-        yield f"{_listed(kept.changed)} no longer with the rows or in the cube of the plan"
+def _file_changes(files: Located, as_planned: str) -> Iterator[str]:
+    if files.missing:
+        yield f"{_listed(files.missing)} no longer in the table"
+    if files.changed:
+        yield f"{_listed(files.changed)} no longer {as_planned}"
 
 
 def _row_tracking_changes(
@@ -570,11 +542,7 @@ def _row_tracking_changes(
     rows = snapshot.files.take(pa.array(inputs.rows))
     planned = group.inputs.columns.filter(pa.array(inputs.positions >= 0))
     names = ("base_row_id", "default_row_commit_version")
-    before, after = (
-        pa.StructArray.from_arrays([one_array(table[name]) for name in names], names=names)
-        for table in (planned, rows)
-    )
-    renumbered = int(differ(before, names, after, names).sum())
+    renumbered = int(_differ([(planned[name], rows[name]) for name in names]).sum())
     if renumbered:
         yield f"{renumbered} input file(s) got other row ids"
 
@@ -595,8 +563,6 @@ def table_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
 
 
 def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:
-    if snapshot.metadata.schema_string == plan.schema_string:
-        return False
     try:
         return parse_schema(plan.schema_string, where="the plan") != snapshot.schema
     except CorruptLogError:

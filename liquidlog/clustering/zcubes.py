@@ -63,6 +63,11 @@ class Membership:
     ours: NDArray[np.bool_]
 
     @property
+    def own_cube(self) -> NDArray[np.int64]:
+        """The cube of files that we clustered by the current columns, -1 for others (int64)."""
+        return np.where(self.ours & self.same_columns, self.cube, -1)
+
+    @property
     def candidates(self) -> NDArray[np.bool_]:
         """The mask of files that clustering may take: ours, unclustered or of the same columns."""
         return self.ours & (~self.in_cube | self.same_columns)

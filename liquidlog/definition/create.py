@@ -14,6 +14,7 @@ from liquidlog.clustering.columns import (
     ClusteringColumn,
     clustering_domain,
     clustering_state,
+    repeated_names,
     resolve_columns,
 )
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
@@ -314,8 +315,7 @@ def _partition_problems(schema: StructType, partition_by: Sequence[Path]) -> Ite
         yield f"{quote_path(path)} lies inside a struct; a partition column is a whole column"
     missing = [quote_path(path) for path in unknown if path not in inside]
     yield from unknown_columns(missing, schema)
-    for path in dict.fromkeys(path for path in partition_by if partition_by.count(path) > 1):
-        yield f"{quote_path(path)} is named more than once"
+    yield from repeated_names(partition_by)
     found = [fields[path] for path in partition_by if path in fields]
     for problem in unwritable_partitions(found):
         yield f"{problem}: it must be a number, a date, a timestamp, a string or a boolean"

@@ -97,14 +97,13 @@ def with_ratios(
         cut = truncation(bounds, number, column, prefix)
         if cut is not None:
             is_measured &= ~cut.in_one_prefix
-    places = membership(snapshot.files, columns)
     found = ratios(
         Files(
             leaves=tuple(column.leaf for column in columns),
             bounds=bounds,
             size_bytes=np.asarray(snapshot.files["size"].to_numpy(), np.float64),
             is_measured=is_measured,
-            cube=np.where(places.ours & places.same_columns, places.cube, -1),
+            cube=membership(snapshot.files, columns).own_cube,
             prefix_chars=prefix,
         ),
         average_depth=health.average_depth,

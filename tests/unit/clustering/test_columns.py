@@ -79,8 +79,8 @@ def test_a_dotted_name_without_backticks_is_explained() -> None:
         ("m", "of type map<string,integer>"),
         ("st", "is a struct; name one of its fields: st.a, st.b"),
         ("st.b.v", "of type array<integer>"),
-        ("st.b.v.element", "lies inside st.b.v, which is an array"),
-        ("m.key", "lies inside m, which is a map"),
+        ("st.b.v.element", "lies inside st.b.v, an array"),
+        ("m.key", "lies inside m, a map"),
     ],
 )
 def test_columns_without_an_order_are_refused(name: str, words: str) -> None:

@@ -73,8 +73,8 @@ def test_rewritten_files_have_the_filters(table: Table) -> None:
         ("rate", ["rate is of type double, where 0.0 and -0.0 are equal"]),
         ("part", ["part is a struct; name one of its fields: part.code, part.tags"]),
         ("tags", ["tags is of type map<string,integer>"]),
-        ("part.tags.x", ["part.tags.x is inside part.tags, a list or a map"]),
-        (["id", "ID"], ["id is named 2 times; name it once"]),
+        ("part.tags.x", ["part.tags.x lies inside part.tags, an array of many"]),
+        (["id", "ID"], ["id is named more than once"]),
         (["flag", "nope", "rate"], ["flag is", "there is no column nope", "rate is"]),
     ],
 )
