@@ -28,7 +28,7 @@ from liquidlog.plan import (
 )
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.deletion_vectors import vector_path
-from liquidlog.spec.schema import parse_schema, quote_path
+from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import delete_file
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
@@ -119,7 +119,7 @@ def _rewritten(plan: ClusteringPlan, group: RewriteGroup, run: Run) -> Rewritten
     read = read_group(plan, group, storage=storage)
     rows = read
     if plan.columns:
-        keys = [_column(plan, group, column.physical, storage) for column in plan.columns]
+        keys = [leaf_column(read, column.physical) for column in plan.columns]
         rows = read.take(order_rows(keys, plan.curve))
     parts = enumerate(_parts(rows, group.expected_outputs))
     outputs = tuple(_write(plan, part, run, number) for number, part in parts)
@@ -142,13 +142,6 @@ def read_group(
 ) -> pa.Table:
     """Return the live rows of a group's inputs, hidden columns that are preserved too."""
     return pa.concat_tables([_open(plan, file, storage).read() for file in group.inputs])
-
-
-def _column(
-    plan: ClusteringPlan, group: RewriteGroup, path: tuple[str, ...], storage: StorageOptions
-) -> pa.ChunkedArray:
-    tables = [_open(plan, file, storage).read(columns=[path]) for file in group.inputs]
-    return pa.concat_tables(tables)[quote_path(path)]
 
 
 def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> LogicalFile:

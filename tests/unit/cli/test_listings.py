@@ -14,6 +14,7 @@ from liquidlog.data.runs import Run
 from liquidlog.operations.planned import explain_together
 from liquidlog.table import Table
 from support.commands import Call
+from support.logs import write_actions
 
 FILES = 250
 TOKEN = "0123456789ab"  # noqa: S105  the name of a run
@@ -44,9 +45,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
             "tags": {**cube, "ZCUBE_ZORDER_CURVE": "hilbert"},
         }
         adds.append({"add": {**add, **({"clusteringProvider": "liquid"} if cube else {})}})
-    lines = [{"commitInfo": {"timestamp": 0, "operation": "WRITE"}}, *adds]
-    log = Path(uri) / "_delta_log" / f"{1:020d}.json"
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_actions(uri, 1, {"commitInfo": {"timestamp": 0, "operation": "WRITE"}}, *adds)
     Run(uri, TOKEN).begin()
     for number in range(4):
         (Path(uri) / f"{Run(uri, TOKEN).name_prefix}{number}.parquet").write_bytes(b"1")

@@ -6,6 +6,7 @@ import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,7 @@ from liquidlog.log.checkpoints import CheckpointState
 from liquidlog.spec.text import retention_ms
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.logs import change_actions
 
 DAY_MS = 86_400_000
 
@@ -51,12 +53,12 @@ def log_of(table: Table) -> Path:
 
 def with_property(table: Table, key: str, value: str) -> None:
     """Let the first commit have a property that `create` would refuse."""
-    first = log_of(table) / f"{0:020d}.json"
-    lines = [json.loads(line) for line in first.read_text().splitlines()]
-    for line in lines:
-        if "metaData" in line:
-            line["metaData"]["configuration"][key] = value
-    first.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def change(action: dict[str, Any]) -> None:
+        if "metaData" in action:
+            action["metaData"]["configuration"][key] = value
+
+    change_actions(table, 0, change)
 
 
 def checkpoints(table: Table) -> list[int]:

@@ -1,6 +1,5 @@
 """Advice on small tables: what is recommended, and when a table is best left alone."""
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from liquidlog.spec.schema import leaves
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.deleted import write_vector
+from support.logs import actions_of, log_path, write_actions
 from support.repository import ROOT
 
 SIZE = 4096
@@ -371,7 +371,7 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     properties = {"delta.enableDeletionVectors": "true"}
     made = Table.create(str(uri), schema=SCHEMA, cluster_by=["x"], properties=properties)
     made.append(rows(0))
-    add = json.loads((uri / "_delta_log" / f"{1:020d}.json").read_text().splitlines()[-1])["add"]
+    add = actions_of(uri, 1)[-1]["add"]
     x = pq.read_table(uri / add["path"])["x"].to_numpy()
     vector = write_vector(uri / "gone.bin", np.flatnonzero(x >= 50_000).tolist())
     descriptor = {
@@ -382,9 +382,7 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
         "cardinality": vector.cardinality,
     }
     remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
-    actions = [{"remove": remove}, {"add": {**add, "deletionVector": descriptor}}]
-    log = uri / "_delta_log" / f"{2:020d}.json"
-    log.write_text("".join(json.dumps(one) + "\n" for one in actions))
+    write_actions(uri, 2, {"remove": remove}, {"add": {**add, "deletionVector": descriptor}})
     table = Table.open(str(uri))
     snapshot, leaf = table.snapshot(), next(leaves(table.snapshot().schema))
     read = rows_of(open_store(str(uri)), snapshot, [leaf], outputs=1)
@@ -392,6 +390,7 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     (found,) = read.samples
     assert len(found) == int((x < 50_000).sum())
     assert pc.max(found.columns[0].values).as_py() < 50_000
+    log = log_path(uri, 2)
     log.write_text(log.read_text().replace((uri / "gone.bin").as_uri(), "s3://bucket/gone.bin"))
     elsewhere = Table.open(str(uri)).snapshot()
     made_up = rows_of(open_store(str(uri)), elsewhere, [leaf], outputs=1)

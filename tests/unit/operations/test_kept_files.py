@@ -1,6 +1,5 @@
 """Files that lie well join the cube of their group, and nothing else of them changes."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from liquidlog.report import plans
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.deleted import commit_vectors, write_vector
+from support.logs import actions_of, change_actions, commit_actions
 from support.table_rows import live_rows
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string())])
@@ -50,14 +50,12 @@ def planned(table: Table, **more: Any) -> ClusteringPlan:
 
 
 def adds(table: Table, version: int) -> dict[str, dict[str, Any]]:
-    text = (Path(table.uri) / "_delta_log" / f"{version:020}.json").read_text()
-    actions = [json.loads(line) for line in text.splitlines()]
+    actions = actions_of(table, version)
     return {action["add"]["path"]: action["add"] for action in actions if "add" in action}
 
 
 def commit_info(table: Table, version: int) -> dict[str, Any]:
-    text = (Path(table.uri) / "_delta_log" / f"{version:020}.json").read_text()
-    info: dict[str, Any] = json.loads(text.splitlines()[0])["commitInfo"]
+    info: dict[str, Any] = actions_of(table, version)[0]["commitInfo"]
     return info
 
 
@@ -106,12 +104,12 @@ def test_kept_files_change_their_tags_and_nothing_else(tmp_path: Path) -> None:
 def test_tags_and_fields_that_others_wrote_stay(tmp_path: Path) -> None:
     table = made(tmp_path)
     (path,) = adds(table, 2)
-    log = Path(table.uri) / "_delta_log" / f"{2:020}.json"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            line["add"] |= {"tags": {"OPTIMIZE_TARGET_SIZE": "1", "none": None}, "theirs": [1]}
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def tag(action: dict[str, Any]) -> None:
+        if "add" in action:
+            action["add"] |= {"tags": {"OPTIMIZE_TARGET_SIZE": "1", "none": None}, "theirs": [1]}
+
+    change_actions(table, 2, tag)
     table = Table.open(table.uri)
     plan = planned(table)
     assert path in plan.groups[0].kept.paths()
@@ -128,7 +126,7 @@ def test_a_kept_file_that_was_removed_is_a_conflict(tmp_path: Path) -> None:
     plan = planned(table)
     result = execute(plan)
     kept = plan.groups[0].kept[0].path
-    _commit(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
+    commit_actions(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
     with pytest.raises(CommitConflictError) as caught:
         table.commit(plan, result, max_reconciled_share=0)
     (conflict,) = caught.value.conflicts
@@ -142,7 +140,7 @@ def test_a_kept_file_that_was_removed_does_not_join(tmp_path: Path) -> None:
     plan = planned(table)
     result = execute(plan)
     kept = plan.groups[0].kept[0].path
-    _commit(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
+    commit_actions(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
     before = content(table)
     report = table.commit(plan, result)
     assert kept not in adds(table, report.versions[0])
@@ -178,8 +176,10 @@ def test_a_kept_file_that_came_back_is_a_conflict(tmp_path: Path) -> None:
     plan = planned(table)
     result = execute(plan)
     add = next(a for a in _all_adds(table) if a["path"] == plan.groups[0].kept[0].path)
-    _commit(table, {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}})
-    _commit(table, {"add": add}, version=6)
+    commit_actions(
+        table, {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}}
+    )
+    commit_actions(table, {"add": add})
     with pytest.raises(CommitConflictError) as caught:
         table.commit(plan, result)
     (conflict,) = caught.value.conflicts
@@ -197,17 +197,11 @@ def test_a_kept_file_that_joined_another_cube_is_a_conflict(tmp_path: Path) -> N
     result = execute(plan)
     add = next(a for a in _all_adds(table) if a["path"] == plan.groups[0].kept[0].path)
     tags = {"ZCUBE_ID": "another", "ZCUBE_ZORDER_BY": '["x"]'}
-    _commit(table, {"add": {**add, "dataChange": False, "tags": tags}})
+    commit_actions(table, {"add": {**add, "dataChange": False, "tags": tags}})
     with pytest.raises(CommitConflictError) as caught:
         table.commit(plan, result)
     assert len(caught.value.conflicts) == 1
     assert set(table.snapshot().files["zcube_id"].to_pylist()) == {None, "another"}
-
-
-def _commit(table: Table, action: dict[str, Any], *, version: int = 5) -> None:
-    lines = [{"commitInfo": {"operation": "BY HAND"}}, action]
-    log = Path(table.uri) / "_delta_log" / f"{version:020}.json"
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_a_plan_without_its_kept_files_is_another_plan(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
+from support.logs import actions_of as log_actions
 from support.logs import live_adds
 from support.partitioned import (
     ROWS,
@@ -46,8 +47,8 @@ SMALL: dict[str, Any] = {"min_cube_size": "1B", "target_cube_size": "2KB"}
 
 def actions_of(path: Path, version: int) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
-        for kind, action in json.loads(line).items():
+    for line in log_actions(path, version):
+        for kind, action in line.items():
             found.setdefault(kind, []).append(action)
     return found
 

@@ -53,6 +53,7 @@ from liquidlog.plan import (
 )
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
+from support.logs import actions_of
 from support.table_rows import live_rows
 
 SCHEMA = pa.schema([("a", pa.int64())])
@@ -506,9 +507,7 @@ def planned(table_batches: Table) -> tuple[ClusteringPlan, RewriteResult]:
 
 
 def actions(table_batches: Table, version: int, kind: str) -> list[dict[str, Any]]:
-    path = Path(table_batches.uri, "_delta_log", f"{version:020d}.json")
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    return [action[kind] for action in found if kind in action]
+    return [action[kind] for action in actions_of(table_batches, version) if kind in action]
 
 
 def commit_tags(table_batches: Table, version: int) -> dict[str, str]:

@@ -32,7 +32,7 @@ from liquidlog.plan import RewriteResult, decode_plan, encode_plan
 from liquidlog.rewriting import arriving, sink
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.logs import live_adds
+from support.logs import actions_of, live_adds, write_actions
 from support.partitioned import ROWS, TEXTS, map_columns, partitioned_table, rows_of, rows_read
 from support.playground import memory_playground
 
@@ -99,11 +99,11 @@ def test_reads_files_that_hold_partition_columns_too(tmp_path: Path) -> None:
 def _resize(table: Path, path: str) -> None:
     size = (table / path).stat().st_size
     for commit in (table / "_delta_log").glob("*.json"):
-        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        lines = actions_of(table, int(commit.stem))
         for line in lines:
             if line.get("add", {}).get("path") == path:
                 line["add"]["size"] = size
-        commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_actions(table, int(commit.stem), *lines)
 
 
 def test_orders_rows_inside_partitions(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from liquidlog.operations.opened import OpenedTable
 from liquidlog.spec.text import RETENTION
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
+from support.logs import live_adds, write_actions
 from support.playground import clock_of
 
 DAY_S = 86_400
@@ -267,16 +268,9 @@ def test_a_live_file_behind_a_link_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     shutil.copy(tmp_path / name, tmp_path / "real" / name)
-    commit = tmp_path / "_delta_log" / f"{3:020d}.json"
-    add = next(
-        action["add"]
-        for path in (tmp_path / "_delta_log").glob("*.json")
-        for action in map(json.loads, path.read_text().splitlines())
-        if action.get("add", {}).get("path") == name
-    )
+    add = live_adds(tmp_path)[name]
     remove = {"path": name, "deletionTimestamp": 1, "dataChange": True}
-    moved = [{"remove": remove}, {"add": {**add, "path": f"link/{name}"}}]
-    commit.write_text("".join(json.dumps(action) + "\n" for action in moved))
+    write_actions(tmp_path, 3, {"remove": remove}, {"add": {**add, "path": f"link/{name}"}})
     age(tmp_path, 8)
     done = Table.open(tmp_path).vacuum()
     assert done.deleted_files == 0
