@@ -12,11 +12,10 @@ with the least hash of (partition, row): of all partitions together, the rows wi
 are an even sample, whatever the sizes of partitions, and the same one each time.
 """
 
-import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Final
 
 import numpy as np
@@ -33,7 +32,7 @@ from liquidlog.plan import WrittenFile
 from liquidlog.rewriting.arriving import ArrivingFiles, Parting
 from liquidlog.rewriting.passes import sorted_outputs
 from liquidlog.rewriting.shuffle import MapSide, Piece, facts_batch
-from liquidlog.rewriting.sink import TaskFacts, TaskProofs, encode_facts, failed, require_running
+from liquidlog.rewriting.sink import TaskFacts, TaskProofs, failed, require_running
 from liquidlog.rewriting.source import (
     ArrivingWork,
     Survey,
@@ -42,6 +41,7 @@ from liquidlog.rewriting.source import (
 )
 from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
 from liquidlog.spec.schema import StructType, leaves, schema_json
+from liquidspark.sending import answer_batches
 
 _HELD_SHARE: Final = 2
 """Rows are gathered until they take half of what a slice may take in memory: then they are divided
@@ -50,8 +50,6 @@ by slice, and both are held for a moment."""
 MOST_OPEN: Final = 4
 """Files of partitions that a task writes at a time, each of which gathers a row group. With more
 partitions, Spark sorts the rows of a task by them."""
-
-DIRECTORY_SCHEMA: Final = "directory string, failure binary"
 
 _ROWS: Final = "\x00rows"
 """A name that no Delta column can have."""
@@ -78,7 +76,7 @@ class Arriving:
         """Yield rows with physical names as the table's files have them, some slices at a time."""
         held: list[pa.Table] = []
         held_bytes = 0
-        for table in self._conformed(iter(batches)):
+        for table in self._conformed(batches):
             held.append(table)
             held_bytes += table.nbytes
             if held_bytes >= self.work.slice_memory_bytes // _HELD_SHARE:
@@ -88,8 +86,9 @@ class Arriving:
         if held:
             yield with_light_dictionaries(concat(held))
 
-    def _conformed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        first = next((batch for batch in batches if batch.num_rows), None)
+    def _conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
         if first is None:
             return
         schema = without_void(self.work.table_schema)
@@ -99,7 +98,7 @@ class Arriving:
         ])  # fmt: skip
 
         def columns() -> Iterator[pa.RecordBatch]:
-            for batch in _with_first(first, batches):
+            for batch in chain([first], filled):
                 self._check(batch, len(names))
                 yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], schema=kinds)
 
@@ -118,13 +117,6 @@ class Arriving:
                     f"{what} is not true of {violated} of {batch.num_rows} rows that came together,"
                     f" such as {values[:_SHOWN]}"
                 )
-
-
-def _with_first(
-    first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from (batch for batch in others if batch.num_rows)
 
 
 def _partition_number() -> int:
@@ -153,16 +145,10 @@ class SampleTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the survey of a partition, or a failure."""
-        survey, failure = None, None
-        try:
-            survey = pickle.dumps(self._survey(_partition_number(), batches))
-        except LiquidlogError as error:
-            failure = encode_facts(failed(error, self.work))
-            deque(batches, maxlen=0)
-        arrays = [pa.array([survey], pa.binary()), pa.array([failure], pa.binary())]
-        yield pa.RecordBatch.from_arrays(arrays, ["survey", "failure"])
+        yield from answer_batches(self.work, batches, lambda: self._survey(batches))
 
-    def _survey(self, number: int, batches: Iterable[pa.RecordBatch]) -> Survey:
+    def _survey(self, batches: Iterable[pa.RecordBatch]) -> Survey:
+        number = _partition_number()
         kept = _LeastHashed(number, self.most)
         for batch in batches:
             kept.add(batch)
@@ -237,18 +223,14 @@ def even_sample(surveys: Sequence[Survey], most: int) -> list[Survey]:
     if len(together) > most:
         limits.append(int(np.partition(together, most - 1)[most - 1]))
     limit = np.uint64(min(limits, default=2**64 - 1))
-    return [
-        _thinned(survey, np.flatnonzero(known <= limit))
-        for survey, known in zip(surveys, hashes, strict=True)
-    ]
+    return [_thinned(one, known <= limit) for one, known in zip(surveys, hashes, strict=True)]
 
 
-def _thinned(survey: Survey, kept: npt.NDArray[np.int64]) -> Survey:
-    taken = pa.array(kept)
+def _thinned(survey: Survey, kept: npt.NDArray[np.bool_]) -> Survey:
     return replace(
         survey,
         rows=survey.rows[kept],
-        columns=tuple(column.take(taken) for column in survey.columns),
+        columns=tuple(column.filter(pa.array(kept)) for column in survey.columns),
         row_bytes=survey.row_bytes[kept],
     )
 
@@ -261,19 +243,15 @@ class WidthTasks:
     rows: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield (bytes of a row, null), or (null, a failure); nothing if there is no row."""
-        width, failure = None, None
-        work = self.arriving.work
-        try:
-            tables = list(self.arriving.tables(self._first(batches)))
-            if not tables:
-                return
-            table = concat(tables)
-            width = encoded_bytes(decoded(table), work.writer_options) / len(table)
-        except LiquidlogError as error:
-            failure = encode_facts(failed(error, work))
-        arrays = [pa.array([width], pa.float64()), pa.array([failure], pa.binary())]
-        yield pa.RecordBatch.from_arrays(arrays, ["width", "failure"])
+        """Yield the bytes of a row, or a failure; nothing if there is no row."""
+        yield from answer_batches(self.arriving.work, batches, lambda: self._width(batches))
+
+    def _width(self, batches: Iterable[pa.RecordBatch]) -> float | None:
+        tables = list(self.arriving.tables(self._first(batches)))
+        if not tables:
+            return None
+        table = concat(tables)
+        return encoded_bytes(decoded(table), self.arriving.work.writer_options) / len(table)
 
     def _first(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         left = self.rows
@@ -289,7 +267,7 @@ class ArrivingTasks(MapSide):
     """The map side for rows that arrive; `firsts` are the ordinals of partitions' first rows."""
 
     arriving: Arriving
-    firsts: tuple[int, ...]
+    firsts: Mapping[int, int]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
         """Yield the pieces of a partition."""
@@ -302,7 +280,7 @@ class ArrivingTasks(MapSide):
     ) -> Iterator[tuple[pa.Table, int]]:
         # A source that gives other rows now than when it was sampled gives ordinals twice, which
         # only order equal keys.
-        ordinal = self.firsts[number] if number < len(self.firsts) else 0
+        ordinal = self.firsts.get(number, 0)
         for table in self.arriving.tables(batches):
             following = ordinal + len(table)
             yield table, ordinal
@@ -319,8 +297,7 @@ class WholeArrival:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts."""
-        yield facts_batch(_facts_of(self.arriving.work, lambda: self._written(batches)))
-        deque(batches, maxlen=0)
+        yield from _facts_of(self.arriving.work, batches, self._written)
 
     def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
         work, proofs = self.arriving.work, TaskProofs()
@@ -344,8 +321,7 @@ class PlainArrival:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of facts."""
-        yield facts_batch(_facts_of(self.arriving.work, lambda: self._written(batches)))
-        deque(batches, maxlen=0)
+        yield from _facts_of(self.arriving.work, batches, self._written)
 
     def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
         with ArrivingFiles(
@@ -368,12 +344,18 @@ class PlainArrival:
             )
 
 
-def _facts_of(work: ArrivingWork, write: Callable[[], TaskFacts]) -> TaskFacts:
+def _facts_of(
+    work: ArrivingWork,
+    batches: Iterable[pa.RecordBatch],
+    write: Callable[[Iterable[pa.RecordBatch]], TaskFacts],
+) -> Iterator[pa.RecordBatch]:
     try:
         require_running(work)
-        return write()
+        facts = write(batches)
     except LiquidlogError as error:
-        return failed(error, work)
+        facts = failed(error, work)
+    yield facts_batch(facts)
+    deque(batches, maxlen=0)
 
 
 def _survey_of(work: ArrivingWork, table: pa.Table, sample_rows: int) -> Survey:
@@ -409,16 +391,12 @@ class DirectoryTasks:
         return cls(arriving=arriving, parting=parting)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield (directory, null) for each partition, or (null, a failure)."""
-        found: set[str | None] = set()
-        failures: list[bytes | None] = []
-        try:
-            for table in self.arriving.tables(batches):
-                counted = table.append_column(_ROWS, pa.nulls(len(table)))
-                found.update(directory for directory, _, _ in self.parting.parts(counted))
-            failures = [None] * len(found)
-        except LiquidlogError as error:
-            found, failures = {None}, [encode_facts(failed(error, self.arriving.work))]
-            deque(batches, maxlen=0)
-        arrays = [pa.array(list(found), pa.string()), pa.array(failures, pa.binary())]
-        yield pa.RecordBatch.from_arrays(arrays, ["directory", "failure"])
+        """Yield the directories of a task's partitions, or a failure."""
+        yield from answer_batches(self.arriving.work, batches, lambda: self._found(batches))
+
+    def _found(self, batches: Iterable[pa.RecordBatch]) -> set[str]:
+        found: set[str] = set()
+        for table in self.arriving.tables(batches):
+            counted = table.append_column(_ROWS, pa.nulls(len(table)))
+            found.update(directory for directory, _, _ in self.parting.parts(counted))
+        return found

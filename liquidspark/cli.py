@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OnSession:
+    """An `Executor`; its modules that need pyspark are loaded when it is at work."""
+
     spark: "SparkSession"
     storage_options: OptionsSource | None
     options: ExecutorOptions

@@ -19,7 +19,7 @@ from liquidlog.plan import (
     RewriteResult,
     RewrittenGroup,
 )
-from liquidlog.rewriting.groups import Flight, GroupRun, GroupsInFlight, runs_of, table_location
+from liquidlog.rewriting.groups import Flight, GroupsInFlight, runs_of, table_location
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidspark.pipeline import SparkEngine, TaskSlots
@@ -75,16 +75,18 @@ def execute(
                 finished.append(outcome)
             if on_group is not None:
                 on_group(outcome)
+        _require_none(failures)
     except ExecutorError:
         if on_group is None:
             _discard(plan, finished, StorageOptions.of(storage_options))
         raise
-    if failures:
-        if on_group is None:
-            _discard(plan, finished, StorageOptions.of(storage_options))
-        raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
+
+
+def _require_none(failures: list[GroupFailure]) -> None:
+    if failures:
+        raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
 
 
 def execute_groups(
@@ -129,16 +131,17 @@ def execute_groups(
         return
     inputs = [len(run.group.inputs) for run in runs if not run.is_one_task]
     with piece_session(spark) as own:
-        _require_ready(own, runs[0], tasks=sum(inputs) or len(runs))
+        first = runs[0]
+        if first.first_input is not None:
+            require_ready(
+                own,
+                directory=first.directory,
+                file=first.first_input,
+                storage=first.storage,
+                tasks=sum(inputs) or len(runs),
+            )
         flying = [GroupsInFlight((run,), SparkEngine(own)) for run in runs]
         yield from Flight(TaskSlots(own), flying).outcomes(progress, cancelled)
-
-
-def _require_ready(spark: SparkSession, run: GroupRun, *, tasks: int) -> None:
-    """Refuse to begin if no group at all could be rewritten; `run` is that of one of them."""
-    file = run.first_input
-    if file is not None:
-        require_ready(spark, directory=run.directory, file=file, storage=run.storage, tasks=tasks)
 
 
 def _discard(plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions) -> None:

@@ -37,15 +37,12 @@ from liquidlog.rewriting.source import (
     Assignment,
     GroupWork,
     Split,
-    Survey,
     WritingWork,
 )
 from liquidlog.storage.clients import may_pass
 from liquidspark.sending import (
-    BatchFunction,
     assigned,
     collected,
-    failure_in,
     map_batches,
     partition_values,
 )
@@ -60,7 +57,7 @@ from liquidspark.session import (
 )
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import SparkContext, SparkJobInfo
 
 T = TypeVar("T")
 
@@ -93,11 +90,7 @@ class TaskSlots:
 
 
 def task_slots(spark: SparkSession) -> int:
-    """Return how many tasks the session's cluster runs at a time, at least 1.
-
-    Connect sessions do not say; there a job of empty tasks counts the partitions that Spark makes
-    unless it is asked for a number: one per core.
-    """
+    """Return how many tasks the session's cluster runs at a time, at least 1."""
     try:
         context = context_of(spark)
         cores = _partitions(spark) if context is None else int(context.defaultParallelism)
@@ -107,21 +100,18 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _partitions(spark: SparkSession) -> int:
+    """Return how many partitions Spark makes unless it is asked for a number: one per core."""
     numbers = spark.range(_RANGE).select(spark_partition_id().alias("number"))
     (row,) = numbers.agg({"number": "max"}).collect()
     return int(row[0]) + 1
 
 
-SURVEY_SCHEMA: Final = "survey binary, failure binary"
 _LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
 _DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine(Engine):
-    """Runs the tasks of one group on a session, in jobs under a name that no others have.
-
-    Names, progress and stopping work on classic and on Connect sessions alike.
-    """
+    """Runs the tasks of one group on a session, in jobs under a name that no others have."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
@@ -176,10 +166,8 @@ class SparkEngine(Engine):
         context = context_of(self._spark)
         if context is None:
             return 0
-        tracker = context.statusTracker()
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name)]
-        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-        infos = [tracker.getStageInfo(stage) for stage in stages]
+        stages = {stage for job in self._jobs(context) for stage in job.stageIds}
+        infos = map(context.statusTracker().getStageInfo, stages)
         return sum(int(info.numCompletedTasks) for info in infos if info is not None)
 
     def _stop(self, *, is_again: bool) -> None:
@@ -187,14 +175,14 @@ class SparkEngine(Engine):
         with suppress(Exception):
             if context is None:
                 cancel_tagged(self._spark, self._name)
-            elif not is_again or self._has_running(context):
+            elif not is_again or "RUNNING" in {job.status for job in self._jobs(context)}:
                 # Spark logs a warning whenever there is nothing to stop.
                 context.cancelJobGroup(self._name)
 
-    def _has_running(self, context: "SparkContext") -> bool:
+    def _jobs(self, context: "SparkContext") -> "list[SparkJobInfo]":
         tracker = context.statusTracker()
-        jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
-        return any(job is not None and job.status == "RUNNING" for job in jobs)
+        found = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
+        return [job for job in found if job is not None]
 
 
 PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
@@ -234,14 +222,6 @@ def task_attempts(spark: SparkSession) -> int:
     return int(setting_of(spark, "spark.task.maxFailures") or _DEFAULT_ATTEMPTS)
 
 
-def surveys_of(frame: DataFrame, function: BatchFunction) -> tuple[list[Survey], TaskFacts | None]:
-    """Run a job whose tasks survey the batches of a frame; return the surveys, or what failed."""
-    rows = map_batches(frame, function, SURVEY_SCHEMA).collect()
-    failure = failure_in(rows)
-    surveys = [] if failure is not None else [pickle.loads(row.survey) for row in rows]  # noqa: S301  ours
-    return surveys, failure
-
-
 _ANSWER_SCHEMA: Final = "number long, answer binary, failure string"
 
 
@@ -253,11 +233,7 @@ def session_tasks(spark: SparkSession) -> Tasks:
 def run_tasks(
     spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any]
 ) -> Sequence[Any]:
-    """Return what a function returns for each request, in their order; each is a task.
-
-    It is called again if it raises an error that may pass. The job is cancelled if this is
-    interrupted.
-    """
+    """Return what a function returns for each request, in their order; each is a task."""
     if not requests:
         return ()
     # Names of jobs belong to threads, and the caller's may have its own.

@@ -13,7 +13,6 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module, metadata
 from threading import Lock
@@ -51,15 +50,11 @@ _YARN_STEP_MIB: Final = 1024
 """YARN gives containers multiples of its least allocation, by default so much."""
 _SIZE: Final = re.compile(r"(\d+)\s*([bkmgtp]?)b?")
 _SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
-_ANSWER_SCHEMA: Final = "answer string"
 _shipping: Final = Lock()
 
 
 class WorkerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's description of itself; see `probe_task`.
-
-    `missing` is the import that failed, `storage` the problem with the table's storage.
-    """
+    """A worker's description of itself, the import that failed, the problem with the storage."""
 
     host: str
     executable: str
@@ -92,7 +87,10 @@ def require_ready(
         raise ExecutorError(f"the driver {here}; it needs the right to")
     least = least_versions()
     try:
-        workers = min(tasks, _own_workers(spark))
+        context, workers = context_of(spark), 1
+        own = setting_of(spark, f"spark.executorEnv.{OWN_WORKERS}") is not None
+        if context is not None and own and (context.master or "").startswith("local"):
+            workers = max(1, min(tasks, int(context.defaultParallelism)))
         answer = _asked(spark, workers, tuple(least), {**table, "token": new_token()})
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
@@ -104,10 +102,7 @@ def require_ready(
 
 
 def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None:
-    """Return why a worker with this answer cannot rewrite, None if it can.
-
-    `least` has the least version per package; for this package, the only version allowed.
-    """
+    """Return why a worker with this answer cannot rewrite, None if it can; see `least_versions`."""
     where = f"the worker's Python ({answer.executable} on {answer.host})"
     if answer.missing is not None:
         return f"{where} cannot import what a rewrite needs: {answer.missing}; {_INSTALL}"
@@ -129,9 +124,6 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
 
 def memory_problem(setting: Callable[[str], str | None]) -> str | None:
     """Return why no Python worker can live in its executor, None if it can or that is not known.
-
-    What is not known counts as if it were enough: other masters than YARN and Kubernetes limit no
-    executor, and how many cores an executor has is often not said.
 
     Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
     """
@@ -208,9 +200,9 @@ def start_problem(error: BaseException) -> str:
 
 
 def least_versions() -> dict[str, str]:
-    """Return the least version per package that workers need; for this one, the installed version.
+    """Return the least version per package that workers need, and the only one of this package.
 
-    Returns nothing if this package is not installed but shipped as files.
+    There is none if this package is shipped as files.
     """
     try:
         required = metadata.requires(_PRODUCT) or []
@@ -221,43 +213,25 @@ def least_versions() -> dict[str, str]:
     return versions | {match[1]: match[2] for match in found if match}
 
 
-def _own_workers(spark: SparkSession) -> int:
-    context = context_of(spark)
-    own = setting_of(spark, f"spark.executorEnv.{OWN_WORKERS}") is not None
-    if context is None or not own or not (context.master or "").startswith("local"):
-        return 1
-    return max(1, int(context.defaultParallelism))
-
-
 def _asked(
     spark: SparkSession, workers: int, packages: tuple[str, ...], table: Mapping[str, Any]
 ) -> WorkerAnswer:
     """Return the answer of one of these workers; the others import what they will need."""
-    with _by_value():
-        task = probe_task(packages=packages, storage=table)
-        (row,) = spark.range(0, workers, 1, workers).mapInArrow(task, _ANSWER_SCHEMA).collect()
-    return msgspec.json.decode(row.answer, type=WorkerAnswer)
-
-
-@contextmanager
-def _by_value() -> Iterator[None]:
-    """Context manager: functions of this module are pickled by value, not by reference."""
-    here = sys.modules[__name__]
+    task, here = probe_task(packages=packages, storage=table), sys.modules[__name__]
     with _shipping:
         cloudpickle.register_pickle_by_value(here)  # type: ignore[no-untyped-call]
         try:
-            yield
+            frame = spark.range(0, workers, 1, workers).mapInArrow(task, "answer string")
+            (row,) = frame.collect()
         finally:
             cloudpickle.unregister_pickle_by_value(here)  # type: ignore[no-untyped-call]
+    return msgspec.json.decode(row.answer, type=WorkerAnswer)
 
 
 def probe_task(
     *, packages: Sequence[str], storage: Mapping[str, Any]
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return a function for mapInArrow that yields one answer, a JSON object, to the number 0.
-
-    `storage` are arguments of `access.storage_problem`.
-    """
+    """Return a function for mapInArrow that yields one answer, a JSON object, to the number 0."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType as SparkStruct
 from liquidlog.data.encodings import convert_chunks
 from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.errors import CorruptLogError, DataFileError, UsageError
-from liquidlog.plan import InputFile, ReadPlan
+from liquidlog.plan import ReadPlan
 from liquidlog.spec.arguments import one, refuse, texts, whole_number
 from liquidlog.spec.arrow import CharTypeError, without_void
 from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, schema_json
@@ -77,7 +77,16 @@ def read(
         one(where, str, argument="where", expected="a condition in SQL")
     plan = opened.plan_read(where, whole_number(version, argument="version"))
     chosen = _chosen(plan, columns)
-    schema, padding = _spark_schema(spark, chosen), _padding(spark, chosen, plan)
+    try:
+        schema = SparkStruct.fromJson(json.loads(schema_json(plain_nullable(chosen))))
+    except ValueError as error:  # variants before 4.0
+        raise UsageError(
+            f"Spark {spark.version} has no such type: {failure_reason(error)}; name other columns"
+        ) from error
+    try:
+        padding = Padding.of(spark, chosen)
+    except CharTypeError as error:
+        raise CorruptLogError(plan.table_uri, str(error)) from error
     rows = TableRows.of_plan(
         plan, schema.names, storage=opened.opened.store.storage.fresh(), max_bytes=_HELD_BYTES
     )
@@ -106,11 +115,9 @@ class FileTasks:
 def _read_by_tasks(
     spark: SparkSession, tasks: FileTasks, parts: Sequence[tuple[FilePart, ...]]
 ) -> DataFrame:
-    """Return what tasks read, each its own parts.
+    """Return what tasks read, each its own parts, such that Spark does not take it to be small.
 
-    Spark takes a frame to be as small as what it is made of, and would broadcast a large table to
-    join it. Of rows that come from Python it does not know how many there are, so it takes them to
-    be many. Connect has no such rows; there a hint keeps joins from broadcasting.
+    It would broadcast them to join them. It takes rows from Python to be many; Connect has none.
     """
     if not parts:
         return spark.createDataFrame([], tasks.schema)
@@ -131,8 +138,8 @@ def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:
     named = texts(columns, argument="columns", of="column names")
     known = {one.name: one for one in schema.fields}
     missing = [name for name in named if name not in known]
-    if missing or len(set(named)) < len(named):
-        wrong = missing or [name for name in named if named.count(name) > 1]
+    wrong = missing or [name for name in named if named.count(name) > 1]
+    if wrong:
         raise UsageError(
             f"columns names {', '.join(dict.fromkeys(wrong))},"
             f" {'which the table lacks' if missing else 'twice'}; it has {', '.join(known)}"
@@ -140,26 +147,14 @@ def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:
     return StructType(tuple(known[name] for name in named))
 
 
-def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
-    try:
-        return SparkStruct.fromJson(json.loads(schema_json(plain_nullable(schema))))
-    except ValueError as error:  # variants before 4.0
-        raise UsageError(
-            f"Spark {spark.version} has no such type: {failure_reason(error)}; name other columns"
-        ) from error
-
-
-def _padding(spark: SparkSession, schema: StructType, plan: ReadPlan) -> Padding:
-    try:
-        return Padding.of(spark, schema)
-    except CharTypeError as error:
-        raise CorruptLogError(plan.table_uri, str(error)) from error
-
-
 def _parts(plan: ReadPlan) -> Iterator[FilePart]:
     for file, number in zip(plan.files, plan.partition_numbers, strict=True):
+        try:
+            located = Located.of(plan.table_uri, file)
+        except DataFileError as error:
+            raise CorruptLogError(plan.table_uri, error.message) from error
         whole = FilePart(
-            located=_located(plan, file),
+            located=located,
             values=plan.partitions[number],
             parts=max(1, round(file.size_bytes / _TASK_BYTES)),
         )
@@ -178,10 +173,3 @@ def _of_tasks(parts: Iterable[FilePart]) -> Iterator[tuple[FilePart, ...]]:
         held_bytes += part_bytes
     if held:
         yield tuple(held)
-
-
-def _located(plan: ReadPlan, file: InputFile) -> Located:
-    try:
-        return Located.of(plan.table_uri, file)
-    except DataFileError as error:
-        raise CorruptLogError(plan.table_uri, error.message) from error

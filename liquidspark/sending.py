@@ -1,8 +1,7 @@
 """Functions over the batches of a frame's partitions, and how each Spark task gets what it is sent.
 
-A function travels whole to every task of a job, so what each task is sent are rows of a DataFrame,
-of which each task receives its own. Where all of it together is small, it travels with the
-function, which spares a stage.
+A function travels whole to every task of a job, so what each task is sent is a row of a DataFrame.
+Where all rows together are small, they travel with the function, and a stage less is needed.
 
 Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
 finds for each partition a value that lands there; that works in every version of Spark and over
@@ -11,6 +10,7 @@ Spark Connect.
 
 import os
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -19,11 +19,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from liquidlog.errors import LiquidlogError
 from liquidlog.rewriting.process import prepare_process
-from liquidlog.rewriting.sink import TaskFacts, begin_attempt, decode_facts, merge_facts
+from liquidlog.rewriting.sink import (
+    TaskFacts,
+    begin_attempt,
+    decode_facts,
+    encode_facts,
+    failed,
+    merge_facts,
+)
+from liquidlog.rewriting.source import WritingWork
 from liquidspark.session import OWN_WORKERS, arrow_frame
 
 Made = TypeVar("Made")
@@ -56,22 +65,44 @@ def map_batches(frame: DataFrame, function: BatchFunction, schema: str | StructT
 
 def collected(frame: DataFrame) -> TaskFacts:
     """Run a job whose rows are facts, and return their sum."""
-    return _sum([row.facts for row in frame.collect()])
+    return merge_facts([decode_facts(bytes(row.facts)) for row in frame.collect()])
 
 
-def failure_in(rows: Sequence[Row]) -> TaskFacts | None:
-    """Return the sum of the facts in a column `failure` of rows; None if there are none."""
-    failures = [row.failure for row in rows if row.failure is not None]
-    return _sum(failures) if failures else None
+_ANSWER_SCHEMA: Final = "answer binary, failure binary"
+
+
+def answer_batches(
+    work: WritingWork, batches: Iterable[pa.RecordBatch], ask: Callable[[], object]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what is asked of a task's batches, or why it failed; nothing if it is None."""
+    answer, failure = None, None
+    try:
+        found = ask()
+        if found is None:
+            return
+        answer = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    except LiquidlogError as error:
+        failure = encode_facts(failed(error, work))
+        deque(batches, maxlen=0)
+    arrays = [pa.array([answer], pa.binary()), pa.array([failure], pa.binary())]
+    yield pa.RecordBatch.from_arrays(arrays, ["answer", "failure"])
+
+
+def answers_of(
+    frame: DataFrame, function: BatchFunction, *, most: int | None = None
+) -> tuple[list[Any], TaskFacts | None]:
+    """Return what tasks answer by `answer_batches`, of `most` of them, or what failed."""
+    mapped = map_batches(frame, function, _ANSWER_SCHEMA)
+    rows = (mapped if most is None else mapped.limit(most)).collect()
+    failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
+    if failures:
+        return [], merge_facts(failures)
+    return [pickle.loads(row.answer) for row in rows], None  # noqa: S301  ours
 
 
 def prepare_worker() -> None:
     """Do what a Python worker of Spark does once; see `prepare_process`."""
     prepare_process(runs_only_tasks=OWN_WORKERS in os.environ)
-
-
-def _sum(contents: Sequence[bytes | bytearray]) -> TaskFacts:
-    return merge_facts([decode_facts(bytes(content)) for content in contents])
 
 
 _MAX_EMBEDDED_BYTES: Final = 64 << 10
@@ -139,15 +170,15 @@ def partition_values(partitions: int) -> tuple[int, ...]:
 
     Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
     """
-    found = np.full(partitions, -1, np.int64)
+    found: dict[int, int] = {}
     start, step = 0, max(1024, 4 * partitions)
-    while (found < 0).any():
+    while len(found) < partitions:
         values = np.arange(start, start + step, dtype=np.int64)
         homes = _murmur3(values).astype(np.int32) % np.int32(partitions)
-        missing = found[homes] < 0
-        found[homes[missing]] = values[missing]
+        for home, value in zip(homes.tolist(), values.tolist(), strict=True):
+            found.setdefault(home, value)
         start += step
-    return tuple(found.tolist())
+    return tuple(found[partition] for partition in range(partitions))
 
 
 def _murmur3(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:

@@ -17,14 +17,15 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path as FilePath
-from threading import RLock, Thread
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from threading import RLock
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -49,13 +50,10 @@ _FIRST_WITH_ARROW: Final = 4
 
 
 def context_of(spark: "SparkSession") -> "SparkContext | None":
-    """Return the context of a classic session; None for one of Spark Connect.
-
-    Connect's sessions raise when they are asked: an AttributeError from 4.0 on.
-    """
+    """Return the context of a classic session; None for one of Spark Connect."""
     try:
         return spark.sparkContext
-    except (AttributeError, NotImplementedError):
+    except (AttributeError, NotImplementedError):  # the first from 4.0 on
         return None
 
 
@@ -89,8 +87,7 @@ def cancel_tagged(spark: "SparkSession", tag: str) -> None:
 def reads_nothing_below(frame: "DataFrame", place: str) -> bool:
     """Return whether a DataFrame's plan shows all that it reads, and none of it is at an address.
 
-    Rows of Python, RDDs, caches, streams, subqueries and sources other than files and numbers do
-    not show what they were made of, nor do plans of Spark Connect.
+    Only files, numbers and what is made of them show it, and no plan of Spark Connect does.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -107,20 +104,15 @@ def reads_nothing_below(frame: "DataFrame", place: str) -> bool:
 
 
 def _is_apart(leaf: Any, place: str) -> bool:  # noqa: ANN401  an object of the JVM
-    kind = _class_of(leaf)
+    kind = leaf.getClass().getSimpleName()
     if kind != "LogicalRelation":
         return kind in _MADE_UP
     relation = leaf.relation()
-    if _class_of(relation) != "HadoopFsRelation":
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return False
     roots = relation.location().rootPaths()
-    return all(
-        are_apart(str(roots.apply(number).toString()), place) for number in range(roots.size())
-    )
-
-
-def _class_of(found: Any) -> str:  # noqa: ANN401  an object of the JVM
-    return str(found.getClass().getSimpleName())
+    paths = [str(roots.apply(number).toString()) for number in range(roots.size())]
+    return all(are_apart(path, place) for path in paths)
 
 
 def require_frame(value: object, *, argument: str) -> None:
@@ -154,8 +146,7 @@ def setting_of(spark: "SparkSession", name: str) -> str | None:
 def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
     """Context manager: a session with the settings and files of another, or that one itself.
 
-    Connect's client of PySpark 4.0 cannot copy one; those of 4.2 and 4.3 do, with their servers.
-    Source: Spark, SparkSession.cloneSession.
+    Connect's client of PySpark 4.0 cannot copy one. Source: Spark, SparkSession.cloneSession.
     """
     given: Any = spark
     context, copy = context_of(spark), None
@@ -198,38 +189,6 @@ def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":
     return spark.createDataFrame(no_rows, schema).schema
 
 
-@contextmanager
-def imported(*modules: str) -> Iterator[None]:
-    """Context manager: modules are imported in the background, as far as they can be."""
-
-    def run() -> None:
-        for module in modules:
-            with suppress(ImportError):
-                import_module(module)
-
-    thread = Thread(target=run, name="liquidspark-imports")
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-class Conf(Protocol):
-    """The settings of a session, as classic and Connect sessions have them."""
-
-    def get(self, key: str, default: str | None, /) -> str | None: ...  # noqa: D102
-    def set(self, key: str, value: str, /) -> None: ...  # noqa: D102
-    def unset(self, key: str, /) -> None: ...  # noqa: D102
-
-
-class Session(Protocol):
-    """A session that settings can be applied to."""
-
-    @property
-    def conf(self) -> Conf: ...  # noqa: D102
-
-
 @dataclass(slots=True)
 class _Setting:
     """A setting's value before, and the values that users want, by user in order of arrival."""
@@ -246,61 +205,49 @@ _lock: Final = RLock()
 
 
 @contextmanager
-def settings_applied(session: Session, settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: applies settings to the session, and restores the earlier ones on exit.
-
-    If the session refuses one of them, none stays. Other users of the session see them, too.
-    """
-    key, user = _session_key(session), object()
-    put: list[str] = []
-    try:
-        for name, value in settings.items():
-            _put(session, (key, name), user, value)
-            put.append(name)
-        yield
-    finally:
-        for name in reversed(put):
-            _take(session, (key, name), user)
-
-
-def _put(session: Session, place: tuple[Hashable, str], user: object, value: str) -> None:
-    _, name = place
+def setting_applied(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
+    """Context manager: applies a setting, which all users of the session see, and restores it."""
+    place, user = (_session_key(spark), name), object()
     with _lock:
-        found = session.conf.get(name, None)
+        found = spark.conf.get(name, None)
         setting = _in_use.get(place) or _Setting(before=found)
-        session.conf.set(name, value)
+        spark.conf.set(name, value)
         if found != setting.value():
             setting.before = found
         setting.wanted[user] = value
         _in_use[place] = setting
+    try:
+        yield
+    finally:
+        with _lock:
+            _take(spark, place, user)
 
 
-def _take(session: Session, place: tuple[Hashable, str], user: object) -> None:
+def _take(spark: "SparkSession", place: tuple[Hashable, str], user: object) -> None:
     _, name = place
-    with _lock:
-        setting = _in_use[place]
-        ours = setting.value()
-        del setting.wanted[user]
-        if not setting.wanted:
-            del _in_use[place]
-        wanted = setting.value()
-        # A session that has been stopped meanwhile has no settings to restore.
-        with suppress(Exception):
-            if wanted == ours or session.conf.get(name, None) != ours:
-                return
-            if wanted is None:
-                session.conf.unset(name)
-            else:
-                session.conf.set(name, wanted)
+    setting = _in_use[place]
+    ours = setting.value()
+    del setting.wanted[user]
+    if not setting.wanted:
+        del _in_use[place]
+    wanted = setting.value()
+    # A session that has been stopped meanwhile has no settings to restore.
+    with suppress(Exception):
+        if wanted == ours or spark.conf.get(name, None) != ours:
+            return
+        if wanted is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, wanted)
 
 
-def _session_key(session: Session) -> Hashable:
+def _session_key(spark: "SparkSession") -> Hashable:
     """Return a key that all objects for the same session share, as they share its settings."""
-    connect = getattr(session, "session_id", None)
+    connect = getattr(spark, "session_id", None)
     if connect is not None:
         return str(connect)
-    java = getattr(session, "_jsparkSession", None)
-    return id(session) if java is None else str(java.sessionUUID())
+    java = getattr(spark, "_jsparkSession", None)
+    return id(spark) if java is None else str(java.sessionUUID())
 
 
 _MIN_DRIVER_MIB: Final = 1024
@@ -374,7 +321,6 @@ PYSPARK_MISSING: Final = (
 )
 
 WITHOUT_SPARK: Final = "without it, the executor local rewrites small tables: --executor local"
-_WORKER_PYTHON: Final = "spark.pyspark.python"
 _log: Final = Log(__name__)
 _said: Final = Log("liquidlog.executors")
 """The logger where executors say what takes long; the command line shows its messages."""
@@ -388,13 +334,10 @@ _MEMORY_ADVICE: Final = (
 ANSWER_TIMEOUT_SECONDS: Final = 5.0
 """Seconds per address; a master can have several addresses."""
 
-_MASTER: Final = "spark://"
-_CONNECT: Final = "sc://"
-_CONNECT_PORT: Final = 15002
+_PORTS: Final = {"spark": None, "sc": 15002}
+"""Ports of addresses that name none, by scheme; a standalone master's must."""
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\d+))?")
-
-Address = tuple[str, int]
 
 
 @contextmanager
@@ -425,11 +368,7 @@ def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
 
 @contextmanager
 def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """Context manager: yields a session with the settings for moving large rows.
-
-    It is a copy of the given one, whose other queries keep their settings; where a session cannot
-    be copied, as over Connect with Spark 4.0, it is that one, which gets its settings back.
-    """
+    """Context manager: yields a copy of the session with the settings for moving large rows."""
     with copied_session(spark) as own, bounded_batches(own, _PIECE_CONF):
         yield own
 
@@ -441,7 +380,7 @@ def bounded_batches(spark: "SparkSession", settings: Mapping[str, str]) -> Itera
         refused: dict[str, str] = {}
         for name, value in settings.items():
             try:
-                stack.enter_context(settings_applied(spark, {name: value}))
+                stack.enter_context(setting_applied(spark, name, value))
             except Exception as error:  # noqa: BLE001  whatever a server raises
                 if setting_of(spark, name) != value:
                     refused[name] = failure_reason(error)
@@ -473,18 +412,22 @@ def failure_reason(error: BaseException) -> str:
 def _start(conf: Mapping[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
-    remote = _is_remote(conf)
+    remote = "spark.remote" in conf or "SPARK_REMOTE" in os.environ
     if not remote:
         _require_java()
     require_answer(conf, os.environ)
     _said.info("starting Spark \u2026")
-    _name_pythons(conf)
+    # Spark reads this setting only in spark-submit, where it stands above the environment.
+    python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder
     settings = {_APP_NAME: "liquidspark", **conf} if remote else _local_settings(conf)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # PySpark imports pandas for the first function that maps batches.
-    with imported("pandas"), _quiet_stderr() as log:
+    # PySpark imports pandas for the first function that maps batches: meanwhile, in the background.
+    with ThreadPoolExecutor(1) as pool, _quiet_stderr() as log:
+        pool.submit(import_module, "pandas")
         try:
             return builder.getOrCreate()
         except Exception as error:
@@ -493,23 +436,8 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
             raise ExecutorError(f"Spark does not start: {reason}") from error
 
 
-def _is_remote(conf: Mapping[str, str]) -> bool:
-    return "spark.remote" in conf or "SPARK_REMOTE" in os.environ
-
-
-def _name_pythons(conf: Mapping[str, str]) -> None:
-    if _WORKER_PYTHON in conf:
-        # Spark reads this setting only in spark-submit, where it stands above the environment.
-        os.environ["PYSPARK_PYTHON"] = conf[_WORKER_PYTHON]
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-
-
 def _start_failure(said: str, error: BaseException) -> str:
-    """Return why Spark did not start: the errors in the JVM's output, else the error raised.
-
-    That is often only a consequence of them.
-    """
+    """Return why Spark did not start: the errors in the JVM's output, else the error raised."""
     logged = _LOGGED_ERROR.findall(said)
     if logged:
         return str(logged[-1])
@@ -522,7 +450,10 @@ def _local_settings(conf: Mapping[str, str]) -> dict[str, str]:
     if _SUBMITTED in os.environ:
         # spark-submit has chosen the master and the memory; a setting here would override it.
         return {**_LOCAL_CONF, **conf}
-    settings = {**_LOCAL_CONF, "spark.driver.memory": f"{_driver_mib()}m", **conf}
+    # A quarter of the machine's memory: Python workers and the disk cache use the rest.
+    quarter_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20
+    driver_mib = max(_MIN_DRIVER_MIB, min(_MAX_DRIVER_MIB, quarter_mib))
+    settings = {**_LOCAL_CONF, "spark.driver.memory": f"{driver_mib}m", **conf}
     if "MASTER" not in os.environ and "SPARK_MASTER" not in os.environ:
         settings.setdefault("spark.master", _LOCAL_MASTER)
     if settings.get("spark.master", "").startswith("local"):
@@ -535,7 +466,7 @@ def _applied(spark: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
     with ExitStack() as stack:
         for name, value in conf.items():
             try:
-                stack.enter_context(settings_applied(spark, {name: value}))
+                stack.enter_context(setting_applied(spark, name, value))
             except Exception as error:
                 raise ExecutorError(
                     f"{name} cannot be set on the running Spark session: {failure_reason(error)}"
@@ -558,18 +489,9 @@ def _require_java() -> None:
         )
 
 
-def _driver_mib() -> int:
-    """Return a quarter of the machine's memory; Python workers and the disk cache use the rest."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(_MIN_DRIVER_MIB, min(_MAX_DRIVER_MIB, total // 4 >> 20))
-
-
 @contextmanager
 def _quiet_stderr() -> Iterator[IO[str]]:
-    """Context manager: redirects the output of the starting JVM to the yielded file, permanently.
-
-    The JVM inherits the descriptor, so its later log lines go there too.
-    """
+    """Context manager: the JVM that is started writes to the yielded file, and stays with it."""
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         sys.stderr.flush()
         saved = os.dup(2)
@@ -583,25 +505,21 @@ def _quiet_stderr() -> Iterator[IO[str]]:
 
 
 def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Refuse a standalone master or a Spark Connect server that accepts no connection.
-
-    Other masters, and addresses that are not understood, are left to Spark.
-    """
+    """Refuse a standalone master or a server of Connect that accepts no connection; no other."""
     remote = conf.get("spark.remote") or environment.get("SPARK_REMOTE", "")
     if remote:
         if any(name in environment or name.upper() in environment for name in _PROXIES):
             return  # gRPC uses the proxy, which may be the only way
-        _require("Spark Connect server", "spark.remote", remote, _connect_addresses(remote))
+        _require("Spark Connect server", "spark.remote", remote)
         return
     names = ("MASTER", "SPARK_MASTER")
     named = next((environment[name] for name in names if name in environment), "")
-    master = conf.get("spark.master", named)
-    _require("Spark master", "spark.master", master, _master_addresses(master))
+    _require("Spark master", "spark.master", conf.get("spark.master", named))
 
 
-def _require(what: str, setting: str, named: str, addresses: Iterable[Address]) -> None:
+def _require(what: str, setting: str, named: str) -> None:
     problems = []
-    for address in addresses:
+    for address in _addresses(named):
         problem = _problem(address)
         if problem is None:
             return
@@ -615,7 +533,7 @@ def _require(what: str, setting: str, named: str, addresses: Iterable[Address]) 
         )
 
 
-def _problem(address: Address) -> str | None:
+def _problem(address: tuple[str, int]) -> str | None:
     try:
         with socket.create_connection(address, timeout=ANSWER_TIMEOUT_SECONDS):
             return None
@@ -625,24 +543,16 @@ def _problem(address: Address) -> str | None:
         return (error.strerror or str(error)).lower()
 
 
-def _master_addresses(master: str) -> tuple[Address, ...]:
-    if not master.startswith(_MASTER):
+def _addresses(named: str) -> tuple[tuple[str, int], ...]:
+    """Return the hosts and ports of a standalone master, or of a server of Connect; none else."""
+    scheme, _, rest = named.partition("://")
+    if scheme not in _PORTS:
         return ()
-    return _addresses(master.removeprefix(_MASTER).split(","), port=None)
-
-
-def _connect_addresses(remote: str) -> tuple[Address, ...]:
-    if not remote.startswith(_CONNECT):
-        return ()
-    return _addresses([remote.removeprefix(_CONNECT).partition("/")[0]], port=_CONNECT_PORT)
-
-
-def _addresses(texts: Iterable[str], *, port: int | None) -> tuple[Address, ...]:
     found = []
-    for text in texts:
+    for text in rest.partition("/")[0].split(","):
         match = _HOST_AND_PORT.fullmatch(text.strip())
-        number = match and (match["port"] or port)
-        if match is None or number is None:
+        port = match and (match["port"] or _PORTS[scheme])
+        if match is None or port is None:
             return ()
-        found.append((match["host"].strip("[]"), int(number)))
+        found.append((match["host"].strip("[]"), int(port)))
     return tuple(found)

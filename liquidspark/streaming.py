@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,14 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
-from liquidlog.rewriting.source import ExecutorOptions
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.spec.arguments import address, one, refuse, whole_number
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups
 from liquidspark.pipeline import session_tasks
 from liquidspark.session import context_of, require_frame
-from liquidspark.writing import DEFAULT_OPTIONS, append, opened_table, require_fitting
+from liquidspark.writing import append, frame_schema, opened_table
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -114,24 +115,17 @@ def stream(
         if name not in _TRIGGERS:
             refuse("trigger", f"one of {', '.join(sorted(_TRIGGERS))}", name)
     opened = opened_table(table, storage_options)
-    require_fitting(
-        df, opened, cluster=cluster, max_file_size=max_file_size, merge_schema=merge_schema
-    )
+    given: dict[str, Any] = {
+        "cluster": cluster,
+        "max_file_size": max_file_size,
+        "merge_schema": merge_schema,
+    }
+    opened.plan_write(frame_schema(df), **given)  # or what append would refuse is refused now
     place = address(checkpoint, argument="checkpoint").rstrip("/")
     batches = _Batches(
-        table=opened,
         checkpoint=place,
         clustering=None if policy is None else _Clustering(opened, policy, options),
-        append=lambda batch, txn: append(
-            batch,
-            opened,
-            cluster=cluster,
-            max_file_size=max_file_size,
-            merge_schema=merge_schema,
-            blind=blind,
-            txn=txn,
-            options=options,
-        ),
+        append=partial(append, table=opened, blind=blind, options=options, **given),
     )
     writer = df.writeStream.option("checkpointLocation", place).foreachBatch(batches)
     if trigger:
@@ -143,9 +137,8 @@ def stream(
 class _Batches:
     """What Spark calls with each micro-batch; mutable: it remembers the query's id."""
 
-    table: Table
     checkpoint: str
-    append: Callable[[DataFrame, tuple[str, int]], object]
+    append: Callable[..., object]
     clustering: "_Clustering | None"
     query_id: str | None = None
 
@@ -156,7 +149,7 @@ class _Batches:
         # Clustered rows are asked for twice, and a stateful query must not be.
         rows = batch.persist()
         try:
-            self.append(rows, (self.query_id, number))
+            self.append(rows, txn=(self.query_id, number))
         finally:
             rows.unpersist()
         if self.clustering is not None:
@@ -164,10 +157,7 @@ class _Batches:
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:
-    """Return the id that Spark gave to the query of a checkpoint when it first began.
-
-    Source: Spark, StreamMetadata.
-    """
+    """Return the id of the query of a checkpoint. Source: Spark, StreamMetadata."""
     place = f"{checkpoint}/metadata"
     try:
         lines = spark.read.text(place).collect()
@@ -197,26 +187,15 @@ class _Clustering:
         self._running = self._pool.submit(self._rewrite, spark.newSession())
 
     def _rewrite(self, spark: SparkSession) -> None:
-        table = Table.open(self.table.uri, storage_options=_source(self.table.opened.store.storage))
+        given = self.table.opened.store.storage.source()
+        table = Table.open(self.table.uri, storage_options=given)
         try:
             plan = table.plan(**self.policy.arguments())
             if not plan.groups:
                 return
-            outcomes = execute_groups(
-                spark,
-                plan,
-                options=self.options,
-                storage_options=_source(table.opened.store.storage),
-            )
+            outcomes = execute_groups(spark, plan, options=self.options, storage_options=given)
             report = table.commit_each(plan, outcomes, tasks=session_tasks(spark))
             _log.info("clustered beside the stream: %s", report)
             report.require_success()
         except LiquidlogError as error:
             _log.warning("what came was not clustered beside the stream: %s", error.message)
-
-
-def _source(storage: StorageOptions) -> OptionsSource:
-    """Return what the options were given as: by name, or a callable that is asked again."""
-    if storage.supply is None:
-        return dict(storage.items)
-    return lambda: dict(storage.latest().items)

@@ -7,7 +7,6 @@ Source: Delta Lake, Python API, `delta.tables`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -36,16 +35,8 @@ _FACTS: Final = "# Detailed Table Information"
 _SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogTable:
-    """A table of a catalog: where it is, and its whole name."""
-
-    uri: str
-    name: str
-
-
-def find_table(spark: "SparkSession", parts: Sequence[str]) -> CatalogTable:
-    """Return the Delta table of a name."""
+def find_table(spark: "SparkSession", parts: Sequence[str]) -> tuple[str, str]:
+    """Return where the Delta table of a name is, and its whole name."""
     name = quoted(parts)
     if not has_table(spark, parts):
         raise TableNotFoundError(name, "the session's catalog has no table of this name")
@@ -54,7 +45,7 @@ def find_table(spark: "SparkSession", parts: Sequence[str]) -> CatalogTable:
     if provider.lower() != "delta" or not uri:
         raise UsageError(f"{name} is no Delta table, but one of {provider.lower()}", table=name)
     whole = [facts[key] for key in ("Catalog", "Database", "Table") if facts.get(key)]
-    return CatalogTable(uri, ".".join(whole) or name)
+    return uri, ".".join(whole) or name
 
 
 def has_table(spark: "SparkSession", parts: Sequence[str]) -> bool:
@@ -68,23 +59,6 @@ def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
     rows = spark.sql(f"DESCRIBE DATABASE EXTENDED {database}").collect()
     facts = {row[0]: row[1] for row in rows}
     return f"{facts['Location'].rstrip('/')}/{parts[-1].lower()}"
-
-
-def require_names(spark: "SparkSession", parts: Sequence[str]) -> None:
-    """Refuse a new name if the session's catalog cannot hold Delta tables."""
-    catalog = setting_of(spark, _SESSION_CATALOG) or ""
-    if not catalog.endswith("DeltaCatalog"):
-        raise UsageError(
-            f"the session's catalog cannot hold the Delta table {quoted(parts)}: set"
-            f" {_SESSION_CATALOG} to Delta's catalog, or create the table by its path",
-            table=quoted(parts),
-        )
-
-
-def register(spark: "SparkSession", parts: Sequence[str], uri: str) -> None:
-    """Give a table that is there a name in the catalog."""
-    literal = uri.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"CREATE TABLE {quoted(parts)} USING delta LOCATION '{literal}'")
 
 
 def quoted(parts: Sequence[str]) -> str:
@@ -159,20 +133,6 @@ ADVICE: Final = "recommended array<string>, reason string, document string"
 """Columns of ADVISE; the document is that of `liquidlog advise --json`."""
 
 
-def detail_frame(
-    spark: "SparkSession", detail: Mapping[str, Any], name: str | None = None
-) -> "DataFrame":
-    """Return the DESCRIBE DETAIL row; `name` is that in a catalog, if the table has one."""
-    times = {key: _time(detail[key]) for key in ("createdAt", "lastModified")}
-    return frame(spark, [{**detail, **times, "name": name or detail["name"]}], DETAIL)
-
-
-def history_frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
-    """Return one row per commit."""
-    shown = [{"operationMetrics": {}, **row, "timestamp": _time(row["timestamp"])} for row in rows]
-    return frame(spark, shown, HISTORY)
-
-
 def optimize_frame(
     spark: "SparkSession", path: str, metrics: Iterable[Mapping[str, Any]]
 ) -> "DataFrame":
@@ -219,7 +179,10 @@ __all__ = ["DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder"]
 
 
 class DeltaTable:
-    """A Delta table and the session that rewrites it."""
+    """A Delta table and the session that rewrites it.
+
+    An argument of a wrong type is a TypeError; all else is refused as by `liquidlog.Table`.
+    """
 
     def __init__(self, spark: "SparkSession", table: Table, name: str | None = None) -> None:
         self._spark = spark
@@ -234,16 +197,7 @@ class DeltaTable:
         hadoopConf: Mapping[str, str] | None = None,
         storage_options: OptionsSource | None = None,
     ) -> "DeltaTable":
-        """Return the table at a path or URI.
-
-        Of `hadoopConf`, what says how to reach S3 is used; all else of it is refused.
-        `storage_options` are for every store.
-
-        Raises:
-            TableNotFoundError: If there is no table.
-            TypeError: If an argument is not of its type.
-            UsageError: If the address or an option cannot be used.
-        """
+        """Return the table at a path or URI; `hadoopConf` may say how to reach S3."""
         place = _checked(lambda: address(path, argument="path"))
         options = _storage_options(hadoopConf or {}, storage_options)
         return cls(_session(sparkSession), Table.open(place, storage_options=options))
@@ -255,18 +209,11 @@ class DeltaTable:
         tableOrViewName: str,
         storage_options: OptionsSource | None = None,
     ) -> "DeltaTable":
-        """Return the table of a name in the session's catalog.
-
-        Raises:
-            TableNotFoundError: If the catalog has no such table, or there is none where it says.
-            TypeError: If an argument is not of its type.
-            UsageError: If it is not a Delta table.
-        """
+        """Return the table of a name in the session's catalog."""
         spark = _session(sparkSession)
-        name = _text(tableOrViewName, argument="tableOrViewName")
-        found = find_table(spark, split_path(name))
-        opened = Table.open(found.uri, storage_options=storage_options)
-        return cls(spark, opened, found.name)
+        parts = split_path(_text(tableOrViewName, argument="tableOrViewName"))
+        uri, name = find_table(spark, parts)
+        return cls(spark, Table.open(uri, storage_options=storage_options), name)
 
     @classmethod
     def isDeltaTable(
@@ -275,11 +222,7 @@ class DeltaTable:
         identifier: "str | PathLike[str]",
         storage_options: OptionsSource | None = None,
     ) -> bool:
-        """Return whether there is a table at a path or URI.
-
-        Raises:
-            TypeError: If an argument is not of its type.
-        """
+        """Return whether there is a table at a path or URI."""
         _session(sparkSession)
         place = _checked(lambda: address(identifier, argument="identifier"))
         try:
@@ -305,18 +248,17 @@ class DeltaTable:
 
     def detail(self) -> "DataFrame":
         """Return the DESCRIBE DETAIL row."""
-        return detail_frame(self._spark, self._table.detail(), self._name)
+        detail = dict(self._table.detail())
+        detail.update({key: _time(detail[key]) for key in ("createdAt", "lastModified")})
+        return frame(self._spark, [{**detail, "name": self._name or detail["name"]}], DETAIL)
 
     def history(self, limit: int | None = None) -> "DataFrame":
-        """Return one row per commit, newest first.
-
-        Raises:
-            TypeError: If `limit` is no whole number.
-            UsageError: If it is below 1.
-        """
+        """Return one row per commit, newest first."""
         if limit is not None:
             _whole(limit, argument="limit")
-        return history_frame(self._spark, self._table.history(limit))
+        rows = self._table.history(limit)
+        timed = [{**row, "timestamp": _time(row["timestamp"])} for row in rows]
+        return frame(self._spark, [{"operationMetrics": {}, **row} for row in timed], HISTORY)
 
     def optimize(self) -> "DeltaOptimizeBuilder":
         """Return a builder of an OPTIMIZE."""
@@ -328,13 +270,6 @@ class DeltaTable:
         By default these are the hours of `delta.deletedFileRetentionDuration`. Fewer than those, or
         than a week, are allowed by the session's setting
         `spark.databricks.delta.retentionDurationCheck.enabled`, if it is false.
-
-        Raises:
-            TypeError: If it is no number.
-            UsageError: If it is negative, or too short and not allowed.
-            UnsupportedFeatureError: If the storage or the table cannot be written.
-            StorageError: If the storage does not answer; some files may be deleted.
-            CommitError: If a version that says what is deleted could not be put.
         """
         if retentionHours is not None:
             _typed(retentionHours, (int, float), argument="retentionHours", expected="a number")
@@ -344,8 +279,9 @@ class DeltaTable:
     def vacuumed(self, hours: float | None, *, dry_run: bool) -> "DataFrame":
         """Answer as VACUUM does: the table's path, or with `dry_run` those of unneeded files."""
         checked = setting_of(self._spark, _RETENTION_CHECK)
+        retain = None if hours is None else number(hours, argument="retentionHours") * _HOUR_S
         done = self._table.vacuum(
-            retain=None if hours is None else _retention(hours),
+            retain=None if retain is None else f"{round(retain)}s",
             allow_short_retention=str(checked).lower() == "false",
             dry_run=dry_run,
         )
@@ -354,13 +290,7 @@ class DeltaTable:
         return frame(self._spark, [{"path": path} for path in found], PATHS)
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Give the table the features that these versions imply; versions never become lower.
-
-        Raises:
-            TypeError: If a version is no whole number.
-            SchemaChangeError: If there is no such version, or the table cannot have a feature.
-            CommitError: If a commit did not land.
-        """
+        """Give the table the features that these versions imply; versions never become lower."""
         versions = {
             "delta.minReaderVersion": _whole(readerVersion, argument="readerVersion"),
             "delta.minWriterVersion": _whole(writerVersion, argument="writerVersion"),
@@ -368,24 +298,12 @@ class DeltaTable:
         self._table.set_properties({name: str(version) for name, version in versions.items()})
 
     def addFeatureSupport(self, featureName: str) -> None:
-        """Give the table a feature that asks nothing of files that are there.
-
-        Raises:
-            TypeError: If the name is not text.
-            SchemaChangeError: If the table cannot have the feature.
-            CommitError: If a commit did not land.
-        """
+        """Give the table a feature that asks nothing of files that are there."""
         name = _text(featureName, argument="featureName")
         self._table.set_properties({f"delta.feature.{name}": "supported"})
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:  # noqa: FBT001  as in delta.tables
-        """Drop the feature `clustering` or `domainMetadata`.
-
-        Raises:
-            TypeError: If an argument is not of its type.
-            UsageError: If the table does not have it, or it cannot be dropped.
-            CommitError: If a commit did not land.
-        """
+        """Drop the feature `clustering` or `domainMetadata`."""
         name = _text(featureName, argument="featureName")
         truncates = truncateHistory is not None and _typed(
             truncateHistory, bool, argument="truncateHistory", expected="True or False"
@@ -393,11 +311,7 @@ class DeltaTable:
         self._table.drop_feature(name, truncate_history=truncates)
 
     def toDF(self) -> "DataFrame":
-        """Return the table's rows, as Delta Spark reads them.
-
-        Raises:
-            ExecutorError: If the session has no Delta Spark.
-        """
+        """Return the table's rows, as Delta Spark reads them."""
         try:
             return self._spark.read.format("delta").load(self._table.uri)
         except Exception as error:
@@ -418,39 +332,16 @@ class DeltaOptimizeBuilder:
         self._where: str | None = None
 
     def where(self, partitionFilter: str) -> Self:
-        """Take only partitions that a predicate on partition columns matches.
-
-        It is refused when it is run if the table has none.
-
-        Raises:
-            TypeError: If the predicate is not text.
-        """
+        """Take only partitions that a predicate on partition columns matches."""
         self._where = _text(partitionFilter, argument="partitionFilter")
         return self
 
     def executeCompaction(self) -> "DataFrame":
-        """Cluster a clustered table, or compact another; return Delta's metrics.
-
-        Raises:
-            UsageError: If `where` names other columns than partition columns, or a property of the
-                table has a wrong value.
-            UnsupportedFeatureError: If the table cannot be rewritten.
-            ExecutorError: If a group failed; the others landed.
-            CommitConflictError: If other commits made groups impossible; the others landed.
-        """
+        """Cluster a clustered table, or compact another; return Delta's metrics."""
         return self._run()
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> "DataFrame":
-        """Order the rows of a table without clustering columns along a Z-order curve.
-
-        Raises:
-            UsageError: If the table is clustered, or `where` names other columns than partition
-                columns.
-            ClusteringColumnError: If the table cannot be ordered by a column.
-            UnsupportedFeatureError: If the table cannot be rewritten.
-            ExecutorError: If a group failed; the others landed.
-            CommitConflictError: If other commits made groups impossible; the others landed.
-        """
+        """Order the rows of a table without clustering columns along a Z-order curve."""
         return self._run(zorder_by=_names(cols, argument="cols"))
 
     def _run(self, **policy: Any) -> "DataFrame":  # noqa: ANN401  as Table.plan takes them
@@ -536,15 +427,7 @@ class DeltaTableBuilder:
         return self
 
     def execute(self) -> DeltaTable:
-        """Create the table and return it.
-
-        Raises:
-            TableExistsError: If there is a table already, unless that is no error.
-            ClusteringColumnError: If the table cannot have these clustering columns.
-            UsageError: If it has neither a name nor a place, no columns, a property or partition
-                column that is refused, or a name that the session's catalog cannot hold.
-            StorageError: If the place cannot be written.
-        """
+        """Create the table and return it."""
         return create_table(
             self._spark,
             name=self._name,
@@ -579,8 +462,13 @@ def create_table(
         if if_not_exists:
             return DeltaTable.forName(spark, quoted(name), storage_options)
         raise TableExistsError(quoted(name))
-    if name is not None:
-        require_names(spark, name)
+    catalog = setting_of(spark, _SESSION_CATALOG) or ""
+    if name is not None and not catalog.endswith("DeltaCatalog"):
+        raise UsageError(
+            f"the session's catalog cannot hold the Delta table {quoted(name)}: set"
+            f" {_SESSION_CATALOG} to Delta's catalog, or create the table by its path",
+            table=quoted(name),
+        )
     place = location if location is not None else new_location(spark, name or ())
     made = table_module.define_table(**definition)
     has_columns = made.like is not None or bool(definition["schema"].fields)
@@ -597,14 +485,9 @@ def create_table(
         table = Table.open(place, storage_options=storage_options)
     if name is None:
         return DeltaTable(spark, table)
-    register(spark, name, place)
+    literal = place.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"CREATE TABLE {quoted(name)} USING delta LOCATION '{literal}'")
     return DeltaTable.forName(spark, quoted(name), storage_options)
-
-
-def _retention(hours: float) -> str:
-    """Return a number of hours as a duration that `Table.vacuum` takes."""
-    found = number(hours, argument="retentionHours")
-    return f"{round(found * _HOUR_S)}s"
 
 
 _HADOOP_S3: Final[Mapping[str, str]] = {

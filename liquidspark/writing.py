@@ -32,6 +32,7 @@ from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
 from liquidlog.rewriting.source import (
+    DEFAULT_OPTIONS,
     ArrivingWork,
     Assignment,
     ExecutorOptions,
@@ -67,7 +68,6 @@ from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Size, Table
 from liquidspark.arriving import (
-    DIRECTORY_SCHEMA,
     MOST_OPEN,
     Arriving,
     ArrivingTasks,
@@ -78,9 +78,9 @@ from liquidspark.arriving import (
     WidthTasks,
     even_sample,
 )
-from liquidspark.pipeline import shuffled, surveys_of, task_attempts
+from liquidspark.pipeline import shuffled, task_attempts
 from liquidspark.probing import require_ready
-from liquidspark.sending import assigned, collected, failure_in, map_batches, partition_values
+from liquidspark.sending import answers_of, assigned, collected, map_batches, partition_values
 from liquidspark.session import (
     BYTES_PER_BATCH,
     FEW_ROWS,
@@ -100,16 +100,13 @@ from liquidspark.session import (
 if TYPE_CHECKING:
     from os import PathLike
 
-DEFAULT_OPTIONS: Final = ExecutorOptions()
-
 _PROBED_ROWS: Final = 20_000
 """Rows whose stored width is measured where the table has too few to tell."""
 
-_BOUNDED_BY_BYTES: Final = {BYTES_PER_BATCH: "64m", ROWS_PER_BATCH: "65536"}
-_BOUNDED_BY_ROWS: Final = {ROWS_PER_BATCH: FEW_ROWS}
+_BY_BYTES: Final = {BYTES_PER_BATCH: "64m", ROWS_PER_BATCH: "65536"}
+_BY_ROWS: Final = {ROWS_PER_BATCH: FEW_ROWS}
 """One number for rows of data and for pieces, of which each may have 16 MiB."""
 
-_WIDTH_SCHEMA: Final = "width double, failure binary"
 _KEPT_PER_EVEN_SHARE: Final = 4
 _LEAST_KEPT: Final = 4_096
 """A partition returns that many times its even share of the sample, or so many rows."""
@@ -133,23 +130,6 @@ _NAMES: Final[Mapping[str, str]] = {
     "short": "SMALLINT",
     "byte": "TINYINT",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    cluster: bool
-    max_file_size: Size | None
-    merge_schema: bool
-    where: str | None = None
-
-    def plan(self, table: Table, df: DataFrame) -> WritePlan:
-        return table.plan_write(
-            _frame_schema(df),
-            cluster=self.cluster,
-            max_file_size=self.max_file_size,
-            merge_schema=self.merge_schema,
-            where=self.where,
-        )
 
 
 def append(
@@ -198,10 +178,10 @@ def append(
         CommitStateUnknownError: If the commit may or may not have landed.
     """
     opened = opened_table(table, storage_options)
-    request = _Request(cluster, max_file_size, merge_schema)
     if blind is not None:
         one(blind, bool, argument="blind", expected="True or False")
-    return _write(df, opened, request, txn=txn, options=options, blind=blind)
+    policy = {"cluster": cluster, "max_file_size": max_file_size, "merge_schema": merge_schema}
+    return _write(df, opened, policy, txn=txn, options=options, blind=blind)
 
 
 def overwrite(
@@ -247,15 +227,8 @@ def overwrite(
     """
     opened = opened_table(table, storage_options)
     one(where, str, argument="where", expected="a condition in SQL")
-    request = _Request(cluster, max_file_size, merge_schema, where)
-    return _write(df, opened, request, txn=txn, options=options, blind=False)
-
-
-def require_fitting(
-    df: DataFrame, table: Table, *, cluster: bool, max_file_size: Size | None, merge_schema: bool
-) -> None:
-    """Refuse rows that `append` with the same arguments would refuse for their schema."""
-    _Request(cluster, max_file_size, merge_schema).plan(table, df)
+    policy = {"cluster": cluster, "max_file_size": max_file_size, "merge_schema": merge_schema}
+    return _write(df, opened, {**policy, "where": where}, txn=txn, options=options, blind=False)
 
 
 def opened_table(table: object, storage_options: OptionsSource | None) -> Table:
@@ -270,7 +243,7 @@ def opened_table(table: object, storage_options: OptionsSource | None) -> Table:
 def _write(
     df: DataFrame,
     table: Table,
-    request: _Request,
+    policy: Mapping[str, Any],
     *,
     txn: tuple[str, int] | None,
     options: ExecutorOptions,
@@ -282,7 +255,7 @@ def _write(
     done = None if txn is None else table.opened.last_transaction(txn[0])
     if txn is not None and done is not None and done >= txn[1]:
         return Written(version=table.snapshot().version, files=0, rows=0, skipped=True)
-    plan = request.plan(table, df)
+    plan = table.plan_write(frame_schema(df), **policy)
     directory = file_address(plan.table_uri, "").rstrip("/")
     require_ready(
         df.sparkSession,
@@ -318,7 +291,8 @@ def _sql_type(data_type: DataType) -> str:
             return _NAMES.get(name, name.upper())
 
 
-def _frame_schema(frame: DataFrame) -> StructType:
+def frame_schema(frame: DataFrame) -> StructType:
+    """Return the schema of a DataFrame as a table would have it."""
     return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
 
 
@@ -390,43 +364,38 @@ def _padded(text: str, limits: Limits | None, depth: int = 0) -> str:
 
 def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
     """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check."""
-    found = {one.name: one.data_type for one in _frame_schema(frame).fields}
+    found = {one.name: one.data_type for one in frame_schema(frame).fields}
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     wanted = {one.name: one.data_type for one in schema.fields}
     given, computed = [], []
     for source in plan.sources:
         name, kind = quoted(source.name), wanted[source.name]
-        computed.append(
-            name if source.expression is None
-            else f"CAST(({source.expression}) AS {_sql_type(kind)}) AS {name}"
-        )  # fmt: skip
-        if source.column is None:
-            if source.expression is None:
-                given.append(f"CAST(NULL AS {_sql_type(kind)}) AS {name}")
-        elif found[source.column] == kind or isinstance(kind, _NESTED):
-            given.append(f"{quoted(source.column)} AS {name}")
-        else:
-            given.append(f"CAST({quoted(source.column)} AS {_sql_type(kind)}) AS {name}")
+        cast = f"CAST(({source.expression}) AS {_sql_type(kind)}) AS {name}"
+        computed.append(name if source.expression is None else cast)
+        if source.column is not None:
+            own = found[source.column] == kind or isinstance(kind, _NESTED)
+            value = quoted(source.column)
+            given.append(f"{value if own else f'CAST({value} AS {_sql_type(kind)})'} AS {name}")
+        elif source.expression is None:
+            given.append(f"CAST(NULL AS {_sql_type(kind)}) AS {name}")
     checks = [
         f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
         for number, check in enumerate(plan.checks)
     ]
-    # Delta's constraints are of rows as they come, conditions are of rows as they are read.
-    read = 0 if plan.where is None else 1
-    constraints, conditions = checks[: len(checks) - read], checks[len(checks) - read :]
+    # Delta's constraints are of rows as they come, the condition is of rows as they are read.
+    conditions = [] if plan.where is None else [checks.pop()]
     padding = Padding.of(frame.sparkSession, schema)
     try:
         rows = frame.selectExpr(*given).selectExpr(*computed)
-        rows = rows.selectExpr(*map(quoted, wanted), *constraints)
+        rows = rows.selectExpr(*map(quoted, wanted), *checks)
         if conditions:
             rows = padding.judged(rows, lambda these: these.selectExpr("*", *conditions))
-        checked = rows
-        _ = checked.schema  # which Spark Connect finds out only now
+        _ = rows.schema  # which Spark Connect finds out only now
     except PySparkException as error:
         raise UsageError(
             f"Spark cannot evaluate what the table asks of its rows: {failure_reason(error)}"
         ) from error
-    return checked
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,8 +409,10 @@ class KeptTasks:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the task's files, under the table's names."""
         work = assignment.work(self.work)
-        whole = replace(work, partition_columns=())
-        known = _values(whole.table_schema, assignment.own or {})
+        schema = replace(work, partition_columns=()).table_schema
+        texts = assignment.own or {}
+        fields = [one for one in schema.fields if one.physical_name in texts]
+        known = {one.physical_name: typed_value(texts[one.physical_name], one) for one in fields}
         for file in range(len(work.inputs)):
             with open_logical_file(work, file) as opened:
                 groups = tuple(range(opened.num_row_groups))
@@ -449,9 +420,9 @@ class KeptTasks:
             for table, _ in read_splits(work, [Split(file, groups, 0, rows)]):
                 columns = [
                     pa.repeat(known[name], len(table)) if name in known else table.column(name)
-                    for name in _physical_names(whole.table_schema)
+                    for name in _physical_names(schema)
                 ]
-                yield from _logical(columns, whole.table_schema)
+                yield from _logical(columns, schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,11 +441,6 @@ def _physical_names(schema: StructType) -> list[str]:
     return [one.physical_name for one in without_void(schema).fields]
 
 
-def _values(schema: StructType, texts: PartitionTexts) -> dict[str, pa.Scalar]:
-    fields = [one for one in schema.fields if one.physical_name in texts]
-    return {one.physical_name: typed_value(texts[one.physical_name], one) for one in fields}
-
-
 def _logical(
     given: Sequence[pa.ChunkedArray | pa.Array], schema: StructType
 ) -> list[pa.RecordBatch]:
@@ -487,9 +453,18 @@ def _logical(
 
 def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
-    common = _common(plan, storage)
+    arriving = replace(arriving_work(plan, _NO_RUN, storage.fresh()), slice_bytes=_KEPT_SLICE_BYTES)
     work = GroupWork(
-        **common,
+        directory=arriving.directory,
+        outputs=1,
+        schema_string=plan.schema_string,
+        mapping_mode=plan.mapping_mode,
+        columns=(),
+        curve=None,
+        writer_options=plan.writer_options,
+        token=_NO_RUN,
+        storage=arriving.storage,
+        slice_bytes=_KEPT_SLICE_BYTES,
         inputs=tuple(located(plan.table_uri, one) for one in plan.rewritten),
         partition_columns=plan.partition_columns,
     )
@@ -498,7 +473,7 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
     passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
         checks = tuple(check.what for check in plan.checks)
-        conform = ConformTasks(arriving=Arriving(ArrivingWork(**common), checks))
+        conform = ConformTasks(arriving=Arriving(arriving, checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
     values = plan.rewritten_partitions or (None,) * len(work.inputs)
     each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
@@ -508,21 +483,6 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
         found, lambda these: these.where(f"NOT coalesce(({plan.where}), false)")
     )
     return rows.union(stay.selectExpr(*names, *passed))
-
-
-def _common(plan: WritePlan, storage: StorageOptions) -> dict[str, Any]:
-    return {
-        "directory": file_address(plan.table_uri, "").rstrip("/"),
-        "outputs": 1,
-        "schema_string": plan.schema_string,
-        "mapping_mode": plan.mapping_mode,
-        "columns": (),
-        "curve": None,
-        "writer_options": plan.writer_options,
-        "token": _NO_RUN,
-        "storage": storage.fresh(),
-        "slice_bytes": _KEPT_SLICE_BYTES,
-    }
 
 
 # The jobs
@@ -544,40 +504,35 @@ class FrameRun:
     token: str = field(default_factory=lambda: uuid4().hex[:12])
     directories: tuple[str, ...] = ()
 
-    @property
-    def directory(self) -> str:
-        """The table's directory: a local path or a URI."""
-        return file_address(self.plan.table_uri, "").rstrip("/")
-
-    @property
-    def run(self) -> Run:
-        """The run in the table."""
-        return Run(self.directory, self.token, self.storage, self.directories)
-
     def execute(self) -> WriteResult:
         """Write all rows; the run ends finished, or discarded with all its files."""
-        with self._reasons():
-            return write_in_run(self.plan, self.run, self._written)
-
-    @property
-    def _tag(self) -> str:
-        return f"liquidspark-{self.token}"
-
-    @contextmanager
-    def _reasons(self) -> Iterator[None]:
-        try:
-            yield
-        except LiquidlogError:
-            raise
-        except Exception as error:
-            raise ExecutorError(
-                f"the rows were not written: {failure_reason(error)}; nothing was committed"
-            ) from error
+        directory = file_address(self.plan.table_uri, "").rstrip("/")
+        run = Run(directory, self.token, self.storage, self.directories)
+        return write_in_run(self.plan, run, self._written)
 
     @contextmanager
     def _jobs(self) -> Iterator[None]:
-        with _tagged(self.spark, self._tag), batch_settings(self.spark):
-            yield
+        """Context manager: jobs of this thread have a tag, by which an interrupt cancels them.
+
+        A job group would take the place of the caller's, by which a stopped query cancels its jobs.
+        """
+        tag = f"liquidspark-{self.token}"
+        add_tag(self.spark, tag)
+        # Without bounded bytes, one number bounds rows of data and pieces, which are large.
+        bounded = has_setting(self.spark, BYTES_PER_BATCH)
+        try:
+            with bounded_batches(self.spark, _BY_BYTES if bounded else _BY_ROWS):
+                yield
+        except BaseException as error:
+            with suppress(Exception):
+                cancel_tagged(self.spark, tag)
+            if isinstance(error, LiquidlogError) or not isinstance(error, Exception):
+                raise
+            raise ExecutorError(
+                f"the rows were not written: {failure_reason(error)}; nothing was committed"
+            ) from error
+        finally:
+            remove_tag(self.spark, tag)
 
     def _work(self) -> ArrivingWork:
         attempts = task_attempts(self.spark)
@@ -595,13 +550,12 @@ class FrameRun:
             surveys, failure = with_fresh_options(work, self._sampled, facts_of=itemgetter(1))
         if failure is not None:
             return failure
-        rows = sum(survey.num_rows for survey in surveys)
         row_bytes = self.plan.row_bytes
         if row_bytes is None:
             row_bytes, failure = with_fresh_options(work, self._measured, facts_of=itemgetter(1))
             if failure is not None:
                 return failure
-        expected_bytes = int(rows * row_bytes)
+        expected_bytes = int(sum(survey.num_rows for survey in surveys) * row_bytes)
         work = replace(
             work,
             expected_bytes=expected_bytes,
@@ -624,16 +578,14 @@ class FrameRun:
         # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
         keys = self.frame.selectExpr(*names)
 
-        def listed(work: ArrivingWork) -> tuple[list[str], TaskFacts | None]:
-            tasks = DirectoryTasks.of(work, parting)
-            rows = map_batches(keys, tasks, DIRECTORY_SCHEMA).distinct().collect()
-            return [one.directory for one in rows], failure_in(rows)
+        def listed(work: ArrivingWork) -> tuple[list[set[str]], TaskFacts | None]:
+            return answers_of(keys, DirectoryTasks.of(work, parting))
 
-        with self._reasons(), self._jobs():
+        with self._jobs():
             found, failure = with_fresh_options(self._work(), listed, facts_of=itemgetter(1))
         if failure is not None:
             raise ExecutorError(f"{failure.failure}; nothing was committed")
-        return replace(self, directories=tuple(sorted(found)))
+        return replace(self, directories=tuple(sorted(set().union(*found))))
 
     def _plainly(self, work: ArrivingWork) -> TaskFacts:
         parting = Parting.of(self.plan, self.token)
@@ -657,26 +609,27 @@ class FrameRun:
         paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
         columns = [f"{path} AS c{number}" for number, path in enumerate(paths)]
         wanted = self.options.sample_rows
-        share = wanted // max(1, _partitions(self.spark))
+        # About as many partitions hold most rows as the session makes of its own.
+        context = context_of(self.spark)
+        share = wanted // (1 if context is None else int(context.defaultParallelism))
         most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
         tasks = SampleTasks(work=work, most=most)
-        surveys, failure = surveys_of(self.frame.selectExpr(*columns), tasks)
-        if failure is not None:
-            return [], failure
+        surveys, failure = answers_of(self.frame.selectExpr(*columns), tasks)
         found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
-        return even_sample(found, wanted), None
+        return even_sample(found, wanted), failure
 
     def _shuffled(self, work: ArrivingWork, surveys: Sequence[Survey]) -> TaskFacts:
         layout = build_layout(work, surveys)
         work = replace(work, outputs=layout.outputs)
         route = choose_route(work, slices_per_output=layout.slices_per_output)
+        firsts = dict(zip([one.file for one in surveys], first_ordinals(surveys), strict=True))
         tasks = ArrivingTasks(
             work=work,
             layout=layout,
             route=route,
             targets=partition_values(route.tasks),
             arriving=self._arriving(work),
-            firsts=_firsts(surveys),
+            firsts=firsts,
         )
         return shuffled(self.frame, tasks, work, route)
 
@@ -687,11 +640,8 @@ class FrameRun:
         """Return about how many bytes a row takes as stored, or why that cannot be said."""
         tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.
-        found = map_batches(self.frame, tasks, _WIDTH_SCHEMA).limit(1).collect()
-        failure = failure_in(found)
-        if failure is not None or not found:
-            return 0.0, failure
-        return float(found[0].width), None
+        found, failure = answers_of(self.frame, tasks, most=1)
+        return (found[0] if found else 0.0), failure
 
 
 def write_frame(
@@ -708,46 +658,3 @@ def write_frame(
         rows = _with_kept(rows, plan, storage)
     run = FrameRun(spark=spark, frame=rows, plan=plan, storage=storage, options=options)
     return (run.parted() if plan.partition_columns else run).execute()
-
-
-@contextmanager
-def batch_settings(spark: SparkSession) -> Iterator[None]:
-    """Context manager: batches of many rows, which are bounded by their bytes.
-
-    Versions of Spark that cannot bound bytes get small batches: the same number bounds rows of data
-    and pieces, which are large.
-    """
-    bounded = has_setting(spark, BYTES_PER_BATCH)
-    settings = _BOUNDED_BY_BYTES if bounded else _BOUNDED_BY_ROWS
-    with bounded_batches(spark, settings):
-        yield
-
-
-@contextmanager
-def _tagged(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Context manager: jobs that this thread starts have a tag; an interrupt cancels them.
-
-    A job group would take the place of the caller's, by which a stopped query cancels its jobs.
-    """
-    add_tag(spark, tag)
-    try:
-        yield
-    except BaseException:
-        with suppress(Exception):
-            cancel_tagged(spark, tag)
-        raise
-    finally:
-        remove_tag(spark, tag)
-
-
-def _partitions(spark: SparkSession) -> int:
-    """Return about how many partitions hold most rows: as many as the session makes of its own."""
-    context = context_of(spark)
-    return 1 if context is None else int(context.defaultParallelism)
-
-
-def _firsts(surveys: Sequence[Survey]) -> tuple[int, ...]:
-    firsts = [0] * (max(survey.file for survey in surveys) + 1)
-    for survey, first in zip(surveys, first_ordinals(surveys), strict=True):
-        firsts[survey.file] = first
-    return tuple(firsts)

@@ -56,7 +56,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import Summary
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.options import StorageOptions
 
 DEFAULT_MIN_GAIN: Final = 0.1
 """The least amount by which a round must lower the average depth."""
@@ -223,14 +223,10 @@ def _open_executor_at(
     read_back: bool = True,
     local_limit: int | None = None,
 ) -> AbstractContextManager[Executor]:
-    def latest() -> Mapping[str, str]:
-        return dict(storage.latest().items)
-
-    given: OptionsSource = dict(storage.items) if storage.supply is None else latest
     return open_executor(
         name,
         {},
-        given,
+        storage.source(),
         verb="optimize",
         session=session,
         read_back=read_back,

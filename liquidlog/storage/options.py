@@ -74,6 +74,12 @@ class StorageOptions:
         """Return the values of this moment: a callable is asked again."""
         return self if self.supply is None else self.supply.fresh()
 
+    def source(self) -> OptionsSource:
+        """Return what the options were given as: by name, or a callable that is asked again."""
+        if self.supply is None:
+            return dict(self.items)
+        return lambda: dict(self.latest().items)
+
     def differ_from(self, used: "StorageOptions") -> bool:
         """Return whether there are other values than those used; a callable is asked again."""
         return self.supply is not None and (

@@ -18,13 +18,14 @@ def _java() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with open_session({"spark.master": "local[2,4]", "spark.driver.memory": "1g"}) as session:
+    settings = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
+    with open_session({**settings, "spark.driver.memory": "1g"}) as session:
         yield session
 
 
 @pytest.fixture(scope="session")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(tmp_path_factory.mktemp("cluster"), workers=2, memory="1g") as address:
+    with cluster(tmp_path_factory.mktemp("cluster")) as address:
         yield address
 
 

@@ -1,25 +1,23 @@
-"""Other places than one local session: a standalone cluster of two workers, and Spark Connect.
+"""Other places than one local session: a standalone cluster, and Spark Connect.
 
 `kill -9` of a Python worker, an executor and the driver comes at a random moment of an optimize. No
 row is lost or doubled; what survives finishes, what does not is completed by the next run.
 """
 
-import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from liquidlog.table import Table
 from support.effort import effort
-from support.plans import parquet_names
 from support.processes import (
-    APPENDS,
     GROUPS,
     all_processes,
     appended_table,
@@ -27,9 +25,11 @@ from support.processes import (
     command_of,
     complete_after_a_killed_driver,
     descendants,
+    eventually,
     finish,
+    in_groups,
+    kill,
     kill_at_random,
-    optimize_command,
     start,
 )
 from support.repository import ROOT
@@ -46,50 +46,23 @@ def table(tmp_path: Path) -> Table:
     return appended_table(tmp_path / "t")
 
 
-def on_cluster(master: str) -> dict[str, str]:
-    return {
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_killed_executor_is_survived(
+    table: Table, seed: int, master: str, tmp_path: Path
+) -> None:
+    """The workers' Python comes in an archive, and our packages as files: again after the kill."""
+    archive = packed(tmp_path / "env.tar.gz", without_us(tmp_path / "bare"))
+    conf = {
         "spark.master": master,
         "spark.driver.memory": "1g",
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.archives": f"{archive}#env",
+        "spark.pyspark.python": "./env/bin/python",
+        "spark.submit.pyFiles": zipped(tmp_path / "liquid.zip"),
     }
-
-
-def run(words: list[str]) -> Any:
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=False, timeout=300, env=environment()
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout) if done.stdout else None
-
-
-def optimize_whole(table: Table, conf: dict[str, str]) -> None:
-    size = table.snapshot().size_bytes // 6
-    result = run(optimize_command(table.uri, conf, max_file_size=size))
-    assert len(result["groups"]) == 1
-    assert table.files().num_rows >= APPENDS
-    assert len(table.cubes()) == 1
-    check(table)
-
-
-def test_workers_without_the_packages_are_sent_them(
-    table: Table, master: str, tmp_path: Path
-) -> None:
-    files = {"spark.submit.pyFiles": zipped(tmp_path / "liquid.zip")}
-    bare = {"spark.pyspark.python": without_us(tmp_path / "bare")}
-    optimize_whole(table, {**on_cluster(master), **bare, **files})
-
-
-@pytest.mark.parametrize("seed", range(RUNS))
-def test_a_killed_executor_is_survived(
-    table: Table, seed: int, master: str, tmp_path: Path
-) -> None:
-    """Its workers run the Python of an archive, which another executor unpacks in its place."""
-    without_us(tmp_path / "bare")
-    archive = packed(tmp_path / "env.tar.gz", tmp_path / "bare" / "packages")
-    sent = {"spark.archives": f"{archive}#env", "spark.pyspark.python": "./env/bin/python"}
-    process = start(table, conf={**on_cluster(master), **sent}, environment=environment())
+    process = start(table, conf=conf, environment=environment())
 
     def executors() -> list[int]:
         named = "CoarseGrainedExecutorBackend"
@@ -102,18 +75,22 @@ def test_a_killed_executor_is_survived(
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
-def test_a_killed_python_worker_is_survived(table: Table, seed: int) -> None:
-    process = start(table, conf=LOCAL, environment=environment())
+def test_a_killed_python_worker_is_survived(spark: SparkSession, table: Table, seed: int) -> None:
+    gateway = spark.sparkContext._gateway.proc.pid
+    random = np.random.default_rng(seed)
 
     def workers() -> list[int]:
-        return [
-            pid
-            for pid in descendants(process.pid)
-            if "pyspark.daemon" in command_of(pid) and not descendants(pid)
-        ]
+        daemons = [pid for pid in descendants(gateway) if "pyspark.daemon" in command_of(pid)]
+        return [pid for pid in daemons if not descendants(pid)]
 
-    kill_at_random(process, workers, np.random.default_rng(seed))
-    assert len(finish(process)["groups"]) == GROUPS
+    for pid in workers():
+        kill(pid)  # those of other tests, which wait for work
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(table.optimize, spark, **in_groups(table))
+        killed = int(random.choice(eventually(workers, step_seconds=0.01)))
+        kill(killed)
+        done.result().report.require_success()
+    assert len(table.cubes()) == GROUPS
     check(table)
     assert not list(Path(table.uri).glob("_liquidspark-*"))
 
@@ -130,60 +107,37 @@ def test_a_killed_driver_leaves_whole_cubes_and_the_next_run_completes(
     )
 
 
-@pytest.mark.sparks
-def test_optimize_through_spark_connect(table: Table, connect: str) -> None:
-    optimize_whole(table, {"spark.remote": connect})
-
-
-CANCELLED = """
-import json, sys
-from pathlib import Path
-from pyspark.sql import SparkSession
-address, uri, directory, tests = sys.argv[1:]
-sys.path.insert(0, tests)
-from liquidlog import Table
-from liquidspark import execute_groups
-from support.wrapped_tasks import first_task_pauses
-
-spark = SparkSession.builder.remote(address).getOrCreate()
-plan = Table.open(uri).plan(min_cube_size=1, target_cube_size=1)
-with first_task_pauses(Path(directory)) as pause:
-    cancelled = lambda: {} if pause.exists() else {0: "enough"}
-    found = [
-        type(one).__name__
-        for group in (0, 1)
-        for one in execute_groups(spark, plan, groups=[group], cancelled=cancelled)
-    ]
-print(json.dumps(found))
-"""
-
-
-def test_a_group_is_cancelled_through_spark_connect(
-    table: Table, connect: str, tmp_path: Path
-) -> None:
-    before = parquet_names(tmp_path / "t")
-    words = [sys.executable, "-c", CANCELLED, connect, table.uri]
-    assert run([*words, str(tmp_path), str(ROOT / "tests")]) == ["GroupFailure", "RewrittenGroup"]
-    assert len(parquet_names(tmp_path / "t") - before) == 1
-
-
-APPENDED = """
+THROUGH_CONNECT = """
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 from pyspark.sql import SparkSession
-from liquidspark import ExecutorOptions, append, overwrite, read
+from liquidlog import Table
+from liquidspark import ExecutorOptions, append, execute_groups, overwrite, read
 
-address, table, packages, python = sys.argv[1:]
+address, groups, home, written, packages, python, tests = sys.argv[1:]
+sys.path.insert(0, tests)
+from support.wrapped_tasks import first_task_pauses
 spark = SparkSession.builder.remote(address).getOrCreate()
+
+table = Table.open(groups)
+plan = table.plan(min_cube_size=1, target_cube_size=1)
+with first_task_pauses(Path(home)) as pause:
+    cancelled = lambda: {} if pause.exists() else {0: "enough"}
+    (lost,) = execute_groups(spark, plan, groups=[0], cancelled=cancelled)
+assert type(lost).__name__ == "GroupFailure", lost
+done = table.optimize(spark, max_file_size=table.snapshot().size_bytes // 6)
+assert len(done.report.finished) == 1, done
+
 spark.conf.set("spark.sql.execution.pyspark.python", python)
 spark.addArtifacts(packages, pyfile=True)
 rows = spark.range(1000, 3000, 1, 3)
-append(rows, table)
+append(rows, written)
 shuffled = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 12)
-append(rows.selectExpr("id + 2000 AS id"), table, options=shuffled, max_file_size="8KiB")
-overwrite(rows.where("id < 1010"), table, where="id >= 1000 AND id < 3000")
-found = read(spark, table, where="id < 3010")
+append(rows.selectExpr("id + 2000 AS id"), written, options=shuffled, max_file_size="8KiB")
+overwrite(rows.where("id < 1010"), written, where="id >= 1000 AND id < 3000")
+found = read(spark, written, where="id < 3010")
 assert sorted(row.id for row in found.collect()) == [*range(1000, 1010), *range(3000, 3010)]
 with redirect_stdout(StringIO()) as plan:
     found.join(found.selectExpr("id"), "id").explain()
@@ -192,11 +146,16 @@ assert "SortMergeJoin" in plan.getvalue()
 
 
 @pytest.mark.sparks
-def test_append_overwrite_and_read_through_spark_connect(connect: str, tmp_path: Path) -> None:
-    """The server's workers have not the packages: the client sends them."""
+def test_tables_are_written_and_read_through_spark_connect(
+    table: Table, connect: str, tmp_path: Path
+) -> None:
+    """From the append on, the server's workers have not the packages: the client sends them."""
     schema = pa.schema([("id", pa.int64())])
-    table = Table.create(tmp_path / "written", schema=schema, cluster_by=["id"])
-    packages, python = zipped(tmp_path / "liquid.zip"), without_us(tmp_path / "bare")
-    run([sys.executable, "-c", APPENDED, connect, table.uri, packages, python])
-    found = pa.RecordBatchReader.from_stream(DeltaTable(table.uri).scan()).read_all()
+    written = Table.create(tmp_path / "written", schema=schema, cluster_by=["id"])
+    sent = [zipped(tmp_path / "liquid.zip"), without_us(tmp_path / "bare"), ROOT / "tests"]
+    words = [sys.executable, "-c", THROUGH_CONNECT, connect, table.uri, tmp_path, written.uri]
+    subprocess.run([*words, *sent], check=True, timeout=300, env=environment())
+    assert len(table.cubes()) == 1
+    check(table)
+    found = pa.RecordBatchReader.from_stream(DeltaTable(written.uri).scan()).read_all()
     assert sorted(found["id"].to_pylist()) == [*range(1000, 1010), *range(3000, 5000)]

@@ -101,7 +101,7 @@ def test_a_killed_rewrite_goes_on_with_the_groups_that_are_left(work: Path) -> N
         line for line in result.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"
     ]
     assert finished
-    files = {name for line in finished for name in _outputs(line)}
+    files = {one["path"] for line in finished for one in json.loads(line)["outputs"]}
     stamps = {name: (path / name).stat().st_mtime_ns for name in files}
     status, _, err = said("commit", str(plan), str(result))
     assert status == (0 if len(finished) == groups else 1), err
@@ -139,7 +139,3 @@ def test_a_killed_migration_leaves_the_table_as_it_was(work: Path) -> None:
     assert not list(path.glob("part-*"))
     assert said("migrate", str(path), "--cluster-by", "id", "--executor", "local", "--yes")[0] == 0
     assert rows_read(path) == before
-
-
-def _outputs(line: bytes) -> list[str]:
-    return [output["path"] for output in json.loads(line)["outputs"]]

@@ -24,8 +24,8 @@ HOST: Final = "127.0.0.1"
 
 
 @contextmanager
-def cluster(directory: Path, *, workers: int, memory: str) -> Iterator[str]:
-    """Context manager: a master and workers of one core each; yields the master's address."""
+def cluster(directory: Path) -> Iterator[str]:
+    """Context manager: a master and a worker of two cores; yields the master's address."""
     port, page = free_port(), free_port()
     with ExitStack() as stack:
         master = ["--host", HOST, "--port", str(port), "--webui-port", str(page)]
@@ -34,17 +34,12 @@ def cluster(directory: Path, *, workers: int, memory: str) -> Iterator[str]:
         )
         eventually(lambda: "I have been elected leader" in log.read_text())
         address = f"spark://{HOST}:{port}"
-        for number in range(workers):
-            options = ["--cores", "1", "--memory", memory, "--host", HOST]
-            options += ["--webui-port", str(free_port()), "--work-dir", str(directory / "work")]
-            stack.enter_context(
-                server(
-                    directory / f"worker {number}",
-                    "org.apache.spark.deploy.worker.Worker",
-                    [*options, address],
-                )
-            )
-        eventually(lambda: log.read_text().count("Registering worker") == workers)
+        worker = ["--cores", "2", "--memory", "1g", "--host", HOST, address]
+        worker += ["--webui-port", str(free_port()), "--work-dir", str(directory / "work")]
+        stack.enter_context(
+            server(directory / "worker", "org.apache.spark.deploy.worker.Worker", worker)
+        )
+        eventually(lambda: "Registering worker" in log.read_text())
         yield address
 
 
@@ -180,18 +175,10 @@ def zipped(path: Path) -> str:
     return str(path)
 
 
-def packed(path: Path, others: Path) -> str:
-    """Write an environment as venv-pack does: bin/python, and packages wherever it is unpacked.
-
-    What is not the project's is where `others` is, so that the archive is small.
-    """
-    python = path.with_suffix(".python")
-    here = '$(cd "$(dirname "$0")/.." && pwd)'
-    interpreter(python, packages=f"{here}/lib:{others}", options="-S -P")
+def packed(path: Path, python: str) -> str:
+    """Write an archive of an environment as venv-pack does, of its bin/python alone."""
     with tarfile.open(path, "w:gz") as archive:
         archive.add(python, "bin/python")
-        for package in PRODUCT:
-            archive.add(ROOT / package, f"lib/{package}")
     return str(path)
 
 

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
 from liquidlog.spec.actions import DeletionVector
-from liquidlog.spec.arrow import CHAR_VARCHAR
-from liquidlog.spec.schema import StructType, parse_schema
-from liquidspark import ExecutorOptions, append
+from liquidlog.spec.arrow import CHAR_VARCHAR, delta_schema
+from liquidlog.spec.schema import StructType, parse_schema, schema_json
+from liquidspark import ExecutorOptions
 from support.deleted import commit_vectors
 
 SHUFFLED = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 13, sample_rows=1 << 12)
@@ -66,8 +66,8 @@ def typed_table(path: Path) -> Table:
 
 
 def typed_frame(spark: SparkSession) -> DataFrame:
-    """1,500 rows for it."""
-    return spark.range(0, 1500, 1, 3).selectExpr(
+    """300 rows for it."""
+    return spark.range(0, 300, 1, 2).selectExpr(
         "id", *(f"{expression} AS {name}" for name, _, expression in TYPED)
     )
 
@@ -109,8 +109,7 @@ def require_untouched(table: Table, version: int) -> None:
 
 def table_with_lost_vector(directory: Path, nowhere: str) -> tuple[Table, str]:
     """A table of one file, whose deletion vector is `nowhere`; and the path of the file."""
-    table = table_of(directory, properties={"delta.enableDeletionVectors": "true"})
-    table.append(pa.Table.from_pylist(expected(100), schema=PLAIN_SCHEMA))
+    table = filled(table_of(directory, properties={"delta.enableDeletionVectors": "true"}), 100)
     (path,) = table.snapshot().paths().to_pylist()
     kind, place = NOWHERE[nowhere]
     vector = DeletionVector(
@@ -126,26 +125,38 @@ def numbers(spark: SparkSession, count: int, *, start: int = 0) -> DataFrame:
     )
 
 
+def filled(table: Table, count: int, *, start: int = 0) -> Table:
+    """Append to the table, without Spark, rows that `numbers` has."""
+    table.append(pa.Table.from_pylist(expected(count, start=start), schema=PLAIN_SCHEMA))
+    return table
+
+
 def expected(count: int, *, start: int = 0) -> list[dict[str, Any]]:
     rows = [{"id": i, "k": i * 7919 % 1000, "s": f"row {i}"} for i in range(start, start + count)]
     return sorted(rows, key=repr)
 
 
-def char_table(spark: SparkSession, path: Path) -> Table:
+def char_table(path: Path) -> Table:
     """A table whose texts of char(4) are stored as they were given: a, ab, null and abcd."""
     kinds = {"c": "char(4)", "st": "struct<c:char(4),n:int>", "m": "map<char(4),array<char(4)>>"}
-    frame = spark.sql(
-        "SELECT id, c, IF(id = 2, NULL, named_struct('c', c, 'n', 1)) st,"
-        " map(coalesce(c, ''), array(c)) m, c v"
-        " FROM VALUES (0L, 'a'), (1L, 'ab'), (2L, NULL), (3L, 'abcd') t(id, c)"
-    )
-    fields = json.loads(frame.schema.json())["fields"]
+    rows = pa.schema({
+        "id": pa.int64(),
+        "c": pa.string(),
+        "st": pa.struct({"c": pa.string(), "n": pa.int32()}),
+        "m": pa.map_(pa.string(), pa.list_(pa.string())),
+        "v": pa.string(),
+    })  # fmt: skip
+    fields = json.loads(schema_json(delta_schema(rows)))["fields"]
     for field in fields:
-        field["nullable"] = True
         field["metadata"] = {CHAR_VARCHAR: kinds[field["name"]]} if field["name"] in kinds else {}
     text = json.dumps({"type": "struct", "fields": fields})
     table = table_of(path, parse_schema(text, where="a test"), cluster_by=["id"])
-    append(frame, table)
+    texts = enumerate(["a", "ab", None, "abcd"])
+    found = [
+        {"id": i, "c": c, "st": c and {"c": c, "n": 1}, "m": [(c or "", [c])], "v": c}
+        for i, c in texts
+    ]
+    table.append(pa.Table.from_pylist(found, schema=rows))
     return table
 
 

@@ -84,11 +84,11 @@ def test_every_tenth_version_gets_one_by_itself(tmp_path: Path) -> None:
     assert DeltaTable(table.uri).version() == 21
 
 
-@pytest.mark.parametrize(("interval", "made"), [("3", [3, 6]), ("nonsense", []), ("0", [])])
+@pytest.mark.parametrize(("interval", "made"), [("3", [3]), ("nonsense", []), ("0", [])])
 def test_the_interval_is_the_tables(tmp_path: Path, interval: str, made: list[int]) -> None:
     table = new_table(tmp_path)
     with_property(table, "delta.checkpointInterval", interval)
-    for number in range(7):
+    for number in range(4):
         table.append(rows(number))
     assert checkpoints(table) == made
 
@@ -133,18 +133,16 @@ def test_tombstones_survive_from_checkpoint_to_checkpoint(tmp_path: Path) -> Non
     assert removes(table, again) == removes(table, first) != set()
 
 
-@pytest.mark.parametrize(
-    ("text", "kept_ms"),
-    [
-        ("interval 1 week", 7 * DAY_MS),
-        ("INTERVAL 36 hours", 129_600_000),
-        ("2 days 1 minute", 2 * DAY_MS + 60_000),
-        ("interval 1 month", None),
-        ("", None),
-    ],
-)
-def test_retention_is_read_or_unknown(text: str, kept_ms: int | None) -> None:
-    assert retention_ms({"delta.deletedFileRetentionDuration": text}) == kept_ms
+def test_retention_is_read_or_unknown() -> None:
+    texts = {
+        "interval 1 week": 7 * DAY_MS,
+        "INTERVAL 36 hours": 129_600_000,
+        "2 days 1 minute": 2 * DAY_MS + 60_000,
+        "interval 1 month": None,
+        "": None,
+    }
+    found = {text: retention_ms({"delta.deletedFileRetentionDuration": text}) for text in texts}
+    assert found == texts
     assert retention_ms({}) == 7 * DAY_MS
 
 

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def test_a_check_that_is_not_true_names_a_row() -> None:
 def survey(partition: int, sizes: list[int], most: int, *, key: int = 0) -> Survey:
     (found,) = SampleTasks(work=WORK, most=most)([batch.select([key]) for batch in batches(sizes)])
     assert found["failure"][0].as_py() is None
-    made: Survey = pickle.loads(found["survey"][0].as_py())  # noqa: S301  ours
+    made: Survey = pickle.loads(found["answer"][0].as_py())  # noqa: S301  ours
     object.__setattr__(made, "file", partition)
     return made
 
@@ -203,27 +204,21 @@ def test_a_worker_keeps_its_memory_and_freezes_what_is_imported() -> None:
     assert done.stdout.strip() == "system"
 
 
-class Conf(dict[str, str]):
-    """Settings, as a session has them."""
-
-
-class Session:
-    def __init__(self, **settings: str) -> None:
-        self.conf = Conf({name.replace("_", "."): value for name, value in settings.items()})
-
-
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("master", "most", "expected"),
     [
-        ({"spark_master": "local"}, 1),
-        ({"spark_master": "local[8]"}, 1),
-        ({"spark_master": "local[*,4]"}, 4),
-        ({"spark_master": "local[2, 3]", "spark_task_maxFailures": "9"}, 3),
-        ({"spark_master": "local-cluster[2,1,1024]"}, 4),
-        ({"spark_master": "yarn", "spark_task_maxFailures": "8"}, 8),
-        ({}, 4),
+        ("local", None, 1),
+        ("local[8]", None, 1),
+        ("local[*,4]", None, 4),
+        ("local[2, 3]", "9", 3),
+        ("local-cluster[2,1,1024]", None, 4),
+        ("yarn", "8", 8),
+        (None, None, 4),
     ],
 )
-def test_attempts_are_those_of_the_master(settings: dict[str, str], expected: int) -> None:
-    session: Any = Session(**settings)
+def test_attempts_are_those_of_the_master(
+    master: str | None, most: str | None, expected: int
+) -> None:
+    settings = {"spark.master": master, "spark.task.maxFailures": most}
+    session: Any = SimpleNamespace(conf=settings)
     assert task_attempts(session) == expected

@@ -2,7 +2,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
 from liquidspark import pipeline, session
@@ -22,8 +23,10 @@ from liquidspark.session import (
     open_session,
     piece_session,
     require_answer,
-    settings_applied,
+    setting_applied,
 )
+
+BEFORE = {"spark.sql.adaptive.enabled": "true", "spark.a": "before"}
 
 WORKER_FAILURE = """An exception was thrown from the Python worker.
 Traceback (most recent call last):
@@ -98,33 +101,17 @@ def test_why_spark_does_not_start_is_no_line_of_the_jvms_noise() -> None:
     assert _start_failure(MASTER_LOG, gateway) == str(gateway)
 
 
-def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark.sql import SparkSession
-
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda _: None))
-
-
-def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    no_session(monkeypatch)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ExecutorError, match="Java is missing"), open_session({}):
         pass
-
-
-def test_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    no_session(monkeypatch)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ExecutorError, match=f"JAVA_HOME is {tmp_path}"), open_session({}):
         pass
-
-
-def test_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "find_spec", lambda _: None)
-    with (
-        pytest.raises(ExecutorError, match="extra spark of liquidlog"),
-        open_session({}),
-    ):
+    with pytest.raises(ExecutorError, match="extra spark of liquidlog"), open_session({}):
         pass
 
 
@@ -143,7 +130,7 @@ class Conf:
     """The settings of a session that refuses some of them, to be read and to be set."""
 
     def __init__(self, *refused: str) -> None:
-        self.refused, self.values = refused, {"spark.sql.adaptive.enabled": "true"}
+        self.refused, self.values = refused, dict(BEFORE)
 
     def get(self, name: str, default: str | None = None) -> str | None:
         self._check(name)
@@ -154,7 +141,7 @@ class Conf:
         self.values[name] = value
 
     def unset(self, name: str) -> None:
-        del self.values[name]
+        self.values.pop(name, None)
 
     def _check(self, name: str) -> None:
         if any(name.startswith(one) for one in self.refused):
@@ -162,16 +149,21 @@ class Conf:
 
 
 class Session:
-    """A session of Connect, which cannot be copied."""
+    """One of several objects for a session of Connect, which cannot be copied."""
 
     session_id = "s"
 
-    def __init__(self, *refused: str) -> None:
-        self.conf = Conf(*refused)
+    def __init__(self, *refused: str, conf: Conf | None = None) -> None:
+        self.conf = conf or Conf(*refused)
 
     @property
     def sparkContext(self) -> None:  # noqa: N802  Spark's name
         raise AttributeError
+
+
+def setting(conf: Conf, value: str, name: str = "spark.a") -> AbstractContextManager[None]:
+    found: Any = Session(conf=conf)
+    return setting_applied(found, name, value)
 
 
 @pytest.mark.parametrize("refused", ["spark.sql.adaptive", ROWS_PER_BATCH, BYTES_PER_BATCH])
@@ -183,131 +175,70 @@ def test_a_session_may_refuse_what_is_not_needed(refused: str) -> None:
     assert refusing.conf.values == before
 
 
-def test_a_session_that_refuses_what_is_needed_is_told_what() -> None:
+def test_a_session_that_refuses_what_is_needed_is_told_what(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     refusing: Any = Session("spark.")
+    monkeypatch.setattr(pipeline, "_partitions", lambda _: 8)
+    assert pipeline.task_slots(refusing) == 8  # it has not ended
     with pytest.raises(ExecutorError) as caught, piece_session(refusing):
         pytest.fail("it was used")
     assert f"refuses {ROWS_PER_BATCH}=64 or {BYTES_PER_BATCH}=64m" in caught.value.message
     assert "CONFIG_NOT_AVAILABLE" in caught.value.message
-    assert "ended" not in caught.value.message
-
-
-def test_a_session_that_says_nothing_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusing: Any = Session("spark.")
-    monkeypatch.setattr(pipeline, "_partitions", lambda _: 8)
-    assert pipeline.task_slots(refusing) == 8
-
-
-# Settings on a session that meets the contract of `spark.conf`, from one thread and from many.
-
-
-STATIC = "spark.sql.warehouse.dir"
-OURS = {"spark.a": "1", "spark.b": "2", "spark.c": "3"}
-
-
-class ConfSettings:
-    """As Spark's: what is unset is None, what is static cannot be set."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self.values = dict(values)
-
-    def get(self, key: str, default: str | None) -> str | None:
-        return self.values.get(key, default)
-
-    def set(self, key: str, value: str) -> None:
-        if key == STATIC:
-            raise ValueError(key)
-        self.values[key] = value
-
-    def unset(self, key: str) -> None:
-        self.values.pop(key, None)
-
-
-class SessionSettings:
-    """One of several objects for the session of that id."""
-
-    def __init__(self, conf: ConfSettings, session_id: str | None = None) -> None:
-        self.conf = conf
-        if session_id is not None:
-            self.session_id = session_id
-
-
-def user_values() -> dict[str, str]:
-    return {"spark.a": "before", "spark.other": "x"}
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 2), max_size=12))
 def test_any_overlap_of_users_restores_exactly(moves: list[int], values: list[int]) -> None:
-    conf = ConfSettings(user_values())
+    conf = Conf()
     running: dict[int, AbstractContextManager[None]] = {}
     for number, value in zip(moves, values, strict=False):
         if number in running:
             running.pop(number).__exit__(None, None, None)
         else:
-            running[number] = settings_applied(SessionSettings(conf, "s"), {"spark.a": str(value)})
+            running[number] = setting(conf, str(value))
             running[number].__enter__()
             assert conf.values["spark.a"] == str(value)
-        assert running or conf.values == user_values()
+        assert running or conf.values == BEFORE
     for user in running.values():
         user.__exit__(None, None, None)
-    assert conf.values == user_values()
+    assert conf.values == BEFORE
     assert not session._in_use
 
 
 def test_threads_never_see_a_setting_missing() -> None:
-    conf, threads = ConfSettings(user_values()), 8
+    conf, threads = Conf(), 8
     together = Barrier(threads)
 
     def rewrite(_: int) -> bool:
         kept = True
         together.wait()
         for _ in range(300):
-            with settings_applied(SessionSettings(conf, "s"), OURS):
-                kept &= conf.values.items() >= OURS.items()
+            with setting(conf, "1"):
+                kept &= conf.values["spark.a"] == "1"
         return kept
 
     with ThreadPoolExecutor(threads) as pool:
         assert all(pool.map(rewrite, range(threads)))
-    assert conf.values == user_values()
+    assert conf.values == BEFORE
     assert not session._in_use
 
 
 def test_what_the_user_sets_meanwhile_stays() -> None:
-    conf = ConfSettings(user_values())
-    with settings_applied(SessionSettings(conf, "s"), OURS):
+    conf = Conf()
+    with setting(conf, "1"), setting(conf, "2", "spark.b"):
         conf.set("spark.a", "user")
         conf.unset("spark.b")
-    assert conf.values == user_values() | {"spark.a": "user"}
+    assert conf.values == BEFORE | {"spark.a": "user"}
 
 
 def test_what_the_user_sets_comes_back_after_those_that_begin_later() -> None:
-    conf = ConfSettings(user_values())
-    session = SessionSettings(conf, "s")
-    with settings_applied(session, OURS):
+    conf = Conf()
+    with setting(conf, "1"):
         conf.set("spark.a", "user")
-        with settings_applied(session, OURS):
-            assert conf.values.items() >= OURS.items()
+        with setting(conf, "1"):
+            pass
         assert conf.values["spark.a"] == "1"
-    assert conf.values == user_values() | {"spark.a": "user"}
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_nothing_stays_of_settings_of_which_one_is_refused(others: int) -> None:
-    conf = ConfSettings(user_values())
-    with ExitStack() as stack:
-        for _ in range(others):
-            stack.enter_context(settings_applied(SessionSettings(conf, "s"), OURS))
-        held = dict(conf.values)
-        with (
-            pytest.raises(ValueError, match=STATIC),
-            settings_applied(
-                SessionSettings(conf, "s"), {"spark.a": "9", "spark.d": "9", STATIC: "9"}
-            ),
-        ):
-            pytest.fail("a refused setting was taken")
-        assert conf.values == held
-    assert conf.values == user_values()
-    assert not session._in_use
+    assert conf.values == BEFORE | {"spark.a": "user"}
 
 
 @pytest.fixture
@@ -372,39 +303,16 @@ def test_a_host_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
             waiting.close()
 
 
-def test_an_address_to_which_no_way_leads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "ANSWER_TIMEOUT_SECONDS", 0.2)
-    for conf in (
-        {"spark.master": "spark://192.0.2.1:7077"},  # of a net that is for documents
-        {"spark.remote": "sc://192.0.2.1"},
-    ):
-        started = time.monotonic()
-        with pytest.raises(ExecutorError, match=r"nothing within|unreachable|refused|no route"):
-            require_answer(conf, {})
-        assert time.monotonic() - started < 10
-
-
-@pytest.mark.parametrize(
-    "conf",
-    [
-        {},
-        {"spark.master": "local[2]"},
-        {"spark.master": "yarn"},
-        {"spark.master": "k8s://https://127.0.0.1:1"},
-        {"spark.master": "spark://no-port"},
-        {"spark.master": "spark://127.0.0.1:1,::"},
-        {"spark.remote": "local[2]", "spark.master": "spark://127.0.0.1:1"},
-    ],
-)
-def test_other_addresses_are_left_to_spark(conf: dict[str, str]) -> None:
-    require_answer(conf, {})
-
-
-def test_behind_a_proxy_spark_connect_is_left_to_grpc() -> None:
+def test_other_addresses_are_left_to_spark() -> None:
+    masters = ("local[2]", "yarn", "k8s://https://127.0.0.1:1", "spark://no-port")
+    for master in (*masters, "spark://127.0.0.1:1,::"):
+        require_answer({"spark.master": master}, {})
+    require_answer({"spark.remote": "local[2]", "spark.master": "spark://127.0.0.1:1"}, {})
+    # gRPC uses a proxy, which may be the only way.
     require_answer({"spark.remote": "sc://127.0.0.1:1"}, {"https_proxy": "http://proxy:3128"})
 
 
 def test_addresses_are_read_as_spark_does() -> None:
-    assert session._connect_addresses("sc://host") == (("host", 15002),)
-    assert session._connect_addresses("sc://[::1]:7/;x=1") == (("::1", 7),)
-    assert session._master_addresses("spark://a:1,b:2") == (("a", 1), ("b", 2))
+    assert session._addresses("sc://host") == (("host", 15002),)
+    assert session._addresses("sc://[::1]:7/;x=1") == (("::1", 7),)
+    assert session._addresses("spark://a:1,b:2") == (("a", 1), ("b", 2))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from liquidlog.commit.transaction import PutOutcome, put_commit
 from liquidlog.data.reader import ParquetFile
@@ -45,90 +44,58 @@ def answer(error: int, *, linked: bool) -> Any:
     return link
 
 
-@pytest.mark.parametrize("error", REFUSALS)
-def test_a_refused_link_is_certain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+def test_a_refused_link_is_certain_and_any_other_answer_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "link", answer(error, linked=False))
-    with pytest.raises(StorageError):
-        local.put_if_absent(str(tmp_path / "x"), b"x")
-    assert list(tmp_path.iterdir()) == []
+    answers = [(error, False, StorageError) for error in REFUSALS]
+    answers += [(error, linked, AmbiguousPutError) for error in DOUBTS for linked in (True, False)]
+    for number, (error, linked, raised) in enumerate(answers):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        monkeypatch.setattr(os, "link", answer(error, linked=linked))
+        with pytest.raises(raised):
+            local.put_if_absent(str(directory / "x"), b"x")
+        assert [path.name for path in directory.iterdir()] == ["x"] * linked
 
 
-@pytest.mark.parametrize("error", DOUBTS)
-@pytest.mark.parametrize("linked", [True, False])
-def test_any_other_answer_is_in_doubt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, *, linked: bool
-) -> None:
-    monkeypatch.setattr(os, "link", answer(error, linked=linked))
-    with pytest.raises(AmbiguousPutError):
-        local.put_if_absent(str(tmp_path / "x"), b"x")
-    assert [path.name for path in tmp_path.iterdir()] == (["x"] if linked else [])
-
-
-@pytest.mark.parametrize("error", [*DOUBTS, errno.EEXIST])
 def test_a_link_that_was_made_is_found_out_by_reading_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
-) -> None:
-    monkeypatch.setattr(os, "link", answer(error, linked=True))
-    store = LocalTableStore(tmp_path)
-    content = b'{"commitInfo":{"txnId":"mine"}}'
-    assert put_commit(store, 0, content, txn_id="mine") is PutOutcome.LANDED
-
-
-def test_an_append_whose_link_was_made_but_not_answered_keeps_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Table.create(str(tmp_path), schema=pa.schema([("a", pa.int64())]), cluster_by=["a"])
-    table.append(pa.table({"a": [1]}))
-    monkeypatch.setattr(os, "link", answer(errno.ETIMEDOUT, linked=True))
-    monkeypatch.setattr(LocalTableStore, "require_writable", lambda _: None)
-    assert table.append(pa.table({"a": [2]})).version == 2
-    monkeypatch.undo()
-    assert sorted(DeltaTable(str(tmp_path)).to_pyarrow_table()["a"].to_pylist()) == [1, 2]
+    for error in (*DOUBTS, errno.EEXIST):
+        monkeypatch.setattr(os, "link", answer(error, linked=True))
+        store = LocalTableStore(tmp_path / str(error))
+        (tmp_path / str(error)).mkdir()
+        content = b'{"commitInfo":{"txnId":"mine"}}'
+        assert put_commit(store, 0, content, txn_id="mine") is PutOutcome.LANDED
 
 
-@pytest.mark.parametrize("error", [errno.ENOTSUP, errno.EPERM, errno.ENOSYS])
 def test_a_file_system_without_links_is_refused_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+    table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Table.create(str(tmp_path), schema=pa.schema([("a", pa.int64())]), cluster_by=["a"])
-    table.append(pa.table({"a": [1]}))
-    plan = table.plan(full=True)
-    opened = Table.open(str(tmp_path))
-    before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr(os, "link", answer(error, linked=False))
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        require_rewritable(opened.opened, plan)
-    assert (caught.value.uri, len(caught.value.features)) == (str(tmp_path), 1)
-    assert sorted(tmp_path.rglob("*")) == before
+    plan, path = table.plan(full=True), Path(table.uri)
+    before = sorted(path.rglob("*"))
+    for error in (errno.ENOTSUP, errno.EPERM, errno.ENOSYS):
+        monkeypatch.setattr(os, "link", answer(error, linked=False))
+        with pytest.raises(UnsupportedFeatureError) as caught:
+            require_rewritable(Table.open(table.uri).opened, plan)
+        assert (caught.value.uri, len(caught.value.features)) == (table.uri, 1)
+    assert sorted(path.rglob("*")) == before
 
 
-def test_a_file_system_that_overwrites_is_refused(
+def test_a_file_system_that_overwrites_or_fails_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "link", lambda a, b: Path(b).write_bytes(Path(a).read_bytes()))
-    with pytest.raises(UnsupportedFeatureError):
-        local.require_links(str(tmp_path), "t")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_that_may_not_be_written_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "link", answer(errno.EROFS, linked=False))
-    with pytest.raises(StorageError) as caught:
-        local.require_links(str(tmp_path), "t")
-    assert caught.value.path.startswith(str(tmp_path))
-
-
-def test_an_error_of_the_probe_says_nothing_of_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "link", answer(errno.EIO, linked=False))
-    with pytest.raises(StorageError) as caught:
-        local.require_links(str(tmp_path), "t")
-    assert caught.value.path.startswith(str(tmp_path))
+    links: dict[type[LiquidlogError], list[Any]] = {
+        UnsupportedFeatureError: [lambda a, b: Path(b).write_bytes(Path(a).read_bytes())],
+        # It may not be written now, or the probe failed: which says nothing of links.
+        StorageError: [answer(error, linked=False) for error in (errno.EROFS, errno.EIO)],
+    }
+    for refusal, found in links.items():
+        for link in found:
+            monkeypatch.setattr(os, "link", link)
+            with pytest.raises(refusal):
+                local.require_links(str(tmp_path), "t")
+            assert list(tmp_path.iterdir()) == []
 
 
 def test_a_log_that_cannot_be_looked_at_is_an_error_of_storage(tmp_path: Path) -> None:
@@ -179,17 +146,15 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_hint_that_is_no_file_is_passed_over(table: Table, kind: str) -> None:
-    KINDS[kind](Path(table.uri) / "_delta_log" / LAST_CHECKPOINT)
-    assert answer_local_files(lambda: Table.open(table.uri).snapshot().version) == 2
-
-
-def test_a_hint_is_small(table: Table) -> None:
+@pytest.mark.parametrize("kind", [*KINDS, "large"])
+def test_a_hint_that_is_no_small_file_is_passed_over(table: Table, kind: str) -> None:
     hint = Path(table.uri) / "_delta_log" / LAST_CHECKPOINT
-    hint.touch()
-    os.truncate(hint, 1 << 40)
-    assert Table.open(table.uri).snapshot().version == 2
+    if kind == "large":
+        hint.touch()
+        os.truncate(hint, 1 << 40)
+    else:
+        KINDS[kind](hint)
+    assert answer_local_files(lambda: Table.open(table.uri).snapshot().version) == 2
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "dangling"])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -31,8 +30,8 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.spec.paths import LAST_CHECKPOINT
 from liquidlog.storage.addresses import file_address, local_path, table_address
-from liquidlog.storage.clients import BackOff, Failure, again, classify, http_status, may_pass
-from liquidlog.storage.objects import Objects
+from liquidlog.storage.clients import BackOff, Failure, again, classify, may_pass
+from liquidlog.storage.objects import Objects, tree
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -173,14 +172,7 @@ def test_a_failed_append_leaves_no_file(s3: Emulator) -> None:
     bad = pa.RecordBatchReader.from_batches(SCHEMA, _failing_batches())
     with pytest.raises(BrokenSourceError):
         table.append(bad)
-    client = fsspec.filesystem(
-        "s3",
-        key="test",
-        secret="test",  # noqa: S106
-        endpoint_url=s3.options["AWS_ENDPOINT_URL"],
-        use_listings_cache=False,
-    )
-    files = client.find(table.uri)
+    files = [one.path for one in tree(table.uri, lambda _: True, StorageOptions.of(s3.options))]
     assert sum(name.endswith(".parquet") for name in files) == 1
     assert not [name for name in files if "probe" in name]
 
@@ -220,34 +212,18 @@ def _kind(method: str, target: str) -> str:
     return "checkpoint" if method == "GET" else "checkpoint size"
 
 
-@pytest.fixture(scope="module")
-def of_four_versions(s3_emulator: Emulator) -> Table:
-    """Return a table without checkpoints; each test puts a hint in place of the last one."""
-    table = _new_table(s3_emulator)
-    for start in range(0, 300, 100):
-        table.append(_rows(start))
-    return table
-
-
-@pytest.mark.parametrize(
-    "hint",
-    [b"", b"{", b"[]", b'{"version":"5"}', b'{"version":3}', b'{"version":99}', b'{"version":-1}'],
-)
-def test_a_wrong_hint_changes_nothing(s3: Emulator, of_four_versions: Table, hint: bytes) -> None:
-    table = of_four_versions
-    open_store(table.uri, s3.options).replace_log(LAST_CHECKPOINT, hint)
-    again = Table.open(table.uri, storage_options=s3.options)
-    assert again.snapshot().version == 3
-    assert again.snapshot(2).version == 2
-
-
-def test_a_broken_checkpoint_at_the_hint_is_passed_over(s3: Emulator) -> None:
+def test_a_wrong_hint_changes_nothing(s3: Emulator) -> None:
     table = _new_table(s3)
     for start in range(0, 300, 100):
         table.append(_rows(start))
     store = open_store(table.uri, s3.options)
+    versions = [b'{"version":%s}' % found for found in (b'"5"', b"3", b"99", b"-1")]
+    for hint in (b"", b"{", b"[]", *versions):
+        store.replace_log(LAST_CHECKPOINT, hint)
+        again = Table.open(table.uri, storage_options=s3.options)
+        assert (again.snapshot().version, again.snapshot(2).version) == (3, 2)
     _put(store, f"{2:020d}.checkpoint.parquet", b"not Parquet")
-    _put(store, LAST_CHECKPOINT, b'{"version":2,"size":1}')
+    store.replace_log(LAST_CHECKPOINT, b'{"version":2,"size":1}')
     assert load_snapshot(store).files.num_rows == 3
 
 
@@ -271,14 +247,10 @@ def test_options_come_from_the_environment(
 
 
 @pytest.mark.parametrize("scheme", ["hdfs", "memory", "sftp", "https", "s4"])
-def test_other_storages_are_refused_with_those_that_there_are(scheme: str) -> None:
+def test_other_storages_are_refused(scheme: str) -> None:
     for ask in (Table.open, partial(Table.create, schema=SCHEMA)):
-        with pytest.raises(UsageError) as refusal:
+        with pytest.raises(UsageError, match=f"there is no storage {scheme}://"):
             ask(f"{scheme}://host/t")
-        assert refusal.value.message == (
-            f"there is no storage {scheme}://; tables are on local disk (a path or file:), in S3"
-            " (s3://), Google Cloud Storage (gs://) or Azure (az://, abfss://)"
-        )
 
 
 def test_a_server_that_ignores_the_condition_is_refused(
@@ -346,22 +318,15 @@ def test_a_canonical_path_is_not_decoded_again(table: str, path: str, address: s
     assert file_address(table, path) == address
 
 
-@pytest.mark.parametrize(
-    ("table", "path"),
-    [
-        ("/t", "file://host/x"),
-        ("/t", "file:/x"),
-        ("/t", "//host/x"),
-        ("/t", "s3://b/x"),
-        ("/t", "a\0b"),
-        ("s3://b/t", "/x"),
-        ("s3://b/t", "../../x"),
-        ("s3://b/t", "gs://b/x"),
-    ],
-)
-def test_a_file_that_is_elsewhere_is_refused(table: str, path: str) -> None:
-    with pytest.raises(UsageError):
-        file_address(table, path)
+def test_a_file_that_is_elsewhere_is_refused() -> None:
+    elsewhere = {
+        "/t": ["file://host/x", "file:/x", "//host/x", "s3://b/x", "a\0b"],
+        "s3://b/t": ["/x", "../../x", "gs://b/x"],
+    }
+    for table, paths in elsewhere.items():
+        for path in paths:
+            with pytest.raises(UsageError):
+                file_address(table, path)
 
 
 def test_an_address_of_a_user_is_a_path_or_a_uri() -> None:
@@ -408,13 +373,6 @@ def test_errors_mean(error: Exception, expected: Failure) -> None:
     assert classify(error) is expected
 
 
-def test_the_status_of_a_cause_counts() -> None:
-    outer = OSError("wrapped")
-    outer.__cause__ = ClientError(412)
-    assert http_status(outer) == 412
-    assert http_status(None) is None
-
-
 @dataclass
 class Hours:
     """A clock that goes on only while somebody waits; `parts` are what the jitter gives in turn."""
@@ -455,20 +413,14 @@ def test_what_will_fail_again_is_asked_once(error: Exception) -> None:
     assert hours.waits == []
 
 
-@pytest.mark.parametrize("error", [ClientError(503), ClientError(429), TimeoutError()])
-def test_minutes_of_throttling_are_waited_out(error: Exception) -> None:
-    hours = Hours()
-    assert again(failing(*[error] * 11), hours.back_off()) == "content"
-    assert hours.waits[:8] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6], rel=1e-3)
-    assert hours.waits[8:] == pytest.approx([30.0] * 3, rel=1e-3)
-    assert hours.passed_seconds > 120
-
-
-def test_the_cause_of_an_error_says_that_the_store_is_busy() -> None:
-    outer = OSError("Please reduce your request rate")
-    outer.__cause__ = ClientError(503, nested=True)
-    hours = Hours()
-    assert again(failing(*[outer] * 11), hours.back_off()) == "content"
+def test_minutes_of_throttling_are_waited_out() -> None:
+    caused = OSError("Please reduce your request rate")
+    caused.__cause__ = ClientError(503, nested=True)
+    for error in (ClientError(503), ClientError(429), TimeoutError(), caused):
+        hours = Hours()
+        assert again(failing(*[error] * 11), hours.back_off()) == "content"
+        wanted = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]
+        assert hours.waits == pytest.approx(wanted, rel=1e-3)
 
 
 @pytest.mark.parametrize("error", [ConnectionError("refused"), OSError("no such host")])
@@ -511,21 +463,11 @@ def test_workers_that_failed_together_come_back_apart() -> None:
     assert len(set(comebacks)) == 200
 
 
-class SlowDownError(Exception):
-    """As a client raises it: it has the status of the response."""
-
-    status = 503
-
-
-class DeniedError(Exception):
-    status = 403
-
-
 @pytest.mark.parametrize(
     ("origin", "expected"),
     [
-        (SlowDownError(), True),
-        (DeniedError(), False),
+        (ClientError(503), True),
+        (ClientError(403), False),
         (OSError(errno.EIO, "input/output error"), True),
         (ConnectionResetError(errno.ECONNRESET, "reset by peer"), True),
         (TimeoutError(), True),
@@ -536,15 +478,13 @@ class DeniedError(Exception):
         (ValueError("of our checks"), False),
     ],
 )
-@pytest.mark.parametrize("hidden", [True, False])
 def test_what_may_pass_is_known_from_what_is_behind_it(
-    origin: Exception, *, expected: bool, hidden: bool
+    origin: Exception, *, expected: bool
 ) -> None:
-    between = OSError("explained")
-    if hidden:
-        between.__context__, between.__suppress_context__ = origin, True
-    else:
-        between.__cause__ = origin
-    error = DataFileError("a.parquet", "cannot be read")
-    error.__cause__ = between
-    assert may_pass(error) is expected
+    for hidden in (True, False):
+        between = OSError("explained")
+        between.__context__, between.__suppress_context__ = origin, hidden
+        between.__cause__ = None if hidden else origin
+        error = DataFileError("a.parquet", "cannot be read")
+        error.__cause__ = between
+        assert may_pass(error) is expected
