@@ -35,12 +35,9 @@ from liquidlog.spec.evolution import FileTerms, metadata_changes, protocol_chang
 class ReadSet:
     """What a change depends on; none of it may have changed after `version`.
 
-    `files` are the logical files that the change removes or adds again, `domains` the domains from
-    which it was derived. `terms` are what its new files were written for; without them, any change
-    of metadata or protocol is a conflict.
-
-    Of `reconciled` files rows may have been deleted, as the change then deletes them too; the value
-    is the number of rows that the vector of the file deletes. A file is in one of the two.
+    `files` are those that it removes or adds again; of `reconciled` ones, with the number of rows
+    that their vectors delete, others may delete rows. It was derived from the `domains`. Without
+    the `terms` of its new files, any change of metadata or protocol is a conflict.
     """
 
     version: int
@@ -65,11 +62,7 @@ class ConcurrentDeleteRead(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class RowsMayBeBack(Conflict):
-    """A winner gave files that the change removes a state from which deleted rows may be back.
-
-    It added a removed file again, gave one a vector that deletes no more rows than the one before,
-    or restored an older state.
-    """
+    """A winner gave files that the change removes a state from which deleted rows may be back."""
 
     kind = "rows_may_be_back"
     version: int
@@ -126,10 +119,7 @@ WinnerConflict = (
 
 
 class Winners:
-    """The commits that landed after a version, as far as they can make a change impossible.
-
-    What is asked of them costs as much as what was read, however many there are.
-    """
+    """The commits that landed after a version, as far as they can make a change impossible."""
 
     def __init__(self, version: int, terms: FileTerms | None = None) -> None:
         """Know of nothing after `version`; `terms` are those of the read sets to come, if any."""
@@ -154,7 +144,10 @@ class Winners:
         self._take_steps(commit)
         for action in commit.actions:
             if isinstance(action, Metadata | Protocol | DomainMetadata):
-                self._take_change(commit.version, action)
+                change = _change(commit.version, action, self._terms)
+                self._changes.append(change)
+                if isinstance(change, MetadataChanged | ProtocolChanged) and not change.changes:
+                    self._outlasted.add(change)
 
     def _take_steps(self, commit: Commit) -> None:
         """Note what a commit says of paths that winners removed, with whatever vector.
@@ -183,12 +176,6 @@ class Winners:
         steps = self._steps.get(key[0])
         return UNCHANGED if steps is None else course_of(steps, key[1], deleted_rows)
 
-    def _take_change(self, version: int, action: Metadata | Protocol | DomainMetadata) -> None:
-        change = _change(version, action, self._terms)
-        self._changes.append(change)
-        if isinstance(change, MetadataChanged | ProtocolChanged) and not change.changes:
-            self._outlasted.add(change)
-
     def removed_paths(self) -> frozenset[str]:
         """Return the paths of all files that were removed, or got another deletion vector."""
         return frozenset(path for path, _ in self._removed)
@@ -196,13 +183,20 @@ class Winners:
     def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:
         """Return every conflict with the commits that landed after `read_set.version`.
 
-        Appends, transaction identifiers and re-adds of the same logical file never conflict: the
-        change is derived again from the newest snapshot before it is tried again. Nor does a change
-        of metadata or protocol after which files written for `read_set.terms` are still valid.
+        Appends, transaction identifiers and re-adds never conflict, nor does a change after which
+        files written for `read_set.terms` are still valid.
         """
+        removed = [
+            (version, key[0]) for key in read_set.files for version in self._removed.get(key, ())
+        ]
+        unclear = []
+        for key, deleted in read_set.reconciled.items():
+            course = self.course(key, deleted)
+            if course.fate is Fate.UNCLEAR:
+                unclear.append((course.versions[-1], key[0]))
         found: list[WinnerConflict] = [
-            *self._removals(read_set.files),
-            *self._unclear(read_set.reconciled),
+            *(ConcurrentDeleteRead(version, paths) for version, paths in _by_version(removed)),
+            *(RowsMayBeBack(version, paths) for version, paths in _by_version(unclear)),
         ]
         # Files that were written for something else were not asked about: nothing is outlasted.
         are_known = read_set.terms is not None and read_set.terms == self._terms
@@ -216,19 +210,6 @@ class Winners:
         # Stable: within a version, what was removed comes first.
         after = (conflict for conflict in found if conflict.version > read_set.version)
         return tuple(sorted(after, key=lambda conflict: conflict.version))
-
-    def _removals(self, keys: Iterable[FileKey]) -> Iterator[ConcurrentDeleteRead]:
-        removed = ((version, key[0]) for key in keys for version in self._removed.get(key, ()))
-        for version, paths in _by_version(removed):
-            yield ConcurrentDeleteRead(version, paths)
-
-    def _unclear(self, files: Mapping[FileKey, int]) -> Iterator[RowsMayBeBack]:
-        courses = ((key[0], self.course(key, deleted)) for key, deleted in files.items())
-        unclear = (
-            (course.versions[-1], path) for path, course in courses if course.fate is Fate.UNCLEAR
-        )
-        for version, paths in _by_version(unclear):
-            yield RowsMayBeBack(version, paths)
 
 
 def _by_version(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:

@@ -71,9 +71,7 @@ _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 class Clock:
     """Source of a commit's time and ids.
 
-    `back_off` waits before the next attempt, so that writers that lost together do not collide
-    again at once. Its arguments are the races lost in a row and the duration of the last attempt in
-    ms.
+    `back_off` waits after so many races lost in a row; the last attempt took so many ms.
     """
 
     now_ms: Callable[[], int]
@@ -91,10 +89,9 @@ def system_clock() -> Clock:
 
 
 def _back_off(lost: int, attempt_ms: int) -> None:
-    """Wait for a random time, longer on average the more races were lost in a row.
+    """Wait for a random time, longer with each race that was lost, and with what attempts take.
 
-    The wait grows with the duration of an attempt: on a distant store, writers would otherwise
-    mostly lose to each other and load the store with failing attempts.
+    On a distant store, writers would otherwise mostly lose to each other.
     """
     most_ms = max(_MAX_BACK_OFF_MS, _MAX_ATTEMPTS_WAITED * attempt_ms)
     longest_ms = min(max(_BACK_OFF_MS, attempt_ms) << min(lost, 10), most_ms)
@@ -103,14 +100,10 @@ def _back_off(lost: int, attempt_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A change to commit.
+    """A change to commit, derived from the newest snapshot at every attempt.
 
-    `derive` builds the change from the newest snapshot at every attempt. `problems` returns why the
-    change no longer fits a snapshot, in addition to the conflict rules. `prepare` does what takes
-    long before a change can be derived from a snapshot; a rehearsal leaves it out. `before_put`
-    checks, directly before each put, what is not in the log, and raises an error to prevent the
-    put. `base` is a version that is already loaded, so that only later commits have to be read;
-    `winners` are commits of the same log after the read version that are already read.
+    `problems` are reasons beyond conflicts. `prepare` does what takes long, not in a rehearsal.
+    `before_put` refuses for what is not in the log. `base` and `winners` are already read.
     """
 
     read_set: ReadSet
@@ -134,16 +127,13 @@ class Landed:
 def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Landed:
     """Land the proposal at the next free version; return the change and its version."""
     txn_id = clock.new_id()
-    snapshot = proposal.base or load_snapshot(store)
-    winners = proposal.winners or _no_winners(proposal)
-    winners.take(load_commits(store, winners.version + 1, snapshot.version))
+    snapshot, winners = _begun(store, proposal)
     for attempt in range(1, MAX_ATTEMPTS + 1):
         began_ms = clock.now_ms()
         if attempt > 1 or proposal.base is not None:
             snapshot, later = follow(store, snapshot)
             winners.take(later)
-        _require_no_conflicts(proposal, winners)
-        _require_possible(proposal, snapshot)
+        _require_possible(proposal, snapshot, winners)
         preparing_ms = clock.now_ms()
         proposal.prepare(snapshot)
         # What was prepared need not be done again: it says nothing of the next attempt's length.
@@ -159,13 +149,7 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
         info = _with_in_commit_timestamp(info, snapshot)
         content = encode_actions((info, *change.actions))
         proposal.before_put(snapshot)
-        outcome = put_commit(
-            store,
-            snapshot.version + 1,
-            content,
-            txn_id=txn_id,
-            wait=lambda puts: clock.back_off(puts, 0),
-        )
+        outcome = put_commit(store, snapshot.version + 1, content, txn_id=txn_id, clock=clock)
         if outcome is PutOutcome.LANDED:
             _say_committed(store, snapshot.version + 1, change, attempt, clock.now_ms() - began_ms)
             return Landed(version=snapshot.version + 1, change=change, base=snapshot)
@@ -176,13 +160,11 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
 
 def rehearse(store: TableStore, proposal: Proposal) -> Landed:
     """Return what `land` would return now; everything is checked and nothing is put."""
-    snapshot = proposal.base or load_snapshot(store)
+    snapshot, winners = _begun(store, proposal)
     if proposal.base is not None:
-        snapshot, _ = follow(store, snapshot)
-    winners = proposal.winners or _no_winners(proposal)
-    winners.take(load_commits(store, winners.version + 1, snapshot.version))
-    _require_no_conflicts(proposal, winners)
-    _require_possible(proposal, snapshot)
+        snapshot, later = follow(store, snapshot)
+        winners.take(later)
+    _require_possible(proposal, snapshot, winners)
     change = proposal.derive(snapshot)
     proposal.before_put(snapshot)
     return Landed(version=snapshot.version + 1, change=change, base=snapshot)
@@ -194,14 +176,23 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
     info = _commit_info(
         change, read_version=None, now_ms=clock.now_ms(), txn_id=txn_id, engine_info=engine_info
     )
-    if _starts_with_in_commit_timestamps(change):
+    protocol = next(a for a in change.actions if isinstance(a, Protocol))
+    metadata = next(a for a in change.actions if isinstance(a, Metadata))
+    if has_in_commit_timestamps(protocol, metadata.configuration):
         info = structs.replace(info, in_commit_timestamp=info.timestamp)
-    content = encode_actions((info, *change.actions))
-    began_ms, wait = clock.now_ms(), lambda puts: clock.back_off(puts, 0)
-    outcome = put_commit(store, 0, content, txn_id=txn_id, wait=wait)
+    content, began_ms = encode_actions((info, *change.actions)), clock.now_ms()
+    outcome = put_commit(store, 0, content, txn_id=txn_id, clock=clock)
     if outcome is PutOutcome.LANDED:
         _say_committed(store, 0, change, 1, clock.now_ms() - began_ms)
     return outcome is PutOutcome.LANDED
+
+
+def _begun(store: TableStore, proposal: Proposal) -> tuple[Snapshot, Winners]:
+    """Return the version to begin with, and the commits that landed until then."""
+    snapshot, read_set = proposal.base or load_snapshot(store), proposal.read_set
+    winners = proposal.winners or Winners(read_set.version, read_set.terms)
+    winners.take(load_commits(store, winners.version + 1, snapshot.version))
+    return snapshot, winners
 
 
 def _say_committed(
@@ -217,7 +208,9 @@ def land_and_checkpoint(
 ) -> Landed:
     """Land a proposal; make a checkpoint if one is due after it."""
     landed = land(store, proposal, clock, engine_info=engine_info)
-    if _is_due(landed):
+    text = landed.base.metadata.configuration.get(INTERVAL, "")
+    interval = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_INTERVAL
+    if landed.version % interval == 0:
         try:
             _require_unprotected(landed.base)
             write_checkpoint(store, landed.version, now_ms=clock.now_ms())
@@ -230,10 +223,7 @@ def land_and_checkpoint(
 def checkpoint(
     store: TableStore, snapshot: Snapshot, clock: Clock, *, dry_run: bool = False
 ) -> Checkpointed:
-    """Write a checkpoint of the version of `snapshot`, unless it has one.
-
-    With `dry_run` the checkpoint is made and compared with the log, but not published.
-    """
+    """Write a checkpoint of a version, unless it has one; a dry run does not publish it."""
     store.require_writable()
     require_writable(snapshot)
     _require_unprotected(snapshot)
@@ -251,23 +241,15 @@ def require_writable(snapshot: Snapshot) -> None:
         raise UnsupportedFeatureError(snapshot.uri, "written", problems)
 
 
-def _no_winners(proposal: Proposal) -> Winners:
-    return Winners(proposal.read_set.version, proposal.read_set.terms)
-
-
-def _require_no_conflicts(proposal: Proposal, winners: Winners) -> None:
-    conflicts = winners.conflicts(proposal.read_set)
-    if conflicts:
-        raise _conflict(proposal.read_set.version, conflicts)
-
-
-def _conflict(read_version: int, conflicts: Sequence[Conflict]) -> CommitConflictError:
+def _require_none(read_version: int, conflicts: Sequence[Conflict]) -> None:
     for conflict in conflicts:
         _log.info("conflict since version %d: %s", read_version, conflict)
-    return CommitConflictError(read_version, tuple(conflicts))
+    if conflicts:
+        raise CommitConflictError(read_version, tuple(conflicts))
 
 
-def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
+def _require_possible(proposal: Proposal, snapshot: Snapshot, winners: Winners) -> None:
+    _require_none(proposal.read_set.version, winners.conflicts(proposal.read_set))
     if snapshot.version < proposal.read_set.version:
         # The listing came from a cache, or the table was restored from a copy: not a lasting
         # conflict.
@@ -276,16 +258,9 @@ def _require_possible(proposal: Proposal, snapshot: Snapshot) -> None:
         )
         raise TableReplacedError(snapshot.uri, detail, read_version=proposal.read_set.version)
     problems = proposal.problems(snapshot)
-    if problems:
-        outdated = tuple(Outdated(one) if isinstance(one, str) else one for one in problems)
-        raise _conflict(proposal.read_set.version, outdated)
+    outdated = [Outdated(one) if isinstance(one, str) else one for one in problems]
+    _require_none(proposal.read_set.version, outdated)
     require_writable(snapshot)
-
-
-def _is_due(landed: Landed) -> bool:
-    text = landed.base.metadata.configuration.get(INTERVAL, "")
-    interval = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_INTERVAL
-    return landed.version % interval == 0
 
 
 def _require_unprotected(snapshot: Snapshot) -> None:
@@ -296,12 +271,6 @@ def _require_unprotected(snapshot: Snapshot) -> None:
     if not first.isdecimal() or snapshot.version < int(first):
         reason = f"{CHECKPOINT_PROTECTION} of versions before {first}"
         raise UnsupportedFeatureError(snapshot.uri, "checkpointed", (reason,))
-
-
-def _starts_with_in_commit_timestamps(change: Change) -> bool:
-    protocol = next(a for a in change.actions if isinstance(a, Protocol))
-    metadata = next(a for a in change.actions if isinstance(a, Metadata))
-    return has_in_commit_timestamps(protocol, metadata.configuration)
 
 
 def _with_in_commit_timestamp(info: CommitInfo, snapshot: Snapshot) -> CommitInfo:
@@ -349,16 +318,13 @@ def put_commit(
     content: bytes,
     *,
     txn_id: str,
-    wait: Callable[[int], None] = lambda _: None,
+    clock: Clock,
 ) -> PutOutcome:
-    """Put the commit of `version`; return whether it landed or lost the race.
-
-    `wait` is called before each further put, with the number of unanswered puts so far.
-    """
+    """Return whether a commit landed; it is put again while it has no answer."""
     detail = ""
     for puts in range(1, PUTS + 1):
         if puts > 1:
-            wait(puts - 1)
+            clock.back_off(puts - 1, 0)
         try:
             outcome, detail = _put_once(store, version, content, txn_id)
         except StorageError as error:

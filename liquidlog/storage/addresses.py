@@ -37,10 +37,7 @@ _CANONICAL: Final = {"s3a": "s3", "gcs": "gs"}
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """The place of an object: `family` is s3, gcs or azure.
-
-    `account` is the Azure storage account, if the address names one.
-    """
+    """The place of an object in s3, gcs or azure, there with the account if it names one."""
 
     family: str
     bucket: str
@@ -72,10 +69,7 @@ def local_path(address: str) -> str:
 
 
 def table_address(uri: str) -> str:
-    """Return the canonical spelling of a table's address, used in all documents and messages.
-
-    Local: an absolute path. Otherwise: a URI without a trailing slash, with the usual scheme.
-    """
+    """Return how a table's address is spelled in all documents: an absolute path, or a URI."""
     _check_spelling(uri)
     if is_local(uri):
         path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them
@@ -106,10 +100,7 @@ def _check_spelling(uri: str) -> None:
 
 
 def file_address(table_uri: str, path: str) -> str:
-    """Return the address of a table's file, a local path or a URI; nothing is decoded here.
-
-    `path` is in canonical form; "" stands for the table itself.
-    """
+    """Return the address of a table's file by its canonical path, "" for the table itself."""
     _require_no_nul(path)
     if is_local(table_uri):
         return _local_file(local_path(table_uri), path)

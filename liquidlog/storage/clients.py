@@ -54,18 +54,17 @@ _ATTEMPTS: Final = 4
 
 
 def s3_arguments(
-    address: ObjectAddress, options: StorageOptions, environment: Mapping[str, str]
+    _: ObjectAddress, options: StorageOptions, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the arguments of `s3fs.S3FileSystem`.
-
-    Missing credentials are left to botocore, which reads the environment, profiles and instance
-    roles; endpoint and region are also read from the variables of delta-rs.
-    """
-    del address
+    """Return the arguments of `s3fs.S3FileSystem`; botocore finds credentials that are missing."""
     named = options.named(_ALIASES, ("aws_",), storage="S3")
     if named.get("conditional_put", "etag") != "etag":
         raise UsageError("S3 without conditional puts cannot hold a table: conditional_put is etag")
-    endpoint = _endpoint_of(named, environment)
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    found = [environment[name] for name in variables if environment.get(name)]
+    endpoint = named.get("endpoint_url") or next(iter(found), None)
+    allowed = named.get("allow_http") or environment.get("AWS_ALLOW_HTTP", "")
+    _require_https(endpoint, allowed, "S3", "aws_allow_http")
     region = named.get("region") or environment.get("AWS_REGION")
     return {
         "key": named.get("access_key_id"),
@@ -81,14 +80,10 @@ def s3_arguments(
     }
 
 
-def _endpoint_of(named: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    found = [environment[name] for name in variables if environment.get(name)]
-    endpoint = named.get("endpoint_url") or next(iter(found), None)
-    allowed = named.get("allow_http") or environment.get("AWS_ALLOW_HTTP", "")
+def _require_https(endpoint: str | None, allowed: str, storage: str, option: str) -> None:
     if endpoint and endpoint.lower().startswith("http:") and not is_true(allowed):
-        raise UsageError("the S3 endpoint is http: set the storage option aws_allow_http=true")
-    return endpoint
+        message = f"the {storage} endpoint is http: set the storage option {option}=true"
+        raise UsageError(message)
 
 
 def _config(named: Mapping[str, str], endpoint: str | None) -> dict[str, Any]:
@@ -131,22 +126,12 @@ _ALIASES_OF_GCS: Final[Mapping[str, Sequence[str]]] = {
 
 
 def gcs_arguments(
-    address: ObjectAddress, options: StorageOptions, environment: Mapping[str, str]
+    _: ObjectAddress, options: StorageOptions, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the arguments of `gcsfs.GCSFileSystem`.
-
-    Without an option or variable that names a service account, Google's application default
-    credentials are used.
-    """
-    del address
+    """Return the arguments of `gcsfs.GCSFileSystem`, by default with Google's own credentials."""
     named = options.named(_ALIASES_OF_GCS, ("google_", "gcs_"), storage="Google Cloud Storage")
     endpoint = named.get("base_url") or environment.get("STORAGE_EMULATOR_HOST")
-    if (
-        endpoint
-        and endpoint.lower().startswith("http:")
-        and not is_true(named.get("allow_http", ""))
-    ):
-        raise UsageError("the GCS endpoint is http: set the storage option allow_http=true")
+    _require_https(endpoint, named.get("allow_http", ""), "GCS", "allow_http")
     return {"token": _token(named, environment), "endpoint_url": endpoint}
 
 
@@ -193,11 +178,7 @@ _EMULATOR_KEY: Final = (  # public, the same in every installation of the emulat
 def azure_arguments(
     address: ObjectAddress, options: StorageOptions, environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the arguments of `adlfs.AzureBlobFileSystem`.
-
-    Missing options are taken from the environment. Without a key, a SAS token or a client secret,
-    Azure's default credential is used (environment, managed identity, command line).
-    """
+    """Return the arguments of `adlfs.AzureBlobFileSystem`, by default with Azure's credential."""
     named = _completed(options, environment)
     account = named.get("account_name") or address.account
     if account is None:
@@ -208,12 +189,13 @@ def azure_arguments(
         )
     key = _signing_key(named)
     arguments: dict[str, Any] = {"account_name": account, "assume_container_exists": True}
-    endpoint = _endpoint(named, environment)
+    endpoint = named.get("endpoint") or environment.get("AZURE_STORAGE_ENDPOINT")
     if endpoint is not None:
+        _require_https(endpoint, named.get("allow_http", ""), "Azure", "azure_allow_http")
         credential = f"AccountKey={key};" if key else ""
         if not key and "sas_token" in named:
             credential = f"SharedAccessSignature={named['sas_token'].lstrip('?')};"
-        text = f"AccountName={account};{credential}BlobEndpoint={endpoint};"
+        text = f"AccountName={account};{credential}BlobEndpoint={endpoint.rstrip('/')};"
         return {**arguments, "connection_string": text}
     names = ("account_key", "sas_token", "client_id", "client_secret", "tenant_id")
     arguments.update({name: named[name] for name in names if name in named})
@@ -247,11 +229,7 @@ def _completed(options: StorageOptions, environment: Mapping[str, str]) -> dict[
 
 
 def _signing_key(named: Mapping[str, str]) -> str | None:
-    """Return the account's key, None if there is none.
-
-    The client finds a key that it cannot decode when it signs a request, and takes that for a fault
-    that may pass.
-    """
+    """Return the account's key; the client takes one that is not base64 for a passing fault."""
     key = named.get("account_key")
     try:
         base64.b64decode(key or "")
@@ -262,15 +240,6 @@ def _signing_key(named: Mapping[str, str]) -> str | None:
             options=["azure_storage_account_key"],
         ) from None
     return key
-
-
-def _endpoint(named: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    endpoint = named.get("endpoint") or environment.get("AZURE_STORAGE_ENDPOINT")
-    if endpoint is None:
-        return None
-    if endpoint.lower().startswith("http:") and not is_true(named.get("allow_http", "")):
-        raise UsageError("the Azure endpoint is http: set the storage option azure_allow_http=true")
-    return endpoint.rstrip("/")
 
 
 T = TypeVar("T")
@@ -360,11 +329,7 @@ def is_denied(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether a later try may succeed, because the storage failed and not the file.
-
-    The answer depends on the original error of the client or of the operating system. Faults that
-    Arrow or our own checks see in a file are permanent.
-    """
+    """Return whether a later try may succeed, as the client or system failed and not the file."""
     origin = _chain(error)[-1]
     if isinstance(origin, OSError) and type(origin).__module__ == "builtins":
         number = origin.errno
@@ -389,14 +354,8 @@ def http_status(error: BaseException | None) -> int | None:
         if isinstance(response, dict):
             found: Any = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         else:
-            found = next(
-                (
-                    value
-                    for name in ("status_code", "status", "code")
-                    if (value := getattr(error, name, None)) is not None
-                ),
-                None,
-            )
+            values = [getattr(error, name, None) for name in ("status_code", "status", "code")]
+            found = next((value for value in values if value is not None), None)
         if isinstance(found, int) or (isinstance(found, str) and found.isdigit()):
             return int(found)
         error = error.__cause__
@@ -405,12 +364,10 @@ def http_status(error: BaseException | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackOff:
-    """How a read-only request is retried.
+    """How a read-only request is retried, for `total_seconds` at most.
 
-    Waits double from `first_seconds` to `longest_seconds`; each is shortened by a random part, so
-    that hundreds of workers that were throttled together do not retry together. Retries end when
-    the next try would come later than `total_seconds` after the first; or than `unknown_seconds`
-    if the store is not known to be busy: a wrong endpoint does not answer within minutes either.
+    Waits double; a random part is taken off, so that workers that were throttled together do not
+    retry together. A store that is not known to be busy is given up sooner: it may not exist.
     """
 
     first_seconds: float = 0.2

@@ -83,26 +83,28 @@ class StoredFile:
     def open(self) -> Source:
         """Return the file opened for reading; an object's size is checked as its end is read."""
         if is_local(self._address):
-            return self._opened_here(open_regular(local_path(self._address)))
+            file = open_regular(local_path(self._address))
+            try:
+                self._required(file.size())
+            except OtherSizeError:
+                file.close()
+                raise
+            return file
         if self._known is None:
             objects, path = _object(self._address, self._options)
             self._known = KnownObject(objects, path, self._size_bytes or self._asked(objects, path))
         return ObjectReader(self._known)
 
-    def _opened_here(self, file: pa.OSFile) -> pa.OSFile:
-        size_bytes = file.size()
-        if self._size_bytes not in {None, size_bytes}:
-            file.close()
-            raise OtherSizeError(size_bytes, self._size_bytes or 0)
-        return file
-
     def _asked(self, objects: Objects, path: str) -> int:
         facts = objects.facts(path)
         if facts is None:
             raise FileNotFoundError(self._address)
-        if self._size_bytes not in {None, facts.size_bytes}:
-            raise OtherSizeError(facts.size_bytes, self._size_bytes or 0)
-        return facts.size_bytes
+        return self._required(facts.size_bytes)
+
+    def _required(self, size_bytes: int) -> int:
+        if self._size_bytes not in {None, size_bytes}:
+            raise OtherSizeError(size_bytes, self._size_bytes or 0)
+        return size_bytes
 
 
 def create(address: str, options: StorageOptions = NO_OPTIONS) -> NewFile:
@@ -117,16 +119,11 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
     if is_local(address):
         return local.facts(local_path(address))
     objects, path = _object(address, options)
-    found = objects.facts(path)
-    return None if found is None else FileFacts(found.size_bytes, found.modification_time_ms)
+    return objects.facts(path)
 
 
 def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[object, ...] | None:
-    """Return a mark that changes whenever a file is written or replaced; None without a file.
-
-    For local files it has size, time in ns, device and inode; for objects size, time in ms and
-    etag.
-    """
+    """Return a mark that changes whenever a file is written or replaced; None without a file."""
     if is_local(address):
         return local.content_mark(local_path(address))
     objects, path = _object(address, options)
@@ -283,7 +280,7 @@ class _Upload:
         if found is None or found.size_bytes != self._size_bytes:
             state = "is missing" if found is None else f"has {found.size_bytes} bytes"
             raise OSError(f"{state} after {self._size_bytes} bytes were uploaded")
-        return FileFacts(found.size_bytes, found.modification_time_ms)
+        return found
 
     def discard(self) -> None:
         if not self.closed:

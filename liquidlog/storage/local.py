@@ -18,6 +18,7 @@ from liquidlog.storage.clients import AmbiguousPutError
 
 PROBE_PREFIX: Final = ".liquidlog-probe-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
+_TOKEN_DIGITS: Final = 16
 _SMALL_BYTES: Final = 1 << 20
 _MILLISECOND_NS: Final = 1_000_000
 
@@ -128,10 +129,7 @@ def delete(path: str) -> None:
 
 
 def put_if_absent(path: str, content: bytes) -> bool:
-    """Store a file whole or not at all; return False if the name is taken.
-
-    The content is written under a temporary name, flushed to disk and linked to its final name.
-    """
+    """Store a file whole or not at all, by a link to it; return False if the name is taken."""
     temporary = _temporary(path)
     try:
         try:
@@ -188,9 +186,6 @@ def is_temporary(name: str) -> bool:
     """Return whether a file name is a temporary one, which only a killed writer leaves."""
     begins = name.startswith(".") and name.endswith(_TEMPORARY_SUFFIX)
     return name.startswith(PROBE_PREFIX) or (begins and len(name.split(".")[-2]) == _TOKEN_DIGITS)
-
-
-_TOKEN_DIGITS: Final = 16
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -54,24 +54,18 @@ _SENT_ONCE: Final = frozenset({"s3", "azure"})
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectFacts:
-    """An object as described by the store; `name` is relative to the listed directory.
-
-    `etag` identifies the content, empty if the store has none.
-    """
+class ObjectFacts(FileFacts):
+    """An object as described by the store: its name alone, and what identifies its content."""
 
     name: str
-    size_bytes: int
-    modification_time_ms: int
-    etag: str = ""
+    etag: str
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
     """The store of an address; `path` is the address in the client's form.
 
-    If options come from a callable, each request uses the values of the last minute. A refused
-    request that can be repeated is, if the callable has other values now.
+    A request that is refused is repeated if a callable has other options now.
     """
 
     address: ObjectAddress
@@ -98,7 +92,7 @@ class Objects:
 
     def facts(self, path: str) -> ObjectFacts | None:
         """Return the facts about an object, None if it does not exist."""
-        info = self._asked(path, lambda: self._again(lambda: self._fs.info(path)))
+        info = self._asked(path, lambda: self._fs.info(path))
         if info is None or info.get("type") == "directory":
             return None
         return _facts(path, info)
@@ -107,9 +101,7 @@ class Objects:
         """Return an object's content, None if it does not exist."""
         # With several concurrent requests, s3fs would first ask for the size.
         alone = {} if self.address.family not in {"s3", "azure"} else {"max_concurrency": 1}
-        return self._asked(
-            path, lambda: self._again(lambda: bytes(self._fs.cat_file(path, **alone)))
-        )
+        return self._asked(path, lambda: bytes(self._fs.cat_file(path, **alone)))
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes `start` to `stop` of an object, a large range by concurrent requests."""
@@ -145,26 +137,34 @@ class Objects:
     def list_directory(self, path: str, first: str = "") -> tuple[ObjectFacts, ...] | None:
         """Return the objects directly in a directory; None if nothing is in or below it.
 
-        Names before `first` are left out if the store can begin in the middle, which saves
-        requests; other stores return them too.
+        S3 leaves out names before `first`, which saves requests.
         """
-        found = self._asked(path, lambda: self._again(lambda: self._listed(path, first)))
-        return None if found is None else tuple(found)
+        if self.address.family != "s3":
+            infos = self._infos(path)
+            files = (info for info in infos or () if info["type"] == "file")
+            return None if infos is None else tuple(_facts(info["name"], info) for info in files)
+        pages = list(self._s3_pages(path, first, Delimiter="/"))
+        found = tuple(_facts(item["Key"], item) for page in pages for item in _contents(page))
+        holds_any = found or first or any(page.get("CommonPrefixes") for page in pages)
+        return found if holds_any else None
 
     def holds_any(self, path: str) -> bool:
         """Return whether any object is below a directory, by one small request."""
-        return bool(self._asked(path, lambda: self._again(lambda: self._first_below(path))))
+        if self.address.family != "s3":
+            return bool(self._infos(path))
+        return bool(_contents(next(self._s3_pages(path, MaxKeys=1))))
 
     def names_with_prefix(self, path: str, prefix: str) -> tuple[str, ...]:
         """Return the names in a directory that begin with `prefix`; only these are requested."""
-        found = self._asked(path, lambda: self._again(lambda: self._matching(path, prefix)))
-        return tuple(found or ())
+        found = self._asked(path, lambda: self._fs.find(path, prefix=prefix)) or ()
+        begin = f"{path}/{prefix}"
+        return tuple(name.rpartition("/")[2] for name in found if name.startswith(begin))
 
     def entries(self, path: str) -> tuple[str, ...] | None:
         """Return the names in a directory, directories with a final slash; None if it is none."""
         if self.facts(path) is not None:
             return None
-        infos = self._asked(path, lambda: self._again(lambda: self._fs.ls(path, detail=True)))
+        infos = self._infos(path)
         if not infos:
             return None
         names = (
@@ -261,20 +261,17 @@ class Objects:
             raise OSError(self.explained(error)) from None
 
     def _holds(self, path: str, content: bytes) -> bool:
-        """Return whether an object has, or may have, this content.
-
-        The answer of a client that sends a put only once is final; other clients may have sent the
-        put again, so that a refusal says nothing about the first one.
-        """
+        """Return whether an object has, or may have, this content."""
         try:
             return self.read(path) == content
         except StorageError:
+            # Other clients may have sent a put again: its refusal says nothing of the first one.
             return self.address.family not in _SENT_ONCE
 
     def _asked(self, path: str, request: Callable[[], T]) -> T | None:
         began = time.perf_counter()
         try:
-            answer = request()
+            answer = self._again(request)
         except Exception as error:  # noqa: BLE001  clients raise what they like
             if classify(error) is Failure.MISSING:
                 return None
@@ -306,74 +303,43 @@ class Objects:
             case _:
                 self._fs.pipe_file(path, content, mode="create")
 
-    def _listed(self, path: str, first: str) -> Iterator[ObjectFacts]:
-        if self.address.family == "s3":
-            return iter(list(self._s3_listed(path, first)))
-        infos = self._fs.ls(path, detail=True)
-        return iter([_facts(info["name"], info) for info in infos if info["type"] == "file"])
-
-    def _s3_listed(self, path: str, first: str) -> Iterator[ObjectFacts]:
-        bucket, _, key = path.partition("/")
-        prefix = f"{key}/" if key else ""
-        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
-        if first:
-            request["StartAfter"] = prefix + first
-        found = False
-        while True:
-            page = self._fs.call_s3("list_objects_v2", **request)
-            for item in page.get("Contents", ()):
-                found = True
-                yield _facts(item["Key"], {**item, "size": item["Size"]})
-            found = found or bool(page.get("CommonPrefixes"))
-            if not page.get("IsTruncated"):
-                break
-            request["ContinuationToken"] = page["NextContinuationToken"]
-        if not found and not first:
-            raise FileNotFoundError(path)
+    def _infos(self, path: str) -> Sequence[Mapping[str, Any]] | None:
+        return self._asked(path, lambda: self._fs.ls(path, detail=True))
 
     def _page_below(self, path: str) -> Iterator[Mapping[str, Any]]:
         if self.address.family != "s3":
-            yield from (
-                self._asked(path, lambda: self._again(lambda: self._fs.ls(path, detail=True))) or ()
-            )
+            yield from self._infos(path) or ()
             return
+        bucket = path.partition("/")[0]
+        for page in self._s3_pages(path):
+            for item in _contents(page):
+                yield {**item, "name": f"{bucket}/{item['Key']}", "type": "file"}
+
+    def _s3_pages(self, path: str, first: str = "", **more: object) -> Iterator[Mapping[str, Any]]:
+        """Yield the answers of S3 about keys below a directory, from the name `first` on."""
         bucket, _, key = path.partition("/")
-        request: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else ""}
+        prefix = f"{key}/" if key else ""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, **more}
+        if first:
+            request["StartAfter"] = prefix + first
         while True:
-            page = self._asked(path, lambda: self._again(lambda: self._page(request))) or {}
-            for item in page.get("Contents", ()):
-                yield {
-                    **item,
-                    "name": f"{bucket}/{item['Key']}",
-                    "size": item["Size"],
-                    "type": "file",
-                }
+            page = self._asked(path, lambda: self._fs.call_s3("list_objects_v2", **request)) or {}
+            yield page
             if not page.get("IsTruncated"):
                 return
             request["ContinuationToken"] = page["NextContinuationToken"]
 
-    def _page(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._fs.call_s3("list_objects_v2", **request)
-        return found
 
-    def _first_below(self, path: str) -> bool:
-        if self.address.family != "s3":
-            return bool(self._fs.ls(path, detail=False))
-        bucket, _, key = path.partition("/")
-        page = self._fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=f"{key}/", MaxKeys=1)
-        return bool(page.get("Contents"))
-
-    def _matching(self, path: str, prefix: str) -> list[str]:
-        found = self._fs.find(path, prefix=prefix)
-        names = (name.rpartition("/")[2] for name in found if name.startswith(f"{path}/{prefix}"))
-        return list(names)
+def _contents(page: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = page.get("Contents", ())
+    return found
 
 
 def _facts(path: str, info: Mapping[str, Any]) -> ObjectFacts:
     found = (info[name] for name in _TIME_NAMES if info.get(name) is not None)
     return ObjectFacts(
         name=path.rstrip("/").rpartition("/")[2],
-        size_bytes=int(info.get("size") or 0),
+        size_bytes=int(info.get("size") or info.get("Size") or 0),
         modification_time_ms=_milliseconds(next(found, None)),
         etag=str(next((info[name] for name in _ETAG_NAMES if info.get(name)), "")),
     )
@@ -402,11 +368,7 @@ _WHENCE_END: Final = 2
 
 
 class KnownObject:
-    """An object whose size is known, or claimed; its end is kept once it was read.
-
-    A claimed size is checked with the read of the end, which asks for a byte more than there should
-    be.
-    """
+    """An object whose size is known, or claimed; its end is read once, which checks the size."""
 
     def __init__(self, objects: Objects, path: str, size_bytes: int) -> None:
         self._objects = objects
@@ -487,10 +449,10 @@ Enter: TypeAlias = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """What is somewhere below a directory; `path` is relative to it, with slashes.
+    """What is somewhere below a directory, by its relative path.
 
-    `facts` is None for what no path in a log can be relied on to name: a symbolic link, a device,
-    a name that is no text, or that some file systems spell in another way.
+    There are no facts of what a log cannot name for certain: links, devices, and names that are no
+    text or that some file systems spell in another way.
     """
 
     path: str
@@ -498,16 +460,13 @@ class TreeEntry:
 
 
 def tree(directory: str, enter: Enter, options: StorageOptions = NO_OPTIONS) -> Iterator[TreeEntry]:
-    """Yield what is below a directory.
+    """Yield what is below a directory, and in it below those that `enter` is true of.
 
-    `enter` is asked once for each directory below it, for its parent before; of those for which it
-    returns False, nothing is yielded. In an object store, what is yielded of a directory may come
-    before it is asked for all others.
+    It is asked once for each directory, for its parent before.
     """
     if is_local(directory):
         return _files(local_path(directory), enter)
-    objects = Objects.at(directory, options)
-    return _objects(objects, objects.path, enter)
+    return _objects(Objects.at(directory, options), enter)
 
 
 def _files(directory: str, enter: Enter) -> Iterator[TreeEntry]:
@@ -548,7 +507,7 @@ def _is_plain(name: str) -> bool:
     return unicodedata.is_normalized("NFC", name)
 
 
-def _objects(objects: Objects, root: str, enter: Enter) -> Iterator[TreeEntry]:
+def _objects(objects: Objects, enter: Enter) -> Iterator[TreeEntry]:
     known = {"": True}
 
     def entered(directory: str) -> bool:
@@ -556,16 +515,8 @@ def _objects(objects: Objects, root: str, enter: Enter) -> Iterator[TreeEntry]:
             known[directory] = entered(directory.rpartition("/")[0]) and enter(directory)
         return known[directory]
 
-    for path, found in objects.below(root, entered):
+    for path, found in objects.below(objects.path, entered):
         directory, _, name = path.rpartition("/")
         # An empty name is the mark of a directory.
         if name and entered(directory):
-            yield TreeEntry(path, _file_facts(found) if _all_plain(path) else None)
-
-
-def _all_plain(path: str) -> bool:
-    return all(map(_is_plain, path.split("/")))
-
-
-def _file_facts(found: ObjectFacts) -> FileFacts:
-    return FileFacts(found.size_bytes, found.modification_time_ms)
+            yield TreeEntry(path, found if all(map(_is_plain, path.split("/"))) else None)

@@ -36,12 +36,9 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """Options as the user gave them; they are sent to workers but are never part of a document.
+    """Options as the user gave them, for workers, but never part of a document.
 
-    Attributes:
-        items: Names and values; none if there is a supply.
-        expiring: Whether a callable gave these values, so that later ones may differ.
-        supply: Where the values come from, if they are asked for.
+    They are items, or those that a supply gives when it is asked, which are expiring.
     """
 
     items: tuple[tuple[str, str], ...] = field(default=())

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.commit.transaction import PutOutcome, put_commit
+from liquidlog.commit.transaction import PutOutcome, put_commit, system_clock
 from liquidlog.data.reader import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError, UnsupportedFeatureError
 from liquidlog.log.store import LocalTableStore
@@ -47,6 +47,7 @@ def answer(error: int, *, linked: bool) -> Any:
 def test_a_refused_link_is_certain_and_any_other_answer_in_doubt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    answers: list[tuple[int, bool, type[Exception]]]
     answers = [(error, False, StorageError) for error in REFUSALS]
     answers += [(error, linked, AmbiguousPutError) for error in DOUBTS for linked in (True, False)]
     for number, (error, linked, raised) in enumerate(answers):
@@ -66,7 +67,9 @@ def test_a_link_that_was_made_is_found_out_by_reading_back(
         store = LocalTableStore(tmp_path / str(error))
         (tmp_path / str(error)).mkdir()
         content = b'{"commitInfo":{"txnId":"mine"}}'
-        assert put_commit(store, 0, content, txn_id="mine") is PutOutcome.LANDED
+        assert (
+            put_commit(store, 0, content, txn_id="mine", clock=system_clock()) is PutOutcome.LANDED
+        )
 
 
 def test_a_file_system_without_links_is_refused_before_anything_is_written(

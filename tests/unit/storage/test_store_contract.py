@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.transaction import PutOutcome, put_commit
+from liquidlog.commit.transaction import PutOutcome, put_commit, system_clock
 from liquidlog.errors import CommitStateUnknownError, StorageError
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import AmbiguousPutError, TableStore
@@ -176,7 +176,7 @@ def _commit(txn_id: str) -> bytes:
 
 def test_a_lost_answer_is_found_out_by_reading_back(emulator: Emulator) -> None:
     store = open_store(emulator.new_table(), emulator.options)
-    assert put_commit(store, 0, _commit("a"), txn_id="a") is PutOutcome.LANDED
+    assert put_commit(store, 0, _commit("a"), txn_id="a", clock=system_clock()) is PutOutcome.LANDED
     for version, lost in ((1, 1), (2, 1000)):
         left = [None] * lost
 
@@ -186,9 +186,15 @@ def test_a_lost_answer_is_found_out_by_reading_back(emulator: Emulator) -> None:
             return _is_put_of(name)(request) and bool(left) and left.pop() is None
 
         emulator.proxy.lose = lose
-        assert put_commit(store, version, _commit("a"), txn_id="a") is PutOutcome.LANDED
+        assert (
+            put_commit(store, version, _commit("a"), txn_id="a", clock=system_clock())
+            is PutOutcome.LANDED
+        )
         emulator.proxy.clear()
-        assert put_commit(store, version, _commit("b"), txn_id="b") is PutOutcome.LOST_RACE
+        assert (
+            put_commit(store, version, _commit("b"), txn_id="b", clock=system_clock())
+            is PutOutcome.LOST_RACE
+        )
         assert store.read_log(commit_name(version)) == _commit("a")
 
 
@@ -200,7 +206,7 @@ def test_a_put_that_never_arrived_is_not_called_a_success(s3: Emulator) -> None:
         store.put_log_if_absent(commit_name(0), b"x")
     assert s3.proxy.count("PUT", commit_name(0)) == 1
     with pytest.raises(CommitStateUnknownError):
-        put_commit(store, 0, _commit("a"), txn_id="a")
+        put_commit(store, 0, _commit("a"), txn_id="a", clock=system_clock())
 
 
 def test_a_refused_put_is_certain(s3: Emulator) -> None:
