@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +77,7 @@ def test_a_killed_executor_is_survived(
 
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_a_killed_python_worker_is_survived(spark: SparkSession, table: Table, seed: int) -> None:
-    gateway = spark.sparkContext._gateway.proc.pid
+    gateway = cast("Any", spark.sparkContext)._gateway.proc.pid
     random = np.random.default_rng(seed)
 
     def workers() -> list[int]:
@@ -152,8 +153,8 @@ def test_tables_are_written_and_read_through_spark_connect(
     """From the append on, the server's workers have not the packages: the client sends them."""
     schema = pa.schema([("id", pa.int64())])
     written = Table.create(tmp_path / "written", schema=schema, cluster_by=["id"])
-    sent = [zipped(tmp_path / "liquid.zip"), without_us(tmp_path / "bare"), ROOT / "tests"]
-    words = [sys.executable, "-c", THROUGH_CONNECT, connect, table.uri, tmp_path, written.uri]
+    sent = [zipped(tmp_path / "liquid.zip"), without_us(tmp_path / "bare"), str(ROOT / "tests")]
+    words = [sys.executable, "-c", THROUGH_CONNECT, connect, table.uri, str(tmp_path), written.uri]
     subprocess.run([*words, *sent], check=True, timeout=300, env=environment())
     assert len(table.cubes()) == 1
     check(table)

@@ -157,7 +157,7 @@ def appended_table(path: Path) -> Table:
     return made
 
 
-def in_groups(table: Table) -> Mapping[str, int]:
+def in_groups(table: Table) -> dict[str, Any]:
     """Return a policy that makes a group of every two files, with several outputs."""
     size = max(table.files()["size_bytes"].to_pylist())
     return {"min_cube_size": 1, "target_cube_size": 2 * size, "max_file_size": size // 2}

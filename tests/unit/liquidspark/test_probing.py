@@ -55,10 +55,8 @@ def test_what_is_not_reached_is_named(file: Path, tmp_path: Path) -> None:
     found = str(problem_at(tmp_path / "elsewhere", file))
     assert str(tmp_path / "elsewhere") in found
     assert "cannot create" in found
-    found = storage_problem(
-        directory="s3://bucket/t", file="s3://bucket/t/f", token=RUN, options={"nope": "x"}
-    )
-    assert "nope" in str(found)
+    place = {"directory": "s3://bucket/t", "file": "s3://bucket/t/f"}
+    assert "nope" in str(storage_problem(**place, token=RUN, options={"nope": "x"}))
 
 
 def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
