@@ -8,15 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import liquidspark
-from liquidlog.cli.main import cli, run
-from liquidlog.errors import EXIT_ERROR, EXIT_OK
 from liquidlog.plan import decode_result, encode_plan
 from liquidspark.sending import partition_values
 from support.plans import (
     make_plan,
-    read_outputs,
-    rows_of,
-    save_plan_without_one_input,
     schema_json_of,
     write_inputs,
 )
@@ -24,37 +19,6 @@ from support.plans import (
 pytestmark = pytest.mark.spark
 
 PYTHON = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-
-
-@pytest.fixture
-def plan_path(tmp_path: Path) -> Path:
-    return save_plan_without_one_input(tmp_path)
-
-
-@pytest.mark.usefixtures("spark")
-def test_run_appends_a_line_per_group_and_resumes(
-    plan_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result_path = tmp_path / "result.jsonl"
-    command = ["run", str(plan_path), "-o", str(result_path), "--executor", "spark"]
-    assert run(cli, command) == EXIT_ERROR
-    said = capsys.readouterr().err
-    assert "group 1: " in said
-    assert "gone.parquet" in said
-    after_first = result_path.read_bytes()
-    result = decode_result(after_first, where="test")
-    assert {group.group_id for group in result.groups} == {0, 2}
-    rows = [t for group in result.groups for t in read_outputs(tmp_path, group)]
-    assert rows_of(rows) == rows_of([pa.table({"key": pa.array(range(200), pa.int64())})])
-
-    (tmp_path / "gone.parquet").hardlink_to(tmp_path / "input 0.parquet")
-    assert run(cli, command) == EXIT_OK
-    resumed = result_path.read_bytes()
-    assert resumed.startswith(after_first)
-    assert [group.group_id for group in decode_result(resumed, where="test").groups][2:] == [1]
-
-    assert run(cli, command) == EXIT_OK
-    assert result_path.read_bytes() == resumed
 
 
 def test_partition_values_land_where_spark_sends_them(spark: SparkSession) -> None:

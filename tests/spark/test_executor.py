@@ -1,13 +1,11 @@
 import operator
 import shutil
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -15,13 +13,11 @@ from pyspark.sql import SparkSession
 from liquidlog.data.runs import RunStage, running_in, runs_in
 from liquidlog.errors import ExecutorError
 from liquidlog.local.executor import LocalExecutor
-from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
     InputFile,
     Outcome,
-    RewriteResult,
     RewrittenGroup,
 )
 from liquidlog.rewriting.passes import Engine, run_together
@@ -31,8 +27,7 @@ from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
 from liquidspark.pipeline import TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, ExecutorContract, Rewriting, shuffled
-from support.logs import live_adds
-from support.partitioned import TEXTS, map_columns, partitioned_table, rows_read
+from support.partitioned import TEXTS, map_columns, partitioned_table
 from support.plans import (
     copy_inputs,
     make_plan,
@@ -122,16 +117,6 @@ def test_slots_are_the_cores_of_the_session(spark: SparkSession) -> None:
     assert TaskSlots(spark).count() == task_slots(spark) == 2
 
 
-def test_session_settings_are_restored(spark: SparkSession, tmp_path: Path) -> None:
-    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(name)
-    table = pa.table({"key": pa.array(range(10), pa.int64())})
-    inputs = write_inputs(tmp_path, table, 1)
-    plan = make_plan(tmp_path, schema_json_of({"key": "long"}), [(inputs, 1)], columns=[("key",)])
-    list(execute_groups(spark, plan))
-    assert spark.conf.get(name) == before
-
-
 def test_rewrites_beside_each_other_let_other_queries_keep_their_settings(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -170,55 +155,6 @@ def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
         assert group.rows_read == 6000
         contents.append([(tmp_path / way / one.path).read_bytes() for one in group.outputs])
     assert contents[0] == contents[1]
-
-
-# Partitioned tables, rewritten on Spark and committed.
-
-
-WHOLE = ExecutorOptions(sample_rows=100)
-SHUFFLED_PARTITIONS = ExecutorOptions(single_task_bytes=0, task_bytes=1 << 11, sample_rows=100)
-
-
-def optimize(spark: SparkSession, table: Table, options: ExecutorOptions, **policy: Any) -> None:
-    plan = table.plan(**policy)
-    require_rewritable(table.opened, plan)
-    outcomes = list(execute_groups(spark, plan, options=options))
-    groups = tuple(group for group in outcomes if isinstance(group, RewrittenGroup))
-    assert len(groups) == len(outcomes), outcomes
-    table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=groups))
-
-
-@pytest.mark.parametrize(
-    ("options", "policy"),
-    [(WHOLE, {}), (SHUFFLED_PARTITIONS, {}), (SHUFFLED_PARTITIONS, {"zorder_by": "v"})],
-    ids=["joined", "copied", "ordered"],
-)
-def test_a_rewrite_keeps_rows_and_partition_values(
-    spark: SparkSession, tmp_path: Path, options: ExecutorOptions, policy: dict[str, str]
-) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path, files=dict.fromkeys(TEXTS, 2))
-    before = rows_read(path)
-    optimize(spark, table, options, **policy)
-    assert rows_read(path) == before
-    adds = live_adds(path)
-    assert Counter(add["partitionValues"]["p"] for add in adds.values()) == dict.fromkeys(TEXTS, 1)
-    files = [str(file.relative_to(path)) for file in path.rglob("part-*.zstd.parquet")]
-    assert all(pq.read_schema(path / file).names == ["id", "v"] for file in files)
-    assert not list(path.glob("_liquidspark-*"))
-    if not policy:
-        assert not table.plan().groups
-
-
-def test_columns_keep_their_physical_names(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    partitioned_table(path, files={"a": 2, None: 2})
-    map_columns(path)
-    table = Table.open(str(path))
-    optimize(spark, table, WHOLE)
-    values = [add["partitionValues"] for add in live_adds(path).values()]
-    assert sorted(map(str, values)) == ["{'p': 'a', 'n': '1'}", "{'p': None, 'n': None}"]
-    assert not table.plan().groups
 
 
 # Functions as tasks of a session, and the commits that let them look for rows.
@@ -435,12 +371,24 @@ def test_files_of_recorded_tables_are_equal(
     assert_equal(spark, executor, plan, OPTIONS[options])
 
 
-@pytest.mark.parametrize("policy", [{}, {"zorder_by": "v"}], ids=["joined", "ordered"])
+SMALL: dict[str, Any] = {"min_cube_size": "1B", "target_cube_size": "5KB", "max_file_size": "1KB"}
+PLANS: Mapping[str, Callable[[Table], ClusteringPlan]] = {
+    "joined": lambda table: table.plan(),
+    "ordered": lambda table: table.plan(zorder_by="v"),
+    "clustered": lambda table: table.plan_migration(["the p", "id"], **SMALL),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
 def test_files_of_partitions_are_equal(
-    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, policy: dict[str, Any]
+    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, name: str
 ) -> None:
     table = partitioned_table(tmp_path / "t", files=dict.fromkeys(TEXTS, 2))
-    assert_equal(spark, executor, table.plan(**policy), OPTIONS["shuffled"])
+    if name == "clustered":
+        map_columns(tmp_path / "t")
+    plan = PLANS[name](Table.open(table.uri))
+    assert plan.groups
+    assert_equal(spark, executor, plan, OPTIONS["shuffled"])
 
 
 @pytest.mark.parametrize("name", [*MADE, "joined", "ordered"])

