@@ -375,7 +375,7 @@ SMALL: dict[str, Any] = {"min_cube_size": "1B", "target_cube_size": "5KB", "max_
 PLANS: Mapping[str, Callable[[Table], ClusteringPlan]] = {
     "joined": lambda table: table.plan(),
     "ordered": lambda table: table.plan(zorder_by="v"),
-    "clustered": lambda table: table.plan_migration(["the p", "id"], **SMALL),
+    "clustered": lambda table: table.plan_migration(["the p", "the id"], **SMALL),
 }
 
 
