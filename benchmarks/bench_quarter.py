@@ -42,7 +42,7 @@ from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.fleet.deciding import PastWork, answer, seen_of
 from liquidlog.fleet.policy import UpkeepPolicy
-from liquidlog.foresee.stores import OBJECT_STORE
+from liquidlog.foresee.prediction import OBJECT_STORE
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict
 from liquidlog.log.store import TableStore
 from liquidlog.operations.judge import judge

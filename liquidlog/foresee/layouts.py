@@ -65,11 +65,6 @@ class Grouping:
             rows_of_file=rows,
         )
 
-    @property
-    def leaves_some(self) -> bool:
-        """Whether some files are left as they are."""
-        return bool((self.group_of_file < 0).any())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Laid:
@@ -98,13 +93,7 @@ class Layouts:
     _rows: dict[Grouping, Mapping[int, Numbers]] = field(default_factory=dict)
 
     def laid(self, layout: Layout, grouping: Grouping, outputs: Sequence[int]) -> Laid:
-        """Return the files that a rewrite would write.
-
-        Args:
-            layout: The order of rows.
-            grouping: Which files are rewritten together.
-            outputs: How many files each group is to be written to.
-        """
+        """Return the files that a rewrite would write: each group to so many `outputs`."""
         rows_of = self._rows_by_group(grouping)
         orders, starts, sizes, counts, groups, placed = [], [], [], [], [], 0
         for group, rows in rows_of.items():
@@ -120,7 +109,9 @@ class Layouts:
             counts.append(float(grouping.num_records[group]) * share)
             placed += len(order)
         if not orders:
-            return Laid(size_bytes=np.zeros(0), bounds=self._no_bounds(), scale=1.0)
+            columns = tuple(_unknown(leaf, 0) for leaf in self.leaves)
+            nothing = Bounds(columns=columns, num_records=pa.nulls(0, pa.int64()))
+            return Laid(size_bytes=np.zeros(0), bounds=nothing, scale=1.0)
         parts = Parts(order=np.concatenate(orders), starts=np.concatenate(starts))
         known = sum(float(grouping.size_bytes[group]) for group in rows_of)
         return Laid(
@@ -261,10 +252,6 @@ class Layouts:
         )
         records = pa.array(np.ceil(rows).astype(np.int64), pa.int64())
         return Bounds(columns=columns, num_records=records)
-
-    def _no_bounds(self) -> Bounds:
-        columns = tuple(_unknown(leaf, 0) for leaf in self.leaves)
-        return Bounds(columns=columns, num_records=pa.nulls(0, pa.int64()))
 
 
 def _conditions(readers: FittedWorkload, values: Sequence[pa.Array]) -> ValuePredicates:

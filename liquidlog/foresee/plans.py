@@ -16,7 +16,16 @@ from liquidlog.clustering.staleness import input_rows
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
 from liquidlog.foresee.packing import Packing
-from liquidlog.foresee.prediction import EVERYTHING, PredictedReads, Prediction, Range, ReadersFrom
+from liquidlog.foresee.prediction import (
+    EVERYTHING,
+    LOCAL_DISK,
+    OBJECT_STORE,
+    PredictedReads,
+    Prediction,
+    Range,
+    ReadersFrom,
+    StoreProfile,
+)
 from liquidlog.foresee.reads import (
     Readings,
     imagined_files,
@@ -24,9 +33,8 @@ from liquidlog.foresee.reads import (
     readings_of,
     shares_opened,
 )
-from liquidlog.foresee.rows import FROM_ROWS, rows_of
+from liquidlog.foresee.rows import FROM_ROWS, is_partition, rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Parts, Rows, Sample, spread
-from liquidlog.foresee.stores import LOCAL_DISK, OBJECT_STORE, StoreProfile
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
@@ -347,7 +355,7 @@ class Foresight:
         sampled = tuple(
             one
             for one in sample.columns
-            if one.leaf.physical in indexed or _is_partition(self._snapshot, one.leaf)
+            if one.leaf.physical in indexed or is_partition(self._snapshot, one.leaf)
         )
         kept = replace(sample, columns=sampled) if len(sampled) < len(sample.columns) else sample
         chars = plan.writer_options.string_prefix_chars
@@ -462,10 +470,6 @@ class Foresight:
         return [self._after(number, sample.half(seed))[0] for seed in range(_HALVES)]
 
 
-def _is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
-    return leaf.logical[0] in snapshot.metadata.partition_columns
-
-
 def _is_joined(plan: ClusteringPlan, outputs: int) -> bool:
     """Return whether the files of a group are only joined: the log says what comes of that."""
     return not plan.columns or (outputs == 1 and not plan.prefix)
@@ -492,6 +496,23 @@ def live_rows(snapshot: Snapshot) -> Floats:
     return np.asarray(np.where(np.isnan(rows), sizes / _UNKNOWN_ROW_BYTES, rows - gone), np.float64)
 
 
+def joined_files(group: Numbers, sizes: Floats, outputs: Numbers) -> Numbers:
+    """Return which joined file each file becomes a part of, numbered through all groups.
+
+    Files are in the order of their groups, and neighbours are joined: each group to so many
+    `outputs`, as large as each other.
+    """
+    before = np.cumsum(sizes) - sizes
+    begins = np.flatnonzero(np.diff(group, prepend=-1))
+    counts = np.diff(np.append(begins, len(group)))
+    total = np.add.reduceat(sizes, begins) if len(group) else np.zeros(0)
+    inside = before - np.repeat(before[begins], counts)
+    middle = (inside + sizes / 2) / np.maximum(np.repeat(total, counts), 1.0)
+    place = np.minimum(middle * outputs[group], outputs[group] - 1).astype(np.int64)
+    starts = np.cumsum(outputs) - outputs
+    return np.asarray(starts[group] + place, np.int64)
+
+
 def _joined(
     owners: Numbers,
     sizes: Floats,
@@ -504,22 +525,12 @@ def _joined(
     Also the number among these of each file (n,), -1 for those that are not joined.
     """
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
-    group = owners[files]
-    order = np.argsort(group, kind="stable")
-    files, group = files[order], group[order]
-    before = np.cumsum(sizes[files]) - sizes[files]
-    begins = np.flatnonzero(np.diff(group, prepend=-1))
-    counts = np.diff(np.append(begins, len(files)))
-    total = np.add.reduceat(sizes[files], begins) if len(files) else np.zeros(0)
-    inside = before - np.repeat(before[begins], counts)
-    each = np.array(outputs, np.float64)[group]
-    middle = (inside + sizes[files] / 2) / np.maximum(np.repeat(total, counts), 1.0)
-    place = np.minimum(middle * each, each - 1).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(outputs)]).astype(np.int64)
-    number, part = np.unique(starts[group] + place, return_inverse=True)
+    files = files[np.argsort(owners[files], kind="stable")]
+    each = np.array(outputs, np.int64)
+    number, part = np.unique(joined_files(owners[files], sizes[files], each), return_inverse=True)
     columns = tuple(_spanned(one, files, part, len(number)) for one in bounds.columns)
     records = _summed(bounds.num_records, files, part, len(number))
-    owner = np.searchsorted(starts, number, side="right").astype(np.int64) - 1
+    owner = np.searchsorted(np.cumsum(each), number, side="right").astype(np.int64)
     part_of_file = np.full(len(owners), -1, np.int64)
     part_of_file[files] = part
     joined = Laid(
@@ -592,27 +603,29 @@ class _Ranges:
 
     def each(self, name: str) -> list[Range]:
         """Return the range of each reader's files or bytes."""
-        drawn = np.stack([getattr(one, name) for one in self.ways])
-        least, most = getattr(self.least, name), getattr(self.most, name)
-        low = (drawn.min(axis=0) * self._less(name) / self.errors[0]).clip(least, most)
-        most_drawn = drawn.max(axis=0) / self._less(name) ** 0.5
-        high = (most_drawn * self.errors[0]).clip(least, most)
+        low, high = self._ends(name, None, self.errors[0])
         if name == "files":
-            low = np.floor(low + 1e-9).clip(least, None)
-            high = np.ceil(high - 1e-9).clip(None, np.ceil(most))
+            low = np.floor(low + 1e-9).clip(self.least.files, None)
+            high = np.ceil(high - 1e-9).clip(None, np.ceil(self.most.files))
         return [Range(float(a), float(b)) for a, b in zip(np.minimum(low, high), high, strict=True)]
 
-    def mean(self, name: str, weights: Floats) -> Range:
-        """Return the range of the mean."""
-        drawn = [float(weights @ getattr(one, name)) for one in self.ways]
-        least, most = (float(weights @ getattr(one, name)) for one in (self.least, self.most))
-        low = min(max(min(drawn) * self._less(name) / self.errors[1], least), most)
-        most_drawn = max(drawn) / self._less(name) ** 0.5
-        high = max(low, min(most_drawn * self.errors[1], most))
-        return Range(low * (1 - _ROUNDING), high * (1 + _ROUNDING))
+    def mean(self, name: str, weights: Floats, mean: float) -> Range:
+        """Return the range of the mean, which holds it."""
+        low, high = (float(end) for end in self._ends(name, weights, self.errors[1]))
+        return Range(min(low * (1 - _ROUNDING), mean), max(high * (1 + _ROUNDING), mean))
 
-    def _less(self, name: str) -> float:
-        return self.packed if name == "bytes" else 1.0
+    def _ends(self, name: str, weights: Floats | None, error: float) -> tuple[Floats, Floats]:
+        """Return the ends for each reader, or for their mean."""
+        drawn, least, most = (
+            np.stack([getattr(one, name) for one in some])
+            for some in (self.ways, (self.least,), (self.most,))
+        )
+        if weights is not None:
+            drawn, least, most = (one @ weights for one in (drawn, least, most))
+        less = self.packed if name == "bytes" else 1.0
+        low = (drawn.min(axis=0) * less / error).clip(least[0], most[0])
+        high = (drawn.max(axis=0) / less**0.5 * error).clip(least[0], most[0])
+        return low, high
 
 
 def _prediction(
@@ -626,19 +639,19 @@ def _prediction(
     share: float,
 ) -> Prediction:
     weights, profile = readers.shares, now.profile
-    files, size_bytes = ranges.mean("files", weights), ranges.mean("bytes", weights)
     means = {
         f"{name}_{when}": float(weights @ getattr(one, name))
         for when, one in (("before", now), ("after", after))
         for name in ("files", "bytes", "requests", "seconds")
     }
-    # What the mean is, its range holds.
-    files = Range(min(files.low, means["files_after"]), max(files.high, means["files_after"]))
-    size_bytes = Range(
-        min(size_bytes.low, means["bytes_after"]), max(size_bytes.high, means["bytes_after"])
-    )
-    spared = [means["bytes_before"] - one for one in (means["bytes_after"], *_ends(size_bytes))]
+    files = ranges.mean("files", weights, means["files_after"])
+    size_bytes = ranges.mean("bytes", weights, means["bytes_after"])
+    spared = [
+        means["bytes_before"] - one
+        for one in (means["bytes_after"], size_bytes.low, size_bytes.high)
+    ]
     gains = [one / plan.size_bytes if plan.groups else 0.0 for one in spared]
+    ends = (files.low, files.high), (size_bytes.low, size_bytes.high)
     blind = readers.blind or ((),) * len(readers.names)
     columns = readers.columns or ((),) * len(readers.names)
     sample = rows.samples[0]
@@ -655,13 +668,8 @@ def _prediction(
         **means,
         files_after_range=files,
         bytes_after_range=size_bytes,
-        requests_after_range=Range(
-            profile.requests(files.low, size_bytes.low),
-            profile.requests(files.high, size_bytes.high),
-        ),
-        seconds_after_range=Range(
-            profile.seconds(files.low, size_bytes.low), profile.seconds(files.high, size_bytes.high)
-        ),
+        requests_after_range=Range(*map(profile.requests, *ends)),
+        seconds_after_range=Range(*map(profile.seconds, *ends)),
         gain_per_byte=gains[0],
         gain_per_byte_range=Range(gains[2], gains[1]),
         break_even_reads=plan.size_bytes / spared[0] if spared[0] > 0 else None,
@@ -691,10 +699,6 @@ def _prediction(
         not_usable=readers.not_usable,
         asked_at=readers.asked_at,
     )
-
-
-def _ends(found: Range) -> tuple[float, float]:
-    return found.low, found.high
 
 
 def _pays_off(cost: float, least_spared: float, most_spared: float) -> Range | None:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from liquidlog.curve.grid import range_ids
 from liquidlog.foresee.layouts import Laid
+from liquidlog.foresee.prediction import LOCAL_DISK, StoreProfile
 from liquidlog.foresee.sample import Floats, SampledColumn
-from liquidlog.foresee.stores import LOCAL_DISK, StoreProfile
 from liquidlog.predicates.workload import Session
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot
 from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
@@ -64,24 +64,19 @@ def shares_opened(
 ) -> Floats:
     """Return which share of the readers of one value opens each file (float64).
 
-    They ask for each value as often as it has rows. A file without ends is opened by all.
-
-    Args:
-        column: Sampled rows.
-        low: The smallest value of each file.
-        high: The largest.
-        weights: How many rows of the table each sampled one stands for.
-        own: The share of the table's rows that each file has.
+    They ask for each value as often as it has rows: `weights` are how many rows of the table each
+    sampled one stands for. `low` and `high` are the ends of each file; one without is opened by
+    all. `own` is the share of the table's rows that each file has.
     """
-    known = column.codes >= 0
-    counts = np.bincount(column.codes[known], weights[known], column.distinct_values)
+    known, values = column.codes >= 0, len(column.distinct)
+    counts = np.bincount(column.codes[known], weights[known], values)
     if not counts.sum():
         return np.ones(len(low))
     begins = np.append(0.0, np.cumsum(counts)) / counts.sum()
     first, last = (range_ids(end, column.distinct).astype(np.int64) - 1 for end in (low, high))
-    at_end = column.distinct.take(pa.array(last.clip(0, column.distinct_values - 1)))
+    at_end = column.distinct.take(pa.array(last.clip(0, values - 1)))
     is_value = np.asarray(pc.fill_null(pc.equal(at_end, high), fill_value=False), np.bool_)
-    upto = (last + is_value).clip(0, column.distinct_values)
+    upto = (last + is_value).clip(0, values)
     # Every row of a file is asked for, also where none of its values was sampled.
     found = np.maximum(begins[upto] - begins[first.clip(0)], own)
     has_ends = np.asarray(pc.and_(low.is_valid(), high.is_valid()), np.bool_)
@@ -98,16 +93,9 @@ def readings_of(
 ) -> tuple[Readings, ...]:
     """Return what each predicate would read of the files of each candidate.
 
-    A predicate that may match rows now opens at least one file of the middle size: that no sampled
-    row is near does not mean that there is none.
-
-    Args:
-        snapshot: The table, without partition columns.
-        laid: The files of each candidate, with bounds of `leaves`.
-        leaves: The leaves that the predicates need.
-        predicates: SQL conditions on the table.
-        session: The readers' time.
-        now: What the predicates read now.
+    A predicate that may match rows `now` opens at least one file of the middle size: that no
+    sampled row is near does not mean that there is none. The files of each candidate have bounds of
+    `leaves`, which the predicates need; the table has no partition columns.
     """
     found: list[Readings] = []
     start = 0
@@ -141,7 +129,7 @@ def _of_some(
         return [Readings(bytes=nothing, files=nothing, profile=profile) for _ in laid]
     sizes = np.concatenate([one.size_bytes for one in laid])
     owner = np.repeat(np.arange(len(laid)), counts)
-    imagined = _imagined(snapshot, sizes)
+    imagined = replace(snapshot, files=imagined_files(sizes), plain_files=None)
     bounds = concat_bounds([one.bounds for one in laid])
     numbers = {leaf: number for number, leaf in enumerate(leaves)}
 
@@ -159,11 +147,6 @@ def _of_some(
         Readings(bytes=read[number], files=opened[number], profile=profile).times(one.scale)
         for number, one in enumerate(laid)
     ]
-
-
-def _imagined(snapshot: Snapshot, sizes: Floats) -> Snapshot:
-    """Return the table as if it had only files of these sizes."""
-    return replace(snapshot, files=imagined_files(sizes), plain_files=None)
 
 
 def imagined_files(sizes: Floats) -> pa.Table:

@@ -69,17 +69,10 @@ def rows_of(
 
     Rows come from up to 256 files, evenly chosen, and from up to four row groups of each; of fewer
     files, once these have taken 256 MiB. The number of rows of a file is proportional to its size.
-    If a file cannot be read, all rows are made up from the bounds of up to 4096 files.
-
-    Args:
-        store: Of the table.
-        snapshot: Of the table.
-        leaves: The columns to read.
-        outputs: Files that are to be written; they say how many rows are needed.
-        among: Rows of `Snapshot.files`, to choose from; all if None.
-        reads_rows: Whether to read data files at all.
-        bounds: Of the leaves in all live files, if they are known already.
-        kept: Rows that were read before, which are taken if they are enough.
+    If a file cannot be read, or none is to be, all rows are made up from the bounds of up to 4096
+    files, which may be known already. `outputs` files are to be written: they say how many rows are
+    needed. Files are chosen of all, or `among` these rows of `Snapshot.files`. Rows that were
+    `kept` before are taken if they are enough.
     """
     numbers = np.arange(snapshot.files.num_rows) if among is None else among
     wanted = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
@@ -133,7 +126,7 @@ def _read(
         for one, count in zip(read, counts, strict=True)
     ]
     file = np.repeat(numbers[read], [len(one) for one in thinned])
-    table = pa.concat_tables(thinned) if thinned else _nothing(leaves)
+    table = pa.concat_tables(thinned or [_table([pa.nulls(0)] * len(leaves))])
     table = _with_partition_values(snapshot, leaves, table, file)
     found_rows = sampled(leaves, table, file, source=FROM_ROWS, files=len(read))
     if len(order) and not stored.is_packed_by(reader.codec):
@@ -167,7 +160,7 @@ class _Reader:
         self._mapping = mapping_mode(snapshot.metadata.configuration)
         self._row_tracking = planned_row_tracking(snapshot)
         # Data files do not hold the columns that a table is partitioned by.
-        self._stored = [leaf for leaf in leaves if not _is_partition(snapshot, leaf)]
+        self._stored = [leaf for leaf in leaves if not is_partition(snapshot, leaf)]
 
     @property
     def codec(self) -> str:
@@ -210,15 +203,16 @@ class _Reader:
         read = dict(zip(self._stored, table.columns, strict=False))
         absent = pa.chunked_array([pa.nulls(len(table))])
         columns = [read.get(leaf, absent) for leaf in self._leaves]
-        names = [str(number) for number in range(len(columns))]
-        return _OfFile(pa.table(columns, names=names), size_bytes, 1 + len(groups), stored)
+        return _OfFile(_table(columns), size_bytes, 1 + len(groups), stored)
 
 
-def _nothing(leaves: Sequence[Leaf]) -> pa.Table:
-    return pa.table([pa.nulls(0)] * len(leaves), names=[str(n) for n in range(len(leaves))])
+def _table(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Return a table whose columns are named by their numbers."""
+    return pa.table(columns, names=[str(number) for number in range(len(columns))])
 
 
-def _is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
+def is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
+    """Return whether the log has the values of a column, not the data files."""
     return len(leaf.logical) == 1 and leaf.logical[0] in snapshot.metadata.partition_columns
 
 
@@ -227,7 +221,7 @@ def _with_partition_values(
 ) -> pa.Table:
     """Return the rows with the values of columns that the log has, not the data files."""
     for number, leaf in enumerate(leaves):
-        if _is_partition(snapshot, leaf):
+        if is_partition(snapshot, leaf):
             values = partition_values(snapshot.files, leaf).values.take(pa.array(file))
             table = table.set_column(number, table.column_names[number], values)
     return table
@@ -270,15 +264,10 @@ def made_up(
 ) -> tuple[pa.Table, Numbers]:
     """Return about `rows` rows, one column per leaf, and the file of each row (int64).
 
-    The only texts are those that bounds have. A column without bounds in any file is null.
-
-    Args:
-        leaves: The columns.
-        bounds: Of the leaves, one entry per file.
-        weights: How many rows a file gets, relative to the others.
-        rows: How many rows there are to be; every file gets at least one.
-        rises_together: Whether the columns of a file rise together.
-        heavy: Per column the value that half of the rows have where files begin or end at it.
+    Files get rows by their `weights`, at least one each, between their bounds. The only texts are
+    those that bounds have. A column without bounds in any file is null. The columns of a file may
+    rise together. `heavy` has per column the value that half of the rows have where files begin or
+    end at it.
     """
     total = max(float(weights.sum()), 1.0)
     counts = np.maximum(1, np.round(weights * (rows / total))).astype(np.int64)
@@ -287,16 +276,10 @@ def made_up(
     begins = np.repeat(np.cumsum(counts) - counts, counts)
     # Evenly, so that no chance and no order of the files decides.
     evenly = (np.arange(len(owner)) - begins + 0.5) / counts[owner]
-    shared = evenly if rises_together else None
-    columns = [
-        _spread(
-            bounds.low(number),
-            bounds.high(number),
-            owner,
-            random.random(len(owner)) if shared is None else shared,
-        )
-        for number in range(len(leaves))
-    ]
+    columns = []
+    for number in range(len(leaves)):
+        places = evenly if rises_together else random.random(len(owner))
+        columns.append(_spread(bounds.low(number), bounds.high(number), owner, places))
     for number, value in enumerate(heavy):
         if value is not None:
             ends = bounds.columns[number]
@@ -304,8 +287,7 @@ def made_up(
             chosen = np.asarray(pc.fill_null(at_end, fill_value=False), np.bool_)[owner]
             chosen &= random.random(len(owner)) < _HEAVY
             columns[number] = pc.if_else(pa.array(chosen), value, columns[number])
-    names = [str(number) for number in range(len(leaves))]
-    return pa.table(columns, names=names), owner.astype(np.int64)
+    return _table(columns), owner.astype(np.int64)
 
 
 def _repeated_end(column: ColumnBounds) -> pa.Scalar | None:
@@ -347,16 +329,14 @@ def _end(values: pa.Array, place: int) -> Any:  # noqa: ANN401  a scalar of any 
 
 
 def _values(numbers: Floats, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_floating(kind):
-        return pc.cast(pa.array(numbers), kind, safe=False)
     if pa.types.is_decimal(kind):
         scale = 10.0**kind.scale
-        return pc.cast(pa.array(np.rint(numbers * scale) / scale), kind, safe=False)
-    stored = pa.int64()
-    if pa.types.is_date32(kind):
-        stored = pa.int32()
-    elif not pa.types.is_timestamp(kind):
-        stored = kind
+        numbers = np.rint(numbers * scale) / scale
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        return pc.cast(pa.array(numbers), kind, safe=False)
+    stored = kind
+    if pa.types.is_temporal(kind):
+        stored = pa.int32() if pa.types.is_date32(kind) else pa.int64()
     most = float(1 << 62)
     whole = pa.array(np.rint(numbers).clip(-most, most).astype(np.int64))
     return pc.cast(pc.cast(whole, stored, safe=False), kind)

@@ -80,11 +80,6 @@ class SampledColumn:
         counts = np.bincount(known, minlength=len(self.distinct))
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    @property
-    def distinct_values(self) -> int:
-        """How many values the sampled rows have, nulls apart."""
-        return len(self.distinct)
-
     def is_in_order_of(self, other: "SampledColumn") -> bool:
         """Return whether this column is a function of the other that only rises or only falls."""
         order = np.lexsort((self.codes, other.codes))
@@ -107,17 +102,12 @@ class SampledColumn:
         stops: pa.Array | None = None,
         constants: pa.Array | None = None,
     ) -> ColumnBounds:
-        """Return the bounds that the files would have.
+        """Return the bounds that the files would have, which have so many rows, (m,), in all.
 
-        Args:
-            parts: Which rows are in which file.
-            rows: All rows of each file, (m,).
-            prefix_chars: Characters of a text that its bounds keep.
-            is_cut: Whether rows are in files by this column alone, which then end between values.
-            stops: Sampled values behind which files are made to end where they can; None if there
-                are none.
-            constants: What the stops are made for. Rows of a constant that was not sampled are in
-                the file behind the stop before it.
+        Texts are cut to `prefix_chars`. `is_cut` says that rows are in files by this column alone,
+        which then end between values. `stops` are sampled values behind which files are made to end
+        where they can, for these `constants`: rows of one that was not sampled are in the file
+        behind the stop before it.
         """
         count = parts.counts
         codes = self.codes[parts.order]

@@ -5,24 +5,28 @@ those that the rewrite takes. A rewrite pays back once queries have waited as mu
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from liquidlog.errors import UsageError
-from liquidlog.foresee.prediction import EVERYTHING, Opened, PredictedReads, Prediction
-from liquidlog.foresee.sample import KeptRows
-from liquidlog.foresee.stores import StoreProfile
+from liquidlog.foresee.prediction import (
+    EVERYTHING,
+    Opened,
+    PredictedReads,
+    Prediction,
+    StoreProfile,
+)
+from liquidlog.foresee.sample import Floats, KeptRows
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload, recorded_per_day
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Leaf, quote_path
 from liquidlog.spec.text import Summary, render_size
 
-FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, NDArray[np.float64], Mask]
+FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, Floats, Mask]
 """Leaves, their bounds per file, the files' sizes in bytes, and which of them are foreseen."""
 
 Answer = Literal["rewrite", "cluster", "leave", "unknown"]
@@ -33,11 +37,13 @@ PAYBACK_DAYS: Final = 30.0
 PAYBACK_QUERIES: Final = 1_000.0
 """The same in queries, where nobody knows how many there are in a day."""
 
-MANY: Final = 0.1
 LONGER: Final = 1.2
-"""No rewrite is worth it that lets readers of so large a share of the queries wait so much longer.
-"""
+"""No rewrite is worth it that lets many readers wait so many times as long."""
 
+_MANY: Final = 0.1
+"""The least share of the queries that many readers ask."""
+
+_ROUNDING: Final = 1e-9
 _NAMED: Final = 4
 _FEW_DAYS: Final = 10
 
@@ -263,18 +269,13 @@ class Verdict(Summary):
             ("candidate", "now", "after", "cost", "payback_queries", "payback_days", "sampled")
         )
         if shown is not None:
-            found = shown.prediction
+            found, low, high = shown.prediction, _rounded(shown.low), _rounded(shown.high)
             known = {
                 "candidate": shown.document(),
                 "now": _rounded(shown.now),
                 "after": {
-                    name: {"mean": mean, "low": low, "high": high}
-                    for (name, mean), low, high in zip(
-                        _rounded(shown.after).items(),
-                        _rounded(shown.low).values(),
-                        _rounded(shown.high).values(),
-                        strict=True,
-                    )
+                    name: {"mean": mean, "low": low[name], "high": high[name]}
+                    for name, mean in _rounded(shown.after).items()
                 },
                 "cost": {
                     "bytes_read": shown.cost.bytes_read,
@@ -310,17 +311,9 @@ def weigh(
 ) -> Option:
     """Return a rewrite as weighed.
 
-    Args:
-        name: What it is, in short.
-        command: The command that makes it.
-        plan: All of it.
-        prediction: What it brings, or a part of it in a part of the table.
-        criteria: For whom, and what it must do to be worth it.
-        profile: The table's store.
-        arguments: Those of Table.plan for it.
-        clusters: Whether the table is not clustered by the plan's columns yet.
-        share: How large the part of the plan is; 1 for all of it.
-        table_share: How large the part of the table is.
+    `prediction` is what it brings, or what a part of it brings in a part of the table: `share` says
+    how large the part of the plan is, `table_share` that of the table. It `clusters` if the table
+    is not clustered by the plan's columns yet.
     """
     before, now = prediction.opened("before"), prediction.opened("before").times(1 / table_share)
     # Groups that were not predicted spare as much per byte as those that were.
@@ -372,33 +365,40 @@ def _problem(option: Option) -> tuple[str | None, bool]:
     return None, False
 
 
-def _worse_off(prediction: Prediction) -> PredictedReads | None:
-    """Return the reader who would wait longest beyond now, of those who may not wait longer.
+def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
+    """Return the readers who may not wait longer, as the shares of p predicates in each, (k, p).
 
-    Such a reader, who asks one thing or compares the same columns, makes up a tenth of the queries
-    or more, and would wait longer by more than a fifth.
+    They are single predicates, or all that compare the same columns, with a tenth of the weight.
     """
-    alike: dict[tuple[str, ...], list[PredictedReads]] = {}
-    for row in prediction.predicates:
-        alike.setdefault(row.columns, []).append(row)
-    kinds = [_together(rows) for columns, rows in alike.items() if columns and len(rows) > 1]
-    worse = [
-        row
-        for row in (*prediction.predicates, *kinds)
-        if row.share >= MANY and row.seconds_after > LONGER * row.seconds_before
-    ]
-    return max(worse, key=lambda row: row.seconds_after - row.seconds_before, default=None)
+    kinds = [[shape == one for shape in shapes] for one in dict.fromkeys(shapes) if one]
+    parts = (
+        np.vstack([np.eye(len(weights)), np.reshape(kinds, (len(kinds), len(weights)))]) * weights
+    )
+    found = parts[parts.sum(axis=1) >= _MANY * weights.sum() * (1 - _ROUNDING)]
+    return np.asarray(found / found.sum(axis=1, keepdims=True), np.float64)
 
 
-def _together(rows: Sequence[PredictedReads]) -> PredictedReads:
-    """Return the mean reader of those who compare the same columns."""
-    share = sum(row.share for row in rows)
-    means = {
-        f"{name}_{when}": sum(row.share * getattr(row, f"{name}_{when}") for row in rows) / share
+def _worse_off(prediction: Prediction) -> PredictedReads | None:
+    """Return the reader who would wait longest beyond now, of those who may not wait longer."""
+    rows = prediction.predicates
+    readers = many(np.array([row.share for row in rows]), [row.columns for row in rows])
+    now, after = (
+        readers @ np.array([getattr(row, f"seconds_{when}") for row in rows])
+        for when in ("before", "after")
+    )
+    longer = np.where(after > LONGER * now, after - now, 0.0)
+    if not longer.any():
+        return None
+    shares = readers[longer.argmax()]
+    alike = [rows[number] for number in np.flatnonzero(shares)]
+    if len(alike) == 1:
+        return alike[0]
+    means: dict[str, Any] = {
+        f"{name}_{when}": float(shares @ [getattr(row, f"{name}_{when}") for row in rows])
         for name in (field.name for field in fields(Opened))
         for when in ("before", "after")
     }
-    return replace(rows[0], where=f"values of {', '.join(rows[0].columns)}", share=share, **means)
+    return replace(alike[0], where=f"values of {', '.join(alike[0].columns)}", **means)
 
 
 def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
@@ -438,22 +438,16 @@ def no_verdict(answer: Answer, reason: str, criteria: Criteria) -> Verdict:
 
 def _readers(criteria: Criteria, prediction: Prediction) -> str:
     """Return for whom it is judged, in words."""
-    count = len(prediction.predicates)
+    names = [row.where for row in prediction.predicates]
     if prediction.readers == "workload":
-        who = f"{count} {'query' if count == 1 else 'queries'} of the workload"
+        who = f"{len(names)} {'query' if len(names) == 1 else 'queries'} of the workload"
     else:
-        who = f"{_assumed([row.where for row in prediction.predicates])}, as no workload was given"
+        values = [name for name in names if name != EVERYTHING]
+        more = [f"of {len(values) - _NAMED} more columns"] if len(values) > _NAMED else []
+        asked = " or ".join([*values[:_NAMED], *more])
+        who = f"full scans{f' and queries for {asked}' if asked else ''}, as no workload was given"
     per_day = criteria.per_day
     return who if per_day is None else f"{who}, {count_text(per_day)} times a day in all"
-
-
-def _assumed(names: Sequence[str]) -> str:
-    """Return the assumed readers in words."""
-    values = [name for name in names if name != EVERYTHING]
-    if not values:
-        return "full scans"
-    more = [f"of {len(values) - _NAMED} more columns"] if len(values) > _NAMED else []
-    return f"full scans and queries for {' or '.join([*values[:_NAMED], *more])}"
 
 
 def days_text(days: float) -> str:

@@ -59,7 +59,7 @@ from liquidlog.foresee.plans import live_rows, owners_of
 from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Sample
-from liquidlog.foresee.verdict import LONGER, MANY, Criteria
+from liquidlog.foresee.verdict import LONGER, Criteria, many
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import Derive, changed
 from liquidlog.operations.opened import OpenedTable
@@ -199,9 +199,6 @@ class LayoutSearch:
     def _is_own(self, candidate: Candidate) -> bool:
         return candidate.columns == tuple(column.logical for column in self._own_columns)
 
-    def _leaves_some(self, candidate: Candidate) -> bool:
-        return self._is_own(candidate) and self._own.leaves_some
-
     def _measure(
         self,
         candidates: Sequence[Candidate],
@@ -223,7 +220,7 @@ class LayoutSearch:
         base = self._base
         found = readings_of(self._plain, laid, using.leaves, base.wheres, base.session, base.now)
         return [
-            read + self._left if grouping is None and self._leaves_some(one) else read
+            read + self._left if grouping is None and self._is_own(one) else read
             for one, read in zip(candidates, found, strict=True)
         ]
 
@@ -281,7 +278,7 @@ class LayoutSearch:
             few_valued=[
                 column.leaf.logical
                 for column in self._sample.columns
-                if 1 < column.distinct_values <= outputs
+                if 1 < len(column.distinct) <= outputs
             ],
             max_columns=request.max_columns,
             sizes=self._sizes,
@@ -356,11 +353,10 @@ class LayoutSearch:
         One that lets many of the readers wait longer is taken only where all do.
         """
         base = self._base
-        many = _many(
-            np.array([one.weight for one in base.readers.workload], np.float64), base.asked.shapes
-        )
-        most = LONGER * (many @ base.now.seconds)
-        harmless = [one for one, read in found.items() if (many @ read.seconds <= most).all()]
+        weights = np.array([one.weight for one in base.readers.workload], np.float64)
+        readers = many(weights, base.asked.shapes)
+        most = LONGER * (readers @ base.now.seconds)
+        harmless = [one for one, read in found.items() if (readers @ read.seconds <= most).all()]
         ranks = regrets(found, held, base.halves.older)
         return chosen({one: ranks[one] for one in harmless or found})
 
@@ -496,18 +492,6 @@ class LayoutSearch:
             joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
             is_by_time=base.halves.by == BY_TIME,
         )
-
-
-def _many(weights: Floats, shapes: Sequence[frozenset[Path]]) -> Floats:
-    """Return the readers who may not wait longer, as the shares of p predicates in each, (k, p).
-
-    They are single predicates, or all that name the same columns, with a tenth of the weight.
-    """
-    kinds = [[shape == one for shape in shapes] for one in dict.fromkeys(shapes)]
-    parts: Floats = np.vstack([np.eye(len(weights)), np.array(kinds, np.float64)]) * weights
-    many = parts[parts.sum(axis=1) >= MANY * weights.sum()]
-    shares: Floats = many / many.sum(axis=1, keepdims=True)
-    return shares
 
 
 def _full_plan(

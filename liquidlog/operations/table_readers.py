@@ -15,7 +15,7 @@ from liquidlog.clustering.choice import output_count
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.migration import unpartitioned
 from liquidlog.errors import LiquidlogError, TimestampNotFoundError
-from liquidlog.foresee.plans import profile_of
+from liquidlog.foresee.plans import joined_files, profile_of
 from liquidlog.foresee.reads import Readings, opened_by_masks
 from liquidlog.foresee.sample import Floats, Numbers
 from liquidlog.log.history import version_at
@@ -266,15 +266,8 @@ class TableReaders:
         encoded = pc.dictionary_encode(texts, null_encoding="encode")
         partition = np.asarray(encoded.indices.to_numpy(), np.int64)
         order = np.lexsort((sizes, partition))
-        before = np.cumsum(sizes[order]) - sizes[order]
-        begins = np.flatnonzero(np.diff(partition[order], prepend=-1))
-        counts = np.diff(np.append(begins, len(order)))
-        sums = np.add.reduceat(sizes[order], begins) if len(order) else sizes
-        total = np.repeat(sums, counts)
-        middle = before - np.repeat(before[begins], counts) + sizes[order] / 2
-        outputs = np.repeat([output_count(int(size), max_file_bytes) for size in sums], counts)
-        inside = np.minimum(middle / np.maximum(total, 1.0) * outputs, outputs - 1).astype(np.int64)
-        number = partition[order] * (int(inside.max(initial=0)) + 1) + inside
+        outputs = [output_count(int(one), max_file_bytes) for one in np.bincount(partition, sizes)]
+        number = joined_files(partition[order], sizes[order], np.array(outputs, np.int64))
         joined = np.empty(len(sizes), np.int64)
         joined[order] = np.unique(number, return_inverse=True)[1]
         count = int(joined.max(initial=-1)) + 1

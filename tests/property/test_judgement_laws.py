@@ -15,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.foresee import candidates, plans
-from liquidlog.foresee.stores import StoreProfile
+from liquidlog.foresee.prediction import StoreProfile
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort

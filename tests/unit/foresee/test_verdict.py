@@ -1,6 +1,7 @@
 """What makes a rewrite worth it, and how that is said, from figures alone."""
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -13,8 +14,7 @@ from liquidlog.foresee.candidates import (
     size_word,
 )
 from liquidlog.foresee.plans import Foresight, assumed_readers
-from liquidlog.foresee.prediction import Opened, Prediction
-from liquidlog.foresee.stores import LOCAL_DISK
+from liquidlog.foresee.prediction import LOCAL_DISK, Opened, Prediction
 from liquidlog.foresee.verdict import (
     Bar,
     Criteria,
@@ -202,3 +202,25 @@ def test_fewer_files_with_more_bytes_are_told_as_such() -> None:
     assert part.changed(part, after, 1) == after
     assert opened(4, 200).changed(part, after, 2) == opened(2, 300)
     assert opened(2, 100).changed(part, opened(0, 0), 3) == opened(0, 0)
+
+
+def test_alike_queries_that_are_exactly_a_tenth_are_many() -> None:
+    snapshot = wide(8, 100 * MIB)
+    plan = plan_of(snapshot, max_file_size=100 * MIB)
+    found = predict(snapshot, plan)
+    (first, *_) = found.predicates
+    rows = [
+        replace(
+            first,
+            where=f"y = {number}",
+            share=1 / 60,
+            columns=("y",) if number < 6 else ("z",),
+            seconds_before=1.0,
+            seconds_after=2.0 if number < 6 else 0.5,
+        )
+        for number in range(60)
+    ]
+    judged = replace(found, predicates=tuple(rows))
+    problem = weigh("a rewrite", "a command", plan, judged, Criteria(), LOCAL_DISK).problem
+    assert problem is not None
+    assert "queries for values of y would wait 2.0 s instead of 1.0 s" in problem
