@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,7 @@ from liquidlog.plan import (
     RewrittenGroup,
     SkippedFiles,
     WriterOptions,
+    WrittenFile,
     encode_plan,
 )
 from liquidlog.snapshot import Snapshot
@@ -164,3 +165,33 @@ def staleness(
 ) -> Staleness:
     """Return every reason why `group` cannot be committed on top of `snapshot`."""
     return staleness_of(snapshot, plan, [group], reconcilable)[0]
+
+
+def output(path: str = "new file", **fields: Any) -> WrittenFile:
+    """Return facts about a file of 12 rows, or as the fields say."""
+    facts = {
+        "path": path,
+        "size_bytes": 90,
+        "modification_time_ms": 3,
+        "num_records": 12,
+        "stats": '{"numRecords":12,"nullCount":{"x":0}}',
+        **fields,
+    }
+    return WrittenFile(**facts)
+
+
+def finished(**fields: Any) -> RewrittenGroup:
+    """Return the first group of a plan made by `planned`, with one output of all its rows."""
+    facts = {
+        "plan_id": "new-0",
+        "run": "0" * 12,
+        "group_id": 0,
+        "outputs": (output(),),
+        "rows_read": 12,
+        "rows_written": 12,
+        "checksum_read": "a" * 32,
+        "checksum_written": "a" * 32,
+        "seconds": 1.0,
+        **fields,
+    }
+    return RewrittenGroup(**facts)

@@ -22,7 +22,6 @@ from liquidlog.plan import (
     InputFiles,
     Interval,
     PlannedDeletionVector,
-    RewrittenGroup,
     SkippedFile,
     SkippedFiles,
     SkipReason,
@@ -39,14 +38,7 @@ from liquidlog.plan import (
 from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.table import Table
-from support.plans import make_plan, schema_json_of
-
-
-def test_a_policy_with_a_field_that_is_no_option_any_more_is_read(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, schema_json_of({"x": "long"}), [])
-    document = json.loads(encode_plan(plan))
-    document["policy"]["max_deleted_share"] = 0.5
-    assert decode_plan(json.dumps(document).encode(), where="plan.json") == plan
+from support.plans import finished, make_plan, schema_json_of
 
 
 def test_a_plan_that_names_no_rows_of_row_groups_has_the_default(tmp_path: Path) -> None:
@@ -60,17 +52,7 @@ def test_a_plan_that_names_no_rows_of_row_groups_has_the_default(tmp_path: Path)
 
 
 def test_a_result_with_copied_row_groups_is_refused_with_what_to_do() -> None:
-    group = RewrittenGroup(
-        plan_id="p",
-        group_id=0,
-        run="0" * 12,
-        outputs=(),
-        rows_read=0,
-        rows_written=0,
-        checksum_read="0" * 32,
-        checksum_written="0" * 32,
-        seconds=0.0,
-    )
+    group = finished()
     line = encode_rewritten_group(group)
     assert decode_result(line, where="result.jsonl").groups == (group,)
     document = json.loads(line)
@@ -176,12 +158,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     for first in range(3):
         made.append(pa.table({"x": [first, 5], "s": ["a", "b"], "y": [1, 2]}, schema=SCHEMA))
     return made
-
-
-def test_a_plan_without_readers_says_nothing_of_them(table: Table) -> None:
-    document = encode_plan(table.plan())
-    assert b'"fitted"' not in document
-    assert b'"prefix"' not in document
 
 
 def test_a_fitted_plan_is_read_as_it_was_written(table: Table) -> None:

@@ -1,23 +1,20 @@
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
 
-from liquidlog.clustering.change import optimize_metrics, rewrite_change
-from liquidlog.clustering.planner import plan
+from liquidlog.clustering.change import rewrite_change
 from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
-    RewrittenGroup,
-    WrittenFile,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
-from support.plans import staleness
+from support.plans import finished, output, staleness
 from support.snapshots import SCHEMA, FileSpec, snapshot_of, with_files
+from support.snapshots import planned as counted
 
 FILES = [
     FileSpec(path="a%20b", size=70, rows=10, deleted=4, base_row_id=9),
@@ -26,36 +23,7 @@ FILES = [
 
 
 def planned(snapshot: Snapshot, **policy: Any) -> ClusteringPlan:
-    numbers = count()
-    return plan(snapshot, ClusteringPolicy(**policy), new_id=lambda: f"id-{next(numbers)}")
-
-
-def output(path: str = "new file", **fields: Any) -> WrittenFile:
-    facts = {
-        "path": path,
-        "size_bytes": 90,
-        "modification_time_ms": 3,
-        "num_records": 12,
-        "stats": '{"numRecords":12,"nullCount":{"x":0}}',
-        **fields,
-    }
-    return WrittenFile(**facts)
-
-
-def finished(**fields: Any) -> RewrittenGroup:
-    facts = {
-        "plan_id": "id-0",
-        "run": "0" * 12,
-        "group_id": 0,
-        "outputs": (output(),),
-        "rows_read": 12,
-        "rows_written": 12,
-        "checksum_read": "a" * 32,
-        "checksum_written": "a" * 32,
-        "seconds": 1.0,
-        **fields,
-    }
-    return RewrittenGroup(**facts)
+    return counted(snapshot, ClusteringPolicy(**policy))
 
 
 def test_adds_are_tagged_and_removes_repeat_the_log() -> None:
@@ -69,7 +37,7 @@ def test_adds_are_tagged_and_removes_repeat_the_log() -> None:
         modification_time=3,
         data_change=False,
         stats='{"numRecords":12,"nullCount":{"x":0}}',
-        tags={"ZCUBE_ID": "id-1", "ZCUBE_ZORDER_BY": '["x"]'},
+        tags={"ZCUBE_ID": "new-1", "ZCUBE_ZORDER_BY": '["x"]'},
         clustering_provider="liquid",
     )
     first, second = removes
@@ -80,7 +48,7 @@ def test_adds_are_tagged_and_removes_repeat_the_log() -> None:
     assert first.deletion_vector.unique_id == "udv-a%20b@1"
     assert (first.stats, first.tags, first.deletion_timestamp) == ('{"numRecords":10}', None, 8)
     assert second.tags == {"ZCUBE_ID": "old", "ZCUBE_ZORDER_BY": '["x"]'}
-    assert change.tags == {"liquidlog.planId": "id-0", "liquidlog.groupId": "0"}
+    assert change.tags == {"liquidlog.planId": "new-0", "liquidlog.groupId": "0"}
     assert change.isolation_level == "SnapshotIsolation"
     assert not change.is_blind_append
 
@@ -151,33 +119,3 @@ def test_new_files_and_other_properties_do_not_make_a_plan_stale() -> None:
     more = snapshot_of([FileSpec(path="0"), *FILES], configuration={"a": "b"})
     assert staleness(more, made, made.groups[0]).reasons == ()
     assert staleness(with_files(snapshot, snapshot.files.slice(1)), made, made.groups[0]).reasons
-
-
-def test_metrics_have_deltas_names() -> None:
-    stable = FileSpec(path="s", size=9, cube="full", zorder_by=("x",), provider="liquid")
-    snapshot = snapshot_of([*FILES, stable, replace(stable, path="o", zorder_by=("y",))])
-    made = planned(snapshot, min_cube_bytes=9)
-    assert [file.path for file in made.groups[0].inputs] == ["a b"]
-    metrics = optimize_metrics(snapshot, made, [finished()], commits=1)
-    assert metrics == {
-        "numFilesAdded": 1,
-        "numFilesRemoved": 1,
-        "filesAdded": {"min": 90, "max": 90, "avg": 90.0, "totalFiles": 1, "totalSize": 90},
-        "filesRemoved": {"min": 70, "max": 70, "avg": 70.0, "totalFiles": 1, "totalSize": 70},
-        "partitionsOptimized": 1,
-        "numBins": 1,
-        "numBatches": 1,
-        "totalConsideredFiles": 4,
-        "totalFilesSkipped": 3,
-        "clusteringStats": {
-            "inputZCubeFiles": {"numFiles": 2, "size": 39},
-            "inputOtherFiles": {"numFiles": 2, "size": 79},
-            "inputNumZCubes": 2,
-            "mergedFiles": {"numFiles": 1, "size": 70},
-            "numOutputZCubes": 1,
-        },
-        "deletionVectorStats": {
-            "numDeletionVectorsRemoved": 1,
-            "numDeletionVectorRowsRemoved": 4,
-        },
-    }

@@ -65,11 +65,6 @@ def test_stores_the_schemas_spelling_and_the_physical_path() -> None:
     )
 
 
-def test_a_dotted_name_without_backticks_is_explained() -> None:
-    (problem,) = problems("dotted.name")
-    assert "`dotted.name`" in problem
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [

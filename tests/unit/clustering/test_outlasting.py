@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.staleness import written_for
 from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners
 from liquidlog.operations.batches import read_set_of
@@ -20,7 +19,7 @@ from liquidlog.spec.evolution import BOUND_PROPERTIES, FREE_FEATURES, FREE_PROPE
 from liquidlog.spec.features import new_table_protocol
 from liquidlog.spec.schema import parse_schema
 from support.plans import check_conflicts, staleness
-from support.snapshots import FileSpec, snapshot_of
+from support.snapshots import FileSpec, planned, snapshot_of
 
 Field = dict[str, Any]
 MAPPED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
@@ -106,11 +105,7 @@ PLANS = {
 
 def made(kind: str) -> tuple[Snapshot, ClusteringPlan]:
     table = PLANS[kind].table()
-    numbers = count()
-    policy = ClusteringPolicy(**PLANS[kind].policy)
-    plan = make_plan(table, policy, new_id=lambda: f"id-{next(numbers)}")
-    assert len(plan.groups) == 1
-    return table, plan
+    return table, planned(table, ClusteringPolicy(**PLANS[kind].policy))
 
 
 @dataclass
@@ -263,25 +258,15 @@ CONFLICTING: dict[str, tuple[Callable[[Winner], Any], str]] = {
     "oddly spelled": (lambda w: w.properties.update({"DELTA.appendonly": "1"}), "is not known"),
     "of Parquet": (lambda w: w.properties.update({"parquet.x": "1"}), "is not known"),
     **{
-        f"property {name}": (
-            setting(name, "another"),
-            f"the property {name} ",
-        )
+        f"property {name}": (setting(name, "another"), f"the property {name} ")
         for name in BOUND_PROPERTIES
     },
     **{
-        f"feature {name}": (
-            adding(name),
-            f"the table feature {name} was added",
-        )
+        f"feature {name}": (adding(name), f"the table feature {name} was added")
         for name in ("icebergCompatV1", "checkpointProtection", "typeWidening-preview", "future")
     },
     "feature gone": (
-        lambda w: setattr(
-            w,
-            "protocol",
-            without(w.protocol, "appendOnly"),
-        ),
+        lambda w: setattr(w, "protocol", without(w.protocol, "appendOnly")),
         "the table feature appendOnly was removed",
     ),
     "old protocol": (
@@ -409,10 +394,3 @@ def test_the_terms_of_a_plan_are_what_its_files_depend_on() -> None:
         "domainMetadata",
         "invariants",
     )
-
-
-def test_no_property_or_feature_is_of_two_kinds() -> None:
-    assert not FREE_PROPERTIES.keys() & BOUND_PROPERTIES.keys()
-    assert all(name.startswith("delta.") for name in (*FREE_PROPERTIES, *BOUND_PROPERTIES))
-    assert all(FREE_PROPERTIES.values())
-    assert all(FREE_FEATURES.values())

@@ -1,6 +1,4 @@
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +9,6 @@ from hypothesis import strategies as st
 
 from liquidlog.clustering.choice import pack, pack_evenly
 from liquidlog.clustering.columns import unresolved_problem
-from liquidlog.clustering.planner import plan
-from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -24,19 +20,14 @@ from liquidlog.plan import (
     encode_plan,
 )
 from liquidlog.snapshot import Snapshot
-from support.snapshots import FileSpec, bounds_of, snapshot_of
+from support.snapshots import FileSpec, snapshot_of
+from support.snapshots import planned as counted
 
 MINE: dict[str, Any] = {"zorder_by": ("x",), "provider": "liquid"}
 
 
-def planned(snapshot: Snapshot, *, strategy: str = "cube", **policy: object) -> ClusteringPlan:
-    numbers = count()
-    made = plan(
-        snapshot,
-        ClusteringPolicy(**policy),  # type: ignore[arg-type]
-        strategy=strategy,
-        new_id=lambda: f"id-{next(numbers)}",
-    )
+def planned(snapshot: Snapshot, *, strategy: str = "cube", **policy: Any) -> ClusteringPlan:
+    made = counted(snapshot, ClusteringPolicy(**policy), strategy=strategy)
     assert decode_plan(encode_plan(made), where="plan") == made
     return made
 
@@ -67,8 +58,8 @@ def test_every_file_left_alone_has_its_reason() -> None:
         "foreign": SkipReason.OTHER_PROVIDER,
     }
     (group,) = made.groups
-    assert (group.group_id, group.zcube_id, group.expected_outputs) == (0, "id-1", 4)
-    assert (made.plan_id, made.mode, made.strategy) == ("id-0", RewriteMode.CLUSTERING, "cube")
+    assert (group.group_id, group.zcube_id, group.expected_outputs) == (0, "new-1", 4)
+    assert (made.plan_id, made.mode, made.strategy) == ("new-0", RewriteMode.CLUSTERING, "cube")
     assert made.columns == (PlannedColumn(logical=("x",), physical=("x",)),)
 
 
@@ -140,9 +131,9 @@ def test_a_file_with_many_deleted_rows_is_joined_whatever_its_size() -> None:
         ({"zorder_by": (("y",),)}, {"columns": ["x"]}),
     ],
 )
-def test_bad_policies_are_refused(policy: dict[str, object], facts: dict[str, object]) -> None:
+def test_bad_policies_are_refused(policy: dict[str, Any], facts: dict[str, object]) -> None:
     with pytest.raises(UsageError) as caught:
-        planned(snapshot_of(), **policy)  # type: ignore[arg-type]
+        planned(snapshot_of(), **policy)
     assert caught.value.fields == facts
 
 
@@ -164,53 +155,21 @@ def test_a_broken_domain_is_refused_with_the_repair() -> None:
     assert caught.value.problems == (unresolved_problem(("gone",)),)
 
 
-# The strategy `overlap` on tables whose right answer a person can see.
-
-
-MIB = 1 << 20
-POLICY = ClusteringPolicy(max_file_bytes=100 * MIB)
-
-
-def file(path: str, low: float, high: float, **details: Any) -> FileSpec:
-    return FileSpec(path=path, size=100 * MIB, bounds={"x": (low, high)}, **details)
-
-
-def in_cube(cube: str, **details: Any) -> dict[str, Any]:
-    return {"cube": cube, "zorder_by": ["x"], "provider": PROVIDER, **details}
-
-
-def tiled(files: int, cube: str = "old", **details: Any) -> list[FileSpec]:
-    """Return a cube whose files follow each other without overlapping."""
-    return [
-        file(f"{cube}{number:02d}", 10 * number, 10 * number + 9, **in_cube(cube, **details))
-        for number in range(files)
-    ]
-
-
-def planned_overlap(files: Sequence[FileSpec], policy: ClusteringPolicy = POLICY) -> ClusteringPlan:
-    snapshot, numbers = snapshot_of(files), count()
-    return plan(
-        snapshot,
-        policy,
-        new_id=lambda: f"new-{next(numbers)}",
-        strategy="overlap",
-        bounds_of=bounds_of(snapshot),
-    )
-
-
 @pytest.mark.parametrize(
     "policy",
     [
-        ClusteringPolicy(tolerance=0.9),
-        ClusteringPolicy(tolerance=float("nan")),
-        ClusteringPolicy(min_overlap=2.0),
-        ClusteringPolicy(budget_bytes=0),
-        ClusteringPolicy(where="nope = 1"),
+        {"tolerance": 0.9},
+        {"tolerance": float("nan")},
+        {"min_overlap": 2.0},
+        {"budget_bytes": 0},
+        {"where": "nope = 1"},
     ],
+    ids=str,
 )
-def test_a_policy_that_means_nothing_is_refused(policy: ClusteringPolicy) -> None:
+def test_a_policy_that_means_nothing_is_refused(policy: dict[str, Any]) -> None:
+    files = [FileSpec(path=str(n), bounds={"x": (10 * n, 10 * n + 9)}) for n in range(3)]
     with pytest.raises(UsageError):
-        planned_overlap(tiled(3), policy)
+        planned(snapshot_of(files), strategy="overlap", **policy)
 
 
 # What may be kept: only files of which the log alone says where all their rows are.
@@ -234,24 +193,14 @@ WIDE: Final = FileSpec(
 
 
 def planned_kept(files: list[FileSpec], **options: Any) -> ClusteringPlan:
-    numbers = count()
     snapshot = snapshot_of(files, cluster_by=[["x"], ["y"]])
-    return plan(
-        snapshot,
-        ClusteringPolicy(max_file_bytes=SIZE, skip_clustered=True, **options),
-        new_id=lambda: f"new-{next(numbers)}",
-        bounds_of=bounds_of(snapshot),
-    )
-
-
-def kept_of(made: ClusteringPlan) -> set[str]:
-    return {path for group in made.groups for path in group.kept.paths()}
+    return planned(snapshot, max_file_bytes=SIZE, skip_clustered=True, **options)
 
 
 def test_tiles_are_kept_beside_a_file_that_is_not() -> None:
     (group,) = planned_kept([*TILES, WIDE]).groups
     assert {file.path for file in group.inputs} <= {"wide", "t00"}
-    assert {tile.path for tile in TILES} - {"t00"} <= kept_of(planned_kept([*TILES, WIDE]))
+    assert {tile.path for tile in TILES} - {"t00"} <= {*group.kept.paths()}
 
 
 @pytest.mark.parametrize(
@@ -272,24 +221,15 @@ def test_tiles_are_kept_beside_a_file_that_is_not() -> None:
 )
 def test_a_file_with_a_flaw_is_not_kept(flaw: dict[str, Any]) -> None:
     files = [replace(tile, **flaw) if tile.path == "t33" else tile for tile in TILES]
-    made = planned_kept([*files, WIDE], full=True)
-    assert "t33" in {file.path for group in made.groups for file in group.inputs}
+    assert "t33" in {
+        path for paths in taken(planned_kept([*files, WIDE], full=True)) for path in paths
+    }
 
 
 # ZORDER BY of tables that are larger than a group.
 
 
 FILES = 100
-
-
-def planned_zorder(snapshot: Snapshot, *columns: str, **policy: Any) -> ClusteringPlan:
-    numbers = count()
-    return plan(
-        snapshot,
-        ClusteringPolicy(zorder_by=tuple((name,) for name in columns), **policy),
-        new_id=lambda: f"id-{next(numbers)}",
-        bounds_of=bounds_of(snapshot),
-    )
 
 
 def table(*, written: list[int] | None = None, **places: list[int]) -> Snapshot:
@@ -311,8 +251,8 @@ def table(*, written: list[int] | None = None, **places: list[int]) -> Snapshot:
     return replace(snapshot, files=files_with_times)
 
 
-def taken_zorder(made: ClusteringPlan) -> list[list[int]]:
-    return [[int(file.path) for file in group.inputs] for group in made.groups]
+def numbers_of(made: ClusteringPlan) -> list[list[int]]:
+    return [[int(path) for path in group] for group in taken(made)]
 
 
 def shuffled(seed: int) -> list[int]:
@@ -322,8 +262,8 @@ def shuffled(seed: int) -> list[int]:
 
 def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
     values = shuffled(2)
-    made = planned_zorder(table(x=values), "x", target_cube_bytes=350, max_file_bytes=128)
-    ranges = [sorted(values[number] for number in group) for group in taken_zorder(made)]
+    made = planned(table(x=values), zorder_by=(("x",),), target_cube_bytes=350, max_file_bytes=128)
+    ranges = [sorted(values[number] for number in group) for group in numbers_of(made)]
     assert ranges == [[*range(34)], [*range(34, 68)], [*range(68, 100)]]
     assert [group.expected_outputs for group in made.groups] == [2, 2, 2]
     assert made.groups[0].zcube_id is None
@@ -331,8 +271,8 @@ def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
 
 def test_files_at_one_place_keep_the_order_in_which_they_were_written() -> None:
     times = shuffled(3)
-    made = planned_zorder(table(written=times, x=[5] * FILES), "x", target_cube_bytes=500)
-    assert [[times[number] for number in group] for group in taken_zorder(made)] == [
+    made = planned(table(written=times, x=[5] * FILES), zorder_by=(("x",),), target_cube_bytes=500)
+    assert [[times[number] for number in group] for group in numbers_of(made)] == [
         [*range(50)],
         [*range(50, 100)],
     ]

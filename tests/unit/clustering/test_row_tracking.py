@@ -5,23 +5,24 @@ from typing import Any
 import pytest
 
 from liquidlog.clustering.change import rewrite_change
-from liquidlog.clustering.planner import plan
 from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
 from liquidlog.errors import CommitConflictError, CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
-    RewrittenGroup,
     RowTracking,
-    WrittenFile,
 )
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, DomainMetadata, Protocol, RemoveFile
-from liquidlog.spec.features import unsupported_for_writing
-from support.plans import staleness
+from support.plans import finished, output, staleness
 from support.snapshots import FileSpec, snapshot_of
+from support.snapshots import planned as counted
 
 DOMAIN = "delta.rowTracking"
+STATS = '{"numRecords":14,"nullCount":{"x":0}}'
+GROUP = finished(
+    outputs=(output("new", num_records=14, stats=STATS),), rows_read=14, rows_written=14
+)
 NAMES = {
     "delta.rowTracking.materializedRowIdColumnName": "_id",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_version",
@@ -53,25 +54,7 @@ def adds(*names: str) -> list[AddFile]:
 
 
 def planned(snapshot: Snapshot) -> ClusteringPlan:
-    return plan(snapshot, ClusteringPolicy(), new_id=lambda: "id")
-
-
-def finished(rows: int = 14) -> RewrittenGroup:
-    stats = f'{{"numRecords":{rows},"nullCount":{{"x":0}}}}'
-    output = WrittenFile(
-        path="new", size_bytes=9, modification_time_ms=3, num_records=rows, stats=stats
-    )
-    return RewrittenGroup(
-        plan_id="id",
-        group_id=0,
-        run="0" * 12,
-        outputs=(output,),
-        rows_read=rows,
-        rows_written=rows,
-        checksum_read="a" * 32,
-        checksum_written="a" * 32,
-        seconds=1.0,
-    )
+    return counted(snapshot, ClusteringPolicy())
 
 
 def ids_of(added: Sequence[AddFile]) -> list[tuple[int | None, int | None]]:
@@ -138,23 +121,6 @@ def test_row_tracking_without_names_is_refused() -> None:
         planned(tracked(configuration={"delta.enableRowTracking": "true"}))
 
 
-@pytest.mark.parametrize(
-    ("features", "configuration"),
-    [
-        (("rowTracking",), {}),
-        (
-            ("rowTracking", "domainMetadata"),
-            {"delta.enableRowTracking": "true", "delta.rowTrackingSuspended": "true"},
-        ),
-    ],
-)
-def test_row_tracking_that_contradicts_itself_is_not_written(
-    features: tuple[str, ...], configuration: Mapping[str, str]
-) -> None:
-    protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
-    assert unsupported_for_writing(protocol, configuration)
-
-
 def test_a_rewrite_numbers_its_outputs_and_says_that_it_kept_row_ids() -> None:
     snapshot = tracked()
     newest = replace(
@@ -164,7 +130,7 @@ def test_a_rewrite_numbers_its_outputs_and_says_that_it_kept_row_ids() -> None:
         ),
         version=9,
     )
-    change = rewrite_change(newest, planned(snapshot), finished(), now_ms=8)
+    change = rewrite_change(newest, planned(snapshot), GROUP, now_ms=8)
     added = [action for action in change.actions if isinstance(action, AddFile)]
     removed = [action for action in change.actions if isinstance(action, RemoveFile)]
     assert ids_of(added) == [(31, 10)]
@@ -177,7 +143,7 @@ def test_a_rewrite_numbers_its_outputs_and_says_that_it_kept_row_ids() -> None:
 
 def test_a_rewrite_of_a_table_that_only_supports_row_tracking_does_not_say_so() -> None:
     snapshot = tracked(configuration=NAMES)
-    change = rewrite_change(snapshot, planned(snapshot), finished(), now_ms=8)
+    change = rewrite_change(snapshot, planned(snapshot), GROUP, now_ms=8)
     assert "delta.rowTracking.preserved" not in change.tags
 
 
@@ -198,7 +164,7 @@ def test_a_rewrite_is_stale_once_its_row_ids_mean_something_else(changes: Any) -
     assert staleness(tracked(), made, made.groups[0]).reasons == ()
     assert staleness(newest, made, made.groups[0]).reasons
     with pytest.raises(CommitConflictError):
-        rewrite_change(newest, made, finished(), now_ms=8)
+        rewrite_change(newest, made, GROUP, now_ms=8)
 
 
 def test_a_backfill_of_a_table_that_only_supports_row_tracking_is_no_conflict() -> None:
@@ -206,6 +172,6 @@ def test_a_backfill_of_a_table_that_only_supports_row_tracking_is_no_conflict() 
     made = planned(tracked(bare, NAMES, mark=None))
     newest = tracked(configuration=NAMES)
     assert staleness(newest, made, made.groups[0]).reasons == ()
-    change = rewrite_change(newest, made, finished(), now_ms=8)
+    change = rewrite_change(newest, made, GROUP, now_ms=8)
     removed = [action for action in change.actions if isinstance(action, RemoveFile)]
     assert [r.base_row_id for r in removed] == [5, 15]

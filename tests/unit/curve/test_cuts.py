@@ -2,13 +2,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.boxes import fit_boxes, fit_curve, kd_bits
+from liquidlog.curve.boxes import fit_boxes, fit_curve
 from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.cuts import (
     CurveSample,
     Reach,
-    asked_share,
     choose_cuts,
     choose_cuts_each,
     equal_cuts,
@@ -18,9 +17,8 @@ from liquidlog.curve.grid import (
     range_boundaries,
     range_ids,
 )
-from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
 from liquidlog.errors import ClusteringColumnError
-from support.curves import as_sample, asked_of, ordinals_of, spread
+from support.curves import as_sample, ordinals_of, spread
 
 
 def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
@@ -74,46 +72,7 @@ def test_rows_that_the_sample_missed_go_where_their_cell_goes(parts: int) -> Non
 # How many files a layout that is fitted to readers has.
 
 
-POINTS = np.random.default_rng(3).integers(0, 1 << 13, 100) / (1 << 13)
 """Readers of random values, which are no wider than a step of any grid here."""
-
-
-def readers(*weights: float) -> GridPredicates:
-    """Readers of single values, of each column with its weight."""
-    return asked_of(
-        [
-            (weight, [{column: [(low, low + 1 / (1 << 13))]}])
-            for column, weight in enumerate(weights)
-            if weight
-            for low in POINTS.tolist()
-        ]
-    )
-
-
-def files_and_share(
-    curve: Curve, parts: int, asked: GridPredicates, *, fit: bool, rows: int = 30_000
-) -> tuple[int, float]:
-    coords = spread(rows, 2, values=1 << 13)
-    bits = key_order_bits(2, curve, parted=True)
-    coords >>= np.uint32(16 - bits)
-    _, sample, cuts = place_rows(
-        coords,
-        ordinals_of(coords),
-        parts,
-        curve=curve,
-        bits=bits,
-        asked=asked if fit else None,
-    )
-    return len(cuts.keys) + 1, asked_share(sample, cuts, asked)
-
-
-@pytest.mark.parametrize("curve", list(Curve))
-@pytest.mark.parametrize("parts", [9, 64, 65])
-def test_never_more_than_an_eighth_more_files(curve: Curve, parts: int) -> None:
-    files, _ = files_and_share(curve, parts, readers(0.7, 0.3), fit=True, rows=8_000)
-    assert parts <= files <= parts * (1 + MOST_MORE)
-    if parts > 64:
-        assert files == parts
 
 
 @pytest.mark.parametrize(
@@ -125,20 +84,6 @@ def test_type_without_an_order_is_refused(kind: pa.DataType) -> None:
         range_boundaries(column, 10)
     with pytest.raises(ClusteringColumnError):
         range_ids(column, column)
-
-
-BITS = 10
-
-
-def test_one_point_for_all_rows_is_still_cut_evenly() -> None:
-    coords = np.full((1000, 2), 7, np.uint32)
-    boxes, _, cuts = fit_boxes(coords, ordinals_of(coords), 4, bits=BITS)
-    places = cuts.parts_of(boxes.keys_of(coords), ordinals_of(coords))
-    assert np.bincount(places).tolist() == pytest.approx([250] * 4, abs=2)
-
-
-def test_a_key_has_room_for_the_number_of_a_box() -> None:
-    assert [kd_bits(d, 16) for d in (1, 2, 3, 4, 8)] == [16, 16, 16, 12, 6]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -30,10 +30,6 @@ def independent(random: np.random.Generator) -> pa.Table:
     return pa.table({"x": _x(random), "y": _x(random)})
 
 
-def alone(random: np.random.Generator) -> pa.Table:
-    return pa.table({"x": _x(random)})
-
-
 def of_four(random: np.random.Generator) -> pa.Table:
     return pa.table({name: _x(random) for name in "wxyz"})
 
@@ -89,7 +85,7 @@ def foreseen(table: Table, workload: Workload, *, reads_rows: bool = True) -> Pr
 
 
 @pytest.mark.parametrize(
-    "make", [noisy, independent, alone, of_four, zipf, texts, nulls], ids=lambda one: one.__name__
+    "make", [noisy, independent, of_four, zipf, texts, nulls], ids=lambda one: one.__name__
 )
 def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Make) -> None:
     table, workload = made(tmp_path / "t", make)
@@ -184,21 +180,6 @@ def test_files_of_another_writer_are_repacked(tmp_path: Path) -> None:
         1.0, abs=0.35
     )
     assert table.snapshot().size_bytes < 0.7 * before
-
-
-def test_the_log_says_where_many_rows_may_have_one_value(tmp_path: Path) -> None:
-    random = np.random.default_rng(7)
-    values = np.minimum(random.zipf(1.3, 40_000), 10**6)
-    rows = pa.table({"x": values})
-    table = Table.create(tmp_path / "t", schema=rows.schema, cluster_by=["x"])
-    for start in range(0, 40_000, 2_500):
-        table.append(rows.slice(start, 2_500))
-    workload = [WeightedPredicate(f"x = {value}") for value in values[:40]]
-    plan = table.plan(full=True, max_file_size=max(2_000, table.snapshot().size_bytes // 16))
-    found = table.predict(plan, workload, sample=False)
-    table.optimize(executor="local", plan=plan)
-    true = table.scan(workload=workload).files_read
-    assert found.files_after_range.low <= true <= found.files_after_range.high
 
 
 @pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])

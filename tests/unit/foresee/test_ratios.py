@@ -10,7 +10,7 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import Health, measure_health
 from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
 from liquidlog.foresee import ratios as module
-from liquidlog.foresee.ratios import MOST_UNMEASURED, Ratios, ratios, with_ratios
+from liquidlog.foresee.ratios import MOST_UNMEASURED, ratios, with_ratios
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
@@ -18,7 +18,6 @@ from liquidlog.table import Table
 from support.laid_out import (
     DATA,
     Numbers,
-    appended,
     bounds_by_file,
     file_of_rows,
     files_of,
@@ -98,13 +97,6 @@ def test_more_files_than_boxes_are_extrapolated(monkeypatch: pytest.MonkeyPatch)
     assert measured(table) == pytest.approx(exact, rel=0.15)
 
 
-def test_of_more_files_than_rows_some_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 300)
-    monkeypatch.setattr(module, "_MOST_ROWS", 1_900)
-    table = fresh("uniform", 1, 2_000, curve="linear")
-    assert measured(table) == pytest.approx((1.0, 1.0), abs=0.15)
-
-
 def test_a_table_ordered_by_its_columns_in_turn_has_an_order_of_its_own() -> None:
     table = fresh("uniform", 2, 264, curve="linear")
     assert measured(table, curve="linear") == pytest.approx((1.0, 1.0), abs=0.05)
@@ -127,23 +119,6 @@ def test_files_that_all_have_the_same_ends_are_thought_to_hold_what_is_between(t
     assert found.depth_ratio == pytest.approx(4.0, abs=1.0)
     assert found.read_ratio is not None
     assert found.read_ratio > 3
-
-
-def test_appends_raise_both_ratios() -> None:
-    table = fresh("uniform", 2, 264)
-    before = measured(table)
-    few = measured(appended(table, "uniform", 2, files=2, rows=200))
-    many = measured(appended(table, "uniform", 2, files=100, rows=200))
-    assert before < few < many
-    assert before[1] < few[1] < many[1]
-    assert few[0] < 1.3
-    assert many[1] > 2
-
-
-def test_many_tiny_files_are_compared_with_few_of_the_larger_size() -> None:
-    table = fresh("uniform", 2, 8, rows_per_file=5_000)
-    depth, _ = measured(appended(table, "uniform", 2, files=1_000, rows=2))
-    assert depth > 50
 
 
 def test_a_part_is_compared_with_the_same_part() -> None:
@@ -252,26 +227,11 @@ def test_too_many_bytes_without_ranges_make_ratios_unknown() -> None:
     assert (alone.depth_ratio, alone.read_ratio) == (1.0, 1.0)
 
 
-def test_files_of_nulls_alone_are_left_out() -> None:
-    nulls = [FileSpec(path=f"n{n}", size=500, rows=5, nulls={"x": 5}) for n in range(3)]
-    found = judged(snapshot_of([*(spec(number) for number in range(10)), *nulls]))
-    assert (found.depth_ratio, found.read_ratio) == (1.0, 1.0)
-
-
 def test_texts_whose_bounds_are_cut_say_nothing() -> None:
     start = "https://example.com/articles/202"
     files = [FileSpec(path=str(n), bounds={"s": (start, start + "\x7f")}) for n in range(4)]
     found = judged(snapshot_of(files, cluster_by=[["s"]], schema=TEXT))
     assert (found.depth_ratio, found.read_ratio) == (None, None)
-
-
-def test_no_average_depth_makes_no_ratio() -> None:
-    bounds, size_bytes = fresh("uniform", 1, 5)
-    found = ratios(
-        files_of(bounds, size_bytes.astype(np.float64)),
-        average_depth=None,
-    )
-    assert found == Ratios(depth=None, read=None)
 
 
 @pytest.mark.parametrize(

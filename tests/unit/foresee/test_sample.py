@@ -66,13 +66,6 @@ def test_nulls_are_counted_and_not_ruled_out_where_few_rows_are_known() -> None:
     assert found[2][:2] == (None, None)
 
 
-def test_a_column_of_nulls_has_no_bounds() -> None:
-    assert bounds(column(pa.nulls(4, pa.int64())), parts([0, 1], [2, 3])) == [
-        (None, None, 100),
-        (None, None, 100),
-    ]
-
-
 def test_bounds_of_texts_keep_their_first_characters() -> None:
     values = pa.array(["abcdef", "abcdef", "b", "b"])
     found = bounds(column(values, "string"), parts([0, 1], [2, 3]))

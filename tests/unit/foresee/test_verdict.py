@@ -14,13 +14,11 @@ from liquidlog.foresee.candidates import (
     size_word,
 )
 from liquidlog.foresee.plans import Foresight, assumed_readers
-from liquidlog.foresee.prediction import LOCAL_DISK, Opened, Prediction
+from liquidlog.foresee.prediction import LOCAL_DISK, Prediction
 from liquidlog.foresee.verdict import (
     Bar,
     Criteria,
     Option,
-    days_text,
-    duration_text,
     verdict_of,
     weigh,
 )
@@ -183,25 +181,6 @@ def test_the_verdict_is_the_best_that_is_worth_it_and_says_the_figures_of_it() -
     nothing = verdict_of(Criteria(), [])
     assert nothing.document()["candidate"] is None
     assert nothing.sentence == "Leave it: there is nothing to rewrite."
-
-
-def test_days_for_people() -> None:
-    assert days_text(0.01) == "less than an hour"
-    assert days_text(1 / 24) == "1 hour"
-    assert days_text(0.5) == "12 hours"
-    assert days_text(2.25) == "2.2 days"
-    assert days_text(43) == "43 days"
-    assert [duration_text(one) for one in (0.1, 41.7, 130, 9000)] == ["1 s", "42 s", "2 min", "2 h"]
-
-
-def test_fewer_files_with_more_bytes_are_told_as_such() -> None:
-    def opened(files: float, size_bytes: float) -> Opened:
-        return Opened(files=files, bytes=size_bytes, requests=2 * files, seconds=0.01 * files)
-
-    part, after = opened(2, 100), opened(1, 150)
-    assert part.changed(part, after, 1) == after
-    assert opened(4, 200).changed(part, after, 2) == opened(2, 300)
-    assert opened(2, 100).changed(part, opened(0, 0), 3) == opened(0, 0)
 
 
 def test_alike_queries_that_are_exactly_a_tenth_are_many() -> None:
