@@ -302,11 +302,10 @@ NONE_KEPT: Final = KeptFiles(pa.Table.from_batches([], KeptFiles.schema))
 class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
     """Files to rewrite and commit together: one future ZCube, whose id is already assigned.
 
-    `zcube_id` is None if the outputs belong to no cube (compaction, ZORDER BY). `expected_outputs`
-    is the number of files to write; a prefix or readers may make it more. The `kept` files are not
-    read: the commit of the group only makes them members of its cube. All files of a partitioned
-    table's group have its `partition_values`, by the columns' physical names; its outputs get them,
-    and are written to `directory`, which is relative to the table.
+    `zcube_id` is None for compaction and ZORDER BY. `expected_outputs` may be exceeded with a
+    prefix or readers. The `kept` files only become members of the cube. All files of a partitioned
+    table's group have its `partition_values`, by physical names; outputs are written to
+    `directory`, relative to the table.
     """
 
     group_id: int
@@ -408,10 +407,9 @@ class WrittenFile(Document, frozen=True, kw_only=True):
 class GroupCosts(Document, frozen=True, kw_only=True):
     """Time that a rewrite spent per phase, and bytes that it moved.
 
-    Seconds are sums over all tasks, except `sample_seconds`, the elapsed time of sampling the
-    group. `map` is reading rows and cutting them into slices, `shuffle` is waiting for slices and
-    unpacking them, `write` is sorting rows and writing files, `verify` is the checksums on both
-    sides.
+    Seconds are sums over all tasks, but `sample_seconds` are elapsed. `map` reads rows and cuts
+    them into slices, `shuffle` waits for slices, `write` sorts rows and writes files, `verify` is
+    the checksums.
     """
 
     sample_seconds: float = 0.0
@@ -465,9 +463,8 @@ class LeftOut(Document, frozen=True, kw_only=True):
 class FittedWorkload(Document, frozen=True, kw_only=True):
     """The predicates that a layout is fitted to.
 
-    `column_weights`, one per clustering column or none at all, are weights of readers who ask for
-    single values of a column, each value as often as it has rows. The weights of predicates and
-    columns are on one scale.
+    `column_weights`, one per clustering column or none, are of readers who ask for single values of
+    a column. All weights are on one scale.
     """
 
     predicates: tuple[AskedPredicate, ...] = ()
@@ -654,8 +651,7 @@ class PlannedColumn(Document, frozen=True, kw_only=True):
 class RowTracking(Document, frozen=True, kw_only=True):
     """The hidden columns of data files for row ids and row commit versions.
 
-    If `preserved`, a rewrite copies their values for every row. If not, row tracking is disabled:
-    the values in these columns have no meaning and are left out.
+    Only if `preserved`, their values mean something, and a rewrite copies them.
     """
 
     row_id_column: str
@@ -777,8 +773,7 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     def kd_would_be_narrower(self) -> bool:
         """Whether the curve kd would write narrower files than the plan's Hilbert curve.
 
-        It does where files cannot be fitted to the Hilbert curve, and are many enough to matter.
-        Source: docs/curves.md, which measures both curves.
+        It does where many files cannot be fitted to that curve. Source: docs/curves.md.
         """
         # Documents are read without the kernels of curves.
         from liquidlog.curve.boxes import MAX_FITTED_DIMENSIONS
@@ -832,10 +827,7 @@ class RewrittenGroup(Document, frozen=True, kw_only=True):
 
 
 class GroupFailure(Document, frozen=True, kw_only=True):
-    """A group that could not be rewritten; `reason` is one sentence. No output of it is kept.
-
-    A group is `cancelled` if its executor was told that it could no longer be committed.
-    """
+    """A group that could not be rewritten; `reason` is one sentence. No output of it is kept."""
 
     group_id: int
     reason: str
@@ -882,11 +874,7 @@ def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructT
 
 
 class ColumnSource(Document, frozen=True, kw_only=True):
-    """Where the values of the column `name` come from.
-
-    It is a column of the data, or an SQL expression on columns that do not have one themselves.
-    With neither, the values are null.
-    """
+    """Where the values of the column `name` come from: a column of the data, an SQL expression."""
 
     name: str
     column: str | None = None
@@ -1050,10 +1038,7 @@ def encode_plan(plan: ClusteringPlan) -> bytes:
 
 
 def plan_pieces(plan: ClusteringPlan) -> Iterator[bytes]:
-    """Yield the document of a plan piece by piece: a large one is never in memory as a whole.
-
-    It is indented, but for files, which are a line each.
-    """
+    """Yield the document of a plan piece by piece, indented, with a line for each file."""
     lists: list[_Files[Any]] = []
 
     def apart(files: _Files[Any]) -> msgspec.Raw:
@@ -1221,10 +1206,9 @@ def _head(content: bytes) -> _Head | None:
 def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup) -> str:
     """Return the SHA-256 of a planned group, its plan's terms and its result, as 64 hex digits.
 
-    The digest binds the result to the plan: the run that wrote the outputs leaves it in the table's
-    directory, and a plan or result edited since then has another digest. The table's address is
-    left out, since machines may mount the table at different places, and so is what a plan only
-    says to people.
+    It binds the result to the plan: the run that wrote the outputs leaves it in the table's
+    directory. The table's address, which machines may mount elsewhere, and what is for people only
+    are left out.
     """
     terms = dict(
         plan_document(

@@ -78,11 +78,10 @@ def optimize_metrics(
 ) -> dict[str, object]:
     """Return the metrics of the committed groups of a plan; sizes are in bytes.
 
-    `snapshot` is the table at the plan's read version; all its files count as considered. `commits`
-    is the number of versions that hold the groups: the reference engine calls them batches. Inputs
-    and kept files that are `gone`, by their paths, were removed by others and do not count.
-    `numOutputZCubes` counts the cubes written. The reference engine also counts the empty cube that
-    it makes before a first file larger than a whole cube, so its number can be one higher.
+    `snapshot` is the table at the plan's read version; `commits` is the number of versions that
+    hold the groups. Inputs and kept files that are `gone`, by their paths, do not count. The
+    reference engine also counts the empty cube that it makes before a first file larger than a
+    whole cube.
     """
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
@@ -95,10 +94,7 @@ def optimize_metrics(
 
 
 def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan, *, commits: int) -> dict[str, object]:
-    """Return the metrics that the commit of a whole plan would have.
-
-    The number and sizes of added files are None, because only the rewrite determines them.
-    """
+    """Return the metrics that the commit of a whole plan would have, None for added files."""
     return {
         "numFilesAdded": None,
         "filesAdded": dict.fromkeys(_size_stats(np.zeros(0, np.int64))),
@@ -109,10 +105,7 @@ def planned_metrics(snapshot: Snapshot, plan: ClusteringPlan, *, commits: int) -
 def operation_metrics(
     adds: Sequence[AddFile], removes: Sequence[RemoveFile], kept_bytes: pa.ChunkedArray
 ) -> dict[str, str]:
-    """Return the metrics of a commit; what its groups keep is neither added nor removed.
-
-    `kept_bytes` has the size of each kept file.
-    """
+    """Return the metrics of a commit; `kept_bytes` has the size of each kept file."""
     added = sorted(file.size for file in adds)
     metrics = {
         "numRemovedFiles": len(removes),
@@ -314,10 +307,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class FilesAdded(Conflict):
-    """Other commits added files to a table that a migration has rewritten; paths are decoded.
-
-    `versions` are the commits that added them, as far as the log still says.
-    """
+    """Other commits (`versions`, as far as known) added files beside a migration."""
 
     kind = "files_added"
     versions: tuple[int, ...]
@@ -337,8 +327,8 @@ class FilesAdded(Conflict):
 def not_rewritten(snapshot: Snapshot, stale: Sequence[Staleness]) -> FilesAdded | None:
     """Return the conflict if live files are inputs of no group, None if there are none.
 
-    `stale` has the staleness of all groups of a migration against `snapshot`. Where one of them has
-    reasons, an input may look like another file, so only the reasons count.
+    `stale` has all groups of a migration. Where one has reasons, an input may look like another
+    file.
     """
     if any(one.reasons for one in stale):
         return None
@@ -368,10 +358,9 @@ def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> It
 def lost_values(
     plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
 ) -> Iterator[str]:
-    """Yield each former partition column whose nulls in the outputs are not those of the inputs.
+    """Yield each former partition column with other nulls in the outputs than in the inputs.
 
-    An executor that does not know of partition values writes nulls, and its checksums agree. What
-    statistics do not count, and rows that the log does not count, cannot be compared.
+    An executor that does not know of partition values writes nulls, and its checksums agree.
     """
     if planned.live_rows is None:
         return
@@ -416,15 +405,12 @@ def rewrite_change(
 ) -> Change:
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
-    The change of a migration also has what makes the table clustered and unpartitioned.
-
-    The removes repeat the add of each input as the current `snapshot` has it. `now_ms` (since 1970)
-    becomes their deletion time. `stale` is each group's staleness against this snapshot, if the
-    caller has computed it. If the table has row tracking, the adds get fresh row ids for the
-    version after `snapshot`, and its high-water mark rises. `kept` has the adds of each group's
-    kept files as the log has them, in the order of `Staleness.kept`; each file is added again as it
-    is, with the tags of its group's cube. `reconciled` has the outputs of each group without rows
-    that others deleted meanwhile; inputs that others removed get no remove.
+    The removes repeat the add of each input as `snapshot` has it; `now_ms` (since 1970) is their
+    deletion time. `stale` is each group's staleness against this snapshot, if the caller has it.
+    `kept` has the adds of each group's kept files as the log has them, in the order of
+    `Staleness.kept`; they are added again with the tags of the group's cube. `reconciled` has the
+    outputs of each group without rows that others deleted; inputs that others removed get no
+    remove.
     """
     planned = [planned_group(plan, group) for group in groups]
     if stale is None:
@@ -616,10 +602,7 @@ def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -
 def removes_of(
     snapshot: Snapshot, inputs: NDArray[np.int64], now_ms: int, *, data_change: bool = False
 ) -> Iterator[RemoveFile]:
-    """Yield the removes of files, whose row numbers in Snapshot.files are given.
-
-    `now_ms` (since 1970) is their deletion time; with `data_change` rows leave the table with them.
-    """
+    """Yield the removes, at `now_ms` (since 1970), of the files at some rows of Snapshot.files."""
     rows = snapshot.files.take(pa.array(inputs))
     columns = (rows[name].to_pylist() for name in _REMOVED)
     vectors = map(deletion_vector, rows["deletion_vector"].to_pylist())
@@ -692,7 +675,6 @@ def joined(
 ) -> tuple[CopiedAdd, ...]:
     """Return the adds of a group's kept files: as the log has them, with the tags of its cube.
 
-    Statistics, row ids, deletion vectors and fields unknown to this project stay as they are.
     `expected` is how many of the kept files are still in the table.
     """
     tags = _cube_tags(plan, group)

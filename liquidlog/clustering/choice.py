@@ -65,8 +65,7 @@ from liquidlog.spec.text import render_size
 class Partitions:
     """The partition of each live file: `number` (int64) counts them, `values` are theirs.
 
-    `columns` are the physical names of the partition columns, in the table's order.
-    A table without partition columns is one partition without values.
+    `columns` are the physical names of the partition columns, none in a table of one partition.
     """
 
     number: NDArray[np.int64]
@@ -126,10 +125,7 @@ def _directory_of(snapshot: Snapshot, values: PartitionTexts, unique_id: str) ->
 
 
 def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mask:
-    """Return a mask of the files whose partition values satisfy a condition; all without one.
-
-    Times without a zone are of the zone that the table remembers for partition values.
-    """
+    """Return a mask of the files whose partition values satisfy a condition; all without one."""
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)
     # The SQL parser takes a third of a command's start; most plans have no predicate.
@@ -167,10 +163,9 @@ _READ_BY_PLANS: Final = [
 class Choice:
     """Which files are rewritten together, and why the others are not.
 
-    `groups` holds row numbers of Snapshot.files (int64 per group), in reading order. `reasons`
-    (int64) has one code per file: TAKEN, or an index into REASONS. `expected_outputs` has one entry
-    per group. `kept` holds the row numbers of files that join the cube of each group with their
-    bytes unchanged; without it, there are none.
+    `groups` holds row numbers of Snapshot.files (int64 per group), in reading order, `kept` those
+    of files that join the cube of each group. `reasons` (int64) has one code per file: TAKEN, or an
+    index into REASONS.
     """
 
     groups: tuple[NDArray[np.int64], ...]
@@ -220,10 +215,7 @@ def check_policy(policy: ClusteringPolicy) -> None:
 
 
 def pack(sizes: NDArray[np.int64], limit: int) -> tuple[slice, ...]:
-    """Return consecutive slices of `sizes`, each as long as its sum stays within `limit`.
-
-    A single size above the limit is a slice of its own. Sizes are in bytes, in packing order.
-    """
+    """Return consecutive slices of `sizes` (bytes) within `limit`; a larger size is alone."""
     ends = np.cumsum(sizes)
     slices: list[slice] = []
     start = 0
@@ -258,10 +250,7 @@ def output_count(size_bytes: int, max_file_bytes: int) -> int:
 
 
 def deleted_shares(files: pa.Table) -> NDArray[np.float64]:
-    """Return each file's share of deleted rows (float64).
-
-    The share is 0 without a deletion vector, and NaN if a file has one but no known row count.
-    """
+    """Return each file's share of deleted rows (float64), NaN without a row count."""
     vectors = files["deletion_vector"]
     if vectors.null_count == files.num_rows:
         return np.zeros(files.num_rows)
@@ -353,7 +342,7 @@ def planned_writer_options(
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:
     """Return the options for writing data files that the table's properties ask for.
 
-    Clustering columns always get statistics, even if the properties exclude them.
+    Clustering columns always get statistics.
     """
     configuration = snapshot.metadata.configuration
     indexed = dict.fromkeys(

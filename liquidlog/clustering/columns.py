@@ -73,10 +73,8 @@ def resolve_columns(
 ) -> tuple[ClusteringColumn, ...]:
     """Return the requested columns in the requested order, in the schema's spelling.
 
-    A clustering column must be a leaf of an ordered type (number, date, timestamp or string), must
-    not lie inside an array or a map, and must be requested only once; the table's properties must
-    not exclude it from statistics. A partitioned table cannot have clustering columns. The result
-    is empty if no column is requested.
+    A clustering column is a leaf of an ordered type outside of arrays and maps that has statistics,
+    and is requested once. A partitioned table cannot have clustering columns.
     """
     problems = list(_table_problems(requested, partition_columns, limit=limit))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
@@ -186,8 +184,8 @@ _WHERE: Final = f"the {CLUSTERING_DOMAIN} domain"
 class ClusteringState:
     """The clustering of a table, as its protocol and its domain declare it.
 
-    `unresolved` holds the physical paths of the domain that the schema lacks (a parent struct was
-    dropped). `clustered` says whether the table has the feature, with or without columns.
+    `unresolved` holds the physical paths of the domain that the schema lacks. `clustered` says
+    whether the table has the feature.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -207,8 +205,7 @@ class _Domain(msgspec.Struct):
 def read_domain(configuration: str) -> tuple[Path, ...]:
     """Return the physical paths that the domain's configuration lists.
 
-    Both forms are understood: a list of name parts per column, as engines write it, and one string
-    per column, as the protocol shows it.
+    A column is a list of name parts, as engines write it, or one string, as the protocol shows it.
     """
     try:
         domain = msgspec.json.decode(configuration, type=_Domain)
@@ -225,7 +222,7 @@ def read_domain(configuration: str) -> tuple[Path, ...]:
 def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
     """Return the action that makes `columns` the clustering columns; no columns clear them.
 
-    The text equals the reference engine's byte for byte; that engine cannot read the flat form.
+    The text equals the reference engine's byte for byte.
     """
     physical = [column.physical for column in columns]
     document = {"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}

@@ -109,10 +109,9 @@ _NEAR: Final = 0.8
 class Truncation:
     """Which files have truncated strings as bounds of one column; masks with one bool per file.
 
-    A file is `at_limit` if a bound has as many characters as statistics keep, so that it may be
-    truncated. It is `in_one_prefix` if all its values begin with the same characters and the log
-    holds only these: files with the same prefix then seem to overlap, however well they are
-    clustered.
+    A file is `at_limit` if a bound has as many characters as statistics keep. It is `in_one_prefix`
+    if the log holds only the characters with which all its values begin: such files seem to
+    overlap.
     """
 
     at_limit: Mask
@@ -128,10 +127,7 @@ def prefix_chars(snapshot: Snapshot) -> int:
 def truncation(
     bounds: Bounds, number: int, column: ClusteringColumn, prefix: int
 ) -> Truncation | None:
-    """Return which files have truncated bounds of column `number`, None if it holds no strings.
-
-    `prefix` is the number of characters that statistics keep.
-    """
+    """Return which files have truncated bounds of column `number`, None if it holds no strings."""
     if column.data_type != _STRING:
         return None
     low, high = bounds.low(number), bounds.high(number)
@@ -151,10 +147,7 @@ def health_notes(
     bounds: Bounds,
     states: pa.Array,
 ) -> Iterator[str]:
-    """Yield the notes as sentences; `bounds` and `states` have one entry per measured file.
-
-    The measured files may be a part of the table's files.
-    """
+    """Yield the notes as sentences; `bounds` and `states` have one entry per measured file."""
     yield from (unresolved_problem(path) for path in state.unresolved)
     if not columns:
         yield (
@@ -348,8 +341,7 @@ _NUMBERS: Final = (int, float, int | None, float | None)
 class _Measured:
     """The measured files; every field but `columns` and `ranges` has one entry per file.
 
-    `files` has FILES_SCHEMA; `cube` (int64) is -1 outside cubes; `ranges[i]` holds those of column
-    i, one per file.
+    `cube` (int64) is -1 outside cubes; `ranges` has one entry per column.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -375,10 +367,8 @@ def measure_health(
 ) -> Health:
     """Return the health, measured by `columns`, of the files where `mask` is true.
 
-    `bounds` has those of the columns, one entry per live file.
-
-    Averages leave out files without statistics and files that hold only nulls in a column, which
-    have no range; `notes` says how many there are.
+    `bounds` has those of the columns, one entry per live file. Averages leave out files without a
+    range.
     """
     measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
     known = measured.bounds.all_known()
@@ -520,10 +510,7 @@ def _end(bounds: Bounds, number: int, known: Mask, *, first: bool) -> Any:  # no
 
 
 def _cubes(measured: _Measured, known: Mask) -> _Cubes:
-    """Return the health within and between cubes, and that of the worst CUBES_LISTED cubes.
-
-    The worst cubes have the deepest files; among equals, those that overlap most other cubes.
-    """
+    """Return the health within and between cubes, and of those with the deepest files."""
     there = known & (measured.cube >= 0)
     if not there.any():
         return _Cubes()
@@ -637,10 +624,7 @@ class HealthBar:
 
 
 def parse_bar(text: str) -> HealthBar:
-    """Return the bar in `NAME OPERATOR NUMBER`; operators are < <= > >= = == !=.
-
-    NAME is a numeric field of Health, or `COLUMN.FIELD` for a field of one clustering column.
-    """
+    """Return the bar in `NAME OPERATOR NUMBER`, by a number of Health, or `COLUMN.FIELD`."""
     match = _BAR.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a bar; write it like read_ratio>1.5", bar=text)

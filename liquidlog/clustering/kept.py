@@ -49,9 +49,8 @@ _MOST_SHORTFALL: Final = 4.0
 class ReadModel:
     """The cost of reading one table for the mean reader, in bytes.
 
-    `dimensions` is the number of clustering columns. `shortfall` (at least 1) is the factor by
-    which files of clustered rows are wider than the ideal. With `readers`, `opened_share` is the
-    share of them that opens a file of a full rewrite.
+    `shortfall` (at least 1) is the factor by which files of clustered rows are wider than the
+    ideal. `opened_share` of the `readers` opens a file of a full rewrite.
     """
 
     dimensions: int
@@ -77,10 +76,7 @@ class ReadModel:
         return self.after(self.table_bytes, 1.0, self.full_files)
 
     def now(self, size: Floats, opened: Floats) -> Floats:
-        """Return the cost per file for the mean reader, in bytes (float64).
-
-        `size` is in bytes, `opened` the share of the readers that opens a file.
-        """
+        """Return the cost per file for the mean reader, in bytes (float64)."""
         return np.asarray((size + OPEN_COST_BYTES) * (opened + _SCAN_SHARE), np.float64)
 
     def after(self, size: float, extent: float, files: float) -> float:
@@ -94,11 +90,7 @@ class ReadModel:
         return (size + files * OPEN_COST_BYTES) * (width + _SCAN_SHARE)
 
     def outputs(self, size: float, extent: float) -> int:
-        """Return the number of files to write for `size` bytes.
-
-        There are so many that they are as narrow as the files of a full rewrite, unless they would
-        then be larger than the maximum size or smaller than a fixed part of it.
-        """
+        """Return the number of files to write for `size` bytes, as narrow as of a full rewrite."""
         return self.bounded(size, self.full_files * extent**self.dimensions)
 
     def bounded(self, size: float, outputs: float) -> int:
@@ -178,11 +170,7 @@ _FEW_OUTPUTS: Final = 64
 
 
 def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
-    """Return which live files may be kept, whatever their size.
-
-    `places` and `bounds` are by the clustering columns. Bounds that are not tight are bounds: such
-    a file lies at least as well as they say.
-    """
+    """Return which live files may be kept, whatever their size; bounds need not be tight."""
     counted = pc.is_valid(num_records(snapshot.files))
     whole = pc.is_null(snapshot.files["deletion_vector"])
     mask = np.asarray(counted, np.bool_) & np.asarray(whole, np.bool_)
@@ -198,9 +186,9 @@ def without_kept(
 ) -> Choice:
     """Return a choice whose groups rewrite fewer files and keep those that lie well.
 
-    A group whose files all lie well is left alone. `space` and `may`, which masks the files that
-    may be kept, have one entry per live file. `tolerance` limits the bytes that readers read of a
-    group, as a multiple of those after its rewrite.
+    `space` and `may`, which masks the files that may be kept, have one entry per live file.
+    `tolerance` limits the bytes that readers read of a group, as a multiple of those after its
+    rewrite.
     """
     reasons = choice.reasons.copy()
     groups, outputs, kept = [], [], []
@@ -250,10 +238,7 @@ class _Group:
         return self._everything
 
     def _options(self, may: Mask) -> Iterator[Mask]:
-        """Yield masks of files to rewrite: the wide ones, then also those in their region.
-
-        Wide are those that the most readers open.
-        """
+        """Yield masks of files to rewrite: those that most readers open, then also their region."""
         widths = self._opened
         steps = np.quantile(widths[may], np.linspace(0, 1, _THRESHOLDS), method="lower")
         for step in np.unique(steps):
@@ -271,10 +256,9 @@ class _Group:
     def _cost_of_rewrite(self, files: Mask) -> float:
         """Return the cost for the mean reader of `files` after a rewrite of them alone, in bytes.
 
-        It is the lower of two estimates that are both too high, if anything: that of cells, whose
-        made-up rows are spread wider than those of files that overlap, and that of files that are
-        as narrow as files can be if no column says anything of another. For the readers of a
-        workload, it is the lowest of some draws of cells.
+        It is the lower of two estimates that are both rather too high: of cells, whose made-up rows
+        spread wider than those of files that overlap, and of files of independent columns. For the
+        readers of a workload, it is the lowest of some draws of cells.
         """
         if not files.any():
             return 0.0
@@ -290,10 +274,7 @@ class _Group:
         return min(float(foreseen.sum()), float(even.sum()))
 
     def _foreseen(self, part: KeySpace, outputs: int, draw: int) -> float:
-        """Return the cost for the mean reader of a workload after a rewrite of a part, in bytes.
-
-        Whoever asks for what is in the region of the part opens a file, seen by cells or not.
-        """
+        """Return the cost for the readers of a workload after a rewrite of a part, in bytes."""
         readers = self._model.readers
         assert readers is not None  # noqa: S101  only for them
         size, opened = cells(part, outputs, curve=self._model.curve, readers=readers, draw=draw)
@@ -305,10 +286,7 @@ class _Group:
         return max(float(self._model.now(size, opened).sum()), float(least.sum()))
 
     def outputs_of(self, files: Mask) -> int:
-        """Return the number of files to write for `files`, as narrow as those of a whole rewrite.
-
-        They are smaller than the maximum size by a factor of at most NARROWER.
-        """
+        """Return the number of files to write for `files`, as narrow as of a whole rewrite."""
         if files.all():
             return self._outputs
         size = float(self._space.size_bytes[files].sum())

@@ -60,18 +60,12 @@ class KeyRanges:
 
 
 def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
-    """Return the ranges of one column from its bounds, one entry per file.
-
-    Nulls and NaN rank above every number.
-    """
+    """Return the ranges of one column; nulls and NaN rank above every number."""
     return _ranked(pa.concat_arrays([low, high]))
 
 
 def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
-    """Return the range per file of the keys of several columns, outermost column first.
-
-    A key is the tuple of a row's values, compared column by column. In the result lo <= hi.
-    """
+    """Return the range per file (lo <= hi) of the keys of several columns, outermost first."""
     lo, hi = columns[0].lo, columns[0].hi
     for column in columns[1:]:
         # Ranks are at most 2n, so the product stays below 2**63 up to 10**9 files.
@@ -102,10 +96,9 @@ def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[
 
 
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
-    """Return the largest depth per stretch of the key range, in key order (int64, at most `bins`).
+    """Return the largest depth per stretch of the key range, in key order (int64).
 
-    Each stretch holds equally many distinct bounds. There are fewer stretches than `bins` if there
-    are fewer distinct bounds.
+    Each of at most `bins` stretches holds equally many distinct bounds.
     """
     begun, ended = _counts(ranges)
     cover = begun - ended[:-1]
@@ -146,7 +139,6 @@ class BoxOverlaps:
     """The average number of other files whose boxes meet a file's box.
 
     `error` is half the width of the 95 % confidence interval of `average`, 0 if that is exact.
-    `files_measured` counts the boxes that were compared with all others.
     """
 
     average: float
@@ -157,8 +149,7 @@ class BoxOverlaps:
 def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
     """Return how many boxes meet a box; `columns` holds the ranges per column, one per file.
 
-    The result is exact for one column and for up to EXACT_FILES files. For more, it is estimated
-    from a sample of SAMPLED_FILES boxes, which is the same at every call.
+    With several columns and more than EXACT_FILES files, some boxes are compared, always the same.
     """
     count = len(columns[0]) if columns else 0
     if not count:
@@ -223,10 +214,9 @@ _COLUMNS_AT_ONCE: Final = 2
 class ColumnSpans:
     """The span of each file in one clustering column; all arrays have one entry per file.
 
-    `low` and `high` (float64, from 0 to 1) are the ends of the file's range: a file without bounds
-    spans the whole column, a file of nulls nothing. `mean_depth` (float64, at least 1) is the
-    number of files, itself included, that share a point of that range, on average over the range.
-    `order` (int64) numbers the files by their low ends.
+    `low` and `high` (float64, 0 to 1) are the ends of its range: all without bounds, nothing for
+    nulls. `mean_depth` is the number of files that share a point of that range, on average. `order`
+    (int64) numbers the files by their low ends.
     """
 
     low: Floats
@@ -287,10 +277,7 @@ class KeySpace:
 
 
 def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
-    """Return the spans of all files in the columns of `bounds`; `size_bytes` is one per file.
-
-    Takes O(files * log files) per column; two columns are computed at the same time.
-    """
+    """Return the spans of all files in the columns of `bounds`; `size_bytes` is one per file."""
     sizes = size_bytes.astype(np.float64)
     with ThreadPoolExecutor(_COLUMNS_AT_ONCE) as pool:
         columns = pool.map(lambda number: _spans(bounds, number, sizes), range(len(bounds.columns)))
@@ -301,8 +288,8 @@ def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
 class ColumnLine:
     """Where the values of a column are in key space.
 
-    `ends` are the values at which files begin or end, sorted and distinct. `edges` (float64) are
-    the positions where the first of them begins, where it ends, where the second begins, and so on.
+    `ends` are the distinct values at which files begin or end, sorted; `edges` (float64) the
+    positions where the first of them begins and ends, where the second begins, and so on.
     """
 
     ends: pa.Array
@@ -361,8 +348,7 @@ def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
 def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
     """Return the weight per slot of a column (float64), by which a file's bytes are spread over it.
 
-    For numbers and times, the gap between two ends weighs as much as their difference, so that a
-    range that is a little narrower than all others does not appear much narrower.
+    Gaps between numbers weigh as much as they are wide, so that slightly narrower ranges look so.
     """
     points = int(max(ranges.lo.max(initial=-1), ranges.hi.max(initial=-1))) + 1
     weights = np.ones(max(0, 2 * points - 1))
@@ -442,10 +428,9 @@ _MOST_ROWS_OF_READERS: Final = 40_000
 class SpaceReaders:
     """The readers of a workload; their weights add up to 1.
 
-    `asked` are predicates over positions in key space, None if there are none, which have the
-    `asked_share` of all readers; the other readers ask for single values of the columns, with
-    `column_weights` (d,). `conditions` are all of them over positions, for layouts that are fitted
-    to them.
+    `asked_share` of them have the predicates `asked` over positions; the others ask for single
+    values of the columns, with `column_weights` (d,). `conditions` are all of them, to fit layouts
+    to.
     """
 
     asked: GridPredicates | None
@@ -468,10 +453,7 @@ class SpaceReaders:
 def space_readers(
     bounds: Bounds, size_bytes: NDArray[np.int64] | Floats, fitted: FittedWorkload
 ) -> SpaceReaders:
-    """Return the readers of a workload that asks something, in the key space of these files.
-
-    `bounds` are those of the clustering columns.
-    """
+    """Return the readers of a workload in the key space of these files."""
     sizes = size_bytes.astype(np.float64)
     kinds = [column.low.type for column in bounds.columns]
     over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
@@ -530,11 +512,7 @@ def placed(
 ) -> NDArray[np.int64]:
     """Return the file per row (int64, below `outputs`), as the executor would place the rows.
 
-    Args:
-        points: The keys of rows, in rows by columns; equal ones are so by chance.
-        outputs: Files.
-        curve: The name of a curve.
-        conditions: What readers ask, over the keys, if the layout is fitted to it.
+    `points` are the keys of rows, in rows by columns; `conditions` over them is what readers ask.
     """
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
@@ -564,9 +542,8 @@ def cells(
 ) -> tuple[Floats, Floats]:
     """Return bytes and width of each file that a rewrite of all files of `space` would write.
 
-    Both are float64; a width is the mean share of a column that the file spans. With `readers`, the
-    layout is fitted to them, and it is the share of them that opens the file. The same files have
-    the same cells at every call for the same `draw`.
+    A width is the mean share of a column that the file spans, or the share of the `readers` that
+    opens it. The same files have the same cells for the same `draw`.
     """
     files = max(outputs, len(space.size_bytes))
     rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)

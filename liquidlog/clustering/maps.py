@@ -41,8 +41,7 @@ Floats = NDArray[np.float64]
 def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
     """Return values along column `number` of `bounds`, at about equal distances.
 
-    The ends are those of the column. Between them, numbers and times are round, texts are bounds of
-    files. There are none if no file has bounds.
+    Between the ends, numbers and times are round, texts are bounds of files.
     """
     known = bounds.known(number)
     mask = pa.array(known)
@@ -154,13 +153,11 @@ class MapAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A table on a map.
+    """A table on a map: how many files are drawn, and how many are not, for want of bounds.
 
-    `files` counts the files that are drawn, `not_drawn` those without bounds of every column.
-    `boxes` are (low x, low y, high x, high y) by the first two columns, none if a side of the map
-    has more than 400 files; then rows of `grid` go upwards along the second column and count the
-    files that reach into each cell. Tables of one column have neither. `profiles` has per column
-    and stretch the number of files that share a point, on average over the stretch.
+    `boxes` are (low x, low y, high x, high y) by the first two columns, none of more than 400
+    files; then rows of `grid` go upwards along the second column and count the files in each cell.
+    `profiles` has per column and stretch the mean number of files that share a point.
     """
 
     files: int
@@ -180,11 +177,9 @@ class KeyMap:
 
 
 def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -> KeyMap | None:
-    """Return the map of a table by the columns `names` of both bounds.
+    """Return the map of a table by the columns `names`, None if no file has bounds of them all.
 
-    Columns that are functions of the first one come last. Ends of predicted files that lie beside
-    each other are put together if only few rows could lie between them. Returns None if no file has
-    bounds of every column.
+    Columns that are functions of the first one come last.
     """
     if not now.bounds.all_known().any():
         return None
@@ -234,9 +229,7 @@ def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:
 def closed(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return the ends of predicted boxes, drawn together where no row was made up between them.
 
-    `low` and `high` are positions in boxes by columns. Two boxes are beside each other in a column
-    if they meet in all others. Ends near those of the whole are put there, too, if no other box is
-    between.
+    `low` and `high` are positions in boxes by columns.
     """
     low, high = low.copy(), high.copy()
     reach = (high - low) * _UNSEEN
@@ -280,10 +273,7 @@ def _side(files: MappedFiles, low: Floats, high: Floats, *, one_by_one: bool) ->
 
 
 def bins(low: Floats, high: Floats, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and last of `count` equal stretches that each range reaches into (int64).
-
-    A range that ends where a stretch begins does not reach into it.
-    """
+    """Return the first and last of `count` equal stretches that each range reaches into (int64)."""
     first = np.clip(np.floor(low * count + _EDGE), 0, count - 1).astype(np.int64)
     last = np.clip(np.ceil(high * count - _EDGE) - 1, 0, count - 1).astype(np.int64)
     return first, np.maximum(first, last)

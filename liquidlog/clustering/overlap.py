@@ -64,10 +64,8 @@ _SMALL_SHARE: Final = 0.5
 class _Table:
     """The facts that decide which files to rewrite; all arrays have one entry per file asked for.
 
-    `opened` is the share of the readers that opens each file, its width for narrow ones, and `cost`
-    what it costs the mean reader, in bytes. The masks mark the files that may be rewritten
-    (`candidates`), and those that must be, because many of their rows are deleted (`forced`).
-    `cube` numbers the cube of each file, -1 for none.
+    `opened` is the share of the readers that opens each file, `cost` what that costs in bytes.
+    `candidates` may be rewritten, `forced` must be. `cube` is -1 for none.
     """
 
     space: KeySpace
@@ -83,8 +81,7 @@ class _Table:
 class _Group:
     """Files that are rewritten together: `rows` has their numbers (int64), `size` is their bytes.
 
-    `outputs` is the number of files to write, `gain` the number of bytes that the mean reader reads
-    less afterwards.
+    The mean reader reads `gain` bytes less afterwards.
     """
 
     rows: NDArray[np.int64]
@@ -102,12 +99,10 @@ def plan_overlap(
     *,
     readers: FittedWorkload | None = None,
 ) -> ClusteringPlan:
-    """Return the plan that rewrites the fewest bytes that keep narrow readers within the tolerance.
+    """Return the plan that rewrites the fewest bytes that keep readers within the tolerance.
 
-    With `full`, files of other columns and providers may be taken too. With `where`, all files are
-    ignored but those that the predicate may match. With `budget_bytes`, groups are taken as long as
-    they fit, those with the largest gain per byte first. With `readers`, they take the place of
-    narrow ones.
+    With `full`, files of other columns and providers may be taken too. Within `budget_bytes`,
+    groups with the largest gain per byte come first.
     """
     asked = _asked(snapshot, policy, bounds_of)
     rows = np.flatnonzero(asked)

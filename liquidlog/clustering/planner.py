@@ -30,11 +30,7 @@ from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema
 
 
 def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
-    """Return the plan with what a workload asks of the columns that it orders by.
-
-    A plan that orders by no column is returned as it is. What the layout cannot be fitted to is
-    counted in `plan.fitted.left_out`.
-    """
+    """Return the plan with what a workload asks of the columns that it orders by."""
     if not plan.columns or not workload:
         return plan
     columns = [column.logical for column in plan.columns]
@@ -69,10 +65,7 @@ def require_fitted(plan: ClusteringPlan) -> None:
 
 
 def affordable(plan: ClusteringPlan, budget_bytes: int) -> ClusteringPlan:
-    """Return the plan with its first groups whose inputs have at most `budget_bytes` together.
-
-    The files of the others are skipped as over budget.
-    """
+    """Return the plan with its first groups whose inputs have at most `budget_bytes` together."""
     taken = 0
     for group in plan.groups:
         if group.size_bytes > budget_bytes:
@@ -129,13 +122,10 @@ def plan(
 ) -> ClusteringPlan:
     """Return the plan for a rewrite of the table at the snapshot's version.
 
-    A table with clustering columns is clustered by the named strategy; another table is compacted,
-    or ordered by `policy.zorder_by`. Files are considered in the order of `snapshot.files`; the
-    same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that of
-    each group's cube. Strategies that need bounds load them with `bounds_of`. `named` lists the
-    settings that the caller gave, perhaps with their default values; `decided_by` says which fields
-    properties of the table decided, as the plan does. Strategies judge files by `readers`, if they
-    ask anything.
+    The same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that
+    of each group's cube. Strategies that need bounds load them with `bounds_of`, and judge files by
+    `readers`. `named` lists the settings that the caller gave, `decided_by` says which fields
+    properties of the table decided.
     """
     check_known("strategy", strategy, tuple(STRATEGIES))
     check_known("curve", policy.curve, tuple(Curve))

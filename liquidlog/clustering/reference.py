@@ -56,8 +56,8 @@ rewrite of them all."""
 class _Runs:
     """The candidates as runs: `rows` are files in walking order; `starts` begins each run.
 
-    All arrays are int64. `cube` is the cube of each run, or _UNCLUSTERED_RUN. `order` numbers the
-    runs that no filter has removed, in the order in which they leave the walk.
+    All arrays are int64. `cube` is the cube of each run; `order` numbers the runs that no filter
+    has removed, as they leave the walk.
     """
 
     rows: NDArray[np.int64]
@@ -84,14 +84,10 @@ def plan_cubes(
 ) -> ClusteringPlan:
     """Return the plan that rewrites what the reference engine's OPTIMIZE would.
 
-    Unclustered files, in the order of `snapshot.files`, and then cubes below `min_cube_bytes`
-    (logical), in the order of their ids, are packed by their size on storage. A group is closed
-    before it exceeds the larger of `target_cube_bytes` and `min_cube_bytes`. If the first file
-    alone exceeds it, the reference counts an empty cube before that file; this planner makes none.
-    A cube that would be alone in its group is left. With `full`, files of other columns and other
-    providers are taken too; stable cubes of these columns are never taken. With `skip_clustered`,
-    files that lie well join the cube of their group with their bytes unchanged; nothing else needs
-    `bounds_of`. They lie well for `readers`, or, without these, for those of single values.
+    Unclustered files, and then cubes below `min_cube_bytes` (logical) in the order of their ids,
+    are packed by their size on storage. A cube that would be alone in its group is left. With
+    `full`, files of other columns and providers are taken too; stable cubes of these columns never.
+    With `skip_clustered`, files that lie well for `readers` keep their bytes.
     """
     places = membership(snapshot.files, columns)
     choice = _choose(snapshot, policy, places=places)
@@ -161,10 +157,9 @@ def _without_stable(
 
 
 def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
-    """Return the runs without a cube that nothing can be merged with, and the rows of that cube.
+    """Return the runs without a cube that nothing can be merged with, and its rows.
 
-    The reference also drops a cube that comes before the first unclustered file. This only happens
-    if that file still has a ZCUBE_ID, since files without one come first.
+    The reference also drops a cube before the first unclustered file, if that has a ZCUBE_ID.
     """
     order = runs.order
     if not len(order):
@@ -179,9 +174,9 @@ def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
 def _flush_order(runs: _Runs) -> NDArray[np.int64]:
     """Return the order (int64) in which a filter of the reference engine returns the runs it keeps.
 
-    The filter holds a cube back until the next file shows that the cube is complete; at the last
-    file it returns the cube of that file first. So if the last cube is a single file directly after
-    another cube, these two change places.
+    It holds a cube back until the next file shows that the cube is complete; at the last file it
+    returns the cube of that file first. So a last cube of one file changes places with a cube
+    before it.
     """
     order = runs.order.copy()
     if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():
@@ -207,12 +202,10 @@ Source: Delta Spark, spark.databricks.delta.optimize.maxDeletedRowsRatio.
 def plan_compaction(
     snapshot: Snapshot, policy: ClusteringPolicy, new_id: NewId, bounds_of: BoundsOf
 ) -> ClusteringPlan:
-    """Return the plan that joins small files, each group into one file.
+    """Return the plan that joins small files and files with many deleted rows, each group into one.
 
-    Files below `max_file_bytes` and files with many deleted rows are packed, smallest first as the
-    reference engine does, into groups of at most `max_file_bytes`, partition by partition. The rows
-    of a group stay in the order in which its files were written. A file that would be alone in its
-    group is not rewritten. With `where`, only the partitions that it asks for are looked at.
+    They are packed partition by partition, smallest first as the reference engine does. The rows of
+    a group stay in the order in which its files were written.
     """
     return build_plan(
         snapshot,
@@ -230,11 +223,9 @@ def plan_zorder(
 ) -> ClusteringPlan:
     """Return the plan that rewrites all files along `policy.zorder_by`.
 
-    Up to `target_cube_bytes` those of a partition are one group, as in the reference engine. More
-    are cut, in the order of their bounds along the Z-order curve, into as few groups of at most
-    that size as possible, all about equally large. Files without bounds lie in the middle of a
-    column; files that share a place keep the order in which they were written. With `where`, only
-    the partitions that it asks for are rewritten.
+    Up to `target_cube_bytes` those of a partition are one group. More are cut, in the order of
+    their bounds along the Z-order curve, into as few groups as possible, all about equally large.
+    Files that share a place keep the order in which they were written.
     """
     _refuse_partition_columns(snapshot, policy.zorder_by)
     asked = asked_for(snapshot, policy.where, bounds_of)

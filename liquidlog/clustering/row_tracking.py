@@ -63,9 +63,7 @@ def assign_row_ids(
 ) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
     """Return the adds with fresh row ids, and the action that raises the high-water mark.
 
-    The adds belong to the version after `snapshot`; `rows` are the physical rows of each. If the
-    table does not have row tracking, or has it suspended, the adds are returned unchanged and
-    without an action.
+    The adds belong to the version after `snapshot`; `rows` are the physical rows of each.
     """
     if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
         return tuple(adds), ()

@@ -589,10 +589,7 @@ def deciding_property(configuration: Mapping[str, str], field: str) -> str | Non
 def parse_property(
     name: str, text: str, *, schema: StructType, configuration: Mapping[str, str]
 ) -> Any:  # noqa: ANN401  any setting's value
-    """Return the value of the field that one of BY_PROPERTY decides.
-
-    The table's properties, `configuration`, say which columns have statistics.
-    """
+    """Return the value of the field that one of BY_PROPERTY decides."""
     setting = BY_PROPERTY[name]
     value = setting.parsed(setting.kind.of_text(text))
     match setting.name:
@@ -756,11 +753,10 @@ def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The settings of a plan, and who decided them.
+    """The settings of a plan, those that somebody decided, and who did.
 
-    `settings` are fields of the policy; those that nobody decided are left out. `named` are the
-    names of the settings that the caller gave. `decided_by` maps each field that does not have its
-    default to OPTION or to the name of a property.
+    `settings` are fields of the policy; `decided_by` maps each to OPTION or to the name of a
+    property. `named` are the names of the settings that the caller gave.
     """
 
     strategy: str
@@ -820,8 +816,7 @@ def require_effect(
 ) -> None:
     """Refuse settings that have no effect on a plan of a table with these clustering columns.
 
-    A setting counts as given if the caller `named` it, even with its default, or if it differs from
-    its default. `decided_by` names the table's properties that decided fields.
+    A setting counts as given if the caller `named` it, or if it differs from its default.
     """
     given = {*named, *_changed(policy)}
     inside = {"where"} if is_partitioned else set()

@@ -46,10 +46,7 @@ Courses = Callable[[FileKey, int], Course]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcilable:
-    """Which deletions a commit can follow: of files with a clear course, up to a share of the rows.
-
-    `max_share`, from 0 to 1, is of a group's live rows when it was planned.
-    """
+    """Which deletions a commit can follow: with a clear course, of up to a share of the rows."""
 
     course: Courses
     max_share: float
@@ -59,8 +56,7 @@ class Reconcilable:
 class DeletedInput:
     """An input of which other commits deleted rows: those of a larger vector, or all.
 
-    `file` is as planned; `vector` is the newest one, None if the file is gone. `rows` is how many
-    live rows of the plan were deleted, None if the log does not say. `versions` deleted them.
+    `vector` is the newest one, None if the file is gone. `rows` live rows of the plan were deleted.
     """
 
     file: InputFile
@@ -99,8 +95,8 @@ def deleted_input(
 ) -> DeletedInput | None:
     """Return what was deleted of an input that is not live as planned, None if that is not clear.
 
-    `vector` is the one with which it is live now, None if it is not live; what became of it by the
-    commits must be the same.
+    `vector` is the one with which it is live now; what became of it by the commits must be the
+    same.
     """
     key, deleted_before = input_key(file)
     course = reconcilable.course(key, deleted_before)
@@ -143,10 +139,7 @@ def lasting_reasons(group: RewriteGroup, deleted: Sequence[DeletedInput]) -> Ite
 def excess(
     group: RewriteGroup, deleted: Sequence[DeletedInput], reconcilable: Reconcilable
 ) -> TooManyDeletedRows | None:
-    """Return the conflict if more rows were deleted than a commit may follow, else None.
-
-    There is none if no commit could, whatever it may: see `lasting_reasons`.
-    """
+    """Return the conflict if more rows were deleted than a commit may follow, else None."""
     rows, live_rows, most = deleted_rows(deleted), group.live_rows, reconcilable.max_share
     if rows is None or live_rows is None or rows <= most * live_rows:
         return None
@@ -182,10 +175,7 @@ def partition_mismatches(
 def partition_changes(
     snapshot: Snapshot, group: RewriteGroup, inputs: NDArray[np.int64]
 ) -> Iterator[str]:
-    """Yield a sentence if inputs are in another partition than the group's outputs will be.
-
-    `inputs` (int64) are their row numbers in Snapshot.files. Values are compared typed.
-    """
+    """Yield a sentence if inputs are in another partition than the group's outputs will be."""
     kinds = {field.physical_name: field.data_type for field in snapshot.schema.fields}
     if not group.partition_values or group.partition_values.keys() - kinds.keys():
         return  # other partition columns are a change of the table, which is found elsewhere
@@ -208,12 +198,7 @@ def value_changes(
     is_changed: Mask,
     time_zone: str,
 ) -> Iterator[str]:
-    """Yield a sentence if inputs have other partition values than those that outputs hold.
-
-    `positions` has the row number of each input in Snapshot.files, -1 if it is not live;
-    `is_changed` says which are live as something else. `time_zone` is the plan's for timestamps
-    without one.
-    """
+    """Yield a sentence if inputs have other partition values than those that outputs hold."""
     values = group.inputs.columns["partition_values"]
     if values.null_count == len(values):
         return
@@ -245,11 +230,10 @@ _KEPT: Final = {"size_bytes": "size", **{n: n for n in ("num_records", "zcube_id
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Located:
-    """The rows of Snapshot.files that are some files of a group.
+    """The rows of Snapshot.files that are some files of a group, in the plan's order.
 
-    `positions` (int64) has the row number of each file, in the plan's order, -1 if its path is not
-    live. `is_missing` and `is_changed` (bool) say which of them should be live, and which should
-    not be live as what they are.
+    `positions` (int64) are -1 where a path is not live. `is_missing` says which files should be
+    live, `is_changed` which are live as something that they should not be.
     """
 
     paths: pa.Array
@@ -324,10 +308,7 @@ def _located(
 
 
 def input_rows(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[NDArray[np.int64], ...]:
-    """Return per group the row of Snapshot.files that is each input (int64), in the plan's order.
-
-    The live files are searched once for all groups.
-    """
+    """Return per group the row of Snapshot.files that is each input (int64), in its order."""
     if not groups:
         return ()
     columns = [group.inputs.columns["path"] for group in groups]
@@ -340,10 +321,7 @@ def input_rows(snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[NDAr
 
 
 def _positions(paths: pa.Array, live: pa.Array) -> NDArray[np.int64]:
-    """Return the position of each of `paths` in `live` (int64), -1 if it is absent.
-
-    The hash table is built from `paths`: there are far more live paths.
-    """
+    """Return the position of each of few `paths` among many `live` ones (int64), or -1."""
     rows = np.flatnonzero(pc.is_in(live, value_set=paths))
     found = pc.index_in(paths, value_set=live.take(pa.array(rows)))
     among = pc.fill_null(found, -1).to_numpy()
@@ -367,14 +345,10 @@ _NAMED: Final = 5
 class Staleness:
     """The reasons that prevent the commit of a planned group on top of `snapshot`.
 
-    `reasons` are sentences; there are none if the group can be committed. `rows` and `kept` (int64)
-    number the rows of Snapshot.files that are inputs and kept files, in the plan's order.
-    `new_columns` came to the table after the plan: the group can be committed only if no input has
-    one of them.
-
-    Of `deleted` inputs other commits deleted rows: the group can be committed only without these
-    rows, and not if there is an `excess` of them. Those that are still live are among `rows`. Of
-    inputs and kept files, those that are `gone` (their paths) were removed by others.
+    `rows` and `kept` (int64) are rows of Snapshot.files: inputs and kept files. No input may have
+    one of the `new_columns`, which came after the plan. Other commits deleted rows of `deleted`
+    inputs: the group can be committed only without these rows, and not if there is an `excess` of
+    them. Files that are `gone` were removed.
     """
 
     snapshot: Snapshot
@@ -412,12 +386,9 @@ def staleness_of(
 ) -> tuple[Staleness, ...]:
     """Return, for each group, every reason why it cannot be committed on top of `snapshot`.
 
-    Its inputs must be live with the same decoded path and deletion vector, its kept files with the
-    same rows and in the same cube; the clustering columns must equal those of the plan, and the
-    table's metadata and protocol must allow what was written for the plan's, see `spec.terms`. The
-    live files are searched once for the inputs of all groups.
-
-    With `reconcilable`, rows of inputs and kept files may have been deleted, as it says.
+    Its inputs must be live with the same path and deletion vector, its kept files with the same
+    rows in the same cube; the clustering columns must be the plan's, and metadata and protocol must
+    allow what was written. With `reconcilable`, rows may have been deleted.
     """
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)

@@ -51,10 +51,9 @@ _CUBE_COLUMNS: Final = {
 class Membership:
     """The cube membership of live files; all arrays have one entry per file.
 
-    `cube` (int64) is the rank of the file's ZCUBE_ID among all ids of the table, -1 without that
-    tag; it is also set if ZCUBE_ZORDER_BY is missing, although the file is then in no cube. The
-    others are masks. `in_cube`: the file has both tags. `same_columns`: its cube is clustered by
-    exactly the current columns. `ours`: it has no foreign provider.
+    `cube` (int64) is the rank of the file's ZCUBE_ID, -1 without that tag. `in_cube`: the file has
+    both tags. `same_columns`: its cube is clustered by exactly the current columns. `ours`: it has
+    no foreign provider.
     """
 
     cube: NDArray[np.int64]
@@ -109,7 +108,7 @@ def sizes(files: pa.Table) -> NDArray[np.int64]:
 def file_states(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> pa.Array:
-    """Return the state per live file, one of FILE_STATES, in the order of `snapshot.files`.
+    """Return the state per live file, one of FILE_STATES.
 
     A cube is stable if its files of these columns have at least `min_cube_bytes` logical bytes.
     """
@@ -120,12 +119,9 @@ def file_states(
 def cube_table(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> pa.Table:
-    """Return one row per cube, sorted by its id.
+    """Return one row per cube, sorted by its id; numbers are null if unknown for a file.
 
-    The columns are zcube_id, zorder_by (the tag's text), provider, files, size_bytes,
-    logical_bytes, num_records (physical rows, null if unknown for a file), state (one of
-    FILE_STATES) and created_version (of its oldest file, null if unknown for a file). Files with
-    the same id but with other columns or another provider get a row of their own.
+    Files with the same id but with other columns or another provider get a row of their own.
     """
     files = snapshot.files
     places = membership(files, columns)

@@ -37,10 +37,9 @@ LEAST_SHARE: Final = 0.25
 
 
 class Node(NamedTuple):
-    """A box while the tree grows; `axis` is -1 where it is not divided.
+    """A box while the tree grows, of `parts` files; `axis` is -1 where it is not divided.
 
     Rows whose coordinate on `axis` is below `at` go to node `first_child`, others to the next one.
-    A box is `parts` files.
     """
 
     axis: int
@@ -72,10 +71,7 @@ class TreeLeaf:
 
 
 class _Group(NamedTuple):
-    """Neighbouring values: coordinates from `first` to the next group's, `rows`, how many values.
-
-    The values of a `single` group are one.
-    """
+    """Neighbouring values, from the coordinate `first` on: how many rows and values."""
 
     first: int
     rows: int
@@ -87,8 +83,8 @@ def part_by_prefix(
 ) -> tuple[list[Node], list[TreeLeaf]]:
     """Return the nodes, each before its children, which stand side by side, and the boxes.
 
-    The boxes' parts add up to `parts`, or to more if more values have enough rows for a file.
-    `prefix` are the columns to part by, the first one first; none for a tree of one box.
+    The boxes' parts add up to `parts`, or to more if more values of the `prefix` columns have
+    enough rows for a file.
     """
     tree = _PrefixTree(coords, len(coords) / parts)
     tree.divide(0, np.arange(len(coords)), parts, tuple(prefix), frozenset())
@@ -218,13 +214,10 @@ _LOPSIDED: Final = 1e-3
 class Boxes:
     """A tree of m nodes, whose leaves are the boxes.
 
-    Node i compares a row's coordinate on axis `axes[i]` with `at[i]`: rows below it go to node
-    `children[i, 0]`, all others to `children[i, 1]`. A box is its own child; `numbers[i]` is its
-    number, -1 at other nodes. `depth` steps from node 0 lead every row to its box. Coordinates
-    have `bits` bits. `axes`, `at` and `numbers` are (m,), `children` (m, 2).
-
-    Box b has a grid of its own, which begins at `lows[b]` and has steps of `1 / scales[b]`, as many
-    as a coordinate has values; both are (boxes, d). What lies beyond is on its first or last step.
+    Node i sends rows whose coordinate on axis `axes[i]` is below `at[i]` to node `children[i, 0]`,
+    others to `children[i, 1]`; a box is its own child, with its number in `numbers`, -1 elsewhere.
+    `depth` steps from node 0 lead every row to its box. Coordinates have `bits` bits. Box b has a
+    grid of its own, which begins at `lows[b]` and has steps of `1 / scales[b]`.
     """
 
     axes: npt.NDArray[np.int64]
@@ -275,10 +268,9 @@ def fit_boxes(
 ) -> tuple[Boxes, CurveSample, Cuts]:
     """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
 
-    `coords` are (s, d) unsigned below 2**bits, `ordinals` (s,) uint64, increasing. `reach` is what
-    readers ask, if planes are to be put where they open little. There are parts - 1 cuts, or more
-    if more values of a prefix get files. Where a box cannot be divided although it is several
-    files, because its rows have the same coordinates, cuts are put along its keys.
+    `coords` are (s, d) below 2**bits, `ordinals` (s,) increase. With `reach`, planes are where
+    readers open little. There may be more than `parts` files with a prefix. A box of several files
+    whose rows have the same coordinates is cut along its keys.
     """
     ends = coordinate_ends(coords, bits)
     chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
@@ -349,10 +341,7 @@ def _even_plane(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) 
 
 @dataclass(frozen=True, slots=True)
 class _Planes:
-    """Planes across one axis that leave files of about equal rows on either side, (p,) each.
-
-    `rows_below` of all `rows` are below a plane, as `parts_below` of the files.
-    """
+    """Planes across one axis that leave files of about equal rows on either side, (p,) each."""
 
     axis: int
     at: npt.NDArray[np.int64]
@@ -409,8 +398,7 @@ class _Planes:
 class _Least:
     """Chooses the plane on whose sides readers open the fewest rows.
 
-    Planes are tried in the middle of each axis, and at the `borders` of what readers ask, which are
-    sorted coordinates per axis.
+    Planes are tried in the middle of each axis, and at `borders`: sorted coordinates per axis.
     """
 
     reach: Reach
@@ -560,7 +548,6 @@ _MAX_STRETCH: Final = 1.6
 class CurveGrid:
     """A curve over a grid; the rows fill `cells[j]` steps of axis j, or all of it if all are one.
 
-    Coordinates have `bits` bits. The curve is over `axes`, in this order, or over all columns.
     Cells are of equal width, or begin and end at `edges`: cells[j] + 1 coordinates for axis j.
     """
 
@@ -638,10 +625,7 @@ def fit_curve(
     curve: Curve,
     bits: int,
 ) -> tuple[CurveGrid, CurveSample, Cuts]:
-    """Return the grid on which narrow predicates open the fewest rows, the sample and the cuts.
-
-    Arguments are as for `fit_boxes`, with 16 bits at most and any curve but `kd`.
-    """
+    """Return the grid on which narrow predicates open the fewest rows, the sample and the cuts."""
     rows = CurveRows.of(coords, ordinals, bits)
     best = CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
@@ -657,8 +641,7 @@ def fit_curve(
 def _best_grid(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> CurveGrid:
     """Return the first of the grids with the least quadratic mean of what narrow predicates open.
 
-    They ask for one value of one column; the quadratic mean over the columns prefers grids on
-    which all are read alike.
+    The quadratic mean over the columns prefers grids on which all are read alike.
     """
     opened: list[float] = []
     together = max(1, _ROWS_TOGETHER // max(1, len(tried.coords)))

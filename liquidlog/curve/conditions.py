@@ -29,12 +29,11 @@ _BLOCK_CELLS: Final = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class GridPredicates:
-    """Predicates with weights, as k intervals in the order of their terms.
+    """Predicates with weights (they add up to 1), as k intervals in the order of their terms.
 
-    `axes` (k,) is the column of each interval, which begins at `lows` and ends before `ends`, (k,)
-    each. `terms` are the first intervals of each term, `alternatives` the first terms of each
-    alternative, `predicates` the first alternatives of each predicate; all begin with 0 and
-    increase. `weights` has one entry per predicate; they add up to 1.
+    `axes` (k,) is the column of each interval from `lows` up to `ends`. `terms` are the first
+    intervals of each term, `alternatives` the first terms of each alternative, `predicates` the
+    first alternatives of each predicate; all begin with 0 and increase.
     """
 
     axes: Numbers
@@ -69,8 +68,7 @@ class GridPredicates:
     def expected(self, of_intervals: Shares) -> Shares:
         """Return the share of the rows that the mean reader opens in each of m layouts, (m,).
 
-        `of_intervals` (m, k) is what each interval alone opens; columns are taken to be
-        independent.
+        `of_intervals` (m, k) is what each interval alone opens; columns count as independent.
         """
         shares = np.minimum(np.add.reduceat(of_intervals, self.terms, axis=1), 1.0)
         shares = np.multiply.reduceat(shares, self.alternatives, axis=1)
@@ -86,10 +84,7 @@ class GridPredicates:
         return np.repeat(terms, _lengths(self.terms, len(self.axes)))
 
     def axis_weights(self, dimensions: int) -> Shares:
-        """Return how much readers narrow by each column, (d,); the weights add up to 1.
-
-        A predicate counts as much as it weighs, divided by its terms.
-        """
+        """Return how much readers narrow by each column, (d,), in all 1."""
         terms = _lengths(self.alternatives, len(self.terms))
         of_alternatives = np.repeat(
             self.weights / _lengths(self.predicates, len(self.alternatives)),
@@ -101,10 +96,7 @@ class GridPredicates:
         return shares
 
     def borders(self, axis: int) -> tuple[Shares, Shares]:
-        """Return where intervals of a column begin or end inside (0, 1), and how much that weighs.
-
-        Both are (b,); positions increase.
-        """
+        """Return where intervals of a column begin or end inside (0, 1), and their weights."""
         own = np.flatnonzero(self.axes == axis)
         places = np.concatenate([self.lows[own], self.ends[own]])
         weights = np.tile(self.interval_weights[own], 2)
@@ -130,10 +122,7 @@ POINTS: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalEnds:
-    """One side of k intervals of a column: `values` of the column's type, null where unbounded.
-
-    `is_open` (k,) says where the value itself is outside of the interval.
-    """
+    """One side of k intervals of a column: `values` of its type, null where unbounded."""
 
     values: pa.Array
     is_open: npt.NDArray[np.bool_]
@@ -141,11 +130,10 @@ class IntervalEnds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValuePredicates:
-    """Weighted predicates over the values of d columns; the arrays are as in `Asked`.
+    """Weighted predicates over the values of d columns; arrays as in `GridPredicates`.
 
-    `lows` and `highs` have one entry per column: the ends of its intervals, in their order.
-    `column_weights` (d,) are weights of readers that ask for single values of a column, each value
-    as often as it has rows. `weights` and `column_weights` need not add up to 1.
+    `lows` and `highs` have the ends of each column's intervals. `column_weights` (d,) are weights
+    of readers that ask for single values of a column. Weights need not add up to 1.
     """
 
     axes: Numbers
@@ -233,10 +221,7 @@ class _Sampled:
         return self.values.take(pa.array(inside))
 
     def ids(self, axis: Axis, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
-        """Return the first and the last range id of each interval, (k,) each.
-
-        An interval without a sampled value has the range in which its values would be.
-        """
+        """Return the first and the last range id of each interval, (k,) each."""
         first, behind = self.spans(lows, highs)
         last = np.maximum(behind - 1, first)
         most = max(len(self.values) - 1, 0)

@@ -293,9 +293,8 @@ def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
 def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
     """Return the row order, (n,) int64, that sorts a batch along a curve, and its keys.
 
-    Ranks come from the batch itself: exact for one column and for the linear curve, else equally
-    frequent ranges. One column is always sorted by value. Nulls first, NaN last. The keys, (n,)
-    uint64, never decrease; on the linear curve they are about the first column alone.
+    Ranks come from the batch itself: exact for one column and for the linear curve. Nulls first,
+    NaN last. The keys never decrease; on the linear curve they are about the first column alone.
     """
     chosen = parse_curve(curve)
     if chosen is Curve.LINEAR or len(columns) == 1:
@@ -314,9 +313,9 @@ def sort_rows(columns: Sequence[Column], curve: str) -> tuple[RowOrder, Keys]:
 def stable_order(keys: npt.NDArray[np.unsignedinteger]) -> RowOrder:
     """Return the row order, (n,) int64, that sorts by unsigned key, equal keys in row order.
 
-    numpy sorts numbers of 16 bits by radix: keys that span 32 bits take two such sorts, in half the
-    time of one sort of words. Where longer keys and row numbers fit in one word they are sorted as
-    one, which is several times faster than a stable sort of indices.
+    numpy sorts numbers of 16 bits by radix: two such sorts take half the time of one of words.
+    Longer keys are sorted with their row numbers as one word, if they fit, several times faster
+    than by indices.
     """
     n = len(keys)
     if n == 0:

@@ -54,10 +54,7 @@ and boxes of sampled rows are smaller than those of all rows. With a quarter, cu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reach:
-    """How many readers a box reaches: those who `asked`, and those who ask for other values.
-
-    `axis_weights` (d,) weigh the extents of a box; they add up to 1.
-    """
+    """How many readers a box reaches: those who `asked`, and those who ask for other values."""
 
     asked: GridPredicates | None
     axis_weights: Shares
@@ -99,11 +96,10 @@ class Cuts:
 
 @dataclass(frozen=True, slots=True)
 class CurveSample:
-    """Sampled rows, sorted by (key, ordinal).
+    """Sampled rows, sorted by (key, ordinal): (s,) uint64 each.
 
-    `keys` and `ordinals` are (s,) uint64. `lows` and `highs` are (s, d) float64: where a row's
-    range of values begins and ends on each column, as shares of all rows. One of seven values is
-    a seventh wide.
+    `lows` and `highs` are (s, d) float64: where a row's range of values begins and ends on each
+    column, as shares of all rows.
     """
 
     keys: Keys
@@ -138,10 +134,7 @@ def choose_cuts(sample: CurveSample, parts: int, reach: Reach | None = None) -> 
 def choose_cuts_each(
     samples: Sequence[CurveSample], parts: int, reach: Reach | None = None
 ) -> list[Cuts]:
-    """Return what `choose_cuts` does for each of several samples of equally many rows.
-
-    They are cut together, in a fraction of the time.
-    """
+    """Return what `choose_cuts` does for each of several samples of equally many rows, faster."""
     count = parts * _UNITS_PER_PART
     unit_rows = len(samples[0].keys) // count
     if unit_rows < _MIN_ROWS_PER_UNIT or parts == 1:
@@ -182,10 +175,7 @@ def asked_share(sample: CurveSample, cuts: Cuts, asked: GridPredicates) -> float
 
 
 def refine_cuts(sample: CurveSample, cuts: Cuts, *, slices: int) -> Cuts:
-    """Return cuts that also cut each part into `slices` of nearly equal numbers of rows.
-
-    Part p of `cuts` is parts p * slices to p * slices + slices - 1 of the result.
-    """
+    """Return cuts that also cut each part into `slices` of nearly equal numbers of rows."""
     inner = cuts.parts_of(sample.keys, sample.ordinals)
     edges = np.searchsorted(inner, np.arange(len(cuts.keys) + 2))
     keys, ordinals = [], []
@@ -211,10 +201,7 @@ def _cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
 
 
 def _rounded_cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
-    """Return the cuts before these sampled rows, each where the largest quadrants meet.
-
-    Of the keys above that of the row before, up to that of the row: the one with most zero bits.
-    """
+    """Return the cuts before these sampled rows, each where the largest quadrants meet."""
     cuts = _cuts_at(sample, positions)
     keys = cuts.keys.copy()
     inner = np.flatnonzero((positions > 0) & (positions < len(sample.keys)))
@@ -225,10 +212,7 @@ def _rounded_cuts_at(sample: CurveSample, positions: Positions) -> Cuts:
 
 
 def _levels(keys: Keys) -> Positions:
-    """Return how large the quadrants are that meet before each of s sorted rows, (s + 1,).
-
-    0 where the key does not change, at the beginning and at the end.
-    """
+    """Return how large the quadrants are that meet before each of s sorted rows, (s + 1,)."""
     levels = np.zeros(len(keys) + 1, np.int64)
     levels[1:-1] = _bit_lengths(keys[1:] ^ keys[:-1])
     return levels
@@ -286,8 +270,7 @@ def _best_units(costs: Shares) -> Positions:
 def _window_costs(sample: CurveSample, units: Positions, reach: Reach | None) -> Shares:
     """Return rows times summed box extents, or reach, of as many units as a part may have.
 
-    (len(_WIDTHS), units) by the unit edge where they end, inf where they would start before the
-    first.
+    (len(_WIDTHS), units) by the unit edge where they end, inf where they would start too early.
     """
     # Column by column, so that extents are added up soon.
     lows = np.asfortranarray(np.minimum.reduceat(sample.lows, units[:-1], axis=0))

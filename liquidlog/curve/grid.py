@@ -61,18 +61,12 @@ _KEEP: Final = np.array([(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in rang
 
 
 def bytes_below(values: pa.Array, boundaries: pa.Array) -> Counts:
-    """Return for each of n texts the number of boundaries below it, (n,) uint32.
-
-    Boundaries are sorted by their UTF-8 bytes, distinct, without nulls.
-    """
+    """Return for each of n texts the number of sorted boundaries below it, (n,) uint32."""
     return _count_below(_Texts(values), _Texts(boundaries))
 
 
 def decimals_below(values: pa.Array, boundaries: pa.Array) -> Counts:
-    """Return for each of n decimals the number of boundaries below it, (n,) uint32.
-
-    Boundaries have the same scale and are sorted, distinct, without nulls.
-    """
+    """Return for each of n decimals the number of boundaries of its scale below it, (n,) uint32."""
     keys, boundary_keys = _Decimals(values), _Decimals(boundaries)
     if keys.fit_one_word() and boundary_keys.fit_one_word():
         return positions_in(boundary_keys.low, keys.low).astype(np.uint32)
@@ -218,8 +212,7 @@ _MAX_COMPARISONS: Final = 4
 def positions_in(boundaries: Integers, values: Integers, side: Side = "left") -> Positions:
     """Return how many boundaries are below each value, or with side "right" not above it.
 
-    Both are integers of one dtype, boundaries sorted; the result, (n,) int64, is that of numpy's
-    `searchsorted`.
+    Both are integers of one dtype; the result is that of numpy's `searchsorted`, sooner.
     """
     positions = _by_table(boundaries, values, side) if len(values) >= _LEAST_VALUES else None
     if positions is None:
@@ -282,8 +275,8 @@ _CODE_BITS: Final = 32
 def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
     """Return the values that divide a sample into at most `max_ranges` equally frequent ranges.
 
-    They are sorted, distinct, without nulls, which have range id 0; all distinct values but the
-    largest where they are few.
+    They are sorted, distinct, without nulls; all distinct values but the largest where they are
+    few.
     """
     values = _flat(sample)
     _check_orderable(values.type)
@@ -299,22 +292,17 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
 
 
 def range_ids(column: Column, boundaries: pa.Array) -> Ids:
-    """Return the range id of each value: 0 for null, else 1 + the number of boundaries below it.
-
-    These are (n,) uint32; `boundaries` are as `range_boundaries` returns them.
-    """
+    """Return the range id (uint32) of each value: 0 for null, else 1 + the boundaries below it."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     ids = [_chunk_ids(chunk, boundaries) for chunk in chunks]
     return ids[0] if len(ids) == 1 else np.concatenate([np.empty(0, np.uint32), *ids])
 
 
 def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
-    """Return the coordinate of each range id, so that coordinates are spread like the rows.
+    """Return the coordinate of each range id, (max_id + 1,) uint32 in [0, 2**bits).
 
-    Range ids of a column with few or frequent values bunch at one end of the curve's grid, because
-    its boundaries are distinct; the curve would ignore the column until its last bits. So a
-    coordinate is the share of sampled rows before its range: (max_id + 1,) uint32, not decreasing,
-    each in [0, 2**bits).
+    It is the share of sampled rows before the range: ids of a column with few or frequent values
+    bunch at one end of the grid, and the curve would ignore the column until its last bits.
     """
     # Adding one to every count keeps ranges apart that the sample missed.
     weights = np.bincount(sample_ids, minlength=max_id + 1).astype(np.float64) + 1.0
@@ -325,11 +313,7 @@ def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One column as an axis of the curve's grid.
-
-    `boundaries` are those of its ranges, sorted and distinct. `coordinates` are (b + 2,) uint32:
-    the coordinate of each range id.
-    """
+    """One column as an axis of the curve's grid: boundaries of ranges, and their coordinates."""
 
     boundaries: pa.Array
     coordinates: Coordinates

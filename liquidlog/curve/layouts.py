@@ -82,8 +82,7 @@ def fit_grid(
 ) -> Placement:
     """Return the grid over `axes` on which readers open the fewest of some rows.
 
-    The curve is any but `kd`, with 16 bits at most; `share_of_effort` is how many of the usual
-    number of grids are tried.
+    `share_of_effort` is how many of the usual number of grids are tried.
     """
     kind = Curve.LINEAR if len(axes) == 1 else curve
     search = _Search(rows, parts, reach, tuple(axes), kind, bits)
@@ -256,10 +255,7 @@ _SHIFT = np.uint64(64 - BOX_BITS)
 
 @dataclass(frozen=True, slots=True)
 class Prefixed:
-    """Parts of the rows, as boxes of a tree, and a grid per part; its keys have 48 bits at most.
-
-    Coordinates have `bits` bits.
-    """
+    """Parts of the rows, as boxes of a tree, and a grid per part; its keys have 48 bits at most."""
 
     parts: Boxes
     grids: tuple[CurveGrid, ...]
@@ -287,11 +283,7 @@ def fit_prefixed(
     curve: Curve,
     bits: int,
 ) -> tuple[Prefixed, CurveSample, Cuts]:
-    """Return the parts and grids on which readers open the fewest rows.
-
-    There are more than `parts` files if more values of the prefix have enough rows for one; see
-    `liquidlog.curve.boxes`. The curve is any but `kd`.
-    """
+    """Return the parts and grids on which readers open the fewest rows; see `curve.boxes`."""
     nodes, boxes = part_by_prefix(rows.coords, parts, prefix)
     placed: list[Placement] = []
     for box in boxes:
@@ -371,8 +363,8 @@ def fit_layout(
 ) -> Placed:
     """Return the order of keys, the sample in that order, and the cuts into files.
 
-    `coords` are (s, d) unsigned below 2**bits, s at least 1; `ordinals` (s,) uint64, increasing.
-    There may be more than `parts` files with a prefix, and up to `MOST_MORE` more if readers ask.
+    `coords` are (s, d) below 2**bits, s at least 1; `ordinals` (s,) increase. There may be more
+    than `parts` files with a prefix, and up to `MOST_MORE` more if readers ask.
     """
     rows = CurveRows.of(coords, ordinals, bits)
     even = _Candidates(rows, parts, curve, bits).even(prefix)
@@ -468,10 +460,7 @@ MAX_RANGES_ALONE: Final = 1 << 16
 
 
 def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
-    """Return how many bits each of d coordinates gets.
-
-    `parted` says that keys may begin with the number of a part; see `liquidlog.curve.layouts`.
-    """
+    """Return how many bits each of d coordinates gets; keys may begin with the number of a part."""
     bits = coordinate_bits(dimensions)
     return kd_bits(dimensions, bits) if parted or curve is Curve.KD else bits
 
@@ -486,10 +475,7 @@ def place_rows(
     asked: GridPredicates | None = None,
     prefix: Sequence[int] = (),
 ) -> Placed:
-    """Return the order of keys, the sample in that order, and the cuts into files.
-
-    Arguments are as for `fit_layout`, with `bits` as `key_order_bits` returns them.
-    """
+    """Return the order of keys, the sample in that order, and the cuts; see `fit_layout`."""
     if len(coords) and (asked is not None or prefix):
         return fit_layout(
             coords, ordinals, parts, curve=curve, bits=bits, asked=asked, prefix=prefix
