@@ -32,7 +32,6 @@ from liquidlog.cli.output import (
 )
 from liquidlog.clustering.settings import split_names
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
-from liquidlog.report import policies
 from liquidlog.report.jsonable import render_line
 from liquidlog.report.layout import pairs
 from liquidlog.report.printing import say
@@ -55,9 +54,11 @@ def detail(
     timestamp: str | None,
 ) -> None:
     """Show the table as DESCRIBE DETAIL does."""
+    from liquidlog.report import tables
+
     opened = table.open()
     chosen = chosen_version(opened, version, timestamp)
-    emit(opened.detail(chosen), policies.detail)
+    emit(opened.detail(chosen), tables.detail)
 
 
 @verb("liquidlog history ./sales --limit 10")

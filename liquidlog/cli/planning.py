@@ -39,7 +39,7 @@ from liquidlog.operations.rewrite import read_advice
 from liquidlog.plan import ClusteringPlan, plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.report import plans
-from liquidlog.report.policies import printed_plan
+from liquidlog.report.jsonable import printed_plan
 from liquidlog.table import Table
 
 _EVERY: Final = ""
@@ -195,7 +195,7 @@ def workload(
     JSON or Parquet, imported workloads, Delta tables, and directories of these.
     """
     from liquidlog.operations.workloads import import_workload
-    from liquidlog.report.workloads import imported
+    from liquidlog.report.tables import imported
     from liquidlog.workload.form import encode_queries
 
     del action

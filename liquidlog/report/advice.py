@@ -6,8 +6,7 @@ from typing import Final
 from liquidlog.advice.advice import SAVED_AS, Advice, Measured
 from liquidlog.advice.evidence import Backtest
 from liquidlog.foresee.prediction import Range
-from liquidlog.report.layout import Line, Part, Report, amount, listing
-from liquidlog.report.readers import remarks, verdict
+from liquidlog.report.layout import Line, Part, Report, amount, listing, remarks, verdict
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.text import render_size
 

@@ -13,9 +13,8 @@ from liquidlog.operations.define import DroppedFeature
 from liquidlog.operations.planned import MigrationNotice
 from liquidlog.operations.writes import Appended
 from liquidlog.plan import ClusteringPlan, RewriteResult
-from liquidlog.report.layout import Grid, Line, Report, listing, pairs
+from liquidlog.report.layout import Grid, Line, Report, listing, pairs, verdict
 from liquidlog.report.plans import brings, plan
-from liquidlog.report.readers import verdict
 from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
 
 _NOTHING_DONE: Final = "nothing was written"

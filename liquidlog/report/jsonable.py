@@ -1,19 +1,23 @@
-"""Values as JSON, for the output of `--json`."""
+"""Values as JSON, for the output of `--json`; of a plan, its settings with who decided them."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
+from liquidlog.clustering.settings import BY_FIELD, DEFAULT_STRATEGY
 from liquidlog.errors import Conflict, LiquidlogError
-from liquidlog.plan import ClusteringPlan
-from liquidlog.report.policies import printed_plan
-from liquidlog.spec.text import json_scalar, visible_json
+from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy, RewriteMode, plan_document
+from liquidlog.spec.schema import quote_path
+from liquidlog.spec.text import json_scalar, render_size, visible_json
+
+_DEFAULTS: Final = ClusteringPolicy()
+_STRATEGY: Final = "strategy"
 
 
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
@@ -78,3 +82,54 @@ def _scalar(value: Any) -> Any:  # noqa: ANN401
             return value
         case _:
             return str(value)
+
+
+def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
+    """Return each setting of a plan as `value` and `from`: option, property or default.
+
+    A setting from a property also has the property's name as `property`. The value of `compression`
+    is the codec that files are written with.
+    """
+    values = {
+        _STRATEGY: plan.strategy,
+        **msgspec.to_builtins(plan.policy),
+        "compression": plan.writer_options.compression,
+    }
+    return {name: {"value": value, **_source(plan, name)} for name, value in values.items()}
+
+
+def printed_plan(plan: ClusteringPlan) -> Mapping[str, Any]:
+    """Return the document of a plan as `--json` prints it: its settings say who decided them."""
+    document = dict(plan_document(plan))
+    del document["decided_by"]
+    return {**document, "policy": policy_document(plan)}
+
+
+def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the settings that do not have their default as one line, empty if there are none."""
+    return ", ".join(
+        f"{BY_FIELD[name].name} {_value(name, setting['value'])}"
+        f" ({setting.get('property', setting['from'])})"
+        for name, setting in settings.items()
+        if setting["from"] != "default"
+    )
+
+
+def _source(plan: ClusteringPlan, name: str) -> Mapping[str, str]:
+    by = plan.decided_by.get(name)
+    if by is None:
+        # In a plan of an earlier release, and one made from a policy, only an option can decide.
+        if name == _STRATEGY:
+            is_given = plan.mode is RewriteMode.CLUSTERING and plan.strategy != DEFAULT_STRATEGY
+        else:
+            is_given = getattr(plan.policy, name) != getattr(_DEFAULTS, name)
+        return {"from": OPTION if is_given else "default"}
+    return {"from": OPTION} if by == OPTION else {"from": "property", "property": by}
+
+
+def _value(name: str, value: Any) -> str:  # noqa: ANN401  any setting's value
+    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("_bytes"):
+        return render_size(value)
+    if isinstance(value, list | tuple):
+        return ",".join(one if isinstance(one, str) else quote_path(tuple(one)) for one in value)
+    return "wrong" if value is None else str(value)

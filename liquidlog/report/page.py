@@ -37,11 +37,10 @@ from liquidlog.foresee.verdict import (
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.scan import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
-from liquidlog.report import figures, shapes
+from liquidlog.report import figures
 from liquidlog.report.figures import change, counted, label, mean, number, share, size
 from liquidlog.report.fleets import ANSWERS, counts
-from liquidlog.report.layout import Grid, Line
-from liquidlog.report.readers import remarks
+from liquidlog.report.layout import Grid, Line, remarks
 from liquidlog.spec.text import escaped, visible
 
 READS_LISTED: Final = 20
@@ -140,8 +139,8 @@ def _environment() -> Environment:
         size,
         figures.moment,
         figures.sentence,
-        shapes.roomy,
-        shapes.units,
+        figures.roomy,
+        figures.units,
     )
     made.filters.update({function.__name__: function for function in told})
     made.filters.update(
@@ -389,15 +388,15 @@ def _panel(name: str, style: str, side: Side) -> _Values:
 
 def _drawn(side: Side, most: int) -> _Values:
     return {
-        "width": len(side.grid[0]) if side.grid else shapes.WIDTH,
-        "height": len(side.grid) or shapes.WIDTH,
-        "cells": shapes.cells(side.grid, most),
-        "boxes": [shapes.box(corners) for corners in side.boxes],
+        "width": len(side.grid[0]) if side.grid else figures.WIDTH,
+        "height": len(side.grid) or figures.WIDTH,
+        "cells": figures.cells(side.grid, most),
+        "boxes": [figures.box(corners) for corners in side.boxes],
     }
 
 
 def _profile(
-    name: str, ticks: shapes.Labels, n: int, sides: Sequence[tuple[str, str, Side]]
+    name: str, ticks: figures.Labels, n: int, sides: Sequence[tuple[str, str, Side]]
 ) -> _Values:
     most = figures.top(max(chain((1.0,), *(side.profiles[n] for _, _, side in sides))))
     return {
@@ -405,12 +404,12 @@ def _profile(
         "ticks": ticks,
         "upwards": _scale(most),
         "panels": [
-            _panel(*side) | {"path": shapes.profile(side[2].profiles[n], most)} for side in sides
+            _panel(*side) | {"path": figures.profile(side[2].profiles[n], most)} for side in sides
         ],
     }
 
 
-def _scale(most: float) -> shapes.Labels:
+def _scale(most: float) -> figures.Labels:
     return ((0.0, "0"), (0.5, number(most / 2)), (1.0, number(most)))
 
 
@@ -423,7 +422,7 @@ def _legend(sides: Sequence[Side], most: int) -> Iterator[tuple[str, str]]:
     if any(side.grid for side in sides):
         counts = sorted({ceil(most * level / _GRID_LEVELS) for level in range(1, _GRID_LEVELS + 1)})
         for count in counts:
-            opacity = shapes.level(count, most) / shapes.LEVELS
+            opacity = figures.level(count, most) / figures.LEVELS
             yield f"{opacity:.2g}", f"up to {_deep(count)} in a cell"
 
 
@@ -506,7 +505,7 @@ def _trend(found: Sequence[Health]) -> Iterator[_Values]:
             "first": values[0],
             "last": values[-1],
             "upwards": _scale(most),
-            "points": shapes.line(values, most),
+            "points": figures.line(values, most),
             "ends": [(health.version, health.committed_at) for health in shown],
         }
 

@@ -7,9 +7,8 @@ from liquidlog.foresee.prediction import Prediction, Range
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.planned import Explained
 from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
-from liquidlog.report.layout import Line, Report, amount, listing
-from liquidlog.report.policies import policy_document, settings_text
-from liquidlog.report.readers import remarks, verdict
+from liquidlog.report.jsonable import policy_document, settings_text
+from liquidlog.report.layout import Line, Report, amount, listing, remarks, verdict
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import render_size
 

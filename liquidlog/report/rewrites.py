@@ -15,7 +15,7 @@ from liquidlog.operations.planned import MigrationNotice
 from liquidlog.operations.reconcile import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
-from liquidlog.report.policies import policy_document
+from liquidlog.report.jsonable import policy_document
 from liquidlog.spec.schema import quote_path
 from liquidlog.table import Table
 

@@ -1,5 +1,6 @@
-"""Reports of tables: history, files, cubes, scans, health and findings."""
+"""Reports of tables: their rows, files, scans, health, findings, and imported workloads."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from liquidlog.doctor.findings import Asked
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.inspect import WrittenBytes
 from liquidlog.operations.scan import Scan
-from liquidlog.report.jsonable import jsonable
+from liquidlog.report.jsonable import jsonable, settings_text
 from liquidlog.report.layout import (
     LEVELS,
     Bars,
@@ -25,12 +26,17 @@ from liquidlog.report.layout import (
     mappings,
     number,
     pairs,
+    remarks,
     share,
+    verdict,
 )
-from liquidlog.report.readers import remarks, verdict
 from liquidlog.spec.text import render_size
+from liquidlog.workload.form import Imported
 
 _BAR_CELLS: Final = 40
+
+_EXAMPLE: Final = 60
+"""The longest example of a query, in characters."""
 
 _CUBES_SHOWN: Final = 10
 
@@ -40,6 +46,11 @@ _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
 )
 """Fields that are shown as strips and notes, or only with --json."""
+
+
+def detail(row: Mapping[str, Any]) -> Report:
+    """Show the row of DESCRIBE DETAIL; of the layout, what a property decided."""
+    return pairs({**row, "layout": settings_text(row["layout"]) or "all by default"})
 
 
 def history(rows: Sequence[Mapping[str, Any]]) -> Report:
@@ -199,6 +210,40 @@ def diagnosis(
         parts.append(Line("no fault was found in what was measured" if unknown else _NO_FAULT))
     said = () if asked is None else remarks(asked.cannot_prune, asked.not_usable, None)
     return (*parts, *said)
+
+
+def imported(found: Imported) -> Report:
+    """Show how many scans are used, how many are of which other tables, and why others are not."""
+    others = sum(found.other_tables.values())
+    unread = sum(one.times for one in found.not_understood)
+    parts = [f"{found.used} of {found.scans} scans used"]
+    left = [f"{others} of other tables"] if others else []
+    left += [f"{unread} not understood"] if unread else []
+    head = "; ".join((*parts, ", ".join(left))) if left else parts[0]
+    counted: dict[str, list[int]] = {}
+    for query in found.queries:
+        own = counted.setdefault(query.table, [0, 0, 0])
+        own[0] += 1
+        own[1] += int(query.weight)
+        own[2] += query.ambiguous
+    tables = ((table, *(str(one) for one in own)) for table, own in counted.items())
+    return (
+        Line(f"{head}; {len(found.queries)} queries written"),
+        *listing(("table", "queries", "scans", "ambiguous"), tables),
+        *listing(
+            ("other table", "scans"),
+            ((name, str(count)) for name, count in Counter(found.other_tables).most_common()),
+        ),
+        *listing(
+            ("not understood because", "scans", "example"),
+            ((one.reason, str(one.times), _short(one.example)) for one in found.not_understood),
+        ),
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _EXAMPLE else f"{line[:_EXAMPLE]}..."
 
 
 def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:

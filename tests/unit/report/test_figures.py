@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from liquidlog.report import figures, shapes
+from liquidlog.report import figures
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_values_of_columns(value: object, told: str) -> None:
 
 def test_labels_without_room_are_left_out_but_not_the_ends() -> None:
     labels = [(place, "1992-01-01") for place in (0.0, 0.1, 0.4, 0.45, 0.95, 1.0)]
-    assert [place for place, _ in shapes.roomy(labels)] == [0.0, 0.4, 1.0]
+    assert [place for place, _ in figures.roomy(labels)] == [0.0, 0.4, 1.0]
 
 
 def test_means_have_one_decimal() -> None:
