@@ -4,7 +4,7 @@ What was done is read from commitInfo, the newest commits first, and no more of 
 than are asked for. What the log no longer has is not known.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -197,39 +197,38 @@ class Trigger:
 
 def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
     """Return the reasons why a table is worth judging, of those that do not need a verdict."""
-    return tuple(_triggers(when, seen))
-
-
-def _triggers(when: RewriteWhen, seen: Seen) -> Iterator[Trigger]:
-    if when.commits is not None and seen.commits >= when.commits:
-        since = "the last rewrite" if seen.is_since_rewrite else "the log begins"
-        yield Trigger(name="commits", detail=f"{_commits(seen)} since {since}")
-    unclustered = seen.unclustered_bytes
-    if when.unclustered_bytes is not None and (unclustered or 0) >= when.unclustered_bytes:
-        yield Trigger(
-            name="unclustered_bytes", detail=f"{render_size(unclustered or 0)} are unclustered"
-        )
-    if when.small_file_share is not None and seen.files > 1:
-        share = seen.small_files / seen.files
-        if share >= when.small_file_share:
-            detail = f"{seen.small_files} of {seen.files} files are small"
-            yield Trigger(name="small_file_share", detail=detail)
-    if (
-        when.depth_ratio is not None
-        and seen.depth_ratio is not None
-        and seen.depth_ratio >= when.depth_ratio
-    ):
-        detail = f"the depth is {seen.depth_ratio:.1f} times that after a full rewrite"
-        yield Trigger(name="depth_ratio", detail=detail)
-    if (
-        when.age_ms is not None
-        and seen.commits
-        and seen.since_last_ms is not None
-        and seen.since_last_ms >= when.age_ms
-    ):
-        since = "the last rewrite was" if seen.is_since_rewrite else "the oldest commit is from"
-        detail = f"{since} {rough_duration(seen.since_last_ms)} ago"
-        yield Trigger(name="age", detail=detail)
+    share = seen.small_files / seen.files if seen.files > 1 else None
+    age_ms = seen.since_last_ms if seen.commits else None
+    since, last = "the log begins", "the oldest commit is from"
+    if seen.is_since_rewrite:
+        since, last = "the last rewrite", "the last rewrite was"
+    reached: tuple[tuple[str, float | None, float | None, str], ...] = (
+        ("commits", seen.commits, when.commits, f"{_commits(seen)} since {since}"),
+        (
+            "unclustered_bytes",
+            seen.unclustered_bytes,
+            when.unclustered_bytes,
+            f"{render_size(seen.unclustered_bytes or 0)} are unclustered",
+        ),
+        (
+            "small_file_share",
+            share,
+            when.small_file_share,
+            f"{seen.small_files} of {seen.files} files are small",
+        ),
+        (
+            "depth_ratio",
+            seen.depth_ratio,
+            when.depth_ratio,
+            f"the depth is {seen.depth_ratio or 0:.1f} times that after a full rewrite",
+        ),
+        ("age", age_ms, when.age_ms, f"{last} {rough_duration(age_ms or 0)} ago"),
+    )
+    return tuple(
+        Trigger(name=name, detail=detail)
+        for name, found, least, detail in reached
+        if found is not None and least is not None and found >= least
+    )
 
 
 def _commits(seen: Seen) -> str:

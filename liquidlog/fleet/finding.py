@@ -51,21 +51,6 @@ class Found:
     others: int = 0
 
 
-class Entry(NamedTuple):
-    """A table of a catalog: its name, and where it is; None if it is no Delta table."""
-
-    name: str
-    location: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """Locations of the Delta tables that a pattern matches, by name, and the number of others."""
-
-    locations: tuple[str, ...]
-    others: int
-
-
 class ListingAddress(NamedTuple):
     """Which catalog, which database or schema in it, and a pattern of tables' names."""
 
@@ -118,59 +103,50 @@ def find_tables(
 
 
 def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Found]:
-    if is_listing(address):
-        yield from _of_catalog(address, options)
-        return
-    if not is_glob(address) and not below:
-        yield Found(address=table_address(address))
-        return
-    root, names = _parts(address)
-    is_prefix = not names
-    names = names or (_ANY_DEPTH,)
     try:
-        tables = sorted(_Search(options).below(root, names))
+        if is_listing(address):
+            yield from _of_catalog(address, options)
+        elif is_glob(address) or below:
+            yield from _searched(address, options)
+        else:
+            yield Found(address=table_address(address))
+    except UsageError:
+        raise
     except LiquidlogError as error:
-        if isinstance(error, UsageError):
-            raise
         yield Found(address=address, problem=error.message)
-        return
+
+
+def _searched(address: str, options: StorageOptions) -> Iterator[Found]:
+    root, names = _parts(address)
+    tables = sorted(_Search(options).below(root, names or (_ANY_DEPTH,)))
     if not tables:
-        where = "at or below" if is_prefix else "at"
+        where = "at" if names else "at or below"
         yield Found(address=address, problem=f"no table is {where} {address}")
     yield from (Found(address=table) for table in tables)
 
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
     """Yield the Delta tables that a catalog lists; a location that is no table's is a problem."""
-    wanted = parse_listing(address)
-    try:
-        listing = _listing(wanted, options)
-    except LiquidlogError as error:
-        if isinstance(error, UsageError):
-            raise
-        yield Found(address=address, problem=error.message)
-        return
-    _log.info(
-        "%s: %d Delta tables, %d others left out", address, len(listing.locations), listing.others
-    )
-    others = listing.others
-    if not listing.locations:
+    catalog, place, pattern = parse_listing(address)
+    tables = _glue_tables if catalog == "glue" else _unity_tables
+    entries = [*islice(tables(place, options), MOST_TABLES + 1)]
+    if len(entries) > MOST_TABLES:
+        where = f"{catalog}://{'.'.join(place)}"
+        raise StorageError(where, f"has more than {MOST_TABLES} tables; name fewer")
+    fitting = sorted(entry for entry in entries if fnmatchcase(entry[0], pattern))
+    locations = [location for _, location in fitting if location]
+    others = len(fitting) - len(locations)
+    _log.info("%s: %d Delta tables, %d others left out", address, len(locations), others)
+    if not locations:
         problem = f"no Delta table is listed by {address}, and {others} of other formats"
         yield Found(address=address, problem=problem, others=others)
-    for location in listing.locations:
+    for location in locations:
         try:
             yield Found(address=table_address(location), others=others)
         except UsageError as error:
             # The location is another's word: it is masked where it is shown.
             yield Found(address=masked(location), problem=error.message, others=others)
         others = 0
-
-
-def _listing(wanted: ListingAddress, options: StorageOptions) -> Listing:
-    """Ask a catalog."""
-    if wanted.catalog == "glue":
-        return listed(glue_entries(wanted.parts[0], options), wanted.pattern)
-    return listed(unity_entries(wanted.parts[0], wanted.parts[1], options), wanted.pattern)
 
 
 def _parts(address: str) -> tuple[str, tuple[str, ...]]:
@@ -295,14 +271,6 @@ def parse_listing(address: str) -> ListingAddress:
     return ListingAddress(catalog, parts, pattern)
 
 
-def listed(entries: Iterable[Entry], pattern: str) -> Listing:
-    """Return the listing of those entries whose names a pattern matches."""
-    matching = (entry for entry in entries if fnmatchcase(entry.name, pattern))
-    fitting = sorted(matching, key=lambda entry: entry.name)
-    locations = tuple(entry.location for entry in fitting if entry.location is not None)
-    return Listing(locations, len(fitting) - len(locations))
-
-
 def glue_location(table: Mapping[str, Any]) -> str | None:
     """Return where a table of Glue is, as `get_tables` describes it; None if it is no Delta table.
 
@@ -324,13 +292,6 @@ def glue_location(table: Mapping[str, Any]) -> str | None:
     return location or None
 
 
-def unity_location(table: Mapping[str, Any]) -> str | None:
-    """Return where a table of Unity Catalog is, as its API describes it; None if it is no Delta."""
-    location = table.get("storage_location")
-    is_delta = str(table.get("data_source_format", "")).upper() == "DELTA"
-    return str(location) if is_delta and location else None
-
-
 _GLUE_OPTIONS: Final = {
     "aws_access_key_id": "aws_access_key_id",
     "aws_secret_access_key": "aws_secret_access_key",
@@ -341,8 +302,8 @@ _GLUE_OPTIONS: Final = {
 }
 
 
-def glue_entries(database: str, options: StorageOptions) -> list[Entry]:
-    """Return the tables of a database.
+def _glue_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
+    """Yield (name, location) of the tables of a database; others than Delta's have no location.
 
     Credentials and region are those of the storage options, else what boto3 finds: the environment,
     a profile, a role. AWS_ENDPOINT_URL_GLUE names another server than AWS's own.
@@ -354,7 +315,7 @@ def glue_entries(database: str, options: StorageOptions) -> list[Entry]:
         raise UsageError(
             f"glue://: boto3 is not installed ({error}); install the extra glue of liquidlog"
         ) from error
-    where = f"glue://{database}"
+    (database,) = place
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 5},
         connect_timeout=_TIMEOUT_SECONDS,
@@ -365,14 +326,12 @@ def glue_entries(database: str, options: StorageOptions) -> list[Entry]:
         # A region may be missing where there is none to choose, as with another server.
         region = session.region_name or os.environ.get("AWS_REGION")
         client = session.client("glue", config=config, region_name=region)
-        tables = islice(_glue_tables(client, database), MOST_TABLES + 1)
-        entries = [Entry(str(table["Name"]), glue_location(table)) for table in tables]
+        for page in client.get_paginator("get_tables").paginate(DatabaseName=database):
+            for table in page["TableList"]:
+                yield str(table["Name"]), glue_location(table) or ""
     except Exception as error:  # noqa: BLE001  boto3 raises what it likes; it may hold a secret
-        detail = redacted(str(error), options, os.environ)
+        where, detail = f"glue://{database}", redacted(str(error), options, os.environ)
         raise StorageError(where, f"cannot be listed: {type(error).__name__}: {detail}") from None
-    if len(entries) > MOST_TABLES:
-        raise StorageError(where, f"has more than {MOST_TABLES} tables; name fewer")
-    return entries
 
 
 def _arguments(options: StorageOptions) -> dict[str, str]:
@@ -381,11 +340,6 @@ def _arguments(options: StorageOptions) -> dict[str, str]:
         name if name.startswith("aws_") else f"aws_{name}": value for name, value in given.items()
     }
     return {_GLUE_OPTIONS[name]: value for name, value in prefixed.items() if name in _GLUE_OPTIONS}
-
-
-def _glue_tables(client: Any, database: str) -> Iterator[Any]:  # noqa: ANN401  boto3 has no types
-    for page in client.get_paginator("get_tables").paginate(DatabaseName=database):
-        yield from page["TableList"]
 
 
 ADDRESSES: Final = ("UNITY_WORKSPACE_URL", "DATABRICKS_WORKSPACE_URL", "DATABRICKS_HOST")
@@ -400,21 +354,8 @@ _MOST_BYTES: Final = 64 << 20
 _TIMEOUT_SECONDS: Final = 30
 
 
-def unity_entries(
-    catalog: str, schema: str, options: StorageOptions, environment: Mapping[str, str] = os.environ
-) -> list[Entry]:
-    """Return the tables of a schema."""
-    where = f"unity://{catalog}.{schema}"
-    server, token = _server(environment)
-    entries: list[Entry] = []
-    for table in _unity_tables(where, server, token, (catalog, schema), options):
-        if len(entries) >= MOST_TABLES:
-            raise StorageError(where, f"has more than {MOST_TABLES} tables; name fewer")
-        entries.append(Entry(str(table.get("name", "")), unity_location(table)))
-    return entries
-
-
-def _server(environment: Mapping[str, str]) -> tuple[str, str | None]:
+def _server() -> tuple[str, str | None]:
+    environment = os.environ
     server = next((environment[name] for name in ADDRESSES if environment.get(name)), None)
     if server is None:
         raise UsageError(f"unity:// needs the address of a server: set {ADDRESSES[0]}")
@@ -451,11 +392,11 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
-def _unity_tables(
-    where: str, server: str, token: str | None, place: tuple[str, str], options: StorageOptions
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the tables of a schema as the API describes them, page by page."""
-    query = {"catalog_name": place[0], "schema_name": place[1], "max_results": str(_PER_PAGE)}
+def _unity_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
+    """Yield (name, location) of the tables of a schema; others than Delta's have no location."""
+    where, (server, token) = f"unity://{'.'.join(place)}", _server()
+    query = dict(zip(("catalog_name", "schema_name"), place, strict=True))
+    query["max_results"] = str(_PER_PAGE)
     seen: set[str] = set()
     while True:
         request = urllib.request.Request(f"{server}{_UNITY_TABLES}?{urlencode(query)}")  # noqa: S310  http(s)
@@ -464,8 +405,8 @@ def _unity_tables(
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
             page = json.loads(again(lambda asked=request: _content(asked)))  # type: ignore[misc]
-            tables, next_token = page.get("tables") or [], page.get("next_page_token")
-            found = [dict(table) for table in tables]
+            next_token = page.get("next_page_token")
+            found = [_named(table) for table in page.get("tables") or []]
         except StorageError:
             raise
         except Exception as error:  # noqa: BLE001  it may hold a secret
@@ -477,6 +418,11 @@ def _unity_tables(
             raise StorageError(where, "cannot be listed: the server sends the same page again")
         seen.add(str(next_token))
         query["page_token"] = str(next_token)
+
+
+def _named(table: Mapping[str, Any]) -> tuple[str, str]:
+    is_delta = str(table.get("data_source_format", "")).upper() == "DELTA"
+    return str(table.get("name", "")), str(table.get("storage_location") or "") if is_delta else ""
 
 
 def _content(request: urllib.request.Request) -> bytes:

@@ -85,7 +85,7 @@ class Readers:
         """Return what readers ask of a table: nothing without a workload, None if nobody asks."""
         if self.source is None:
             return ()
-        return workload_of(self.queries_of(address), address, self._options)
+        return predicates_of(self.queries_of(address), address, self._options) or None
 
 
 def unasked(source: str | None, bar: Bar) -> Verdict:
@@ -94,18 +94,11 @@ def unasked(source: str | None, bar: Bar) -> Verdict:
     return replace(found, readers="workload")
 
 
-def workload_of(queries: Sequence[Query], address: str, options: StorageOptions) -> Workload | None:
-    """Return queries of a table as a workload, None if there is nothing in them."""
-    return predicates_of(queries, address, options) or None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """A table as it was looked at; what is not known is None.
+    """A table as it was looked at; what is not known is None, and a verdict is a document.
 
-    `action` is REWRITE if that is worth it, else LEAVE, or FAIL; `reason` is the sentence of the
-    `verdict`, which is as documents have it. Tables are ranked by `rank`. `page` is the name of the
-    file with the table's report.
+    `action` is REWRITE if that is worth it, else LEAVE, or FAIL; `page` is the name of a file.
     """
 
     table: str
@@ -166,8 +159,8 @@ class FleetRequest:
     """What is asked of a survey.
 
     `prefixes` are addresses of tables or of what is above them, and globs. Without a `workload`,
-    the address of one, readers are assumed. With `pages` each table gets a page. `processes` is the
-    number of processes, this one alone if 1; one for each core, within limits, if None.
+    the address of one, readers are assumed. With one of `processes` that
+    is this one; there is one for each core, within limits, if None.
     """
 
     prefixes: tuple[str, ...]
@@ -180,23 +173,16 @@ class FleetRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What one process is asked for one table.
-
-    `queries` are those of the workload that ask this table, `source` is where that is; without a
-    source, readers are assumed. Options are those of the table's storage.
-    """
+    """What one process is asked for one table, with the queries that ask this table."""
 
     address: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    source: str | None = None
+    request: FleetRequest
     queries: tuple[Query, ...] = ()
-    bar: Bar = field(default_factory=Bar)
-    pages: Pages | None = None
 
     @property
     def storage_options(self) -> Mapping[str, str] | None:
         """The options of the table; on local disk there are none."""
-        return None if is_local(self.address) or not self.options else self.options
+        return None if is_local(self.address) else self.request.storage_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +228,7 @@ def survey(
         raise UsageError("there is nothing to look at: name tables, or what is above them")
     started = time.monotonic()
     if request.pages is not None:
-        _make_directory(request.pages.directory)
+        make_directory(request.pages.directory)
     options = StorageOptions.of(request.storage_options)
     found = find_tables(request.prefixes, (), options, below=True)
     addresses = [one.address for one in found if one.problem is None]
@@ -254,7 +240,10 @@ def survey(
         for one in found
         if one.problem is not None
     ]
-    asked = [_asked(request, readers, address) for address in addresses]
+    asked = [
+        Survey(address=address, request=request, queries=readers.queries_of(address))
+        for address in addresses
+    ]
     for one in _all(asked, request.processes):
         _log.info("looked at %s in %.2f s: %s, %s", one.table, one.seconds, one.action, one.reason)
         on_table(one)
@@ -269,28 +258,11 @@ def survey(
 
 def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
     """Return tables in the order in which `Fleet` has them."""
-    return tuple(
-        sorted(
-            tables,
-            key=lambda one: (
-                _ORDER.index(one.action),
-                one.rank,
-                -(one.size_bytes or 0),
-                one.table,
-            ),
-        )
-    )
 
+    def place(one: Surveyed) -> tuple[int, float, int, str]:
+        return _ORDER.index(one.action), one.rank, -(one.size_bytes or 0), one.table
 
-def _asked(request: FleetRequest, readers: Readers, address: str) -> Survey:
-    return Survey(
-        address=address,
-        options=dict(request.storage_options or {}),
-        source=request.workload,
-        queries=readers.queries_of(address),
-        bar=request.bar,
-        pages=request.pages,
-    )
+    return tuple(sorted(tables, key=place))
 
 
 def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
@@ -311,7 +283,8 @@ def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
         workers.close()
 
 
-def _make_directory(directory: str) -> None:
+def make_directory(directory: str) -> None:
+    """Make a directory, and those above it."""
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -348,32 +321,33 @@ def _surveyed(survey: Survey) -> Surveyed:
         columns=tuple(column.name for column in clustering_state(snapshot).columns),
     )
     asked: Workload | None = ()
-    if survey.source is not None:
+    source, bar = survey.request.workload, survey.request.bar
+    if source is not None:
         options = StorageOptions.of(survey.storage_options)
-        asked = workload_of(survey.queries, table.uri, options)
+        asked = predicates_of(survey.queries, table.uri, options) or None
     if asked is None:
         ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
-        return _decided(replace(known, depth_ratio=ratio), unasked(survey.source, survey.bar))
-    return _judged(survey, table, asked, known)
+        return _decided(replace(known, depth_ratio=ratio), unasked(source, bar))
+    return _judged(survey.request, table, asked, known)
 
 
-def _judged(survey: Survey, table: Table, asked: Workload, known: Surveyed) -> Surveyed:
+def _judged(request: FleetRequest, table: Table, asked: Workload, known: Surveyed) -> Surveyed:
     """Return a table with its verdict, and its page, if there are to be any."""
     arguments: dict[str, Any] = {
         "workload": asked,
-        "workload_source": survey.source,
-        "payback_days": survey.bar.payback_days,
-        "queries_per_day": survey.bar.queries_per_day,
+        "workload_source": request.workload,
+        "payback_days": request.bar.payback_days,
+        "queries_per_day": request.bar.queries_per_day,
     }
-    if survey.pages is None:
+    if request.pages is None:
         snapshot = table.snapshot()
         ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
         return _decided(replace(known, depth_ratio=ratio), table.judge(**arguments))
     overview = table.overview(**arguments, past=False)
     ratio = None if overview.health is None else overview.health.depth_ratio
     name = file_name(table.uri, ".html")
-    content = survey.pages.render(overview, survey.source or "W")
-    local.replace(str(Path(survey.pages.directory, name)), content.encode())
+    content = request.pages.render(overview, request.workload or "W")
+    local.replace(str(Path(request.pages.directory, name)), content.encode())
     shown = replace(known, depth_ratio=ratio, page=name)
     if overview.verdict is None:
         return replace(shown, action=Decision.FAIL, reason=overview.problem or "it is not judged")

@@ -19,7 +19,6 @@ from liquidlog.errors import (
     EXIT_ERROR,
     EXIT_OK,
     LiquidlogError,
-    StorageError,
     UnsupportedFeatureError,
     UsageError,
 )
@@ -37,7 +36,7 @@ from liquidlog.fleet.deciding import (
 )
 from liquidlog.fleet.finding import find_tables
 from liquidlog.fleet.policy import UpkeepPolicy
-from liquidlog.fleet.survey import Readers, as_known, file_name, unasked
+from liquidlog.fleet.survey import Readers, as_known, file_name, make_directory, unasked
 from liquidlog.foresee.candidates import OVERLAP
 from liquidlog.foresee.verdict import Bar, Criteria, Option, Verdict
 from liquidlog.log.loader import open_store
@@ -83,8 +82,7 @@ class TableOutcome:
     """What became of one table.
 
     `version` is the last that the run saw or made, None if none could be read. `bytes_rewritten`
-    are those of the inputs of groups that were committed, or that a dry run or a plan would commit;
-    `versions` are their commits. `plan` is the address of a saved plan. `error` is why it failed.
+    are those of the inputs of groups that were committed, or would be; `versions` their commits.
     """
 
     table: str
@@ -183,23 +181,21 @@ class Worthwhile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """Why a checkpoint and a vacuum are due; None if they are not."""
-
-    checkpoint: str | None = None
-    vacuum: str | None = None
-
-    def __bool__(self) -> bool:
-        return self.checkpoint is not None or self.vacuum is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A table as it was looked at: the outcome unless something is done, and what is to be done."""
+    """A table as it was looked at: the outcome unless something is done, and what is to be done.
+
+    `checkpoint` and `vacuum` say why they are due; None if they are not.
+    """
 
     outcome: TableOutcome
     candidate: Worthwhile | None = None
-    due: Due = Due()
+    checkpoint: str | None = None
+    vacuum: str | None = None
+
+    @property
+    def has_chores(self) -> bool:
+        """Whether a checkpoint or a vacuum is due."""
+        return self.checkpoint is not None or self.vacuum is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,9 +217,10 @@ class Looker:
         try:
             looked = self._looked(address)
         except UnsupportedFeatureError as error:
-            looked = Looked(outcome=_left(address, error.message))
+            left = TableOutcome(table=address, decision=Decision.LEAVE, reason=error.message)
+            looked = Looked(outcome=left)
         except Exception as error:  # noqa: BLE001  one table's failure stops no other
-            looked = Looked(outcome=failed(address, error))
+            looked = Looked(outcome=_failed(address, error))
         seconds = (self.clock.now_ms() - started_ms) / 1000
         outcome = replace(looked.outcome, seconds=seconds)
         _log.info(
@@ -245,7 +242,7 @@ class Looker:
             triggers=found.triggers,
             verdict=found.verdict,
         )
-        return Looked(outcome=outcome, candidate=candidate, due=self._due(past))
+        return self._with_chores(Looked(outcome=outcome, candidate=candidate), past)
 
     def _candidate(self, table: Table, past: PastWork) -> tuple[Worthwhile | None, Answer]:
         """Return the rewrite that is worth it, if any, and the answer of the policy."""
@@ -273,20 +270,18 @@ class Looker:
         has_vacuum = self.policy.vacuum is None or past.last_vacuum_ms is not None
         return past.last_rewrite is not None and has_vacuum
 
-    def _due(self, past: PastWork) -> Due:
+    def _with_chores(self, looked: Looked, past: PastWork) -> Looked:
         checkpoint, vacuum = self.policy.checkpoint, self.policy.vacuum
-        due = Due()
-        if checkpoint is not None and past.commits_since_checkpoint >= checkpoint.commits:
-            count = past.commits_since_checkpoint
-            due = replace(due, checkpoint=f"{count} commits since the newest checkpoint")
-        if vacuum is not None:
-            last_ms = past.last_vacuum_ms
-            if last_ms is None:
-                due = replace(due, vacuum="no vacuum in the commits that were read")
-            elif self.clock.now_ms() - last_ms >= vacuum.age_ms:
-                days = (self.clock.now_ms() - last_ms) / 86_400_000
-                due = replace(due, vacuum=f"the last vacuum was {days:.1f} days ago")
-        return due
+        count, last_ms = past.commits_since_checkpoint, past.last_vacuum_ms
+        if checkpoint is not None and count >= checkpoint.commits:
+            looked = replace(looked, checkpoint=f"{count} commits since the newest checkpoint")
+        if vacuum is not None and last_ms is None:
+            return replace(looked, vacuum="no vacuum in the commits that were read")
+        age_ms = self.clock.now_ms() - (last_ms or 0)
+        if vacuum is not None and age_ms >= vacuum.age_ms:
+            days = age_ms / 86_400_000
+            return replace(looked, vacuum=f"the last vacuum was {days:.1f} days ago")
+        return looked
 
 
 def judge_table(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
@@ -298,14 +293,9 @@ def judge_table(table: Table, asked: Workload, source: str | None, bar: Bar) -> 
     return judge_opened(opened, table.snapshot(), criteria).verdict
 
 
-def failed(address: str, error: Exception) -> TableOutcome:
-    """Return the outcome of a table that failed; what is no error of ours is told by its class."""
+def _failed(address: str, error: Exception) -> TableOutcome:
     known = as_known(error)
     return TableOutcome(table=address, decision=Decision.FAIL, reason=known.message, error=known)
-
-
-def _left(address: str, reason: str) -> TableOutcome:
-    return TableOutcome(table=address, decision=Decision.LEAVE, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,7 +317,7 @@ class Actor:
 
     def act(self, looked: Looked) -> TableOutcome:
         """Do what is due for a table, unless something holds it up; an error is its outcome."""
-        if looked.candidate is None and (not looked.due or self.plans is not None):
+        if looked.candidate is None and self._skips_chores(looked):
             return looked.outcome
         started_ms = self._clock.now_ms()
         try:
@@ -340,6 +330,9 @@ class Actor:
         )
         return replace(outcome, seconds=seconds)
 
+    def _skips_chores(self, looked: Looked) -> bool:
+        return not looked.has_chores or self.plans is not None
+
     def _acted(self, looked: Looked) -> TableOutcome:
         held = self.spending.is_over(self._clock.now_ms())
         if held is not None:
@@ -350,7 +343,7 @@ class Actor:
             wait = self.spending.is_spent()
             if wait is not None:
                 looked = replace(looked, candidate=None, outcome=_held(looked, wait))
-                if not looked.due or self.plans is not None:
+                if self._skips_chores(looked):
                     return looked.outcome
         with self._alone(store) as others:
             if others:
@@ -449,12 +442,13 @@ class Actor:
         return done
 
     def _tidied(self, table: Table, looked: Looked, outcome: TableOutcome) -> TableOutcome:
-        due, vacuum = looked.due, self.looker.policy.vacuum
-        if due.checkpoint is not None:
-            chore = _chore(due.checkpoint, lambda: _checkpoint(table, dry_run=self.dry_run))
+        vacuum = self.looker.policy.vacuum
+        if looked.checkpoint is not None:
+            chore = _chore(looked.checkpoint, lambda: _checkpoint(table, dry_run=self.dry_run))
             outcome = replace(outcome, checkpoint=chore)
-        if due.vacuum is not None and vacuum is not None:
-            chore = _chore(due.vacuum, lambda: _vacuum(table, vacuum.retain, dry_run=self.dry_run))
+        if looked.vacuum is not None and vacuum is not None:
+            retain = vacuum.retain
+            chore = _chore(looked.vacuum, lambda: _vacuum(table, retain, dry_run=self.dry_run))
             outcome = replace(outcome, vacuum=chore)
         if self.dry_run:
             return outcome
@@ -471,14 +465,9 @@ class _PartlyDoneError(Exception):
 
 def _after_failure(outcome: TableOutcome, error: Exception) -> TableOutcome:
     if isinstance(error, _PartlyDoneError):
-        return replace(
-            error.outcome,
-            decision=Decision.FAIL,
-            reason=error.error.message,
-            error=error.error,
-        )
-    told = failed(outcome.table, error)
-    return replace(outcome, decision=Decision.FAIL, reason=told.reason, error=told.error)
+        outcome, error = error.outcome, error.error
+    known = as_known(error)
+    return replace(outcome, decision=Decision.FAIL, reason=known.message, error=known)
 
 
 def _held(looked: Looked, reason: str) -> TableOutcome:
@@ -509,11 +498,10 @@ def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickRequest:
-    """What one run is asked for: the policy, and what it may do.
+    """What one run is asked for: the policy, tables and globs besides, and what it may do.
 
-    `tables` are addresses and globs besides those of the policy. `choose_executor` names what
-    rewrites a plan, `open_executor` starts it, when its first rewrite is begun. With `dry_run`
-    nothing is written; with `plans` (a directory) only plans are.
+    `choose_executor` names what rewrites a plan, `open_executor` starts it for its first rewrite.
+    With `dry_run` nothing is written; with `plans` (a directory) only plans are.
     """
 
     policy: UpkeepPolicy
@@ -525,13 +513,8 @@ class TickRequest:
     plans: str | None = None
 
 
-def tick(
-    request: TickRequest,
-    *,
-    clock: Clock | None = None,
-    on_outcome: Callable[[TableOutcome], None] = lambda _: None,
-) -> Ticked:
-    """Look at each table, decide, act, and return what became of each; `on_outcome` hears of it.
+def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
+    """Look at each table, decide, act, and return what became of each.
 
     One table's failure stops no other, and neither do two runs at once: a table is claimed before
     it is worked on.
@@ -551,10 +534,12 @@ def tick(
         options=request.storage_options,
         clock=now,
     )
-    outcomes = [_missing(one.address, one.problem) for one in found if one.problem is not None]
+    outcomes = [
+        _failed(one.address, LiquidlogError(one.problem))
+        for one in found
+        if one.problem is not None
+    ]
     spending = Spending(budget=policy.budget, begun_ms=begun_ms)
-    for outcome in outcomes:
-        on_outcome(outcome)
     with ExecutorWhenNeeded(request.choose_executor, request.open_executor) as executor:
         actor = Actor(
             looker=looker,
@@ -563,9 +548,7 @@ def tick(
             dry_run=request.dry_run,
             plans=request.plans,
         )
-        for looked in ranked(_looked(looker, addresses)):
-            outcomes.append(actor.act(looked))
-            on_outcome(outcomes[-1])
+        outcomes += map(actor.act, ranked(_looked(looker, addresses)))
     return Ticked(
         tables=tuple(outcomes),
         budget_bytes=policy.budget.bytes,
@@ -587,17 +570,9 @@ def _looked(looker: Looker, addresses: Sequence[str]) -> list[Looked]:
         return [*pool.map(looker.look, addresses)]
 
 
-def _missing(address: str, problem: str) -> TableOutcome:
-    error = LiquidlogError(problem)
-    return TableOutcome(table=address, decision=Decision.FAIL, reason=problem, error=error)
-
-
 def save_plan(directory: str, plan: ClusteringPlan) -> str:
     """Save a plan and return the path of its file; one of the same table is replaced."""
+    make_directory(directory)
     path = Path(directory, file_name(plan.table_uri, ".json"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(directory, f"cannot be made: {error.strerror}") from error
     local.replace(str(path), encode_plan(plan))
     return str(path)

@@ -10,6 +10,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -46,20 +47,24 @@ class RewriteProgress:
 
 
 @contextmanager
-def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
-    """Show a bar on stderr during the execution of a plan; nothing if stderr is no terminal."""
+def _shown(noun: str, *columns: ProgressColumn, is_needed: bool = True) -> Iterator[Progress]:
+    """Context manager: a bar on stderr; nothing if stderr is no terminal."""
     console = Console(stderr=True)
-    columns = (
-        TextColumn("rewriting"),
-        BarColumn(),
-        TextColumn("{task.fields[groups]}"),
-        DownloadColumn(binary_units=True),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    visible = console.is_terminal and bool(plan.groups)
-    with Progress(*columns, console=console, disable=not visible, transient=True) as progress:
+    left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(
+        *(TextColumn(noun), BarColumn(), *columns, *left),
+        console=console,
+        disable=not (is_needed and console.is_terminal),
+        transient=True,
+    ) as progress:
+        yield progress
+
+
+@contextmanager
+def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
+    """Show a bar during the execution of a plan."""
+    columns = (TextColumn("{task.fields[groups]}"), DownloadColumn(binary_units=True))
+    with _shown("rewriting", *columns, is_needed=bool(plan.groups)) as progress:
         group_bytes = {group.group_id: group.size_bytes for group in plan.groups}
         task = progress.add_task("", total=plan.size_bytes, groups=f"0/{len(group_bytes)} groups")
         yield RewriteProgress(progress, task, group_bytes)
@@ -83,16 +88,6 @@ class CountedProgress:
 
 @contextmanager
 def counted_progress(noun: str) -> Iterator[CountedProgress]:
-    """Show a bar on stderr while things are done one by one; nothing if stderr is no terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn(noun),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    disable = not console.is_terminal
-    with Progress(*columns, console=console, disable=disable, transient=True) as progress:
+    """Show a bar while things are done one by one."""
+    with _shown(noun, MofNCompleteColumn()) as progress:
         yield CountedProgress(progress, progress.add_task("", total=None))

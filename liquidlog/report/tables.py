@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -31,7 +31,9 @@ from liquidlog.report.layout import (
     verdict,
 )
 from liquidlog.spec.text import render_size
-from liquidlog.workload.form import Imported
+
+if TYPE_CHECKING:
+    from liquidlog.workload.form import Imported
 
 _BAR_CELLS: Final = 40
 
@@ -212,7 +214,7 @@ def diagnosis(
     return (*parts, *said)
 
 
-def imported(found: Imported) -> Report:
+def imported(found: "Imported") -> Report:
     """Show how many scans are used, how many are of which other tables, and why others are not."""
     others = sum(found.other_tables.values())
     unread = sum(one.times for one in found.not_understood)

@@ -41,12 +41,6 @@ def table(tmp_path: Path, source: str, call: Call) -> str:
     return path
 
 
-def test_a_crossed_bar_exits_with_6(table: str, call: Call) -> None:
-    assert call("health", table, "--fail-if", "max_depth > 2")[0] == 6
-    assert call("health", table, "--fail-if", "max_depth > 3")[0] == 0
-    assert call("health", table, "--columns", "id", "--where", "id < 5")[0] == 0
-
-
 def test_a_saved_plan_is_executed_and_committed_once(
     table: str, tmp_path: Path, call: Call
 ) -> None:
@@ -210,28 +204,6 @@ def test_no_recorded_log_makes_a_traceback(verb: str, call: Call) -> None:
         assert status in {0, 1, 2, 5}, case
         assert (out == "") == (status != 0), case
         assert status != 5 or err["error"]["features"], case
-
-
-def test_scan_lists_what_a_predicate_opens(tmp_path: Path, call: Call) -> None:
-    path, low, high = str(tmp_path / "t"), tmp_path / "low.parquet", tmp_path / "high.parquet"
-    pq.write_table(pa.table({"id": [1, 5], "s": ["a", "b"]}), low)
-    pq.write_table(pa.table({"id": [5, 9], "s": ["b", None]}), high)
-    assert call("create", path, "--schema-from", str(low))[0] == 0
-    assert call("append", path, str(low))[0] == 0
-    assert call("append", path, str(high))[0] == 0
-    status, found, _ = call("scan", path, "--where", "`ID` > 5 and s is null")
-    assert status == 0
-    assert (found["total_files"], found["files_read"]) == (2, 1)
-    assert found["bytes_read"] == found["files"][0]["size_bytes"] < found["total_bytes"]
-    assert call("scan", path, "--where", "id = 5")[1]["files_read"] == 2
-    assert call("scan", path, "--where", "id = 9", "--version", "1")[1]["files"] == []
-
-    queries = tmp_path / "queries.jsonl"
-    queries.write_text('{"where": "id = 1", "weight": 3}\n\n{"where": "id >= 1"}\n')
-    found = call("scan", path, "--workload", str(queries))[1]
-    assert found["files_read"] == 0.75 * 1 + 0.25 * 2
-    assert sorted(row["share"] for row in found["files"]) == [0.25, 1.0]
-    assert [(row["share"], row["files"]) for row in found["predicates"]] == [(0.75, 1), (0.25, 2)]
 
 
 def _in_shell(line: str, *words: str) -> tuple[int, str]:

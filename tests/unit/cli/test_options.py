@@ -144,6 +144,8 @@ SETTINGS_WITHOUT_EFFECT: Final = (
     "migrate parted --cluster-by x -o new --set max_reconciled_share=10%",
     "migrate parted --cluster-by x -o new --set read_back=false",
     "health two --cubes --where x=1",
+    "tick two --plan-only",
+    "tick two --executor hamsters",
 )
 WRONG_SETTINGS: Final = (
     *("tolerance", "tolerance=", "tolerance=0.5", "tolerance=much", "tolerence=2", "full=yes"),
