@@ -6,7 +6,17 @@ from typing import Final
 from liquidlog.advice.advice import SAVED_AS, Advice, Measured
 from liquidlog.advice.evidence import Backtest
 from liquidlog.foresee.prediction import Range
-from liquidlog.report.layout import Line, Part, Report, amount, listing, remarks, verdict
+from liquidlog.report.layout import (
+    Line,
+    Part,
+    Report,
+    amount,
+    listing,
+    remarks,
+    shortened,
+    size,
+    verdict,
+)
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.text import render_size
 
@@ -36,12 +46,12 @@ def advice(found: Advice) -> Report:
             ("waits longer afterwards", "share", "files", "after", "bytes", "after"),
             (
                 (
-                    _short(one.where),
+                    shortened(one.where, _LONGEST),
                     f"{one.share:.1%}",
                     amount(one.files_now),
                     amount(one.files_after),
-                    render_size(round(one.bytes_now)),
-                    render_size(round(one.bytes_after)),
+                    size(one.bytes_now),
+                    size(one.bytes_after),
                 )
                 for one in found.losers
             ),
@@ -138,8 +148,3 @@ def _saves(gain: float | None) -> str:
     if abs(gain) < _CHANGES_NOTHING:
         return "changes nothing"
     return f"saves {gain:.1%} of the wait" if gain > 0 else f"adds {-gain:.1%} to the wait"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

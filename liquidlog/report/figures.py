@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from liquidlog.clustering.maps import Grid
 from liquidlog.report.jsonable import jsonable
-from liquidlog.spec.text import NOT_MEASURED, render_size
+from liquidlog.spec.text import NOT_MEASURED
 
 _LONGEST_LABEL: Final = 28
 _WHOLE: Final = 100
@@ -43,11 +43,6 @@ def number(value: float | None) -> str:
         return str(value)
     is_whole = value == int(value) or abs(value) >= _WHOLE
     return f"{value:,.0f}" if is_whole else f"{value:.3g}"
-
-
-def size(size_bytes: float) -> str:
-    """Return bytes for people."""
-    return render_size(round(size_bytes))
 
 
 def mean(count: float) -> str:

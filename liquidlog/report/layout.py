@@ -3,13 +3,14 @@
 The values hold unchecked text from any source; `printing` makes it safe to show.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from liquidlog.spec.text import render_size
 
 if TYPE_CHECKING:
+    from liquidlog.foresee.prediction import Range
     from liquidlog.foresee.verdict import Verdict
     from liquidlog.predicates.workload import NotUsable
 
@@ -83,6 +84,23 @@ def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     return "" if value is None else str(value)
+
+
+def size(size_bytes: float) -> str:
+    """Return bytes as people read them, also those of a mean."""
+    return render_size(round(size_bytes))
+
+
+def between(ends: "Range", told: Callable[[float], str]) -> str:
+    """Return both ends of a range, or one text if people read the same."""
+    low, high = told(ends.low), told(ends.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text in one line of at most so many characters, and dots."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def flat(values: Mapping[str, Any]) -> str:

@@ -38,9 +38,9 @@ from liquidlog.operations.doctor import Overview
 from liquidlog.operations.scan import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report import figures
-from liquidlog.report.figures import change, counted, label, mean, number, share, size
+from liquidlog.report.figures import change, counted, label, mean, number, share
 from liquidlog.report.fleets import ANSWERS, counts
-from liquidlog.report.layout import Grid, Line, remarks
+from liquidlog.report.layout import Grid, Line, between, remarks, size
 from liquidlog.spec.text import escaped, visible
 
 READS_LISTED: Final = 20
@@ -295,7 +295,7 @@ def _read(row: PredictedReads) -> _Values:
         "files_after": row.files_after,
         "low": ends.low,
         "high": ends.high,
-        "range": f"{_between(ends, size)} in {_files(row.files_after_range)}",
+        "range": f"{between(ends, size)} in {_files(row.files_after_range)}",
     }
 
 
@@ -345,15 +345,9 @@ def _cut(where: str) -> str:
 
 
 def _from_to(before: float, after: float, ends: Range, told: Callable[[float], str]) -> str:
-    then, between = told(after), _between(ends, told)
+    then, range_ = told(after), between(ends, told)
     shown = f"{then}, as now" if told(before) == then else f"{told(before)} → {then}"
-    return shown if between == then else f"{shown} ({between})"
-
-
-def _between(ends: Range, told: Callable[[float], str]) -> str:
-    """Return both ends of a range, or one text if people read the same."""
-    low, high = told(ends.low), told(ends.high)
-    return low if low == high else f"{low} to {high}"
+    return shown if range_ == then else f"{shown} ({range_})"
 
 
 def _files(ends: Range) -> str:

@@ -1,14 +1,14 @@
 """Reports of plans: what would be rewritten, why, and with which effect."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from liquidlog.foresee.prediction import Prediction, Range
+from liquidlog.foresee.prediction import Prediction
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.planned import Explained
 from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup
 from liquidlog.report.jsonable import policy_document, settings_text
-from liquidlog.report.layout import Line, Report, amount, listing, remarks, verdict
+from liquidlog.report.layout import Line, Report, amount, between, listing, remarks, size, verdict
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import render_size
 
@@ -122,10 +122,10 @@ def brings(found: Prediction) -> Report:
             f"{row.share:.1%}",
             amount(row.files_before),
             amount(row.files_after),
-            _between(row.files_after_range, amount),
+            between(row.files_after_range, amount),
             render_size(round(row.bytes_before)),
             render_size(round(row.bytes_after)),
-            _between(row.bytes_after_range, _size),
+            between(row.bytes_after_range, size),
         )
         for row in found.predicates
     )
@@ -145,19 +145,10 @@ def _ranges(found: Prediction) -> Line:
         else "the bounds in the log alone, which do not say how columns depend on each other"
     )
     return Line(
-        f"a mean query opens {_size(found.bytes_after)} in {amount(found.files_after)} files"
-        f" instead of {_size(found.bytes_before)} in {amount(found.files_before)}; in nine of ten"
-        f" cases {_between(size_bytes, _size)} in {_between(files, amount)} files (from {source})"
+        f"a mean query opens {size(found.bytes_after)} in {amount(found.files_after)} files"
+        f" instead of {size(found.bytes_before)} in {amount(found.files_before)}; in nine of ten"
+        f" cases {between(size_bytes, size)} in {between(files, amount)} files (from {source})"
     )
-
-
-def _between(ends: Range, shown: Callable[[float], str]) -> str:
-    low, high = shown(ends.low), shown(ends.high)
-    return low if low == high else f"{low} to {high}"
-
-
-def _size(size_bytes: float) -> str:
-    return render_size(round(size_bytes))
 
 
 def explanation(found: Sequence[Explained]) -> Report:

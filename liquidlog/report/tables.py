@@ -28,6 +28,7 @@ from liquidlog.report.layout import (
     pairs,
     remarks,
     share,
+    shortened,
     verdict,
 )
 from liquidlog.spec.text import render_size
@@ -238,14 +239,12 @@ def imported(found: "Imported") -> Report:
         ),
         *listing(
             ("not understood because", "scans", "example"),
-            ((one.reason, str(one.times), _short(one.example)) for one in found.not_understood),
+            (
+                (one.reason, str(one.times), shortened(one.example, _EXAMPLE))
+                for one in found.not_understood
+            ),
         ),
     )
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _EXAMPLE else f"{line[:_EXAMPLE]}..."
 
 
 def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:

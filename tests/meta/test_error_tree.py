@@ -86,6 +86,7 @@ def test_document_has_every_field() -> None:
         document = json.loads(render_error(error))["error"]
         assert (document["code"], document["message"]) == (error.code, str(error))
         assert set(document) == {"code", "message", *error.fields}
+        assert "arguments" not in document
 
 
 def test_conflicts_are_documents_in_json() -> None:

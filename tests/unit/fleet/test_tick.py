@@ -239,6 +239,20 @@ def test_checkpoints_and_vacuums_by_policy(tmp_path: Path) -> None:
     assert again.checkpoint is None
 
 
+def test_a_vacuum_is_due_once_the_last_one_is_as_old_as_the_policy_says(tmp_path: Path) -> None:
+    table, now = ragged(tmp_path / "t", files=2), system_clock()
+    made = table.plan()
+    table.commit(made, execute(made))
+    assert table.vacuum(retain="0s", allow_short_retention=True).deleted_files
+    policy = replace(EAGER, rewrite=None, vacuum=VacuumPolicy(age_ms=86_400_000))
+    (early,) = ticked(policy, tmp_path / "t", dry_run=True).tables
+    later = Clock(now_ms=lambda: now.now_ms() + 2 * 86_400_000, new_id=now.new_id)
+    (late,) = ticked(policy, tmp_path / "t", clock=later, dry_run=True).tables
+    assert early.vacuum is None
+    assert late.vacuum is not None
+    assert late.vacuum.reason == "the last vacuum was 2.0 days ago"
+
+
 def test_a_chore_that_fails_does_not_undo_a_rewrite(tmp_path: Path) -> None:
     ragged(tmp_path / "t")
     policy = replace(EAGER, vacuum=VacuumPolicy(age_ms=0, retain="1h"))
