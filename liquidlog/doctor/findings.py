@@ -28,7 +28,7 @@ from liquidlog.clustering.zcubes import (
 )
 from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.errors import UsageError
-from liquidlog.foresee.verdict import Option, Verdict
+from liquidlog.foresee.verdict import Verdict
 from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
 from liquidlog.snapshot import Snapshot, logical_bytes
 from liquidlog.spec import text
@@ -312,9 +312,9 @@ class Finding:
 
     name: str
     detail: str
-    files: int | None
-    command: str | None
-    fixable: bool
+    files: int | None = None
+    command: str | None = None
+    fixable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -389,23 +389,16 @@ def repaired(
     filled = command
     if command is not None and not command.startswith("liquidlog "):
         filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
-    return Finding(name=name, detail=detail, files=files, command=filled, fixable=False)
+    return Finding(name=name, detail=detail, files=files, command=filled)
 
 
 def by_rewrite(
     examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
 ) -> Finding:
-    """Return a finding about files that only a rewrite changes.
+    """Return a finding about files that only a rewrite changes: a mask, or `count` of them.
 
     Its command is that of the rewrite that is worth it, if that takes some of these files. Else it
     has none, and `detail` says why the files are left alone.
-
-    Args:
-        examined: The facts about the table.
-        name: The name of the finding.
-        detail: What is the matter with these files.
-        files: A mask of them among the live files.
-        count: How many they are, if not all of the mask counts.
     """
     verdict, rewritten = examined.verdict, examined.rewritten
     command = None
@@ -423,7 +416,6 @@ def by_rewrite(
         detail=f"{detail}; {why}",
         files=int(files.sum()) if count is None else count,
         command=command,
-        fixable=False,
     )
 
 
@@ -443,16 +435,6 @@ _READS_MUCH: Final = 0.5
 
 _MOST_NAMED: Final = 5
 """The most columns that a finding names."""
-
-
-def layout_findings(examined: Examined) -> Iterator[Finding]:
-    """Yield the findings about files and columns that no repair without a rewrite mends."""
-    yield from _columns(examined)
-    yield from _unclustered(examined)
-    yield from _constant(examined)
-    yield from _small(examined)
-    yield from _over_deleted(examined)
-    yield from _asked(examined)
 
 
 def indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
@@ -535,7 +517,10 @@ def _small(examined: Examined) -> Iterator[Finding]:
     small = size_bytes < SMALL_FILE_BYTES
     if verdict is None or small.sum() < _FEWEST_SMALL:
         return
-    if any(map(_opens_fewer, verdict.options)):
+    opens_fewer = (
+        one.now.files - one.after.files >= 1 and one.saved_seconds > 0 for one in verdict.options
+    )
+    if any(opens_fewer):
         yield by_rewrite(
             examined,
             "small-files",
@@ -544,11 +529,6 @@ def _small(examined: Examined) -> Iterator[Finding]:
             " together, and queries spend more time on opening than on reading them",
             small,
         )
-
-
-def _opens_fewer(option: Option) -> bool:
-    """Return whether queries would open fewer files after a rewrite, and wait less."""
-    return option.now.files - option.after.files >= 1 and option.saved_seconds > 0
 
 
 def _over_deleted(examined: Examined) -> Iterator[Finding]:
@@ -598,7 +578,8 @@ def _asked(examined: Examined) -> Iterator[Finding]:
             files=files,
         )
     if own and is_unlike(asked):
-        columns, read = _columns_text(asked.unlike_columns), f"{asked.unlike_read_share:.0%}"
+        named = _listed([quote_path(path) for path in asked.unlike_columns])
+        columns, read = named or "no column with bounds", f"{asked.unlike_read_share:.0%}"
         yield repaired(
             snapshot,
             "layout-unlike-workload",
@@ -611,10 +592,6 @@ def _asked(examined: Examined) -> Iterator[Finding]:
 def is_unlike(asked: Asked) -> bool:
     """Return whether many readings ask for no clustering column, and read much."""
     return asked.unlike_share >= _MATTERS and asked.unlike_read_share >= _READS_MUCH
-
-
-def _columns_text(paths: Sequence[Path]) -> str:
-    return _listed([quote_path(path) for path in paths]) if paths else "no column with bounds"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -661,7 +638,8 @@ def findings(examined: Examined) -> tuple[Finding, ...]:
         found += _statistics_findings(examined, examined.state.columns)
         found += _tag_findings(examined, examined.state.columns)
     if examined.state is not None:
-        found += layout_findings(examined)
+        for rule in (_columns, _unclustered, _constant, _small, _over_deleted, _asked):
+            found += rule(examined)
     return tuple(found)
 
 
@@ -700,16 +678,12 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
                 name=name,
                 detail=f"{listed(map(str, missed), _SAID)}; {left}",
                 files=len(files) or None,
-                command=None,
-                fixable=False,
             )
     if examined.refused_dates:
         yield Finding(
             name=REFUSED_DATES,
             detail="; ".join(examined.refused_dates[:_SAID]),
             files=len(examined.refused_dates),
-            command=None,
-            fixable=False,
         )
     if examined.not_removed:
         paths = [path for path, _ in examined.not_removed]
@@ -719,8 +693,6 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
             " without the deletion vector that they have. They are still in the table, with"
             f" rows that may be there twice or should be deleted: {listed(paths, _NAMED)}",
             files=len(paths),
-            command=None,
-            fixable=False,
         )
 
 
@@ -778,7 +750,7 @@ def _property_findings(examined: Examined) -> Iterator[Finding]:
 
 def _unset(snapshot: Snapshot, name: str, detail: str, unset: str) -> Finding:
     command = text.alter(snapshot.uri, text.unset_properties([unset]))
-    return Finding(name=name, detail=detail, files=None, command=command, fixable=False)
+    return Finding(name=name, detail=detail, command=command)
 
 
 def _statistics_findings(

@@ -371,16 +371,13 @@ def _set(words: Words, table: ask.TableName) -> ask.Alteration:
 def _unset(words: Words, table: ask.TableName) -> ask.Alteration:
     words.take("IF", "EXISTS")  # what is not there is no error anyway
     words.expect("(", what="( and names of properties")
-    names = words.listed(partial(_property_name, words))
+    what = "a property, as 'delta.checkpointInterval'"
+    names = words.listed(
+        lambda: words.string(what) if words.sees_string() else ".".join(words.path(what))
+    )
     words.expect(")", what=", or )")
     arguments = {"properties": {}, "unset": names}
     return ask.Alteration(table, "set_properties", arguments, "no such properties")
-
-
-def _property_name(words: Words) -> str:
-    if words.sees_string():
-        return words.string("a property")
-    return ".".join(words.path("a property, as 'delta.checkpointInterval'"))
 
 
 def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.RewriteStatement:

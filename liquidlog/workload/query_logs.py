@@ -6,7 +6,7 @@ A row has a statement, when it began, and perhaps what it read.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
 from liquidlog.errors import UsageError
@@ -167,11 +167,9 @@ def statement_asked(
 
 
 def _time(value: object) -> int | None:
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return int(moment.timestamp() * 1000)
     if isinstance(value, date):
-        return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp() * 1000)
+        at = value if isinstance(value, datetime) else datetime.combine(value, time())
+        return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -229,8 +227,8 @@ def predicates(found: object) -> tuple[str, ...]:
 
 
 def _asked(info: Mapping[str, Any], texts: tuple[str, ...], table: KnownTable) -> Found:
-    time = info.get("inCommitTimestamp") or info.get("timestamp")
-    time_ms = time if isinstance(time, int) and not isinstance(time, bool) else None
+    at = info.get("inCommitTimestamp") or info.get("timestamp")
+    time_ms = at if isinstance(at, int) and not isinstance(at, bool) else None
     conjuncts: list[str] = []
     ambiguous = False
     for text in texts:

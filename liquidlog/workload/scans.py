@@ -187,18 +187,15 @@ def _named(scan: ScanText) -> dict[Path, str]:
 def _chosen(found: tuple[Reading, ...], pushed_text: str | None) -> tuple[Reading, bool]:
     """Return what a text says as far as it is certain or plain, and whether there is doubt."""
     if pushed_text is not None and len(found) > 1:
-        found = tuple(one for one in found if _pushed(one) == pushed_text) or found
+        texts = [", ".join(text for node in one if (text := pushed(node))) for one in found]
+        same = [one for one, text in zip(found, texts, strict=True) if f"[{text}]" == pushed_text]
+        found = tuple(same) or found
     if len(found) == 1:
         return found[0], False
     plain = next((one for one in found if all(_is_plain(node) for node in one)), None)
     if plain is not None:
         return plain, True
     return tuple(node for node in found[0] if all(node in other for other in found)), True
-
-
-def _pushed(reading: Reading) -> str:
-    texts = (pushed(node) for node in reading)
-    return f"[{', '.join(text for text in texts if text is not None)}]"
 
 
 def _is_plain(node: Node) -> bool:

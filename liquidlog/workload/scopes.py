@@ -221,8 +221,8 @@ class View:
             return _dotted(_column(parts[0], name, _MERGED), parts[1:])
         place = next((n for n, (one, _) in enumerate(self.items[:aliases]) if one == name), None)
         shown = None if place is None else self.items[place][1]
-        if place is not None and _is_column(shown, name):
-            place = shown = None
+        if isinstance(shown, exp.Column) and shown.name.lower() == name:
+            place = None
         if place is not None and (is_late or not sure):
             in_doubt = is_late or aliases is not None or self.dialect in _ALIASES_IN_WHERE
             if everyone and in_doubt:
@@ -626,7 +626,3 @@ def _dotted(tree: exp.Expr, parts: Iterable[exp.Expr]) -> exp.Expr:
 
 def _is_bound(column: exp.Column) -> bool:
     return column.table.startswith(_MARK)
-
-
-def _is_column(shown: exp.Expr | None, name: str) -> bool:
-    return isinstance(shown, exp.Column) and shown.name.lower() == name

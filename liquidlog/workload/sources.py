@@ -346,25 +346,19 @@ def _event_file(address: str, tables: Tables, options: StorageOptions) -> Iterat
 
 
 def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
-    text = _text(address, options)
-    return statement_asked(text, tables, source=SQL, dialect="")
-
-
-def _text(address: str, options: StorageOptions) -> str:
-    pieces = []
-    size = 0
+    content = bytearray()
     with closing(_opened(address, options)) as file:
         for piece in chunks(file):
-            size += len(piece)
-            if size > _MAX_TEXT_BYTES:
+            content += piece
+            if len(content) > _MAX_TEXT_BYTES:
                 raise UsageError(
                     f"{address} has more than 256 MiB of text; split it", source=address
                 )
-            pieces.append(piece)
     try:
-        return b"".join(pieces).decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{address} is not UTF-8 text", source=address) from error
+    yield from statement_asked(text, tables, source=SQL, dialect="")
 
 
 def _parquet(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:

@@ -18,7 +18,6 @@ from liquidlog.doctor.findings import (
     Histories,
     Missed,
     findings,
-    listed,
     missed_of,
     with_cut_bounds,
     without_range,
@@ -343,7 +342,3 @@ def test_a_forgotten_vector_of_a_file_from_before_the_log_is_found_in_the_table(
 
 def test_both_removes_of_a_file_in_one_commit_are_one() -> None:
     assert missed(commit(0, added="a1"), commit(1, removed="a a1")) == ()
-
-
-def test_few_are_listed() -> None:
-    assert listed("edcba", 2) == "a; b; 3 more"

@@ -81,30 +81,6 @@ def test_rolling_log_of_every_type_and_statement() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("condition", "ambiguous"),
-    [
-        ("s = 'v, 1]'", False),
-        ("s = 'x),EqualTo(i,5'", False),
-        ("dec >= 12", False),
-        ("ts = TIMESTAMP '2024-01-01 10:06:07.123456 UTC'", False),
-        ("p = 'p1' OR i = 4", False),
-        ("s LIKE 'a%b'", False),
-    ],
-)
-def test_hard_conditions_are_recovered(condition: str, *, ambiguous: bool) -> None:
-    found = import_workload([str(ROLLING)])
-    (one,) = [query for query in found.queries if query.conjuncts == (condition,)]
-    assert one.ambiguous is ambiguous
-
-
-def test_list_that_has_several_readings_is_marked_and_not_guessed() -> None:
-    found = import_workload([str(ROLLING)])
-    # Asked was `s IN ('a, b', 'x')`, printed `s IN (a, b,x)`.
-    marked = [query for query in found.queries if query.ambiguous and not query.conjuncts]
-    assert [query.weight for query in marked] == [1.0]
-
-
 def test_a_log_of_a_part_of_a_query_counts_it_once(tmp_path: Path) -> None:
     whole = import_workload([str(RECORDED)])
     without_ends = b"\n".join(
