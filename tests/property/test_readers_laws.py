@@ -258,6 +258,7 @@ def test_a_file_is_rewritten_kept_or_left_alone_for_one_reason(
     assert made.size_bytes <= plain.size_bytes
 
 
+@settings(max_examples=effort(150, 3_000))
 @given(_any_files, _policies)
 def test_what_is_kept_lies_where_the_log_says(
     files: list[FileSpec], policy: Mapping[str, Any]

@@ -136,8 +136,8 @@ def collected(table: pa.Table, limit: int) -> tuple[dict[str, Any], int]:
         indexed=tuple(leaf.physical for leaf in leaves(schema)), string_prefix_chars=limit
     )
     collector = StatisticsCollector(schema, options)
-    for start in range(0, table.num_rows, 5):
-        collector.add(table.slice(start, 5))
+    for start in range(0, table.num_rows, 2):
+        collector.add(table.slice(start, 2))
     document = json.loads(encode_stats(collector.finish()), parse_float=Decimal)
     return document, document.pop("numRecords")
 
