@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from liquidlog.data.append import conform
-from liquidlog.data.encodings import concat, convert_chunks, decoded
+from liquidlog.data.encodings import concat, convert_chunks, decoded, flat_array
 from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
@@ -34,9 +34,8 @@ from liquidlog.rewriting.passes import sorted_outputs
 from liquidlog.rewriting.shuffle import MapSide, Piece, facts_batch
 from liquidlog.rewriting.sink import TaskFacts, TaskProofs, failed, require_running
 from liquidlog.rewriting.source import (
-    ArrivingWork,
     Survey,
-    flat_array,
+    WritingWork,
     sample_positions,
 )
 from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
@@ -69,7 +68,7 @@ Hashes = npt.NDArray[np.uint64]
 class Arriving:
     """What tasks know of rows that come as batches; `checks` name the conditions on rows."""
 
-    work: ArrivingWork
+    work: WritingWork
     checks: tuple[str, ...] = ()
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -140,7 +139,7 @@ def row_hashes(partition: int, rows: npt.NDArray[np.uint64]) -> Hashes:
 class SampleTasks:
     """The sampling pass: batches have the clustering columns only; at most `most` rows are kept."""
 
-    work: ArrivingWork
+    work: WritingWork
     most: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -345,7 +344,7 @@ class PlainArrival:
 
 
 def _facts_of(
-    work: ArrivingWork,
+    work: WritingWork,
     batches: Iterable[pa.RecordBatch],
     write: Callable[[Iterable[pa.RecordBatch]], TaskFacts],
 ) -> Iterator[pa.RecordBatch]:
@@ -358,7 +357,7 @@ def _facts_of(
     deque(batches, maxlen=0)
 
 
-def _survey_of(work: ArrivingWork, table: pa.Table, sample_rows: int) -> Survey:
+def _survey_of(work: WritingWork, table: pa.Table, sample_rows: int) -> Survey:
     rows = sample_positions(len(table), sample_rows)
     taken = decoded(
         pa.table(
@@ -384,7 +383,7 @@ class DirectoryTasks:
     parting: Parting
 
     @classmethod
-    def of(cls, work: ArrivingWork, parting: Parting) -> "DirectoryTasks":
+    def of(cls, work: WritingWork, parting: Parting) -> "DirectoryTasks":
         """Return the tasks for a work with the whole table's schema."""
         only = StructType(parting.fields)
         arriving = Arriving(replace(work, schema_string=schema_json(only)))

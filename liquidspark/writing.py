@@ -33,12 +33,12 @@ from liquidlog.rewriting.shuffle import FACTS_SCHEMA
 from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
 from liquidlog.rewriting.source import (
     DEFAULT_OPTIONS,
-    ArrivingWork,
     Assignment,
     ExecutorOptions,
     GroupWork,
     Split,
     Survey,
+    WritingWork,
     open_logical_file,
     read_splits,
 )
@@ -53,7 +53,7 @@ from liquidlog.spec.arrow import (
     column_limits,
     without_void,
 )
-from liquidlog.spec.partitions import PartitionTexts, typed_value
+from liquidlog.spec.partitions import PartitionTexts, has_short_directories, typed_value
 from liquidlog.spec.paths import commit_name
 from liquidlog.spec.schema import (
     ArrayType,
@@ -534,7 +534,7 @@ class FrameRun:
         finally:
             remove_tag(self.spark, tag)
 
-    def _work(self) -> ArrivingWork:
+    def _work(self) -> WritingWork:
         attempts = task_attempts(self.spark)
         return arriving_work(self.plan, self.token, self.storage, self.options, attempts=attempts)
 
@@ -562,7 +562,7 @@ class FrameRun:
             outputs=max(1, -(-expected_bytes // self.plan.max_file_bytes)),
         )
 
-        def main_pass(sent: ArrivingWork) -> TaskFacts:
+        def main_pass(sent: WritingWork) -> TaskFacts:
             if expected_bytes <= self.options.single_task_bytes:
                 return self._whole(sent)
             return self._shuffled(sent, surveys)
@@ -578,7 +578,7 @@ class FrameRun:
         # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
         keys = self.frame.selectExpr(*names)
 
-        def listed(work: ArrivingWork) -> tuple[list[set[str]], TaskFacts | None]:
+        def listed(work: WritingWork) -> tuple[list[set[str]], TaskFacts | None]:
             return answers_of(keys, DirectoryTasks.of(work, parting))
 
         with self._jobs():
@@ -587,10 +587,10 @@ class FrameRun:
             raise ExecutorError(f"{failure.failure}; nothing was committed")
         return replace(self, directories=tuple(sorted(set().union(*found))))
 
-    def _plainly(self, work: ArrivingWork) -> TaskFacts:
+    def _plainly(self, work: WritingWork) -> TaskFacts:
         parting = Parting.of(self.plan, self.token)
         frame = self.frame
-        if len(self.directories) > MOST_OPEN or parting.shares_directories:
+        if len(self.directories) > MOST_OPEN or has_short_directories(parting.settings):
             frame = frame.sortWithinPartitions(*(quoted(one.name) for one in parting.fields))
         tasks = PlainArrival(
             arriving=self._arriving(work),
@@ -600,12 +600,12 @@ class FrameRun:
         )
         return collected(map_batches(frame, tasks, FACTS_SCHEMA))
 
-    def _whole(self, work: ArrivingWork) -> TaskFacts:
+    def _whole(self, work: WritingWork) -> TaskFacts:
         rows = self.options.sample_rows_of(work.outputs)
         tasks = WholeArrival(arriving=self._arriving(work), sample_rows=rows)
         return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
 
-    def _sampled(self, work: ArrivingWork) -> tuple[list[Survey], TaskFacts | None]:
+    def _sampled(self, work: WritingWork) -> tuple[list[Survey], TaskFacts | None]:
         paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
         columns = [f"{path} AS c{number}" for number, path in enumerate(paths)]
         wanted = self.options.sample_rows
@@ -618,7 +618,7 @@ class FrameRun:
         found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
         return even_sample(found, wanted), failure
 
-    def _shuffled(self, work: ArrivingWork, surveys: Sequence[Survey]) -> TaskFacts:
+    def _shuffled(self, work: WritingWork, surveys: Sequence[Survey]) -> TaskFacts:
         layout = build_layout(work, surveys)
         work = replace(work, outputs=layout.outputs)
         route = choose_route(work, slices_per_output=layout.slices_per_output)
@@ -633,10 +633,10 @@ class FrameRun:
         )
         return shuffled(self.frame, tasks, work, route)
 
-    def _arriving(self, work: ArrivingWork) -> Arriving:
+    def _arriving(self, work: WritingWork) -> Arriving:
         return Arriving(work, tuple(check.what for check in self.plan.checks))
 
-    def _measured(self, work: ArrivingWork) -> tuple[float, TaskFacts | None]:
+    def _measured(self, work: WritingWork) -> tuple[float, TaskFacts | None]:
         """Return about how many bytes a row takes as stored, or why that cannot be said."""
         tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.

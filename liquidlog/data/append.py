@@ -96,20 +96,22 @@ def _spelled(values: pa.Array, field: StructField) -> list[str | None]:
     if isinstance(kind, DecimalType):
         return [None if value is None else format(value, "f") for value in values.to_pylist()]
     if name in {"float", "double"}:
-        return [None if value is None else _number(value) for value in _floats(values)]
+        numbers = values.to_numpy(zero_copy_only=False)
+        pairs = zip(values.is_valid().to_pylist(), numbers, strict=True)
+        return [_number(number) if is_valid else None for is_valid, number in pairs]
     texts: list[str | None] = pc.cast(values, pa.string()).to_pylist()
     if name in {"date", "timestamp", "timestamp_ntz"}:
-        _require_years(texts, field)
+        odd = [text for text in texts if text is not None and _YEARS.match(text) is None]
+        if odd:
+            column = quote_path((field.name,))
+            raise ValueError(
+                f"partition column {column} has the value {odd[0]}: years are 1 to 9999"
+            )
     if name == "timestamp":
         return [None if text is None else text.replace(" ", "T") for text in texts]
     if name == "timestamp_ntz":
         return [None if text is None else text.rstrip("0").rstrip(".") for text in texts]
     return [text or None for text in texts]
-
-
-def _floats(values: pa.Array) -> list[np.floating | None]:
-    numbers = values.to_numpy(zero_copy_only=False)
-    return [None if null else value for null, value in zip(values.is_null(), numbers, strict=True)]
 
 
 def _number(value: np.floating) -> str:
@@ -122,13 +124,6 @@ def _number(value: np.floating) -> str:
     if not exponent:
         return digits
     return f"{digits if '.' in digits else digits + '.0'}E{int(power)}"
-
-
-def _require_years(texts: Sequence[str | None], field: StructField) -> None:
-    odd = [text for text in texts if text is not None and _YEARS.match(text) is None]
-    if odd:
-        name = quote_path((field.name,))
-        raise ValueError(f"partition column {name} has the value {odd[0]}: years are 1 to 9999")
 
 
 ArrowData: TypeAlias = pa.Table | pa.RecordBatchReader | ParquetFile

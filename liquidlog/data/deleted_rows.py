@@ -28,7 +28,7 @@ from liquidlog.data.checksum import (
     same_bits,
     subtract_checksums,
 )
-from liquidlog.data.encodings import integer_array
+from liquidlog.data.encodings import decoded, flat_array, integer_array
 from liquidlog.data.logical_file import LogicalFile, is_live
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
@@ -211,7 +211,7 @@ class SoughtRows:
     @classmethod
     def of(cls, rows: pa.Table, leaves: Sequence[Leaf]) -> Self:
         """Return the values of rows, whose columns have physical names, in leaves with bounds."""
-        return cls([_flat(leaf_column(rows, leaf.physical)) for leaf in leaves])
+        return cls([flat_array(leaf_column(decoded(rows), leaf.physical)) for leaf in leaves])
 
     def admitted(self, bounds: Bounds) -> Mask:
         """Return which of n files or row groups may hold one of the rows, (n,) bool."""
@@ -257,12 +257,6 @@ class _Axis:
         low, high = self.span(number)
         inside = (ids >= low) & (ids <= high)
         return inside | (ids == 0) if self.may_be_null[number] else inside
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    flat = pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
-    return flat.dictionary_decode() if isinstance(flat, pa.DictionaryArray) else flat
 
 
 def _plain_zero(ends: pa.Array) -> pa.Array:

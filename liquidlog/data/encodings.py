@@ -140,13 +140,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
             for position, child in enumerate(first)
         ]
         tables = [table.cast(pa.schema(fields)) for table in tables]
-    together = pa.concat_tables(tables)
-    for position, column in enumerate(together.itercolumns()):
-        if isinstance(column.type, pa.DictionaryType):
-            joined = joinable(column)
-            field = together.field(position).with_type(joined.type)
-            together = together.set_column(position, field, joined)
-    return together
+    return map_dictionaries(pa.concat_tables(tables), joinable)
 
 
 def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -175,17 +169,25 @@ def with_light_indices(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return with_indices(column, _index_type(largest, least_bits=0))
 
 
+def map_dictionaries(
+    table: pa.Table, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+) -> pa.Table:
+    """Return the table after a change of each of its columns in dictionaries."""
+    for position, column in enumerate(table.itercolumns()):
+        if isinstance(column.type, pa.DictionaryType):
+            changed = change(column)
+            if changed is not column:
+                field = table.field(position).with_type(changed.type)
+                table = table.set_column(position, field, changed)
+    return table
+
+
 def compacted(table: pa.Table) -> pa.Table:
     """Return the table without values that no row uses, in dictionaries that weigh beside the rows.
 
     A table with nothing to leave out is returned itself.
     """
-    for position, column in enumerate(table.itercolumns()):
-        if isinstance(column.type, pa.DictionaryType) and any(map(_weighs, column.chunks)):
-            chunks = [_compacted(chunk) for chunk in column.chunks]
-            field = table.field(position)
-            table = table.set_column(position, field, pa.chunked_array(chunks, column.type))
-    return table
+    return map_dictionaries(table, _compacted_column)
 
 
 def by_first_use(table: pa.Table) -> pa.Table:
@@ -193,19 +195,18 @@ def by_first_use(table: pa.Table) -> pa.Table:
 
     A Parquet writer that is given dictionaries which differ gives up on them.
     """
-    for position, column in enumerate(table.itercolumns()):
-        if isinstance(column.type, pa.DictionaryType):
-            together = column.unify_dictionaries().combine_chunks()
-            chunks = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
-            ordered = pa.chunked_array(map(_by_first_use, chunks), column.type)
-            table = table.set_column(position, table.field(position), ordered)
-    return table
+    return map_dictionaries(table, _column_by_first_use)
 
 
 def decoded(table: pa.Table) -> pa.Table:
     """Return the table without dictionaries."""
     fields = [child.with_type(plain_type(child.type)) for child in table.schema]
     return table.cast(pa.schema(fields))
+
+
+def flat_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return the values of a column in one array; it is in no dictionaries."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
@@ -226,9 +227,20 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if isinstance(data_type, pa.DictionaryType) else data_type
 
 
-def _weighs(chunk: pa.DictionaryArray) -> bool:
-    codes_bytes = len(chunk) * chunk.type.index_type.bit_width // 8
-    return bool(_LIGHT * chunk.dictionary.nbytes > codes_bytes)
+def _compacted_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    def weighs(chunk: pa.DictionaryArray) -> bool:
+        codes_bytes = len(chunk) * chunk.type.index_type.bit_width // 8
+        return bool(_LIGHT * chunk.dictionary.nbytes > codes_bytes)
+
+    if not any(map(weighs, column.chunks)):
+        return column
+    return pa.chunked_array([_compacted(chunk) for chunk in column.chunks], column.type)
+
+
+def _column_by_first_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    together = column.unify_dictionaries().combine_chunks()
+    chunks = together.chunks if isinstance(together, pa.ChunkedArray) else [together]
+    return pa.chunked_array([_by_first_use(chunk) for chunk in chunks], column.type)
 
 
 def _by_first_use(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -295,18 +307,13 @@ _NARROW: Final = tuple(
 )
 
 
-def narrowed(table: pa.Table) -> pa.Table:
-    """Return the table with narrow columns; inverse: `widened`."""
-    return pa.table(list(narrow_columns(table)), names=table.column_names)
-
-
 def narrow_columns(table: pa.Table) -> Iterator[pa.ChunkedArray]:
-    """Yield the columns of `narrowed`, each made when it is asked for."""
+    """Yield the columns of a table in fewer bytes, each made when it is asked for."""
     return map(_narrow, table.itercolumns())
 
 
 def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
-    """Return tables from `narrowed` with columns in whose types they differ as wide as in any."""
+    """Return tables of narrow columns with those in whose types they differ as wide as in any."""
     first = tables[0].schema.types
     if all(table.schema.types == first for table in tables):
         return list(tables)
@@ -323,7 +330,7 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Return the table with the types that its columns had before `narrowed`; others stay."""
+    """Return the table with the types that its columns had before they were narrow; others stay."""
     return _widened(table, kinds, set(kinds.names))
 
 
@@ -347,7 +354,8 @@ def _widened(table: pa.Table, kinds: pa.Schema, names: set[str]) -> pa.Table:
 def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if isinstance(kind, pa.DictionaryType):
-        return _narrow_dictionary(column)
+        # Row groups come with a dictionary each, whose values may need wider indices together.
+        return with_light_indices(joinable(column).unify_dictionaries())
     if pa.types.is_date32(kind):
         return _narrow_integers(column.cast(pa.int32()), otherwise=column)
     if pa.types.is_signed_integer(kind):
@@ -374,16 +382,6 @@ def _narrow_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     integers = pa.chunked_array(chunks, pa.int64())
     return _narrow_integers(integers, otherwise=integers)
-
-
-def _narrow_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    # Row groups come with a dictionary each, whose values may need wider indices together.
-    column = joinable(column).unify_dictionaries()
-    largest = max((len(chunk.dictionary) for chunk in column.chunks), default=0)
-    for kind, _, highest in _NARROW:
-        if largest <= highest + 1:
-            return with_indices(column, kind)
-    return column
 
 
 def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -204,12 +204,15 @@ class LogicalFile:
         constants = _constants(
             path, source, schema, former_partition_columns, dictionary=dictionary
         )
+        hidden = frozenset[str]()
+        if row_tracking is not None and not row_tracking.preserved:
+            hidden = frozenset({row_tracking.row_id_column, row_tracking.row_commit_version_column})
         file = DataFile.open(
             path,
             schema=file_schema(schema, row_tracking),
             mapping=mapping,
             dictionary=dictionary,
-            ignored=_ignored(row_tracking).union(partition_columns, constants),
+            ignored=hidden.union(partition_columns, constants),
             storage=storage,
             size_bytes=source.size_bytes,
         )
@@ -373,12 +376,6 @@ def is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
     return live
 
 
-def _ignored(row_tracking: RowTracking | None) -> frozenset[str]:
-    if row_tracking is None or row_tracking.preserved:
-        return frozenset()
-    return frozenset({row_tracking.row_id_column, row_tracking.row_commit_version_column})
-
-
 def _constants(
     path: str,
     source: InputFile,
@@ -477,9 +474,17 @@ class TableRows:
 
     def read(self, part: FilePart) -> Iterator[pa.Table]:
         """Yield the live rows of a part of a file, columns in the types of `arrow_schema`."""
-        fields = self._fields()
+        schema = {one.name: one for one in self.schema.fields}
+        fields = [schema[name] for name in self.columns]
         stored = [one for one in fields if one.physical_name not in self.partition_columns]
-        known = self._partition_values(part, fields)
+        try:
+            known = {
+                one.name: typed_value(part.values[one.physical_name], one)
+                for one in fields
+                if one.physical_name in self.partition_columns
+            }
+        except ValueError as error:
+            raise DataFileError(part.located.path, str(error)) from error
         with LogicalFile.open(
             part.located.path,
             part.located.file,
@@ -499,10 +504,6 @@ class TableRows:
                     yield self._table(fields, found, known, len(rows))
                     del rows, found  # before the next ones are read
 
-    def _fields(self) -> list[StructField]:
-        known = {one.name: one for one in self.schema.fields}
-        return [known[name] for name in self.columns]
-
     def _read(
         self, file: LogicalFile, group: int, stored: Sequence[StructField]
     ) -> Iterator[pa.Table]:
@@ -514,18 +515,6 @@ class TableRows:
             return
         max_rows = max(1, rows * self.max_bytes // memory_bytes)
         yield from file.read_in_parts(paths, group, max_rows=max_rows)
-
-    def _partition_values(
-        self, part: FilePart, fields: Sequence[StructField]
-    ) -> dict[str, pa.Scalar]:
-        try:
-            return {
-                one.name: typed_value(part.values[one.physical_name], one)
-                for one in fields
-                if one.physical_name in self.partition_columns
-            }
-        except ValueError as error:
-            raise DataFileError(part.located.path, str(error)) from error
 
     def _table(
         self,

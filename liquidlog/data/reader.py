@@ -70,9 +70,11 @@ class ParquetFile:
             self._parquet = _open(self._stored, dictionaries=dictionaries)
             self.schema = _found_schema(self._parquet)
             self.calendars = Calendars.of(_metadata(self._parquet))
+            # Spark never writes nanoseconds into INT96, others may.
+            is_sparks = SPARK_VERSION in _metadata(self._parquet)
             self._nanoseconds = (
                 _open(self._stored, int96_unit="ns")
-                if _needs_precision_check(self._parquet)
+                if _has_int96(self._parquet) and not is_sparks
                 else None
             )
 
@@ -131,21 +133,17 @@ class ParquetFile:
     @cached_property
     def uneven_columns(self) -> frozenset[str]:
         """The top-level columns whose values may take more bytes in one row than another."""
-        return frozenset(
-            name
-            for name, leaves in self._leaves_of_columns.items()
-            if any(map(self._is_uneven, leaves))
-        )
+        groups = [self.metadata.row_group(n) for n in range(self.metadata.num_row_groups)]
 
-    def _is_uneven(self, leaf: int) -> bool:
-        column = self._parquet.schema.column(leaf)
-        if column.max_repetition_level:
-            return True
-        groups = range(self.metadata.num_row_groups)
-        return column.physical_type == "BYTE_ARRAY" and any(
-            _bits_per_value(self.metadata.row_group(group).column(leaf)) > _DICTIONARY_BITS
-            for group in groups
-        )
+        def is_uneven(leaf: int) -> bool:
+            column = self._parquet.schema.column(leaf)
+            return bool(column.max_repetition_level) or (
+                column.physical_type == "BYTE_ARRAY"
+                and any(_bits_per_value(group.column(leaf)) > _DICTIONARY_BITS for group in groups)
+            )
+
+        columns = self._leaves_of_columns.items()
+        return frozenset(name for name, leaves in columns if any(map(is_uneven, leaves)))
 
     @cached_property
     def _leaves_of_columns(self) -> dict[str, range]:
@@ -181,10 +179,16 @@ class ParquetFile:
         with self.refusing(), ExitStack() as stack:
             share = _BUFFERS_BYTES // self.metadata.num_columns
             buffer_bytes = max(_MIN_BUFFER_BYTES, min(_MAX_BUFFER_BYTES, share))
-            readers = [
-                stack.enter_context(self._streamed(unit, buffer_bytes))
-                for unit in (("us",) if self._nanoseconds is None else ("us", "ns"))
-            ]
+            readers = []
+            for unit in ("us",) if self._nanoseconds is None else ("us", "ns"):
+                parquet = _open(
+                    self._stored,
+                    int96_unit=unit,
+                    dictionaries=self.dictionaries,
+                    buffer_bytes=buffer_bytes,
+                )
+                stack.callback(parquet.close, force=True)
+                readers.append(parquet)
             options = {"batch_size": max_rows, "row_groups": [row_group], "columns": names}
             for batches in zip(
                 *(reader.iter_batches(**options) for reader in readers), strict=True
@@ -210,19 +214,6 @@ class ParquetFile:
                 raise DataFileError(self.path, str(error)) from error
             columns.append(pa.chunked_array(chunks, column.type))
         return pa.table(columns, schema=table.schema)
-
-    @contextmanager
-    def _streamed(self, int96_unit: str, buffer_bytes: int) -> Iterator[pq.ParquetFile]:
-        parquet = _open(
-            self._stored,
-            int96_unit=int96_unit,
-            dictionaries=self.dictionaries,
-            buffer_bytes=buffer_bytes,
-        )
-        try:
-            yield parquet
-        finally:
-            parquet.close(force=True)
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -307,11 +298,6 @@ def _found_schema(parquet: pq.ParquetFile) -> pa.Schema:
 
 def _has_int96(parquet: pq.ParquetFile) -> bool:
     return "INT96" in _physical_types(parquet)
-
-
-def _needs_precision_check(parquet: pq.ParquetFile) -> bool:
-    """Return whether INT96 columns may hold nanoseconds: Spark never writes them, others may."""
-    return _has_int96(parquet) and SPARK_VERSION not in _metadata(parquet)
 
 
 def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
@@ -458,13 +444,23 @@ class DataFile:
         columns = find_columns(file.schema, wanted, mapping)
         try:
             own = columns.without(CHANGE_COLUMNS | ignored)
-            _check(file, wanted, own, _leniency(schema, mapping))
+            earlier = earlier_types(schema)
+            leniency = Leniency(
+                missing_is_null=True,
+                surplus_is_dropped=mapping is not MappingMode.NONE,
+                earlier={path: frozenset(map(arrow_type, earlier[path])) for path in earlier},
+                unsigned=True,
+                as_spark_reads=True,
+            )
+            _check(file, wanted, own, leniency)
         except DataFileError:
             file.close()
             raise
-        dictionaries = _dictionary_candidates(file, wanted, own) if dictionary else frozenset()
-        if dictionaries:
-            file = file.with_dictionaries(dictionaries)
+        if dictionary:
+            stored = ((child, own.stored_path((child.name,))) for child in wanted)
+            names = [child.with_name(path[0]) for child, path in stored if path]
+            dictionaries = file.dictionary_candidates(pa.schema(names))
+            file = file.with_dictionaries(dictionaries) if dictionaries else file
         return cls(file, wanted, own)
 
     def __enter__(self) -> Self:
@@ -618,29 +614,6 @@ def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency
         problems.extend(differences(found, pa.struct(list(wanted)), (), leniency))
     if problems:
         raise DataFileError(file.path, "; ".join(problems))
-
-
-def _leniency(schema: StructType, mapping: MappingMode) -> Leniency:
-    earlier = {
-        path: frozenset(map(arrow_type, types)) for path, types in earlier_types(schema).items()
-    }
-    mapped = mapping is not MappingMode.NONE
-    return Leniency(
-        missing_is_null=True,
-        surplus_is_dropped=mapped,
-        earlier=earlier,
-        unsigned=True,
-        as_spark_reads=True,
-    )
-
-
-def _dictionary_candidates(
-    file: ParquetFile, wanted: pa.Schema, columns: _FileColumns
-) -> frozenset[str]:
-    stored = ((child, columns.stored_path((child.name,))) for child in wanted)
-    return file.dictionary_candidates(
-        pa.schema([child.with_name(path[0]) for child, path in stored if path])
-    )
 
 
 def _descend(schema: pa.Schema, path: Path) -> pa.DataType | None:

@@ -83,11 +83,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verb} on {self.host}, process {self.pid}"
 
 
-def encode_origin(origin: Origin) -> bytes:
-    """Return an origin as one line of JSON; inverse: decode_origin."""
-    return msgspec.json.encode(origin) + b"\n"
-
-
 def decode_origin(content: bytes) -> Origin | None:
     """Return the origin in a marker, None if it holds none that can be read."""
     try:
@@ -101,14 +96,13 @@ _MARKER_PREFIX: Final = "_liquidspark-"
 
 _FATE_SUFFIX: Final = "-fate"
 _DIRECTORIES_SUFFIX: Final = "-directories"
-_NOBODY: Final = b"\n"
-"""What a marker holds that does not say who began the run."""
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{12}")
 _MARKER: Final = re.compile(
-    rf"{_MARKER_PREFIX}(?P<token>[0-9a-f]{{12}})(?:{_FATE_SUFFIX}|{_DIRECTORIES_SUFFIX})?"
+    rf"{_MARKER_PREFIX}(?P<token>[0-9a-f]{{12}})(?P<suffix>{_FATE_SUFFIX}|{_DIRECTORIES_SUFFIX})?"
 )
 _PUTS: Final = 4
+_ENDED: Final = "the run was ended by another process, as orphans --delete does"
 
 
 class RunStage(Enum):
@@ -172,8 +166,8 @@ class Run:
 
     def begin(self, origin: Origin | None = None) -> None:
         """Put the marker, so that tasks may finish files of this run, and note its directories."""
-        content = _NOBODY if origin is None else encode_origin(origin)
-        create_small(self._marker, content, self.storage)
+        content = b"" if origin is None else msgspec.json.encode(origin)
+        create_small(self._marker, content + b"\n", self.storage)
         self.note_directories()
 
     def within(self, directories: Iterable[str]) -> "Run":
@@ -219,7 +213,7 @@ class Run:
         if not settled or file_facts(self._marker, self.storage) is None:
             if settled:  # its files had already been deleted
                 delete_file(self._fate, self.storage)
-            raise ExecutorError("the run was ended by another process, as orphans --delete does")
+            raise ExecutorError(_ENDED)
         delete_file(self._marker, self.storage)
         for name in self.files():
             if name not in keep:
@@ -241,7 +235,7 @@ class Run:
 
     def _require_running(self) -> None:
         if self.has_ended():
-            raise ExecutorError("the run was ended by another process, as orphans --delete does")
+            raise ExecutorError(_ENDED)
 
     def stage(self) -> RunStage:
         """Return the stage that the run has reached."""
@@ -270,13 +264,12 @@ class Run:
         """Return the names of the files that the run has written so far, sorted."""
         prefixes = self.name_prefix, self.vector_prefix
         found = (names_with_prefix(self.directory, prefix, self.storage) for prefix in prefixes)
-        return tuple(sorted((*chain.from_iterable(found), *self._files_in_directories())))
-
-    def _files_in_directories(self) -> Iterator[str]:
-        for directory in self.directories:
-            address = self._address(directory)
-            for name in names_with_prefix(address, self.name_prefix, self.storage):
-                yield f"{directory}/{name}"
+        inside = (
+            f"{directory}/{name}"
+            for directory in self.directories
+            for name in names_with_prefix(self._address(directory), self.name_prefix, self.storage)
+        )
+        return tuple(sorted((*chain.from_iterable(found), *inside)))
 
     def delete_files(self, names: Collection[str]) -> None:
         """Delete some of the run's files; the caller has proved that no version names them.
@@ -362,39 +355,37 @@ def run_token(unique_id: str) -> str:
 def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset[str]:
     """Return the tokens of the runs that left a marker or a fate in a table's directory."""
     traces = _traces(directory, storage)
-    return traces.begun | traces.ended
+    return frozenset(traces[""] | traces[_FATE_SUFFIX])
 
 
 def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
     """Return these runs, by token."""
     traces = _traces(directory, storage)
-    return traces.runs(directory, traces.begun | traces.ended, storage)
+    return _runs(directory, storage, traces, traces[""] | traces[_FATE_SUFFIX])
 
 
 def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
     """Return the runs that have begun in a table's directory and have no fate yet, by token."""
     traces = _traces(directory, storage)
-    return traces.runs(directory, traces.begun - traces.ended, storage)
+    return _runs(directory, storage, traces, traces[""] - traces[_FATE_SUFFIX])
 
 
-@dataclass(frozen=True, slots=True)
-class _Traces:
-    begun: frozenset[str]
-    ended: frozenset[str]
-    noted: frozenset[str]
+_Traces = dict[str, set[str]]
+"""The tokens of markers, by the suffix of their names."""
 
-    def runs(
-        self, directory: str, tokens: Collection[str], storage: StorageOptions
-    ) -> tuple[Run, ...]:
-        runs = (Run(directory, token, storage) for token in sorted(tokens))
-        return tuple(run.noted() if run.token in self.noted else run for run in runs)
+
+def _runs(
+    directory: str, storage: StorageOptions, traces: _Traces, tokens: Collection[str]
+) -> tuple[Run, ...]:
+    runs = (Run(directory, token, storage) for token in sorted(tokens))
+    noted = traces[_DIRECTORIES_SUFFIX]
+    return tuple(run.noted() if run.token in noted else run for run in runs)
 
 
 def _traces(directory: str, storage: StorageOptions) -> _Traces:
-    names = names_with_prefix(directory, _MARKER_PREFIX, storage)
-    found: dict[str, set[str]] = {"": set(), _FATE_SUFFIX: set(), _DIRECTORIES_SUFFIX: set()}
-    for match in map(_MARKER.fullmatch, names):
+    found: _Traces = {"": set(), _FATE_SUFFIX: set(), _DIRECTORIES_SUFFIX: set()}
+    for name in names_with_prefix(directory, _MARKER_PREFIX, storage):
+        match = _MARKER.fullmatch(name)
         if match is not None:
-            token = match["token"]
-            found[match[0].removeprefix(f"{_MARKER_PREFIX}{token}")].add(token)
-    return _Traces(*map(frozenset, found.values()))
+            found[match["suffix"] or ""].add(match["token"])
+    return found

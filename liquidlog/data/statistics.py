@@ -91,18 +91,12 @@ class StatisticsCollector:
         """Add the rows of a slice, whose columns have physical names."""
         self._num_records += table.num_rows
         for leaf in self._leaves:
-            self._add(leaf, table)
-
-    def _add(self, leaf: Leaf, table: pa.Table) -> None:
-        column = leaf_column(table, leaf.physical)
-        bounded = has_bounds(leaf.data_type) and column.null_count < len(column)
-        self._merge(leaf, column.null_count, _ends(column, leaf.data_type) if bounded else None)
-
-    def _merge(self, leaf: Leaf, null_count: int, found: Ends | None) -> None:
-        self._null_count[leaf.physical] += null_count
-        if found is not None:
-            known = self._ends.get(leaf.physical)
-            self._ends[leaf.physical] = found if known is None else known.merge(found)
+            column = leaf_column(table, leaf.physical)
+            self._null_count[leaf.physical] += column.null_count
+            if has_bounds(leaf.data_type) and column.null_count < len(column):
+                found = _ends(column, leaf.data_type)
+                known = self._ends.get(leaf.physical)
+                self._ends[leaf.physical] = found if known is None else known.merge(found)
 
     def finish(self) -> FileStatistics:
         """Return the statistics of all slices so far."""
@@ -286,7 +280,9 @@ def rescan(
 
     `num_records` are the rows that the log says, `ignored` the table's hidden columns.
     """
-    wanted = _with_leaves(schema, options.indexed)
+    found = (path for path in options.indexed if find_column(schema, path, physical=True))
+    tops = {path[0] for path in found}
+    wanted = StructType(tuple(one for one in schema.fields if one.physical_name in tops))
     collector = StatisticsCollector(wanted, options)
     with DataFile.open(
         path, schema=schema, mapping=mapping, ignored=ignored, storage=storage
@@ -298,11 +294,6 @@ def rescan(
             table = file.read([(name,) for name in names], [group])
             collector.add(table.rename_columns(names))
     return collector.finish()
-
-
-def _with_leaves(schema: StructType, paths: tuple[Path, ...]) -> StructType:
-    tops = {path[0] for path in paths if find_column(schema, path, physical=True) is not None}
-    return StructType(tuple(f for f in schema.fields if f.physical_name in tops))
 
 
 _FIELD_ID: Final = b"PARQUET:field_id"

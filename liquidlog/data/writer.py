@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from liquidlog.data.encodings import (
     convert_chunks,
     decimal_integers,
     integer_array,
+    map_dictionaries,
     plain_type,
     with_indices,
     with_light_indices,
@@ -149,21 +151,18 @@ class FileEncoding:
 
         The `first` row group sizes the filters, which are wanted most for the first leaves.
         """
+        widest = max((column.uncompressed for column in self.trial.columns), default=0)
+        page_rows = _PAGE_BYTES * self.trial.rows // max(1, widest)
         return {
             **_PAGES,
             **_codecs(self.trial, self.compression),
             **self._filters(first, bloom_filters),
             "use_dictionary": list(self.dictionaries),
             "data_page_size": _PAGE_BYTES,
-            "write_batch_size": self._batch_rows(),
+            "write_batch_size": min(max(page_rows, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS),
             "write_page_index": True,
             "write_page_checksum": True,
         }
-
-    def _batch_rows(self) -> int:
-        widest = max((column.uncompressed for column in self.trial.columns), default=0)
-        page_rows = _PAGE_BYTES * self.trial.rows // max(1, widest)
-        return min(max(page_rows, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
 
     def _filters(self, first: pa.Table, paths: Sequence[Path]) -> dict[str, Any]:
         if not paths or not first.num_rows:
@@ -218,26 +217,21 @@ def left_uncompressed(trial: Trial) -> frozenset[str]:
     """Return the paths of the columns that a codec shrinks least, so that a file hardly grows."""
     room = _MAX_GROWTH * sum(column.compressed for column in trial.columns)
     chosen = set()
-    for column in sorted(trial.columns, key=_saved_share):
+    for column in sorted(trial.columns, key=lambda one: _saved(one) / max(1, one.uncompressed)):
         saved = _saved(column)
-        if _is_known(column, trial.rows) and saved <= room:
+        is_known = (
+            trial.rows >= _LEAST_ROWS
+            if column.has_dictionary
+            else column.uncompressed >= _LEAST_BYTES
+        )
+        if is_known and saved <= room:
             room -= saved
             chosen.add(column.path)
     return frozenset(chosen)
 
 
-def _is_known(column: ColumnBytes, rows: int) -> bool:
-    if column.has_dictionary:
-        return rows >= _LEAST_ROWS
-    return column.uncompressed >= _LEAST_BYTES
-
-
 def _saved(column: ColumnBytes) -> int:
     return max(0, column.uncompressed - column.compressed) + _OVERLOOKED_BYTES
-
-
-def _saved_share(column: ColumnBytes) -> float:
-    return _saved(column) / max(1, column.uncompressed)
 
 
 def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
@@ -442,10 +436,13 @@ class DataFileWriter:
     def finish(self, relative_path: str) -> WrittenFile:
         """Complete the file, make it durable and return its facts under the given path."""
         if self._writer is None and self._row_groups.pending_rows:
-            whole = self._row_groups.take()
-            self._write_row_group(whole, sorted_by=self._order_of(whole))
+            whole, name = self._row_groups.take(), self._sorted_by
+            is_sorted = name is not None and _is_sorted(whole.column(name))
+            self._write_row_group(whole, sorted_by=name if is_sorted else None)
         self.end_row_group()
-        writer = self._writer or self._open_writer(self._schema.empty_table())
+        writer = self._writer or _parquet_writer(
+            self._buffer, self._schema.empty_table(), self._options
+        )
         try:
             writer.close()
             self._buffer.flush()
@@ -473,19 +470,14 @@ class DataFileWriter:
         self._statistics.add(table)
         try:
             if self._writer is None:
-                self._writer = self._open_writer(table, sorted_by=sorted_by)
+                self._writer = _parquet_writer(
+                    self._buffer, table, self._options, sorted_by=sorted_by
+                )
             table = _matching(table, self._writer.schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
         except OSError as error:
             raise StorageError(self._path, f"cannot be written: {error}") from error
         self._num_rows += table.num_rows
-
-    def _order_of(self, whole: pa.Table) -> str | None:
-        name = self._sorted_by
-        return name if name is not None and _is_sorted(whole.column(name)) else None
-
-    def _open_writer(self, first: pa.Table, *, sorted_by: str | None = None) -> pq.ParquetWriter:
-        return _parquet_writer(self._buffer, first, self._options, sorted_by=sorted_by)
 
 
 class _Kept:
@@ -528,7 +520,7 @@ class _RowGroups:
     def take(self) -> pa.Table:
         tables = _uniform(self._pending, self._light)
         self._pending, self.pending_bytes, self.pending_rows = [], 0, 0
-        return _with_codes(by_first_use(concat(tables)))
+        return map_dictionaries(by_first_use(concat(tables)), partial(with_indices, kind=CODES))
 
     def _room(self, row_bytes: int) -> int:
         """Return how many rows of this width are still to come: at least one in all."""
@@ -563,13 +555,13 @@ def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
 
 def _light_schema(wanted: pa.Schema) -> pa.Schema:
     """Return the schema with decimals in the bytes that Parquet gives them."""
-    return pa.schema([child.with_type(_light_type(child.type)) for child in wanted])
-
-
-def _light_type(kind: pa.DataType) -> pa.DataType:
-    if not pa.types.is_decimal128(kind) or kind.precision > _MOST_DECIMAL64_DIGITS:
-        return kind
-    return pa.decimal64(kind.precision, kind.scale)
+    fields = []
+    for child in wanted:
+        kind = child.type
+        if pa.types.is_decimal128(kind) and kind.precision <= _MOST_DECIMAL64_DIGITS:
+            kind = pa.decimal64(kind.precision, kind.scale)
+        fields.append(child.with_type(kind))
+    return pa.schema(fields)
 
 
 def _lightened(table: pa.Table, wanted: pa.Schema) -> pa.Table:
@@ -612,29 +604,16 @@ def _uniform(tables: Sequence[pa.Table], wanted: pa.Schema) -> list[pa.Table]:
     return [_matching(table, pa.schema(fields)) for table in tables]
 
 
-def _with_codes(table: pa.Table) -> pa.Table:
-    """Return the table with the indices that dictionaries of every row group have."""
-    for position, column in enumerate(table.itercolumns()):
-        if isinstance(column.type, pa.DictionaryType):
-            coded = with_indices(column, CODES)
-            field = table.schema.field(position).with_type(coded.type)
-            table = table.set_column(position, field, coded)
-    return table
-
-
 def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
-    columns = [
-        _encoded(column, child.type)
-        if isinstance(child.type, pa.DictionaryType)
-        else convert_chunks(column, child.type)
-        for column, child in zip(table.itercolumns(), wanted, strict=True)
-    ]
+    columns = []
+    for column, kind in zip(table.itercolumns(), wanted.types, strict=True):
+        if isinstance(kind, pa.DictionaryType):
+            encoded = isinstance(column.type, pa.DictionaryType)
+            coded = column if encoded else column.dictionary_encode()
+            columns.append(with_indices(coded, kind.index_type))
+        else:
+            columns.append(convert_chunks(column, kind))
     return pa.Table.from_arrays(columns, schema=wanted)
-
-
-def _encoded(column: pa.ChunkedArray, wanted: pa.DictionaryType) -> pa.ChunkedArray:
-    found = column if isinstance(column.type, pa.DictionaryType) else column.dictionary_encode()
-    return with_indices(found, wanted.index_type)
 
 
 def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:

@@ -149,7 +149,10 @@ class Spilled:
                     out.write(piece.payload)
                     out.flush()
                 except OSError as error:
-                    raise ExecutorError(_no_room(directory, error)) from error
+                    raise ExecutorError(
+                        f"rows on their way cannot be kept in {directory}: {error.strerror}; let"
+                        " TMPDIR name a directory with room for about twice the bytes of a group"
+                    ) from error
         return cls((out.name,), np.array(places, np.int64).reshape(-1, _COLUMNS))
 
     @classmethod
@@ -194,13 +197,6 @@ class SpilledTasks:
             regrouped = RegroupTasks(work=self.writing.work).regrouped(spilled.pieces())
             spilled = Spilled.written(self.directory, regrouped)
         return self.writing.written(spilled.pieces())
-
-
-def _no_room(directory: str, error: OSError) -> str:
-    return (
-        f"rows on their way cannot be kept in {directory}: {error.strerror}; let TMPDIR name a"
-        " directory with room for about twice the bytes of a group"
-    )
 
 
 DEFAULT_LIMIT_BYTES: Final = 20 << 30

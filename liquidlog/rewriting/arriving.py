@@ -24,10 +24,9 @@ from liquidlog.data.runs import Origin, Run
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
 from liquidlog.plan import WritePlan, WriteResult, WrittenFile, files_digest
 from liquidlog.rewriting.sink import OutputFile, Proof, TaskFacts, TaskProofs
-from liquidlog.rewriting.source import DEFAULT_OPTIONS, ArrivingWork, ExecutorOptions
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, WritingWork
 from liquidlog.spec.partitions import (
     PartitionTexts,
-    has_short_directories,
     output_directory,
     typed_value,
 )
@@ -48,9 +47,9 @@ def arriving_work(
     options: ExecutorOptions = DEFAULT_OPTIONS,
     *,
     attempts: int = 1,
-) -> ArrivingWork:
+) -> WritingWork:
     """Return a plan as tasks see it; `attempts` is how often a task is tried."""
-    return ArrivingWork(
+    return WritingWork(
         directory=file_address(plan.table_uri, "").rstrip("/"),
         outputs=1,
         schema_string=plan.schema_string,
@@ -132,11 +131,6 @@ class Parting:
             schema_string=plan.schema_string,
         )
 
-    @property
-    def shares_directories(self) -> bool:
-        """Whether several partitions may have one directory."""
-        return has_short_directories(self.settings)
-
     def parts(self, table: pa.Table) -> Iterator[tuple[str, PartitionTexts, pa.Table]]:
         """Yield the rows of each partition, without its columns, their directory and its values."""
         if not self.fields:
@@ -187,7 +181,7 @@ class ArrivingFiles:
 
     def __init__(
         self,
-        work: ArrivingWork,
+        work: WritingWork,
         parting: Parting,
         *,
         numbers: Iterator[int],
@@ -250,7 +244,9 @@ class ArrivingFiles:
             key = tuple(values.values())
             file = self._file_of(key, directory, values)
             file.write(rows)
-            self._relieve()
+            files = [one for one, _ in self._open.values()]
+            if sum(one.pending_bytes for one in files) > _MOST_GATHERED_BYTES:
+                max(files, key=lambda one: one.pending_bytes).end_row_group()
             if file.num_rows >= self._max_rows or file.written_bytes >= self._max_bytes:
                 self._finish(key)
 
@@ -273,12 +269,6 @@ class ArrivingFiles:
             self._open[key] = self._file_type(work, next(self._numbers), proof=proof), values
         self._open.move_to_end(key)
         return self._open[key][0]
-
-    def _relieve(self) -> None:
-        """End the largest row group if those of all files take too much memory."""
-        files = [file for file, _ in self._open.values()]
-        if sum(file.pending_bytes for file in files) > _MOST_GATHERED_BYTES:
-            max(files, key=lambda file: file.pending_bytes).end_row_group()
 
     def _finish(self, key: _Key) -> None:
         file, values = self._open.pop(key)

@@ -137,7 +137,14 @@ def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
         pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])
         for j in range(len(work.columns))
     ]
-    layout, sample = _even_layout(work, columns, _ordinals(surveys), _bytes_of_rows(surveys))
+    ordinals = [
+        survey.rows + np.uint64(first)
+        for survey, first in zip(surveys, first_ordinals(surveys), strict=True)
+    ]
+    measured = [
+        survey.row_bytes * (survey.num_rows / max(len(survey.rows), 1)) for survey in surveys
+    ]
+    layout, sample = _even_layout(work, columns, np.concatenate(ordinals), np.concatenate(measured))
     work = replace(work, outputs=layout.outputs)
     slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
     if slices == 1:
@@ -165,7 +172,10 @@ def _even_layout(
         least = _MIN_SIZE if not work.prefix else _MIN_SIZE * LEAST_SHARE
         if sizes.min() >= least * sizes.mean() and sizes.max() <= max_size * sizes.mean():
             return layout, sample
-        rows = rows_by_weight(weights)
+        # Rows in order, as often as they weigh.
+        ends = np.cumsum(weights)
+        steps = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
+        rows = np.minimum(np.searchsorted(ends, steps, side="right"), len(weights) - 1)
         taken = pa.array(rows)
         layout, sample = _fitted(work, [c.take(taken) for c in columns], ordinals[rows])
     if work.prefix:
@@ -193,13 +203,6 @@ def _fitted(
     return layout, placed.sample
 
 
-def _bytes_of_rows(surveys: Sequence[Survey]) -> Weights:
-    """Return the bytes that each sampled row stands for, (s,) float64; NaN if not measured."""
-    return np.concatenate(
-        [survey.row_bytes * (survey.num_rows / max(len(survey.rows), 1)) for survey in surveys]
-    )
-
-
 def local_means(measured: Weights, order: RowOrder) -> Weights:
     """Return a weight for every sampled row: the mean of what was measured near it on the curve.
 
@@ -223,14 +226,6 @@ def local_means(measured: Weights, order: RowOrder) -> Weights:
     return weights
 
 
-def rows_by_weight(weights: Weights) -> RowOrder:
-    """Return as many rows as there are weights, (s,) int64, in order and as often as they weigh."""
-    ends = np.cumsum(weights)
-    steps = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
-    rows: RowOrder = np.searchsorted(ends, steps, side="right")
-    return np.minimum(rows, len(weights) - 1)
-
-
 def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
     """Return how many slices the rows of each output are sorted in; all take `memory_bytes`."""
     by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
@@ -241,10 +236,3 @@ def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
 def first_ordinals(surveys: Sequence[Survey]) -> list[int]:
     """Return the ordinal of the first row of each input, surveys in file order."""
     return [0, *accumulate(survey.num_rows for survey in surveys)][:-1]
-
-
-def _ordinals(surveys: Sequence[Survey]) -> Ordinals:
-    firsts = first_ordinals(surveys)
-    return np.concatenate(
-        [survey.rows + np.uint64(first) for survey, first in zip(surveys, firsts, strict=True)]
-    )

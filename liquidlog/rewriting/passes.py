@@ -420,15 +420,13 @@ def _moved(
     splits = _splits(work, surveys, task_bytes=task_bytes, slots=slots)
     route = choose_route(work, slices_per_output=layout.slices_per_output)
     engine.begin_phase(len(splits) + route.tasks, until=1.0)
-    sent = [_assignment(work, own) for own in splits]
+    sent = []
+    for own in splits:
+        files = sorted({split.file for split in own})
+        numbers = {file: number for number, file in enumerate(files)}
+        renumbered = tuple(replace(split, file=numbers[split.file]) for split in own)
+        sent.append(Assignment.of(work, files, renumbered))
     return merge_facts(list(engine.moved(work.without_inputs(), layout, route, sent)))
-
-
-def _assignment(work: GroupWork, splits: Sequence[Split]) -> Assignment[tuple[Split, ...]]:
-    files = sorted({split.file for split in splits})
-    numbers = {file: number for number, file in enumerate(files)}
-    own = tuple(replace(split, file=numbers[split.file]) for split in splits)
-    return Assignment.of(work, files, own)
 
 
 def _splits(

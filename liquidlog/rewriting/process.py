@@ -3,7 +3,7 @@
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 from uuid import uuid4  # noqa: TID251  names a probe, not a data file
@@ -87,14 +87,10 @@ def prepare_process(*, runs_only_tasks: bool) -> None:
         do_without_pandas()
     gc.collect()
     gc.freeze()
-    mallopt = _mallopt()
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is None:
         return
     mallopt(_M_ARENA_MAX, 1)
     mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
     pa.set_memory_pool(pa.system_memory_pool())
-
-
-def _mallopt() -> Callable[[int, int], int] | None:
-    return getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None

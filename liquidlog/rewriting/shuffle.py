@@ -11,9 +11,9 @@ counts.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -106,7 +106,10 @@ def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) ->
     for start in range(0, len(rows), step):
         payload = encode_table(compact.slice(start, step), options)
         if len(payload) > _MAX_PAYLOAD_BYTES:
-            raise ExecutorError(_too_large(step, len(payload)))
+            raise ExecutorError(
+                f"{step} rows take {len(payload)} bytes compressed, expected at most"
+                f" {_MAX_PAYLOAD_BYTES} in one piece: a value is too large to be moved safely"
+            )
         yield Piece(target, first_slice, ordinal + start, payload)
 
 
@@ -133,29 +136,18 @@ def received(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
             yield Piece(*place, payloads[row].as_buffer())
 
 
-def _too_large(rows: int, found_bytes: int) -> str:
-    return (
-        f"{rows} rows take {found_bytes} bytes compressed, expected at most {_MAX_PAYLOAD_BYTES}"
-        " in one piece: a value is too large to be moved safely"
-    )
-
-
 def _batch(pieces: list[Piece]) -> pa.RecordBatch:
     targets, slices, ordinals, payloads = zip(*pieces, strict=True)
+    # Each payload is copied once, which `pa.array` does not manage.
+    offsets = np.cumsum([0, *map(len, payloads)]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(payloads))]
     columns = [
         pa.array(targets, pa.int32()),
         pa.array(slices, pa.int32()),
         pa.array(ordinals, pa.int64()),
-        _binary_array(payloads),
+        pa.Array.from_buffers(pa.binary(), len(payloads), buffers),
     ]
     return pa.RecordBatch.from_arrays(columns, names=["target", "slice", "ordinal", "payload"])
-
-
-def _binary_array(values: Sequence[bytes | pa.Buffer]) -> pa.BinaryArray:
-    """Return the values as an array; each is copied once, which `pa.array` does not manage."""
-    offsets = np.cumsum([0, *map(len, values)]).astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 FACTS_SCHEMA: Final = "facts binary"
@@ -169,6 +161,9 @@ def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
 KEY_COLUMN: Final = "\x00curve key"
 SLICE_COLUMN: Final = "\x00slice"
 """Names that no Delta column can have."""
+
+_NARROW_SHARE: Final = 4
+"""Narrow rows that are divided by slice at a time take this part of a slice in memory."""
 
 _WRITTEN_BYTES: Final = 32 << 20
 """Sorted rows get their own types back by so many bytes at a time."""
@@ -279,7 +274,7 @@ class RegroupTasks:
         for piece in others:
             table = decode_table(piece.payload)
             held_bytes += held[-1].nbytes
-            if held_bytes + table.nbytes > self.work.regrouped_bytes:
+            if held_bytes + table.nbytes > self.work.slice_memory_bytes // _NARROW_SHARE:
                 yield from self._slices(held, first.target, ordinal)
                 held, held_bytes, ordinal = [], 0, piece.ordinal
             held.append(table)
@@ -324,23 +319,22 @@ class OutputTasks:
         # More slices than one arrive sorted by slice; a lone slice arrives in any order.
         if self.route.slices_per_task == 1:
             pieces = iter(sorted(pieces, key=lambda piece: piece[:3]))
+        per_output = self.route.slices_per_output  # NOTES stay what they are
         notes: list[TaskFacts] = []
         outputs: list[WrittenFile | None] = []
         try:
-            for number, members in groupby(pieces, key=self._output_of):
+            for number, members in groupby(pieces, key=lambda piece: piece.slice // per_output):
                 if number == NOTES:
                     notes = [decode_facts(piece.payload) for piece in members]
                     if any(note.failure is not None for note in notes):
-                        return _drained(pieces, merge_facts(notes)), proof
+                        deque(pieces, maxlen=0)  # Spark waits until all is taken
+                        return merge_facts(notes), proof
                     continue
                 outputs.append(self._output(number, members, proof, waiting))
         except LiquidlogError as error:
             return failed(error, self.work), proof
         written = tuple(output for output in outputs if output is not None)
         return merge_facts([*notes, TaskFacts(written=proof.total(), outputs=written)]), proof
-
-    def _output_of(self, piece: Piece) -> int:
-        return piece.slice // self.route.slices_per_output  # which keeps NOTES as it is
 
     def _output(
         self, number: int, pieces: Iterator[Piece], proof: Proof, waiting: Timer
@@ -352,12 +346,6 @@ class OutputTasks:
                 for rows in sorted_slice(self.work, tables):
                     output.write(rows)
             return output.finish()
-
-
-def _drained(pieces: Iterator[Piece], facts: TaskFacts) -> TaskFacts:
-    """Return the facts after reading all that is sent: Spark waits until all is taken."""
-    deque(pieces, maxlen=0)
-    return facts
 
 
 class SliceRows(NamedTuple):
@@ -387,12 +375,12 @@ def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterato
     units = slices[order] // together
     starts = np.flatnonzero(np.diff(units, prepend=-1))
     moved = _taken(narrow_columns(table), table.column_names, pa.array(order))
-    return _parts(moved, (units[starts] * together).tolist(), [*starts.tolist(), len(units)])
-
-
-def _parts(moved: pa.Table, numbers: list[int], edges: list[int]) -> Iterator[SliceRows]:
-    for number, start, stop in zip(numbers, edges, edges[1:], strict=False):
-        yield SliceRows(number, start, moved.slice(start, stop - start))
+    del table
+    numbers, edges = (units[starts] * together).tolist(), [*starts.tolist(), len(units)]
+    return (
+        SliceRows(number, start, moved.slice(start, stop - start))
+        for number, (start, stop) in zip(numbers, pairwise(edges), strict=True)
+    )
 
 
 def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:

@@ -211,21 +211,17 @@ class OutputFile:
 
     def _open_writer(self) -> DataFileWriter:
         if self._writer is None:
+            columns = self._work.columns
+            is_exact = self._work.curve is Curve.LINEAR and len(columns) == 1
             self._writer = DataFileWriter(
                 self._path,
                 schema=self._work.schema,
                 options=self._work.writer_options,
-                sorted_by=self._sorted_by(),
+                sorted_by=columns[0][0] if is_exact and len(columns[0]) == 1 else None,
                 storage=self._work.storage,
             )
             self._writer.__enter__()
         return self._writer
-
-    def _sorted_by(self) -> str | None:
-        """Return the column whose exact values the rows are sorted by, if there is one."""
-        columns = self._work.columns
-        is_linear = self._work.curve is Curve.LINEAR and len(columns) == 1 and len(columns[0]) == 1
-        return columns[0][0] if is_linear else None
 
     def _prove_what_is_there(self) -> None:
         with DataFile.open(
@@ -260,12 +256,14 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
     failed_tasks = [fact for fact in facts if fact.failure is not None]
     failed_tasks.sort(key=lambda fact: (fact.failure == _ENDED, fact.denied))
     first = failed_tasks[0] if failed_tasks else TaskFacts()
+    names = GroupCosts.__struct_fields__
+    costs = {name: sum(getattr(fact.costs, name) for fact in facts) for name in names}
     return TaskFacts(
         read=_sum_proofs([fact.read for fact in facts if fact.read is not None]),
         written=_sum_proofs([fact.written for fact in facts if fact.written is not None]),
         outputs=tuple(output for fact in facts for output in fact.outputs),
         partitions={path: values for fact in facts for path, values in fact.partitions.items()},
-        costs=_sum_costs([fact.costs for fact in facts]),
+        costs=GroupCosts(**costs),
         failure=first.failure,
         denied=first.denied,
     )
@@ -325,11 +323,6 @@ def encode_facts(facts: TaskFacts) -> bytes:
 def decode_facts(content: bytes) -> TaskFacts:
     """Return the facts in a JSON document from `encode_facts`."""
     return msgspec.json.decode(content, type=TaskFacts)
-
-
-def _sum_costs(costs: list[GroupCosts]) -> GroupCosts:
-    names = GroupCosts.__struct_fields__
-    return GroupCosts(**{name: sum(getattr(cost, name) for cost in costs) for name in names})
 
 
 def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:

@@ -11,7 +11,6 @@ A task is sent its inputs, and what to do with them: a group may have hundreds o
 inputs, of which a task reads few.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
-from liquidlog.data.encodings import concat, decoded, value_bytes
+from liquidlog.data.encodings import concat, decoded, flat_array, value_bytes
 from liquidlog.data.logical_file import Located, LogicalFile, Span
 from liquidlog.data.runs import Run
 from liquidlog.plan import FittedWorkload, RowTracking, WriterOptions, file_schema
@@ -111,7 +110,7 @@ _MIN_UNEVEN_SHARE: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WritingWork(ABC):
+class WritingWork:
     """How rows become files of a table, as tasks see it; travels to the workers.
 
     `schema_string`, `readers`, `prefix`, `writer_options` and `partition_columns` are as plans have
@@ -138,11 +137,12 @@ class WritingWork(ABC):
     task_attempts: int = 1
     partition_columns: tuple[str, ...] = ()
     output_directories: tuple[str, ...] = ()
+    expected_bytes: int = 0
 
     @property
-    @abstractmethod
     def size_bytes(self) -> int:
         """About what all rows take as stored."""
+        return self.expected_bytes
 
     @property
     def run(self) -> Run:
@@ -167,23 +167,6 @@ class WritingWork(ABC):
     def slice_memory_bytes(self) -> int:
         """What a slice may become in memory: more than that of ordinary files."""
         return _MEMORY_BYTES_PER_STORED * self.slice_bytes
-
-    @property
-    def regrouped_bytes(self) -> int:
-        """How many bytes of narrow rows are divided by slice at a time: about those of a slice."""
-        return self.slice_memory_bytes // 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrivingWork(WritingWork):
-    """Rows that come from outside, not from files; `expected_bytes` is what they may take."""
-
-    expected_bytes: int = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """About what all rows take as stored."""
-        return self.expected_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,17 +257,13 @@ def read_splits(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.T
         share += part
         del rows  # before the next ones are read
         if share + part / 2 > 1:  # as many again would be further from a slice
-            yield _together(held), first
+            table = concat(held)
+            held.clear()
+            yield table, first
+            del table  # before the next ones are read
             share = 0.0
     if held:
-        yield _together(held), first
-
-
-def _together(held: list[pa.Table]) -> pa.Table:
-    """Return the rows of the tables, which the list keeps no longer."""
-    table = concat(held)
-    held.clear()
-    return table
+        yield concat(held), first
 
 
 def _read_apart(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int, float]]:
@@ -468,11 +447,6 @@ class _Sample:
 def _between(picked: npt.NDArray[np.uint64], first: int, stop: int) -> npt.NDArray[np.int64]:
     low, high = np.searchsorted(picked, np.array([first, stop], np.uint64)).tolist()
     return (picked[low:high] - np.uint64(first)).astype(np.int64)
-
-
-def flat_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return the values of a column in one array."""
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 @lru_cache(maxsize=16)

@@ -25,7 +25,7 @@ from liquidlog.curve.curves import order_rows
 from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
-from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrowed, widened
+from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrow_columns, widened
 from liquidlog.data.reader import DataFile, ParquetFile
 from liquidlog.data.statistics import (
     StatisticsCollector,
@@ -311,7 +311,8 @@ def test_dictionaries_are_joined_beyond_what_an_index_type_holds(
     assert plain(joined, pa.string()).equals(expected)
     # The way of the shuffle: narrow pieces of several row groups each, put together and widened.
     kinds = pa.schema([("x", pa.string())])
-    pieces = [narrowed(concat(tables[start : start + 2])) for start in range(0, len(tables), 2)]
+    joined = [concat(tables[start : start + 2]) for start in range(0, len(tables), 2)]
+    pieces = [pa.table(list(narrow_columns(one)), names=one.column_names) for one in joined]
     moved = concat(aligned([piece.combine_chunks() for piece in pieces], kinds)).combine_chunks()
     order = pa.array(np.random.default_rng(total).permutation(len(moved)))
     back = widened(moved.take(order), kinds)

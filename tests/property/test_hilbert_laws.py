@@ -25,7 +25,7 @@ from liquidlog.curve.grid import coordinate_ends
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.rewriting.layout import choose_route
-from liquidlog.rewriting.source import DEFAULT_OPTIONS, ArrivingWork
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, WritingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from support.curves import hilbert_point, linear_point, ordinals_of, zorder_point
 from support.plans import make_plan, schema_json_of
@@ -267,8 +267,8 @@ COLUMN_BYTES = 256
 RUN = "0123456789ab"
 
 
-def work_of(*, columns: int, outputs: int, slice_bytes: int) -> ArrivingWork:
-    return ArrivingWork(
+def work_of(*, columns: int, outputs: int, slice_bytes: int) -> WritingWork:
+    return WritingWork(
         directory="",
         outputs=outputs,
         schema_string=schema_json_of({f"c{number}": "long" for number in range(columns)}),

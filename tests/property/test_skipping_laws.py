@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.deleted_rows import SoughtRows
-from liquidlog.data.encodings import aligned, concat, narrowed, widened
+from liquidlog.data.encodings import aligned, concat, narrow_columns, widened
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import read_row_group_bounds
 from liquidlog.errors import UsageError
@@ -307,6 +307,10 @@ def _stats(box: list[tuple[int | None, int]]) -> str:
             },
         }
     )
+
+
+def narrowed(table: pa.Table) -> pa.Table:
+    return pa.table(list(narrow_columns(table)), names=table.column_names)
 
 
 # Laws of narrow columns: they hold what they held, come back as they were, and are never wider.

@@ -35,11 +35,7 @@ from liquidlog.errors import (
 from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking
 from liquidlog.spec.arrow import VARIANT
 from liquidlog.spec.deletion_vectors import (
-    DeletionVectorError,
-    decode_z85,
-    encode_z85,
     encoded_payload,
-    vector_codes,
     vector_file,
     vector_path,
 )
@@ -661,16 +657,6 @@ def test_a_vector_that_is_not_stored_as_written_is_deleted(
     assert run.files() == ()
 
 
-@pytest.mark.parametrize("broken", [b"", b"\2", b"\1\0\0\0"])
-def test_so_is_one_that_is_cut_off(
-    run: Run, broken: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("liquidlog.data.logical_file.vector_file", lambda _: broken)
-    with pytest.raises(StorageError, match="not what was written"):
-        write_vector(run, ROWS_VECTORS, unique_id="a")
-    assert run.files() == ()
-
-
 def test_a_put_of_which_the_answer_is_lost_is_read_back(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -709,24 +695,3 @@ def test_files_of_a_run_are_of_both_kinds_through_all_its_stages(run: Run) -> No
     assert len(other.files()) == 1
     other.discard()
     assert other.files() == ()
-
-
-def test_z85_is_that_of_the_standard() -> None:
-    # Source: ZeroMQ RFC 32, "Test Case".
-    content = bytes([0x86, 0x4F, 0xD2, 0x6F, 0xB5, 0x59, 0xF7, 0x5B])
-    assert encode_z85(content) == "HelloWorld"
-    assert decode_z85("HelloWorld") == content
-    assert encode_z85(b"") == ""
-    assert encode_z85(b"\xff" * 4) == "%nSc0"
-    with pytest.raises(ValueError, match="multiple of four"):
-        encode_z85(b"abc")
-    with pytest.raises(DeletionVectorError):
-        decode_z85("%nSc1")
-
-
-def test_codes_are_of_names_that_vectors_have() -> None:
-    # Source: PROTOCOL.md, "Deletion Vector Descriptor Schema", the example of a relative path.
-    name = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
-    others = ["deletion_vector_x.bin", f"{name}.crc", "part-0.parquet", name.upper()]
-    assert vector_codes([name, *others]) == {"^-aqEH.-t@S}K{vb[*k^": name}
-    assert UUID(name[16:-4]).bytes == decode_z85("^-aqEH.-t@S}K{vb[*k^")

@@ -19,7 +19,6 @@ from liquidlog.data.encodings import (
     concat,
     decimals_of,
     decoded,
-    value_bytes,
 )
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
@@ -558,31 +557,8 @@ def test_nulls_are_counted_for_every_indexed_leaf_through_null_structs() -> None
     assert found.min_values == found.max_values == {("s", "x"): 1}
 
 
-def test_file_without_rows_has_counts_only() -> None:
-    rows = pa.table(
-        {"a": pa.array([], pa.int64()), "s": pa.array([], pa.struct([("x", pa.int8())]))}
-    )
-    for found in (_collect(rows), _collect(rows.slice(0, 0))):
-        assert (found.num_records, found.min_values) == (0, {})
-        assert found.null_count == {("a",): 0, ("s", "x"): 0}
-
-
 TOP = "\U0010ffff"
 BALLOON = "\U0001f388"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ""),
-        ("abcd", "abcd"),
-        ("abcde", "abcd"),
-        ("abc" + BALLOON + "x", "abc" + BALLOON),
-        (BALLOON * 3, BALLOON * 2),
-    ],
-)
-def test_minimum_is_the_prefix_with_whole_code_points(text: str, expected: str) -> None:
-    assert truncate_min(text, 4) == expected
 
 
 @pytest.mark.parametrize(
@@ -615,21 +591,3 @@ def test_prefix_of_no_characters_gives_no_bound() -> None:
 
 TEXTS = ["", "a", None, "four", "été"]
 LISTS = [[], [b"a", b"bc"], None, [None, b"four"]]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (pa.array([1, None, 3], pa.int64()), [8, 8, 8]),
-        (pa.array([True, None]), [1 / 8, 1 / 8]),
-        (pa.array(TEXTS), [0, 1, 0, 4, 5]),
-        (pa.array(TEXTS).dictionary_encode(), [4] * 5),
-        (pa.array(LISTS, pa.list_(pa.binary())), [0, 3, 0, 4]),
-        (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())), [9, 0, 0]),
-        (pa.array([{"a": 1, "b": "xy"}, {"a": 2, "b": None}]), [10, 8]),
-        (pa.array([], pa.string()), []),
-    ],
-)
-def test_bytes_of_values(values: pa.Array, expected: list[float]) -> None:
-    column = pa.chunked_array([values[:2], values[2:]])
-    assert value_bytes(column).tolist() == expected

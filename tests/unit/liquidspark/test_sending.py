@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from liquidlog.data.logical_file import Located
 from liquidlog.errors import ExecutorError
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.source import ArrivingWork, Assignment, GroupWork, Survey
+from liquidlog.rewriting.source import Assignment, GroupWork, Survey, WritingWork
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes
@@ -101,7 +101,7 @@ def test_there_is_a_value_for_every_partition(partitions: int) -> None:
 
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
-WORK = ArrivingWork(
+WORK = WritingWork(
     directory="/nowhere",
     outputs=1,
     schema_string=schema_json(delta_schema(SCHEMA)),
