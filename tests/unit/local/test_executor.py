@@ -114,6 +114,7 @@ def test_rows_that_go_in_two_steps_make_the_same_files(
         )
 
     monkeypatch.setattr("liquidlog.rewriting.passes.choose_route", in_two_steps)
+    monkeypatch.setattr("liquidlog.rewriting.passes._MIN_TASK_BYTES", 1)  # an input per task
     stepped = outcomes(executor, plan, SLICED)[0]
     assert isinstance(straight, RewrittenGroup)
     assert isinstance(stepped, RewrittenGroup)
