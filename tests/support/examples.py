@@ -252,10 +252,6 @@ def main(arguments: list[str]) -> None:
             page.write_text(text, encoding="utf-8")
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
 # The tables and files that docs/mistakes.md is about
 
 
@@ -372,3 +368,7 @@ def _documents(home: Path, orders: Table, events: Table) -> None:
     (home / "queries.jsonl").write_text('{"where": "day > "}\n', encoding="utf-8")
     (home / "queries.sql").write_text("DROP TABLE orders;\n", encoding="utf-8")
     (home / "none.sql").write_text("-- nothing yet\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
