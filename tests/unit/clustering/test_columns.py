@@ -14,7 +14,7 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.keyspace import key_space
 from liquidlog.clustering.maps import Ticks, axis_ticks
-from liquidlog.clustering.zcubes import cube_table, file_states
+from liquidlog.clustering.zcubes import cube_table, file_states, membership
 from liquidlog.errors import ClusteringColumnError, CorruptLogError
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import (
@@ -273,3 +273,9 @@ def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: li
     state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
     assert [column.logical for column in state.columns] == logical
     assert state.unresolved == ()
+
+
+def test_files_of_another_provider_are_in_no_cube_of_ours() -> None:
+    files = [FileSpec(path=str(n), cube="a", zorder_by=TAG, provider=p) for n, p in enumerate("x")]
+    files += [FileSpec(path="own", cube="a", zorder_by=TAG), FileSpec(path="none")]
+    assert membership(snapshot_of(files).files, COLUMNS).own_cube.tolist() == [-1, 0, -1]
