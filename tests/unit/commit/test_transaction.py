@@ -12,7 +12,7 @@ from liquidlog.commit.conflicts import (
     ProtocolChanged,
     ReadSet,
 )
-from liquidlog.commit.transaction import PUTS, Clock, Proposal, land, land_first
+from liquidlog.commit.transaction import PUTS, Clock, Proposal, land, land_first, rehearse
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -148,6 +148,15 @@ def test_all_conflicts_with_all_winners_are_named() -> None:
     with pytest.raises(CommitConflictError) as conflict:
         land(store, proposal(), clock(), engine_info="test")
     assert len(conflict.value.conflicts) == 3
+
+
+def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None:
+    store = new_store()
+    loaded = replace(proposal(), base=load_snapshot(store))
+    assert rehearse(store, loaded).version == 2
+    put(store, 2, remove("a"))
+    with pytest.raises(CommitConflictError):
+        rehearse(store, loaded)
 
 
 def test_other_domains_other_files_and_readds_do_not_conflict() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -200,6 +201,24 @@ def test_opening_takes_one_listing_from_the_checkpoint_on(s3: Emulator) -> None:
     assert kinds["hint"] == 1
     assert kinds["commit"] == 3
     assert set(kinds) == {"list", "hint", "commit", "checkpoint", "checkpoint size"}
+
+
+def test_pages_of_a_listing_follow_each_other(
+    s3: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = _new_table(s3)
+    for start in range(0, 400, 100):
+        table.append(_rows(start))
+    store, options = open_store(table.uri, s3.options), StorageOptions.of(s3.options)
+    whole = [one.path for one in tree(table.uri, lambda _: True, options)]
+    kind = fsspec.get_filesystem_class("s3")
+    call = kind.call_s3
+    small = {"MaxKeys": 2}
+    monkeypatch.setattr(kind, "call_s3", lambda fs, name, **r: call(fs, name, **r | small))
+    assert [file.version for file in store.list_log() or ()] == [0, 1, 2, 3, 4]
+    assert [file.version for file in store.list_log(2) or ()] == [2, 3, 4]
+    assert [one.path for one in tree(table.uri, lambda _: True, options)] == whole
+    assert len(whole) == 9
 
 
 def _kind(method: str, target: str) -> str:
