@@ -20,6 +20,7 @@ from liquidlog.plan import (
     encode_plan,
 )
 from liquidlog.snapshot import Snapshot
+from support.plans import staleness
 from support.snapshots import FileSpec, snapshot_of
 from support.snapshots import planned as counted
 
@@ -224,6 +225,17 @@ def test_a_file_with_a_flaw_is_not_kept(flaw: dict[str, Any]) -> None:
     assert "t33" in {
         path for paths in taken(planned_kept([*files, WIDE], full=True)) for path in paths
     }
+
+
+@pytest.mark.parametrize("change", [{"deleted": 1}, {"size": SIZE - 1}, {"cube": "b"}], ids=str)
+def test_a_kept_file_must_stay_what_it_was(change: dict[str, Any]) -> None:
+    made = planned_kept([*TILES, WIDE])
+    (group,) = made.groups
+    assert group.kept.paths()[-1] == "t33"
+    now = [replace(tile, **change) if tile.path == "t33" else tile for tile in TILES]
+    snapshot = snapshot_of([*now, WIDE], cluster_by=[["x"], ["y"]])
+    (reason,) = staleness(snapshot, made, group).reasons
+    assert reason == "t33 is no longer with the rows or in the cube of the plan"
 
 
 # ZORDER BY of tables that are larger than a group.
