@@ -99,7 +99,10 @@ _GONE: Final[Mapping[str, str]] = {
 
 
 class Table(Summary):
-    """A Delta table at an address. Methods without a version use the newest one, or the opened."""
+    """A Delta table at an address. Methods without a version use the newest one, or the opened.
+
+    A `dry_run` of a change checks all of it, and returns the version that it would make.
+    """
 
     opened: OpenedTable
     """For functions of this package: the store, the clock and the versions that were read."""
@@ -941,8 +944,7 @@ class Table(Summary):
         """Set the clustering columns, None to remove them; return the table's version after that.
 
         No file is rewritten. An unclustered, unpartitioned table is upgraded in the same commit. If
-        there is nothing to change, there is no commit. With `dry_run` nothing is committed: the
-        version is the one that the table would have.
+        there is nothing to change, there is no commit. A `dry_run` commits nothing.
 
         Raises:
             ClusteringColumnError: If the table cannot have these clustering columns; has every
@@ -963,8 +965,8 @@ class Table(Summary):
 
         With `clustering` go the clustering columns; no file is rewritten. With `domainMetadata` go
         all domains. Writers that knew neither can then write again. No history has to be truncated
-        for that, so `truncate_history` is refused; Delta Spark drops features that ask for it. With
-        `dry_run` nothing is committed.
+        for that, so `truncate_history` is refused; Delta Spark drops features that ask for it. A
+        `dry_run` commits nothing.
 
         Raises:
             UsageError: If the table does not have the feature, or it cannot be dropped; says why,
@@ -985,8 +987,7 @@ class Table(Summary):
         """Set the advised columns and layout properties; return the versions of these commits.
 
         There is one commit for the columns and one for the properties, where they change, and none
-        if the advice is to leave the table alone. With `dry_run` nothing is committed: the versions
-        are those that there would be.
+        if the advice is to leave the table alone. A `dry_run` commits nothing.
 
         Raises:
             UsageError: If the advice is of another table.
@@ -1003,7 +1004,7 @@ class Table(Summary):
     def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
         """Mend what findings of these names say, without rewriting a data file.
 
-        With `dry_run` nothing is committed: the versions are those that a real run would commit.
+        A `dry_run` commits nothing.
 
         Raises:
             UsageError: If a name is not that of a finding with such a repair.
@@ -1022,8 +1023,8 @@ class Table(Summary):
         """Rename a column `a` or a field `a.b`; return the table's version after that.
 
         `new` is the last part of the new name. The table needs column mapping. Clustering stays,
-        and cubes stay the table's own: the same commit updates their tags to the new name. With
-        `dry_run` nothing is committed: the version is the one that the table would have.
+        and cubes stay the table's own: the same commit updates their tags to the new name. A
+        `dry_run` commits nothing.
 
         Raises:
             UsageError: If a name cannot be parsed.
@@ -1048,8 +1049,8 @@ class Table(Summary):
     ) -> int:
         """Add columns behind the others, or fields to a struct `into`; return the version after it.
 
-        No file is rewritten: rows that are there have null in a new column. With `dry_run` nothing
-        is committed: the version is the one that the table would have.
+        No file is rewritten: rows that are there have null in a new column. A `dry_run` commits
+        nothing.
 
         Raises:
             UsageError: If the schema is none, or has no column.
@@ -1074,8 +1075,8 @@ class Table(Summary):
         """Drop columns that nothing depends on in one commit; return the version after that.
 
         The table needs column mapping. Clustering columns, and structs that contain them, cannot be
-        dropped. With `if_exists`, columns that are not there are no error. With `dry_run` nothing
-        is committed: the version is the one that the table would have.
+        dropped. With `if_exists`, columns that are not there are no error. A `dry_run` commits
+        nothing.
 
         Raises:
             SchemaChangeError: If a column cannot be dropped; has every problem.
@@ -1097,8 +1098,7 @@ class Table(Summary):
         """Set some properties and remove others; return the table's version after that.
 
         Setting delta.columnMapping.mode to name turns column mapping on. If there is nothing to
-        change, there is no commit. With `dry_run` nothing is committed: the version is the one that
-        the table would have.
+        change, there is no commit. A `dry_run` commits nothing.
 
         Raises:
             UsageError: If the properties are not a mapping from str to str.

@@ -238,7 +238,7 @@ class LayoutSearch:
         """Return what the older queries open with each candidate that does not know them.
 
         A fitted layout is measured fold by fold, the cheapest first. One that is further from the
-        best than another is at worst cannot be chosen: it is not measured, and taken from `found`.
+        best than another is at worst cannot be chosen: it is taken from `found`.
         """
         base, older = self._base, self._base.halves.older
         if base.halves.by == NOT_AT_ALL:
@@ -348,10 +348,7 @@ class LayoutSearch:
         )
 
     def _chosen(self, found: Found, held: Found) -> Candidate:
-        """Return the best candidate for the older queries.
-
-        One that lets many of the readers wait longer is taken only where all do.
-        """
+        """Return the older queries' best candidate that lets few readers wait longer."""
         base = self._base
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
         readers = many(weights, base.asked.shapes)
@@ -374,10 +371,9 @@ class LayoutSearch:
         )
 
     def _for_all_times(self, found: Found, held: Found) -> Candidate:
-        """Return the best candidate for the older and the newest queries together.
+        """Return the best candidate for older and newest queries together, in its best size.
 
-        None that is fitted: it would be fitted to the older ones alone. It is measured in all
-        sizes of files, which `found` and `held` have afterwards.
+        None that is fitted: it would be fitted to the older ones alone.
         """
         plain = {one: read for one, read in found.items() if not one.is_fitted}
         every = self._base.halves.older + self._base.halves.newest
@@ -447,10 +443,7 @@ class LayoutSearch:
         )
 
     def _joined(self, found: Found, best: Candidate) -> Readings:
-        """Return what predicates open without other columns: with small files joined.
-
-        Files of a clustered table are joined where it is rewritten by its own columns.
-        """
+        """Return what predicates open without other columns: with small files joined."""
         base = self._base
         if not self._own_columns:
             joined = [base.joined(size) for size in self._sizes]
@@ -462,10 +455,7 @@ class LayoutSearch:
         return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
 
     def _anew(self, max_file_bytes: int) -> Sequence[Readings]:
-        """Return what is opened if also files in order are laid out anew by the own columns.
-
-        OPTIMIZE leaves such files alone, so it is no candidate: other columns have to bring more.
-        """
+        """Return what is opened if files in order, which OPTIMIZE leaves, are laid out anew."""
         own = tuple(column.logical for column in self._own_columns)
         if not {column.leaf.logical for column in self._sample.columns}.issuperset(own):
             return ()
@@ -518,8 +508,7 @@ def advised(
 ) -> Advice | None:
     """Return the best layout for the workload of criteria; its `reason` is why not to have it.
 
-    None is returned without a workload and, unless there is a `request`, of a very large table and
-    where none can be given.
+    Without a `request`, there is none of a very large table, and none where none can be given.
     """
     is_large = snapshot.files.num_rows > MANY_FILES
     if not criteria.workload or (is_large and request is None):
@@ -593,11 +582,7 @@ def plan_advised(
     policy: Mapping[str, Any],
     make: Callable[..., ClusteringPlan],
 ) -> ClusteringPlan:
-    """Return the plan of the snapshot that makes the layout of saved advice.
-
-    `make` makes plans, as Table.plan does; `policy` are arguments of it beside those that the
-    advice determines.
-    """
+    """Return the plan that makes the layout of saved advice; `make` is Table.plan."""
     columns = tuple(column.logical for column in clustering_state(snapshot).columns)
     arguments = plan_arguments(
         advice, table_id=snapshot.metadata.id, columns=columns, uri=snapshot.uri

@@ -106,7 +106,7 @@ class LandedGroups:
     def update(self) -> frozenset[int]:
         """Read the commits that came since the last time; return the ids of the committed groups.
 
-        If the log does not hold the last commit that was read as it was, all are read anew.
+        All are read anew if the log does not hold the last one as it was.
         """
         listing = list_log_from(self._store, self._version)
         known = self._version == self._plan.read_version
@@ -186,10 +186,7 @@ def _kept_adds(
 
 
 def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = True) -> ReadSet:
-    """Return what the rewrite of groups depends on: files, clustering columns, the plan's terms.
-
-    Rows of the files may have been deleted, unless `reconciled` is false.
-    """
+    """Return what the rewrite of groups depends on; `reconciled` allows for deleted rows."""
     files = dict(
         [
             *(input_key(file) for group in groups for file in group.inputs),
@@ -321,9 +318,8 @@ class GroupsToLand:
 class BatchCommit:
     """What became of a batch: each of its groups is in exactly one of three places.
 
-    `version` holds the `committed` groups, None if there are none; their outputs are those that
-    it names. `skipped` were committed before. `refused` has the error of each other group, by its
-    id. `reconciled` is what others had deleted of the committed groups' inputs.
+    `version` names the outputs of the `committed` groups; `skipped` were committed before;
+    `refused` has the error of each other group, by its id. `reconciled` is what others had deleted.
     """
 
     version: int | None
@@ -347,10 +343,7 @@ def commit_batch(
 
 
 class _Batch:
-    """One call of commit_batch: what is known by now of groups that will not be committed.
-
-    `states` has what is reconciled so far of each group of whose inputs others deleted rows.
-    """
+    """One call of commit_batch; `_states` has what is reconciled so far, by group."""
 
     def __init__(self, run: CommitRun, *, dry_run: bool) -> None:
         self._run = run

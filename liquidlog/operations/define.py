@@ -94,11 +94,7 @@ def changed(opened: OpenedTable, derive: Derive, *, dry_run: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """The definition of a new table.
-
-    Without `cluster_by` and `partition_by`, both None, the table has the clustering or partition
-    columns of `like`, if given.
-    """
+    """The definition of a new table; without own columns, it has those of `like`, if given."""
 
     schema: StructType | pa.Schema | None
     like: Snapshot | None
@@ -161,10 +157,7 @@ def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedFeature:
-    """A feature that was dropped, or would be: the last version of it, and the protocol there.
-
-    `removed_domains` are domains that nothing needed any more and that went before.
-    """
+    """A feature that was dropped, or would be: its last version, and the protocol there."""
 
     feature: str
     version: int

@@ -23,7 +23,6 @@ from liquidlog.commit.transaction import Clock, require_writable
 from liquidlog.data.statistics import rescan
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.schema_changes import (
-    Retagging,
     last_whole_columns,
     lost_columns,
     past_schemas,
@@ -66,10 +65,10 @@ from liquidlog.operations.inspect import detail, judged_health
 from liquidlog.operations.judge import judge
 from liquidlog.operations.planned import refused
 from liquidlog.operations.scan import Scan, scan
-from liquidlog.plan import ClusteringPlan, WriterOptions
+from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import Change, Commit, FileKey
-from liquidlog.spec.bounds import Bounds, FileStatistics, Mask, remembering
+from liquidlog.spec.bounds import Bounds, FileStatistics, remembering
 from liquidlog.spec.schema import Leaf, MappingMode, PrimitiveType, mapping_mode
 from liquidlog.spec.text import Summary
 
@@ -188,10 +187,9 @@ def examine(
     *,
     min_cube_bytes: int | None,
 ) -> tuple[Examined, Advice | None]:
-    """Return what the log says about the table's clustering, now and in the past.
+    """Return what the log says about the table's clustering, and the advice behind the verdict.
 
-    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong. The advice that the verdict rests on is returned too.
+    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers.
     """
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
@@ -199,12 +197,22 @@ def examine(
     bounds = bounds_of([column.leaf for column in columns])
     past = _past(store, snapshot, state)
     histories = read_histories(store, snapshot)
-    verdict, advice = None, None
-    if state is not None:
-        verdict, advice = judge(store, snapshot, criteria, bounds_of=bounds_of)
     workload, now_ms = criteria.workload, criteria.now_ms
     if min_cube_bytes is None:
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
+    verdict, advice, health = None, None, None
+    if state is not None:
+        verdict, advice = judge(store, snapshot, criteria, bounds_of=bounds_of)
+        health = measure_health(
+            snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, measured_at_ms=now_ms
+        )
+    rewritten = None
+    if verdict is not None and verdict.best is not None:
+        rewritten = np.zeros(snapshot.files.num_rows, np.bool_)
+        rewritten[np.concatenate(input_rows(snapshot, verdict.best.plan.groups))] = True
+    retagging = None
+    if past and mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE:
+        retagging = plan_late_retagging(snapshot, past_schemas(past, snapshot.schema))
     asked = None
     if workload:
         asked = asked_of(snapshot, workload, [c.logical for c in columns], bounds_of, now_ms)
@@ -214,16 +222,12 @@ def examine(
         domain_problem=problem,
         bounds=bounds,
         min_cube_bytes=min_cube_bytes,
-        health=None
-        if state is None
-        else measure_health(
-            snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, measured_at_ms=now_ms
-        ),
-        retagging=_retagging(snapshot, past),
+        health=health,
+        retagging=retagging,
         lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
         wrong_properties=wrong_values(snapshot),
         verdict=verdict,
-        rewritten=_rewritten(snapshot, verdict),
+        rewritten=rewritten,
         asked=asked,
         workload_source=criteria.workload_source,
         refused_dates=refused(store, snapshot),
@@ -249,15 +253,6 @@ def not_removed(snapshot: Snapshot, histories: Histories) -> Mapping[FileKey, in
     return histories.left_with_another_vector(file_keys(files))
 
 
-def _rewritten(snapshot: Snapshot, verdict: Verdict | None) -> Mask | None:
-    """Return a mask of the live files that the best rewrite takes, None if there is none."""
-    if verdict is None or verdict.best is None:
-        return None
-    mask = np.zeros(snapshot.files.num_rows, np.bool_)
-    mask[np.concatenate(input_rows(snapshot, verdict.best.plan.groups))] = True
-    return mask
-
-
 def mend(
     store: TableStore,
     snapshot: Snapshot,
@@ -266,11 +261,7 @@ def mend(
     *,
     dry_run: bool = False,
 ) -> tuple[Mended, ...]:
-    """Make the repairs `names`, each in its own commits.
-
-    With `dry_run` everything is read and derived, nothing is committed, and the versions are those
-    that the commits would get.
-    """
+    """Make the repairs `names`, each in its own commits; a dry run commits none of them."""
     unknown = [name for name in names if name not in FIXES]
     if unknown:
         raise UsageError(f"there is no fix {', '.join(unknown)}; the fixes are {', '.join(FIXES)}")
@@ -395,20 +386,11 @@ def _past(
     store: TableStore, snapshot: Snapshot, state: ClusteringState | None
 ) -> tuple[Commit, ...]:
     """Return past definitions if a finding may depend on them; they require reading the log."""
-    if state is None or (not _is_empty(state) and not _may_be_renamed(snapshot)):
+    if state is None:
         return ()
-    return past_definitions(store, snapshot)
-
-
-def _may_be_renamed(snapshot: Snapshot) -> bool:
     mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
-    return mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
-
-
-def _retagging(snapshot: Snapshot, past: Sequence[Commit]) -> Retagging | None:
-    if not past or mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
-        return None
-    return plan_late_retagging(snapshot, past_schemas(past, snapshot.schema))
+    may_be_renamed = mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
+    return past_definitions(store, snapshot) if _is_empty(state) or may_be_renamed else ()
 
 
 # What a report shows: health now and before, a map and findings
@@ -426,10 +408,8 @@ class Overview(Summary):
     """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
 
     `problem` says why nothing is judged, if `verdict` is None. `key_map` has the table now and
-    after the rewrite that is worth it, or else after the best of those that are not; None if there
-    is no column to draw it by, or no file has statistics of all of them. `scan` is what readers of
-    a given workload open now, if there is no rewrite to compare it with. `advice` is for these
-    readers, None without a workload.
+    after the rewrite to show; None without a column to draw it by. `scan` is what readers of a
+    workload open now, if there is no rewrite to compare it with.
     """
 
     detail: Mapping[str, Any]
@@ -455,12 +435,7 @@ def overview(
     min_cube_bytes: int | None,
     past: bool = True,
 ) -> Overview:
-    """Return what a report of the snapshot shows.
-
-    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers, the default
-    if that is wrong. Rewrites are judged by the criteria. Without `past`, no earlier version is
-    measured, which takes longer than all the rest.
-    """
+    """Return what a report of the snapshot shows; `past` measures earlier versions too."""
     examined, advice = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
     found = findings(examined)
     if examined.state is None or examined.health is None or examined.verdict is None:
@@ -502,14 +477,12 @@ def _key_map(
     verdict: Verdict,
     asked: Sequence[Leaf],
 ) -> KeyMap | None:
-    """Return the table now and after the rewrite to show, by its clustering columns.
-
-    Those that readers ask for come first, the most asked at the beginning.
-    """
+    """Return the table now and after the rewrite to show; the columns asked for most come first."""
     if not columns:
         return None
     option = verdict.shown
-    is_by_these = option is not None and _is_by(option.plan, columns)
+    own = [column.logical for column in columns]
+    is_by_these = option is not None and [c.logical for c in option.plan.columns] == own
     places = {leaf: place for place, leaf in enumerate(asked)}
     order = sorted(range(len(columns)), key=lambda n: places.get(columns[n].leaf, len(places)))
     columns = [columns[number] for number in order]
@@ -528,10 +501,6 @@ def _key_map(
             is_predicted=is_predicted,
         )
     return key_map([column.name for column in columns], now, after)
-
-
-def _is_by(plan: ClusteringPlan, columns: Sequence[ClusteringColumn]) -> bool:
-    return [column.logical for column in plan.columns] == [column.logical for column in columns]
 
 
 def _trend(

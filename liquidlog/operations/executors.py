@@ -72,10 +72,7 @@ NOT_READ_BACK: Final = (
 
 
 class ExecutorWhenNeeded:
-    """Starts executors for the first plan of each that has groups, and ends them with this context.
-
-    `choose` returns the name of the executor for a plan, `open_it` starts the one of a name.
-    """
+    """Starts executors for the first plan of each that has groups; ends them with its context."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """What only looks at a table: DESCRIBE DETAIL, bytes written, files and health."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -28,7 +28,7 @@ from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
-from liquidlog.spec.actions import AddFile, Commit, RemoveFile
+from liquidlog.spec.actions import AddFile, RemoveFile
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import Path, quote_path
@@ -37,10 +37,10 @@ from liquidlog.spec.text import iso_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBytes:
-    """The bytes of new data that a commit at `version` added, and the bytes that it only moved.
+    """The bytes of new data that a commit added, and those that it only moved, as OPTIMIZE does.
 
-    `write_amplification` is the bytes moved up to this version per byte of new data, None while
-    there is no new data.
+    `write_amplification` is the bytes moved up to this version per byte of new data, None without
+    any.
     """
 
     version: int
@@ -51,42 +51,31 @@ class WrittenBytes:
 
 
 def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
-    """Return the bytes that each commit still in the log wrote, oldest first.
-
-    New data are files added with `dataChange` true, which includes the rows that UPDATE, DELETE and
-    MERGE copy. Moved data are files added with `dataChange` false, as OPTIMIZE does.
-    """
-    versions = sorted(list_log(store).commits)
-    return tuple(_running(read_commits(store, versions)))
-
-
-def _running(commits: Iterable[Commit]) -> Iterator[WrittenBytes]:
+    """Return the bytes that each commit still in the log wrote, oldest first."""
+    found = []
     new_total = moved_total = 0
-    for commit in commits:
+    for commit in read_commits(store, sorted(list_log(store).commits)):
         # A file that its own commit removes and adds only got a new deletion vector.
-        kept = set(_removed(commit))
+        kept = {one.path for one in commit.actions if isinstance(one, RemoveFile)}
         adds = [one for one in commit.actions if isinstance(one, AddFile) and one.path not in kept]
         new = sum(add.size for add in adds if add.data_change)
         moved = sum(add.size for add in adds if not add.data_change)
         new_total, moved_total = new_total + new, moved_total + moved
-        yield WrittenBytes(
+        written = WrittenBytes(
             version=commit.version,
             operation=commit.info.operation,
             new_bytes=new,
             moved_bytes=moved,
             write_amplification=round(moved_total / new_total, 4) if new_total else None,
         )
-
-
-def _removed(commit: Commit) -> list[str]:
-    return [action.path for action in commit.actions if isinstance(action, RemoveFile)]
+        found.append(written)
+    return tuple(found)
 
 
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
 
-    `numRecords` is the number of live rows, None if a file's statistics do not tell.
-    `clusteringColumns` holds logical names, quoted where needed; a column that the schema no
+    `numRecords` is None if a file's statistics do not tell. A clustering column that the schema no
     longer has keeps its physical name. `layout` says what the table remembers of the settings of a
     plan, and what decided it; `layoutNotes` which properties about them are wrong or not known.
     """
@@ -117,28 +106,20 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
 
 
 def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
-    """Return what a table remembers of every setting, and which properties are wrong, in words.
-
-    Per setting: `value` (None if it is wrong), `from` (property or default) and, for a property,
-    its name as `property`.
-    """
+    """Return the value of every setting with its source, and what is wrong in words."""
     found, wrong = {}, []
     for setting in (known.field for known in REMEMBERED):
         name = deciding_property(snapshot.metadata.configuration, setting)
         if name is None:
             found[setting] = {"value": _shown(default_of(setting)), "from": "default"}
             continue
-        value, problem = _remembered(snapshot, setting)
-        wrong.extend([problem] if problem else [])
+        value = None
+        try:
+            value = remembered(snapshot, setting)
+        except UsageError as error:
+            wrong.append(error.message)
         found[setting] = {"value": _shown(value), "from": "property", "property": name}
     return found, wrong
-
-
-def _remembered(snapshot: Snapshot, setting: str) -> tuple[Any, str | None]:
-    try:
-        return remembered(snapshot, setting), None
-    except UsageError as error:
-        return None, error.message
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401  any setting's value
@@ -165,18 +146,11 @@ MOST_COLUMNS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedColumns:
-    """The columns that a workload compares, the most often compared first.
-
-    `notes` says in sentences which they are, and which others cannot be measured. `not_usable` has
-    the predicates that are no condition on this table.
-    """
+    """The columns that a workload compares, the most often compared first, and notes on others."""
 
     columns: tuple[ClusteringColumn, ...]
     notes: tuple[str, ...]
     not_usable: tuple[NotUsable, ...]
-
-
-NOTHING_ASKED: Final = AskedColumns(columns=(), notes=(), not_usable=())
 
 
 def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> AskedColumns:
@@ -258,9 +232,7 @@ def _listed(paths: Sequence[Path]) -> str:
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
     """Return one row per live file, sorted by path, with its place in the clustering.
 
-    Columns path (decoded), size_bytes, num_records (physical rows), zcube_id, zorder_by (the
-    tag's text), clustering_provider, deleted_rows, state, and structs min and max with one
-    field per clustering column.
+    `num_records` are physical rows; `min` and `max` are structs of the clustering columns.
     """
     columns = clustering_state(snapshot).columns
     shown = tuple(dict.fromkeys(columns))  # a broken domain may name a column twice
@@ -293,15 +265,14 @@ def health(
     reads_rows: bool = False,
     now_ms: int | None = None,
 ) -> Health:
-    """Return how well the table is clustered, by its own columns or by `columns`.
+    """Return how well the table is clustered, by its own columns, by `columns` or by a workload's.
 
-    With a workload, it is measured by the columns that the workload compares most often. With
-    `where`, only files with rows that the SQL predicate may match are measured. Ratios are from the
-    log alone, unless rows are to be read.
+    With `where`, only files with rows that the predicate may match are measured. Ratios are from
+    the log alone, unless rows are to be read.
     """
     measured = clustering_state(snapshot).columns
-    asked = asked_columns(store, snapshot, workload) if workload else NOTHING_ASKED
-    if workload:
+    asked = asked_columns(store, snapshot, workload) if workload else None
+    if asked is not None:
         measured = asked.columns
     elif columns is not None:
         measured = resolve_columns(
@@ -329,9 +300,9 @@ def health(
     )
     return replace(
         found,
-        notes=(*asked.notes, *found.notes, *_of_rows(rows)),
+        notes=(*(asked.notes if asked else ()), *found.notes, *_of_rows(rows)),
         cannot_prune=part.cannot_prune,
-        not_usable=asked.not_usable,
+        not_usable=asked.not_usable if asked else (),
         asked_at=part.asked_at,
     )
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple, TypedDict, Unpack
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,11 +94,6 @@ def criteria_of(
     return Criteria(workload=workload, workload_source=source, bar=bar, now_ms=now_ms)
 
 
-class _How(TypedDict, total=False):
-    request: Request | None
-    made: ClusteringPlan | None
-
-
 class Decided(NamedTuple):
     """The verdict on a table, and the advice that it rests on: None without a workload."""
 
@@ -118,59 +113,52 @@ def judge(
 ) -> Decided:
     """Return what should be done about a table's layout, for its readers.
 
-    With a workload, other clustering columns come into question too. Rows of some files are read,
-    unless the criteria say that only the log is.
-
-    Args:
-        store: The table's.
-        snapshot: The table.
-        criteria: For whom, and by which bar.
-        bounds_of: Loads bounds of the snapshot's files.
-        new_id: Makes ids of plans.
-        request: How clustering columns are searched for.
-        made: The plan that OPTIMIZE makes of it, if it was made already.
+    With a workload, other clustering columns come into question too; `request` says how they are
+    searched for. `made` is the plan that OPTIMIZE makes of the table, if it was made already.
     """
-    bounds_of = remembering(bounds_of or partial(load_bounds, store, snapshot))
     found = advised(store, snapshot, criteria, request)
-    only = None if request is None else request.max_file_bytes
-    judged = _judged(store, snapshot, criteria, bounds_of, new_id, made, found, only)
+    maker = _Maker(
+        store=store,
+        snapshot=snapshot,
+        criteria=criteria,
+        bounds_of=remembering(bounds_of or partial(load_bounds, store, snapshot)),
+        new_id=new_id or system_clock().new_id,
+        advice=found,
+        own_plan=made,
+        max_file_bytes=None if request is None else request.max_file_bytes,
+    )
+    judged = _judged(maker)
     _log.info("%s", judged.sentence)
     return Decided(judged, None if found is None else _with_verdict(found, snapshot, judged))
 
 
 def judge_opened(
-    opened: OpenedTable, snapshot: Snapshot, criteria: Criteria, **how: Unpack[_How]
-) -> Decided:
-    """Return what `judge` does, with the statistics that an opened table has read and its ids."""
-    bounds_of, new_id = opened.bounds_of(snapshot), opened.clock.new_id
-    return judge(opened.store, snapshot, criteria, bounds_of=bounds_of, new_id=new_id, **how)
-
-
-def _judged(
-    store: TableStore,
+    opened: OpenedTable,
     snapshot: Snapshot,
     criteria: Criteria,
-    bounds_of: BoundsOf,
-    new_id: NewId | None,
-    made: ClusteringPlan | None,
-    found: Advice | None,
-    max_file_bytes: int | None,
-) -> Verdict:
+    *,
+    request: Request | None = None,
+    made: ClusteringPlan | None = None,
+) -> Decided:
+    """Return what `judge` does, with the statistics that an opened table has read and its ids."""
+    return judge(
+        opened.store,
+        snapshot,
+        criteria,
+        bounds_of=opened.bounds_of(snapshot),
+        new_id=opened.clock.new_id,
+        request=request,
+        made=made,
+    )
+
+
+def _judged(maker: "_Maker") -> Verdict:
+    snapshot, criteria = maker.snapshot, maker.criteria
     if not snapshot.files.num_rows:
         return no_verdict("leave", "the table has no files", criteria)
     reason = _not_planned(snapshot)
     if reason is not None:
         return no_verdict("leave", reason, criteria)
-    maker = _Maker(
-        store=store,
-        snapshot=snapshot,
-        criteria=criteria,
-        bounds_of=bounds_of,
-        new_id=new_id or system_clock().new_id,
-        advice=found,
-        made=made,
-        max_file_bytes=max_file_bytes,
-    )
     began = time.perf_counter()
     options = maker.options()
     for option in options:
@@ -207,16 +195,11 @@ def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
 
 
 def judge_plan(
-    opened: OpenedTable,
-    plan: ClusteringPlan,
-    criteria: Criteria,
-    *,
-    command: str = "",
+    opened: OpenedTable, plan: ClusteringPlan, criteria: Criteria, *, command: str = ""
 ) -> Verdict:
     """Return the verdict on one plan; a rewrite that would refuse files is not worth it.
 
-    It is predicted from a part of the plan if that is large. Of a very large table, only statistics
-    of files of this part are loaded.
+    It is predicted from a part of the plan if that is large.
     """
     snapshot = opened.of_plan(plan)
     part = _part(snapshot, plan)
@@ -236,9 +219,8 @@ def judge_plan(
         table_share=part.table_share,
     )
     bounds_of = opened.bounds_of(snapshot)
-    return verdict_of(
-        criteria, [_unless_refused(option, opened.store, snapshot, bounds_of, criteria)]
-    )
+    option = _unless_refused(option, opened.store, snapshot, bounds_of, criteria)
+    return verdict_of(criteria, [option])
 
 
 def _unless_refused(
@@ -313,36 +295,23 @@ class _Made:
 ADVISED: Final = "the advised layout"
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Maker:
     """Makes the options of one table."""
 
-    def __init__(
-        self,
-        *,
-        store: TableStore,
-        snapshot: Snapshot,
-        criteria: Criteria,
-        bounds_of: BoundsOf,
-        new_id: NewId,
-        advice: Advice | None,
-        made: ClusteringPlan | None,
-        max_file_bytes: int | None,
-    ) -> None:
-        self.store = store
-        self.snapshot = snapshot
-        self.criteria = criteria
-        self.bounds_of = bounds_of
-        self.new_id = new_id
-        self.advice = advice
-        self.own_plan = made
-        self.max_file_bytes = max_file_bytes
-        self.refused: str | None = None
-        self.unmeasured: str | None = None
+    store: TableStore
+    snapshot: Snapshot
+    criteria: Criteria
+    bounds_of: BoundsOf
+    new_id: NewId
+    advice: Advice | None
+    own_plan: ClusteringPlan | None
+    max_file_bytes: int | None
+    refused: str | None = None
+    unmeasured: str | None = None
 
     def options(self) -> list[Option]:
-        """Return the options that differ, each judged; `refused` says why the last was refused.
-
-        There are none either where `unmeasured` says why no prediction would be believed.
+        """Return the options that differ, each judged; `unmeasured` or `refused` may say why none.
 
         All are judged soon, with narrow ranges; then the best once more, until one stays worth it.
         """
@@ -353,7 +322,9 @@ class _Maker:
         if not made:
             return []
         part = made[0].part
-        bounds_of = self._bounds_of(part)
+        bounds_of = self.bounds_of
+        if part.files is not None:
+            bounds_of = remembering(partial(load_bounds, self.store, part.snapshot))
         self.unmeasured = _unmeasured(part.snapshot, bounds_of)
         if self.unmeasured is not None:
             return []
@@ -372,14 +343,14 @@ class _Maker:
         return self._unless_refused(options)
 
     def _unless_refused(self, options: list[Option]) -> list[Option]:
-        """Return the options, with the best of those that are worth it such as is not refused."""
+        """Return the options; the best that is worth it is none that would be refused."""
         while (number := _best(options)) is not None:
-            kept = _unless_refused(
-                options[number], self.store, self.snapshot, self.bounds_of, self.criteria
+            best = options[number]
+            options[number] = _unless_refused(
+                best, self.store, self.snapshot, self.bounds_of, self.criteria
             )
-            if kept is options[number]:
+            if options[number] is best:
                 break
-            options[number] = kept
         return options
 
     def _of_table(self) -> list[_Made]:
@@ -395,26 +366,22 @@ class _Maker:
             files = outline(plan)
             if files and files not in seen and len(made) < MOST_OPTIONS:
                 words = command(self.snapshot.uri, choice.arguments, source)
-                part = self._part(plan)
+                part = Part(snapshot=self.snapshot, plan=plan)
+                if self.advice is None:
+                    part = _part(self.snapshot, plan)
                 made.append(_Made(choice=choice, plan=plan, part=part, command=words))
             seen.add(files)
         return made
 
-    def _part(self, plan: ClusteringPlan) -> Part:
-        whole = Part(snapshot=self.snapshot, plan=plan)
-        return _part(self.snapshot, plan) if self.advice is None else whole
-
-    def _choices(self) -> list[Choice]:
+    def _choices(self) -> Sequence[Choice]:
         snapshot = self.snapshot
         columns = clustering_state(snapshot).columns
         strategy = remembered_if_right(snapshot, "strategy") if columns else None
         own_size = remembered_if_right(snapshot, "max_file_bytes")
         if snapshot.files.num_rows > MANY_FILES:
             size = self.max_file_bytes or own_size
-            of_own = candidates(
-                strategy=strategy, has_cubes=False, takes_foreign=False, sizes=(size,)
-            )
-            return [*of_own][:1]
+            own = candidates(strategy=strategy, has_cubes=False, takes_foreign=False, sizes=(size,))
+            return [*own][:1]
         states = file_states(snapshot, columns, 0)
         has_cubes, is_foreign = (
             bool(columns) and bool(pc.any(pc.is_in(states, value_set=among)).as_py())
@@ -470,11 +437,6 @@ class _Maker:
             clusters=best.columns != own,
             problem=advice.reason or None,
         )
-
-    def _bounds_of(self, part: Part) -> BoundsOf:
-        if part.files is None:
-            return self.bounds_of
-        return remembering(partial(load_bounds, self.store, part.snapshot))
 
     def _option(self, made: _Made, foresight: Foresight, number: int, *, surely: bool) -> Option:
         option = weigh(
@@ -538,10 +500,7 @@ def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source:
 
 
 def _not_planned(snapshot: Snapshot) -> str | None:
-    """Return why there is nothing to judge: the table cannot be rewritten.
-
-    That this process may not write the table is no such reason: who rewrites it may.
-    """
+    """Return why the table cannot be rewritten by anybody, None if it can."""
     try:
         require_writable(snapshot)
         check_table(snapshot)

@@ -31,7 +31,7 @@ class OpenedTable:
         self.store = store
         self.clock = clock
         self._newest: Snapshot | None = None
-        self._is_fixed = False
+        self.is_fixed = False
         self._table_id: str | None = None
         self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
 
@@ -45,7 +45,7 @@ class OpenedTable:
             newest_version(table.store)
             return table
         table._newest = load_snapshot(table.store, version)
-        table._table_id, table._is_fixed = table._newest.metadata.id, True
+        table._table_id, table.is_fixed = table._newest.metadata.id, True
         return table
 
     @cached_property
@@ -58,11 +58,6 @@ class OpenedTable:
         """The newest version that was read, None if none; sends no request."""
         return None if self._newest is None else self._newest.version
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the table was opened at a version."""
-        return self._is_fixed
-
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the table at a version, the newest if None; only commits not yet read are read."""
         if version is not None:
@@ -70,7 +65,7 @@ class OpenedTable:
         if self._newest is None:
             self._newest = load_snapshot(self.store)
             self._table_id = self._newest.metadata.id
-        elif not self._is_fixed:
+        elif not self.is_fixed:
             self._newest, _ = advance(self.store, self._newest)
         return self._newest
 
@@ -83,7 +78,7 @@ class OpenedTable:
 
     def require_newest(self) -> None:
         """Refuse to change a table that was opened at a version."""
-        if self._is_fixed:
+        if self.is_fixed:
             raise UsageError(
                 f"the table was opened at version {self.seen_version}, which stays; open it"
                 " without a version to change it",

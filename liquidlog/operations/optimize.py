@@ -68,8 +68,7 @@ Done = TypeVar("Done")
 class Optimized(Summary):
     """What an OPTIMIZE did: the plan, the report of its commits, and Delta's metrics by name.
 
-    `seconds` are those of rewriting and committing. Of rounds, `rounds` has each, and the rest is
-    that of the last one.
+    `seconds` are those of rewriting and committing. Of rounds, the rest is that of the last one.
     """
 
     plan: ClusteringPlan
@@ -235,7 +234,7 @@ def _open_executor_at(
 
 
 def partition_where(snapshot: Snapshot, where: str) -> str:
-    """Return the WHERE of an OPTIMIZE, which may only name partition columns, as Table.plan has it.
+    """Return the WHERE of an OPTIMIZE, which may only name partition columns.
 
     Source: Delta Spark, OptimizeTableCommand.
     """
@@ -291,11 +290,7 @@ def depth_after_round(
     depth: float | None,
     min_gain: float = DEFAULT_MIN_GAIN,
 ) -> float | None:
-    """Return the predicted average depth after a plan, None if the plan gains too little.
-
-    `depth` is the average before it, of what its predicate may match; if that is not measured,
-    nothing is gained.
-    """
+    """Return the average depth that a plan is predicted to leave, None if it gains too little."""
     if not plan.groups or depth is None:
         return None
     snapshot = opened.of_plan(plan)
@@ -317,10 +312,7 @@ def optimize_in_rounds(
     min_gain: float = DEFAULT_MIN_GAIN,
     first: ClusteringPlan | None = None,
 ) -> Iterator[Round[Done]]:
-    """Yield each round once it is committed, until a round would not, or did not, gain enough.
-
-    `make` plans a round with the strategy "overlap"; `first` is the first plan, if already made.
-    """
+    """Yield each round once it is committed, until a round would not, or did not, gain enough."""
     plan = make() if first is None else first
     require_rounds(plan.strategy)
     where = plan.policy.where

@@ -87,10 +87,7 @@ class VectorFile:
 
 @dataclass(frozen=True, slots=True)
 class OutputClaim:
-    """The run that a document names, the digest that it must have left, and its outputs.
-
-    `vectors` are files of deletion vectors that the run wrote.
-    """
+    """The run that a document names, the digest that it must have left, and its files."""
 
     run: Run
     digest: str
@@ -106,10 +103,7 @@ class OutputClaim:
 def evidence_against(
     store: TableStore, plan: ClusteringPlan, groups: Sequence[RewrittenGroup]
 ) -> Mapping[int, ResultMismatchError | DataFileError]:
-    """Read the footers of outputs; return an error for each group that they contradict, by its id.
-
-    An error has every missing output, or else every contradiction.
-    """
+    """Read the footers of outputs; return an error for each group, by id, that they contradict."""
     schema = file_schema(plan.data_schema, plan.row_tracking)
 
     def problems_of(file: WrittenFile) -> tuple[str, ...] | DataFileError:
@@ -146,8 +140,7 @@ def require_committable(
     """Refuse, directly before a put, outputs that are, were or may be about to be deleted.
 
     Each run must have finished with its digest, so that the deletion of its outputs has not begun;
-    each output must exist; and none may be so old that a VACUUM that lists it now could delete it
-    later.
+    each output must exist, and be too young for a VACUUM that lists it now.
     """
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         digests = list(pool.map(lambda claim: claim.run.finished_digest(), claims))
@@ -169,11 +162,7 @@ class RunWarning(UserWarning):
 
 
 def settle(claims: Sequence[OutputClaim]) -> None:
-    """Remove the traces of runs whose outputs are committed; a failure is only a RunWarning.
-
-    A trace that is left says only that the run finished. The log names its files, so they are never
-    deleted.
-    """
+    """Remove the traces of runs whose outputs the log names; a failure is only a RunWarning."""
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         for problem in pool.map(_unsettled, claims):
             if problem is not None:
@@ -205,10 +194,7 @@ def clear_runs(store: TableStore, claims: Sequence[OutputClaim]) -> None:
 
 
 def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
-    """Delete the files of ended runs that the log does not name; return their names.
-
-    The log is searched for exactly these files. A run without files left is forgotten.
-    """
+    """Delete the files of ended runs that the log does not name; return their names."""
     files = {run: run.files() for run in runs}
     named = named_files(store, {name for names in files.values() for name in names})
     deleted: list[str] = []
@@ -224,9 +210,8 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
 def max_age_ms(snapshot: Snapshot) -> int:
     """Return the age in ms up to which outputs may be committed: half the deleted-file retention.
 
-    A VACUUM deletes files that no version names and that are older than the retention, from a list
-    that may be some time old. An hour is always allowed: otherwise a retention of zero would forbid
-    every rewrite.
+    A VACUUM deletes by a list that may be some time old. An hour is always allowed: otherwise a
+    retention of zero would forbid every rewrite.
     """
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
     return max(kept_ms // 2, _HOUR_MS)
@@ -368,10 +353,9 @@ _JUST_BEGUN_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtWork:
-    """A process that may be at work on a table.
+    """A process that may be at work on a table: who, since when, and with how many groups.
 
-    `origin` is None for runs that do not say who began them; they count as one process. `age_ms` is
-    how long ago it began; `groups` is how many groups it has under way.
+    Runs whose `origin` is None, as they do not say who began them, count as one process.
     """
 
     origin: Origin | None
@@ -385,10 +369,7 @@ class AtWork:
 
 
 def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tuple[AtWork, ...]:
-    """Return the processes whose rewrites have begun, not ended, and wrote within `alive_ms`.
-
-    The one that began last comes first.
-    """
+    """Return the processes that rewrite and wrote within `alive_ms`, the newest first."""
     now_ms = clock.now_ms()
     runs = running_in(table_directory(store), store.storage)
 

@@ -1,7 +1,7 @@
 """Plans of what OPTIMIZE or a migration would rewrite, and why they are what they are."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,7 +51,6 @@ from liquidlog.plan import (
     OPTION,
     ClusteringPlan,
     ClusteringPolicy,
-    FittedWorkload,
     InputFiles,
     RewriteMode,
     SkipReason,
@@ -103,8 +102,7 @@ def refused(
 ) -> tuple[str, ...]:
     """Return a sentence for each live file that a rewrite would refuse, of a few looked into.
 
-    Only `files` are looked at, all if None; those without statistics, or that are not there, say
-    nothing. Statistics are loaded without `bounds_of`.
+    Files without statistics, or that are not there, say nothing. `files` is a mask, None for all.
     """
     indexed = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
     wanted = [leaf for leaf in indexed if leaf.data_type in _DATED]
@@ -157,14 +155,18 @@ def planned(
 ) -> ClusteringPlan:
     """Return the plan that `arguments`, by the names of Table.plan, ask for.
 
-    Arguments that are None are what the table's properties say, else the defaults. The layout is
-    fitted to the `workload`; without one, to the readers that the table remembers. Strategies that
-    judge files do it by these readers too. With `require_fit`, a workload that the layout cannot be
-    fitted to is refused. A plan that is made `quietly`, to be judged, is not logged.
+    The layout is fitted to the `workload`; without one, to the readers that the table remembers.
+    With `require_fit`, a workload that the layout cannot be fitted to is refused. A plan that is
+    made `quietly`, to be judged, is not logged.
     """
     began = time.perf_counter()
     settled = settle(snapshot, policy_settings(arguments))
-    readers = _readers(snapshot, workload)
+    readers = None
+    columns = [column.logical for column in clustering_state(snapshot).columns]
+    if workload is None:
+        readers = remembered_readers(snapshot)
+    elif columns and workload:
+        readers = readers_of(workload, columns, snapshot.schema)
     made = plan(
         snapshot,
         ClusteringPolicy(**settled.settings),
@@ -189,14 +191,6 @@ def planned(
     if not quietly and _log.is_heard:
         _say_planned(made, ms_since(began))
     return made
-
-
-def _readers(snapshot: Snapshot, workload: Workload | None) -> FittedWorkload | None:
-    """Return what is asked of the table's clustering columns, None without any."""
-    if workload is None:
-        return remembered_readers(snapshot)
-    columns = [column.logical for column in clustering_state(snapshot).columns]
-    return readers_of(workload, columns, snapshot.schema) if columns and workload else None
 
 
 def _say_planned(made: ClusteringPlan, duration_ms: int) -> None:
@@ -234,9 +228,8 @@ _FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
 class MigrationNotice:
     """What people have to know before a table is migrated.
 
-    `partition_columns` are those it has, by their logical names; `protocol_change` is None if the
-    table has the feature already. `zoneless` are the partition columns with timestamps that name no
-    zone, which the migration takes for moments in `time_zone`.
+    `protocol_change` is None if the table has the feature already. `zoneless` are the partition
+    columns with timestamps that name no zone, which the migration takes for moments in `time_zone`.
     """
 
     partition_columns: tuple[str, ...]
@@ -287,10 +280,7 @@ def planned_migration(
     new_id: NewId,
     workload: Workload | None = None,
 ) -> ClusteringPlan:
-    """Return the plan that makes a partitioned table one that is clustered by these columns.
-
-    Every file is rewritten. `arguments` are those of Table.plan_migration that were given.
-    """
+    """Return the plan that makes a partitioned table clustered; every file is rewritten."""
     if not snapshot.metadata.partition_columns:
         raise UsageError(
             "the table is not partitioned: there is nothing to migrate; cluster-by sets its"
@@ -317,10 +307,7 @@ def planned_migration(
 
 
 def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) -> ClusteringPlan:
-    """Return the plan of a migration with more groups: of the live files that it does not have.
-
-    All else stays as it is, so that groups which are finished need not be rewritten again.
-    """
+    """Return a migration's plan with more groups, of live files that it lacks."""
     if not made.is_migration:
         raise UsageError("the plan is no migration, and only those take what others added later")
     require_same_table(snapshot, made.table_id)
@@ -410,26 +397,20 @@ class Explained:
 
 
 def explain_together(plan: ClusteringPlan, *, examples: int) -> tuple[Explained, ...]:
-    """Return the planner's decisions counted by reason, rewrites first.
-
-    Each has its first `examples` paths in sorted order. Files are counted as columns, so this is
-    fast for a million files.
-    """
-    return tuple(_explained(plan, examples))
-
-
-def _explained(plan: ClusteringPlan, examples: int) -> Iterator[Explained]:
+    """Return the planner's decisions counted by reason, rewrites first, with some paths."""
+    found = []
     if plan.groups:
         inputs = (group.inputs.columns.select(["path", "size_bytes"]) for group in plan.groups)
         words = f"rewritten {_GOALS[plan.mode]}: {len(plan.groups)} group(s)"
-        yield _counted("rewrite", plan.mode.value, words, pa.concat_tables(inputs), examples)
+        found.append(("rewrite", plan.mode.value, words, pa.concat_tables(inputs)))
     kept = [group.kept.columns for group in plan.groups if len(group.kept)]
     if kept:
-        yield _counted("keep", _KEPT, _KEPT_WORDS, pa.concat_tables(kept), examples)
+        found.append(("keep", _KEPT, _KEPT_WORDS, pa.concat_tables(kept)))
     reasons = plan.skipped.columns["reason"].cast(pa.string())
     for name in sorted(pc.unique(reasons).to_pylist()):
         left = plan.skipped.columns.filter(pc.equal(reasons, name))
-        yield _counted("skip", name, _SKIP_WORDS[SkipReason(name)], left, examples)
+        found.append(("skip", name, _SKIP_WORDS[SkipReason(name)], left))
+    return tuple(_counted(*one, examples) for one in found)
 
 
 def _counted(decision: str, reason: str, detail: str, files: pa.Table, examples: int) -> Explained:
@@ -448,50 +429,36 @@ def _counted(decision: str, reason: str, detail: str, files: pa.Table, examples:
 def explain(
     plan: ClusteringPlan, snapshot: Snapshot, bounds_of: BoundsOf, path: str | None = None
 ) -> Rows:
-    """Return the planner's decision on every live file, in words, sorted by path.
-
-    `snapshot` is the table at the plan's read version. With `path`, only that file is explained.
-    """
+    """Return the planner's decision on every live file, or on one, in words, sorted by path."""
     measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
-    taken = [
-        {
-            "path": file.path,
-            "decision": "rewrite",
-            "reason": plan.mode.value,
-            "detail": _taken_words(plan, group.group_id, file.size_bytes)
-            + measures.get(file.path, ""),
-        }
-        for group in plan.groups
-        for file in group.inputs.named(path)
-    ]
-    skipped = [
-        {
-            "path": file.path,
-            "decision": "skip",
-            "reason": file.reason.value,
-            "detail": f"{_SKIP_WORDS[file.reason]} ({file.size_bytes} bytes)"
-            + measures.get(file.path, ""),
-        }
-        for file in plan.skipped.named(path)
-    ]
-    kept = [
-        {
-            "path": file.path,
-            "decision": "keep",
-            "reason": _KEPT,
-            "detail": f"{_KEPT_WORDS} {group.zcube_id} ({file.size_bytes} bytes)"
-            + measures.get(file.path, ""),
-        }
-        for group in plan.groups
-        for file in group.kept.named(path)
-    ]
-    if path is not None and not (taken or kept or skipped):
+    found: list[tuple[str, str, str, str]] = []
+    for group in plan.groups:
+        goal = f"into cube {group.zcube_id}" if group.zcube_id else _GOALS[plan.mode]
+        words = f"rewritten with {len(group.inputs) - 1} other file(s) of group {group.group_id}"
+        for file in group.inputs.named(path):
+            detail = f"{file.size_bytes} bytes, {words} {goal}"
+            found.append((file.path, "rewrite", plan.mode.value, detail))
+        for kept in group.kept.named(path):
+            detail = f"{_KEPT_WORDS} {group.zcube_id} ({kept.size_bytes} bytes)"
+            found.append((kept.path, "keep", _KEPT, detail))
+    for skipped in plan.skipped.named(path):
+        detail = f"{_SKIP_WORDS[skipped.reason]} ({skipped.size_bytes} bytes)"
+        found.append((skipped.path, "skip", skipped.reason.value, detail))
+    if path is not None and not found:
         raise UsageError(
             f"{path} is not a live file of {snapshot.uri} at version {snapshot.version};"
             " give its path as files shows it",
             path=path,
         )
-    return Rows(sorted([*taken, *kept, *skipped], key=lambda row: row["path"]))
+    return Rows(
+        {
+            "path": name,
+            "decision": decision,
+            "reason": reason,
+            "detail": detail + measures.get(name, ""),
+        }
+        for name, decision, reason, detail in sorted(found)
+    )
 
 
 def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
@@ -513,10 +480,3 @@ def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapp
         name: f"; it spans {width:.2%} of the keys, on average beside {depth - 1:.1f} other file(s)"
         for name, width, depth in rows
     }
-
-
-def _taken_words(plan: ClusteringPlan, group_id: int, size_bytes: int) -> str:
-    group = plan.groups[group_id]
-    others = len(group.inputs) - 1
-    goal = f"into cube {group.zcube_id}" if group.zcube_id else _GOALS[plan.mode]
-    return f"{size_bytes} bytes, rewritten with {others} other file(s) of group {group_id} {goal}"

@@ -71,9 +71,8 @@ DEFAULT_LIMIT_BYTES: Final = 10 * GIB
 class ReconcileLimits:
     """How much of others' deletions the commit of a group follows.
 
-    `max_share` is the share of the group's rows, from 0 to 1, that may be deleted, `limit_bytes`
-    what this process may read to find them; `tasks` read what is more. With a share of 0, every
-    deletion is a conflict.
+    `max_share` is the share of the group's rows, from 0 to 1, that may be deleted; `limit_bytes`
+    are read here to find them, more by `tasks`. With a share of 0, every deletion is a conflict.
     """
 
     max_share: float = DEFAULT_MAX_SHARE
@@ -118,10 +117,7 @@ def reconcile_limits(
 
 
 def passes(conflict: Conflict) -> bool:
-    """Return whether what was rewritten could be committed later, or within other limits.
-
-    Files that others added beside a migration may be deleted again.
-    """
+    """Return whether what was rewritten could be committed later, or within other limits."""
     return isinstance(conflict, TooMuchToRead | TooManyDeletedRows | FilesAdded)
 
 
@@ -129,9 +125,9 @@ def passes(conflict: Conflict) -> bool:
 class ReconciledRows:
     """Rows that others deleted of the inputs of committed groups, and were deleted of the outputs.
 
-    `files` is how many outputs had such rows, `bytes_read` and `seconds` what it took to find and
-    delete them: None for a dry run, which looks for none of them. `versions` deleted the rows;
-    `gone` are the paths of inputs and kept files that others had removed.
+    `files` is how many outputs had such rows; this, `bytes_read` and `seconds` are None for a dry
+    run, which looks for none. `versions` deleted the rows; `gone` are paths of inputs that others
+    removed.
     """
 
     rows: int = 0
@@ -265,10 +261,7 @@ class Reconciler:
         self._limits = limits
 
     def advance(self, state: GroupState, stale: Staleness, claim: OutputClaim) -> GroupState:
-        """Return the state in which exactly the rows are deleted that `stale` says were deleted.
-
-        `state` is that after earlier attempts, `claim` the executor's to the outputs.
-        """
+        """Return the state in which exactly the rows are deleted that `stale` says were deleted."""
         began = time.monotonic()
         self._require_same_history(state, stale)
         snapshot = stale.snapshot

@@ -413,10 +413,7 @@ def commit_groups(
 
 
 def _warn_of_doubled_rows(run: CommitRun, own: Collection[int]) -> None:
-    """Warn if another writer, which did not look at our commits, moved the same rows.
-
-    We cannot keep it from that, and what it wrote may be what others have read since.
-    """
+    """Warn if another writer, which did not look at our commits, moved the same rows."""
     store, first = run.store, run.plan.read_version + 1
     try:
         listing = list_log_from(store, first)
@@ -519,10 +516,7 @@ def read_advice(path: str) -> AdviceDocument:
 
 
 def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return the finished groups of `plan` in a file.
-
-    A last line without a newline was cut off by a crash and is ignored.
-    """
+    """Return the finished groups of `plan` in a file, without a last line that was cut off."""
     return _finished(read_file(path), plan, where=path)[0]
 
 

@@ -57,13 +57,10 @@ class PredicateScan:
 class Scan(Summary):
     """The files that the readers of a workload must open, at one version.
 
-    `files_read` and `bytes_read` are means over the workload. `files` has the files that a
-    predicate may match: path (decoded), size_bytes, and the share of the workload that opens the
-    file.
-
-    `cannot_prune` lists the conditions of all predicates that rule out no file. `not_usable` has
-    the predicates that are no condition on this table, which count nowhere else. `asked_at` is the
-    current time (ISO 8601, UTC) if a predicate depends on it, else None.
+    `files_read` and `bytes_read` are means over the workload. `files` has path (decoded),
+    size_bytes, and the share of the workload that opens the file. `cannot_prune` lists the
+    conditions that rule out no file, `not_usable` the predicates that are no condition on this
+    table. `asked_at` is the current time (ISO 8601, UTC) if a predicate depends on it.
     """
 
     version: int
@@ -92,9 +89,8 @@ def scan(
 ) -> Scan:
     """Return the files that readers with the predicates of a workload must open.
 
-    `time_zone` names the time zone of the readers' sessions; without it, any zone is possible.
-    `now_ms` is the current time in predicates; without it, conditions on the current time rule out
-    no file.
+    Without a `time_zone` of their sessions, any is possible; without `now_ms`, conditions on the
+    current time rule out no file.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.matching import answers
@@ -141,10 +137,7 @@ def scan(
 
 
 def at_time(where: object, now_ms: int) -> object:
-    """Return a predicate with the current time as a literal, and the current date as that of UTC.
-
-    Anything but a valid predicate that asks for the time is returned as it is.
-    """
+    """Return a predicate with the time as a literal in UTC; what is no such predicate as it is."""
     if not isinstance(where, str) or _ASKS_FOR_TIME.search(where) is None:
         return where
     # See `scan`.

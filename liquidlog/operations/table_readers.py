@@ -43,13 +43,6 @@ def backtested(
 
     A scan is predicted on the files that the table had when it was asked last, if the log still has
     that version and it is one of the four that most scans are of; else on today's.
-
-    Args:
-        store: Of the table.
-        snapshot: Its newest version.
-        workload: Predicates that are conditions on the table.
-        read_now: Bytes that each of them reads today.
-        now_ms: The current time in predicates.
     """
     seen = [
         number
@@ -228,8 +221,7 @@ class TableReaders:
     """The table as it is, and what p predicates read of it.
 
     `now` is what each opens now, by `masks`, which have one bool for each of `files`: rows of
-    `Snapshot.files`, all of them or, of very many, some. `scale` is what sums over these files must
-    be multiplied by. `halves` are the queries that a layout is chosen on, and judged on.
+    `Snapshot.files`, all of them or, of very many, some. Sums over them are multiplied by `scale`.
     """
 
     store: TableStore
@@ -255,11 +247,7 @@ class TableReaders:
         return float(weights @ values) / float(weights.sum())
 
     def joined(self, max_file_bytes: int) -> Readings:
-        """Return what predicates would open if files were only joined, by size, to larger ones.
-
-        That is what compaction does, inside partitions, to as many files as rows are laid out in:
-        a joined file is opened if one of its files is now.
-        """
+        """Return what predicates would open if files were joined by size in partitions."""
         some = self.snapshot.files.take(pa.array(self.files))
         sizes = np.asarray(some["size"].to_numpy(), np.float64)
         texts = some["partition_values_json"].combine_chunks()

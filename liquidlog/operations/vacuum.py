@@ -52,6 +52,7 @@ from liquidlog.version import ENGINE_INFO
 
 
 def _put_note(store: TableStore, change: Change, clock: Clock) -> int:
+    """Put a version without actions; return it."""
     snapshot = load_snapshot(store)
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
@@ -117,10 +118,10 @@ def orphans(
     delete: bool = False,
     dry_run: bool = False,
 ) -> Rows:
-    """Return the files that runs and writers left, as `find_strays` finds them, one row per file.
+    """Return the files that runs and writers left, one row per file; see `find_strays`.
 
-    With `delete`, those that may be deleted are deleted, as `delete_strays` does it; with `dry_run`
-    too, nothing is deleted, and the rows are those of a real run.
+    With `delete`, those that may go are deleted; with `dry_run` too, the rows are those of a real
+    run.
     """
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
     if not delete:
@@ -128,7 +129,9 @@ def orphans(
     if not dry_run:
         return _stray_rows(strays, delete_strays(store, strays, clock))
     _require_deletable(store, strays)
-    return _stray_rows(strays, _deletable_paths(strays))
+    files = (file for stray in strays.runs for file in stray.files)
+    doomed = [f.path for f in (*files, *strays.temporaries) if f.reason_to_keep is None]
+    return _stray_rows(strays, doomed)
 
 
 def find_strays(
@@ -141,9 +144,8 @@ def find_strays(
 ) -> Strays:
     """Return the files of runs that were not committed, by token, and temporary files of writers.
 
-    A run that wrote within the last `older_than_ms` counts as alive. With `finished`, the files of
-    runs that finished before that may be deleted too, although their results can still be
-    committed.
+    A run that wrote within `older_than_ms` counts as alive. With `finished`, the files of runs that
+    finished before that may go too, although their results can still be committed.
     """
     now_ms = clock.now_ms()
     rules = _Rules(
@@ -161,10 +163,7 @@ def find_strays(
 
 
 def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str, ...]:
-    """Delete the files that may be deleted; return their paths.
-
-    If a run is alive after all, its tasks and its commit fail from now on.
-    """
+    """Delete the files that may go, and end their runs; return their paths."""
     _require_deletable(store, strays)
     ended = {stray.run: _ended(stray) for stray in strays.runs if stray.may_go}
     withdrawn = [run.token for run, stage in ended.items() if stage is RunStage.WITHDRAWN]
@@ -177,11 +176,6 @@ def delete_strays(store: TableStore, strays: Strays, clock: Clock) -> tuple[str,
             store.delete_file(file.path)
             deleted.append(file.path)
     return tuple(deleted)
-
-
-def _deletable_paths(strays: Strays) -> tuple[str, ...]:
-    files = (file for stray in strays.runs for file in stray.files)
-    return tuple(f.path for f in (*files, *strays.temporaries) if f.reason_to_keep is None)
 
 
 def _require_deletable(store: TableStore, strays: Strays) -> None:
@@ -395,11 +389,7 @@ def vacuum(
     allow_short_retention: bool = False,
     dry_run: bool = False,
 ) -> Vacuumed:
-    """Delete the files that no version within the retention needs; return them and what is kept.
-
-    With `dry_run` nothing is deleted and no version is put. A vacuum that was stopped is finished
-    by the next one.
-    """
+    """Delete the files that no version within the retention needs; return them and what is kept."""
     store.require_writable()
     require_writable(snapshot)
     kept_ms = retention_to_keep(
@@ -417,7 +407,11 @@ def vacuum(
         "defaultRetentionMillis": retention_ms(snapshot.metadata.configuration),
         **({} if retain_ms is None else {"specifiedRetentionMillis": retain_ms}),
     }
-    started = _put_note(store, _start(found, parameters), clock)
+    metrics = {
+        "numFilesToDelete": str(len(found.unneeded)),
+        "sizeOfDataToDelete": str(sum(file.facts.size_bytes for file in found.unneeded)),
+    }
+    started = _put_note(store, _note(START, parameters, metrics), clock)
     try:
         _require_one_time(store, started, now_ms)
         deleted = _delete(store, found, since_ms=now_ms - kept_ms)
@@ -426,7 +420,7 @@ def vacuum(
         )
     except BaseException:
         with suppress(LiquidlogError):
-            _put_note(store, _end("FAILED", {}), clock)
+            _put_note(store, _note(END, {"status": "FAILED"}, {}), clock)
         raise
     ended = _put_end(store, len(deleted), found.directories, clock)
     return _vacuumed(found, kept_ms, deleted, versions=(started, *ended))
@@ -528,7 +522,9 @@ def _kept(listed: _Listed, reasons: Mapping[str, str]) -> tuple[Kept, ...]:
 
 def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
     """List the table's directory; links are not followed, hidden directories not looked into."""
-    columns = _partition_names(snapshot)
+    names = snapshot.metadata.partition_columns
+    fields = (find_column(snapshot.schema, (name,)) for name in names)
+    columns = {*names, *(field.physical_name for field in fields if field is not None)}
     tables: set[str] = set()
     entered = 0
 
@@ -551,19 +547,10 @@ def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
         else:
             files[entry.path] = entry.facts
     tables.discard("")
-    others = {path: facts for path, facts in files.items() if _is_below(path, tables)}
+    below = tuple(f"{directory}/" for directory in tables)
+    others = {path: facts for path, facts in files.items() if path.startswith(below)}
     own = {path: facts for path, facts in files.items() if path not in others}
     return _Listed(own, odd, others, entered)
-
-
-def _is_below(path: str, directories: Collection[str]) -> bool:
-    return any(path.startswith(f"{directory}/") for directory in directories)
-
-
-def _partition_names(snapshot: Snapshot) -> frozenset[str]:
-    names = snapshot.metadata.partition_columns
-    columns = (find_column(snapshot.schema, (name,)) for name in names)
-    return frozenset({*names, *(column.physical_name for column in columns if column is not None)})
 
 
 def _tokens(store: TableStore) -> frozenset[str]:
@@ -609,27 +596,12 @@ def _vacuumed(
 ) -> Vacuumed:
     files = found.unneeded if deleted is None else tuple(deleted)
     gone = {file.path for file in files}
-    kept = (*found.kept, *_needed_again(file for file in found.unneeded if file.path not in gone))
-    return Vacuumed(kept_ms, files, kept, found.directories, versions)
-
-
-def _needed_again(files: Iterator[UnneededFile]) -> Iterator[Kept]:
-    sizes = [file.facts.size_bytes for file in files]
+    sizes = [file.facts.size_bytes for file in found.unneeded if file.path not in gone]
+    kept = found.kept
     if sizes:
-        yield Kept("a version or a run came to need it meanwhile", len(sizes), sum(sizes))
-
-
-def _start(found: _Found, parameters: Mapping[str, object]) -> Change:
-    sizes = (file.facts.size_bytes for file in found.unneeded)
-    metrics = {
-        "numFilesToDelete": str(len(found.unneeded)),
-        "sizeOfDataToDelete": str(sum(sizes)),
-    }
-    return _note(START, parameters, metrics)
-
-
-def _end(status: str, metrics: Mapping[str, str]) -> Change:
-    return _note(END, {"status": status}, metrics)
+        again = Kept("a version or a run came to need it meanwhile", len(sizes), sum(sizes))
+        kept = (*kept, again)
+    return Vacuumed(kept_ms, files, kept, found.directories, versions)
 
 
 def _note(operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> Change:
@@ -653,7 +625,7 @@ def _put_end(store: TableStore, deleted: int, directories: int, clock: Clock) ->
         "numVacuumedDirectories": str(directories + 1),  # with the table's own
     }
     try:
-        return (_put_note(store, _end("COMPLETED", metrics), clock),)
+        return (_put_note(store, _note(END, {"status": "COMPLETED"}, metrics), clock),)
     except CommitStateUnknownError:
         raise
     except LiquidlogError as error:

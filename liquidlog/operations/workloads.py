@@ -48,10 +48,9 @@ def import_workload(
     without_constants: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return what sources ask of tables: one query per table and distinct conditions.
+    """Return what sources ask of tables, of all without any: one query per distinct conditions.
 
-    `tables` are those that count; without any, all do, as they are named. Queries whose last time
-    is before `since` are left out.
+    Queries whose last time is before `since` are left out.
     """
     if not sources:
         raise UsageError("name a source: an event log, a query log, a file of SQL or a table")
@@ -73,8 +72,8 @@ def asked_at(
 ) -> Imported:
     """Return what the source or the imported workload at an address asks of a table.
 
-    SQL that asks one table alone, which has another name there, is taken to ask this one. `problem`
-    says why the file is not a workload of another form; it is raised if it is not a source either.
+    SQL that asks one table alone, of another name, is taken to ask this one. `problem` says why the
+    file is no workload of another form; it is raised if it is not a source either.
     """
     known = Tables((open_table(table, storage_options),))
     try:
@@ -244,10 +243,8 @@ def read_workload(
 ) -> Workload:
     """Return what the workload at an address asks of a table.
 
-    That is a file of predicates, an imported workload, or a source that can be imported. Queries
-    that no file was opened for, and those of which no condition is certain, are left out. Values of
-    the table stand in for redacted constants where they can. A statement in a file of SQL that is
-    not understood is a predicate with this problem.
+    That is a file of predicates, an imported workload, or a source that can be imported. A
+    statement in a file of SQL that is not understood is a predicate with this problem.
     """
     written, problem = _written(path)
     if written and not any(one.problem for one in written):
@@ -297,9 +294,8 @@ def workload_of(found: object, table: str, storage_options: StorageOptions) -> W
 def predicates_of(
     queries: Sequence[Query], table: str, storage_options: StorageOptions
 ) -> Workload:
-    """Return the predicates of queries of a table.
+    """Return the predicates of queries that opened a file and have a condition that is certain.
 
-    Queries that no file was opened for, and those of which no condition is certain, are left out.
     Values of the table stand in for redacted constants where they can.
     """
     asked = tuple(

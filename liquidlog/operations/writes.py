@@ -367,9 +367,8 @@ def commit_write(
 ) -> Written:
     """Commit what was written for a plan; without rows and without a change there is no commit.
 
-    `txn` is the transaction to set with the same commit, (application id, version); if the table
-    has this version or a later one by then, nothing is committed. `is_blind` says that appended
-    rows were made without a look at the table.
+    `txn` is the transaction to set, (application id, version); if the table has this version or a
+    later one by then, nothing is committed. `is_blind`: rows were made without a look at the table.
     """
     run = run_of(store, result.run)
     if plan.partition_columns:

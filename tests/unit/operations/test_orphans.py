@@ -20,10 +20,9 @@ from liquidlog.data.runs import (
     Run,
     RunStage,
     decode_origin,
-    running_in,
     runs_in,
 )
-from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
+from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import vacuum as operation
 from liquidlog.operations.outputs import at_work
@@ -173,14 +172,6 @@ def test_a_finished_run_that_nobody_may_commit_any_more_goes(tmp_path: Path) -> 
     assert rows_at(table, table.snapshot().version) == 5
 
 
-def test_finished_runs_go_when_asked(tmp_path: Path) -> None:
-    table = table_at(tmp_path)
-    plan, result = rewritten(table, age_s=2 * DAY_S)
-    assert [row["deleted"] for row in table.orphans(finished=True, delete=True)] == [True]
-    assert table.commit_each(plan, result.groups).failures
-    assert rows_at(table, table.snapshot().version) == 5
-
-
 def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,16 +193,6 @@ def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
     version = Table.open(str(tmp_path)).commit(plan, result).versions[0]
     assert operation.delete_strays(table.opened.store, strays, table.opened.clock) == ()
     assert rows_at(table, version) == 5
-
-
-def test_a_run_that_was_ended_cannot_finish(tmp_path: Path) -> None:
-    table = table_at(tmp_path)
-    run = Run(str(tmp_path), DEAD)
-    run.begin()
-    assert table.orphans(older_than="0s", delete=True) == ()
-    with pytest.raises(ExecutorError):
-        run.finish("digest")
-    assert run.stage() is RunStage.GONE
 
 
 def test_the_mark_of_a_committed_run_makes_nothing_an_orphan(
@@ -367,13 +348,6 @@ def test_a_marker_that_says_nothing_is_somebody(table: Table, content: bytes) ->
 def test_appends_take_no_file_from_a_rewrite(table: Table) -> None:
     begin(table, OLD, Origin.here(APPEND, now_ms=0))
     assert at_work(table.opened.store, table.opened.clock) == ()
-
-
-def test_a_run_that_has_ended_is_not_at_work(table: Table) -> None:
-    begin(table, OLD, OTHER).retire()
-    begin(table, NEW, OTHER).discard()
-    assert (at_work(table.opened.store, table.opened.clock), running_in(table.uri)) == ((), ())
-    assert [run.token for run in runs_in(table.uri)] == [OLD]
 
 
 def test_a_run_that_wrote_nothing_for_a_day_is_dead(table: Table) -> None:

@@ -34,9 +34,9 @@ from liquidlog.log.loader import open_store
 from liquidlog.log.store import LocalTableStore, TableStore
 from liquidlog.operations import batches, outputs, rewrite
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.operations.optimize import metrics_of, optimize_in_rounds, require_rounds
+from liquidlog.operations.optimize import metrics_of, optimize_in_rounds
 from liquidlog.operations.outputs import at_work, claimed
-from liquidlog.operations.rewrite import CommitReport, complete_result, read_result, result_so_far
+from liquidlog.operations.rewrite import complete_result, read_result, result_so_far
 from liquidlog.plan import (
     ClusteringPlan,
     GroupFailure,
@@ -214,51 +214,6 @@ def test_outputs_that_vanish_before_the_put_are_not_committed(
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
 
 
-def test_outputs_that_a_vacuum_may_have_listed_are_refused(table: Table) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    output = Path(table.uri, result.groups[0].outputs[0].path)
-    old_s = output.stat().st_mtime - 8 * 86_400
-    os.utime(output, (old_s, old_s))
-    report = table.commit_each(plan, result.groups)
-    assert "half of delta.deletedFileRetentionDuration" in report.failures[0]
-    assert output.exists()
-
-
-def test_a_storage_that_does_not_answer_deletes_nothing(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    before = files_of(table)
-    monkeypatch.setattr(
-        LocalTableStore, "file_facts", lambda *_: (_ for _ in ()).throw(StorageError("x", "EIO"))
-    )
-    with pytest.raises(StorageError):
-        table.commit_each(plan, result.groups)
-    monkeypatch.undo()
-    assert files_of(table) == before
-    assert table.commit(plan, result).versions == (3,)
-
-
-def test_a_commit_that_storage_refuses_leaves_its_files_listed(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = table.plan()
-    result = execute(plan)
-
-    def refused(_: LocalTableStore, name: str, __: bytes) -> bool:
-        raise StorageError(name, "cannot be written: Permission denied")
-
-    monkeypatch.setattr(LocalTableStore, "put_log_if_absent", refused)
-    with pytest.raises(StorageError):
-        table.commit(plan, result)
-    monkeypatch.undo()
-    assert [row["path"] for row in table.orphans()] == [result.groups[0].outputs[0].path]
-    assert table.commit(plan, result).versions == (3,)
-    assert table.orphans() == ()
-
-
 def test_a_conflict_deletes_only_what_the_run_wrote(table: Table) -> None:
     plan, result = table.plan(), None
     result = execute(plan)
@@ -268,15 +223,6 @@ def test_a_conflict_deletes_only_what_the_run_wrote(table: Table) -> None:
     assert {conflict.group_id for conflict in report.conflicts} == {0}
     assert files_of(table) == before
     assert table.orphans(older_than="0s") == ()
-
-
-def test_a_result_is_committed_once_however_often_it_is_given(table: Table) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    assert table.commit(plan, result).versions == (3,)
-    report = table.commit(plan, RewriteResult(plan_id=plan.plan_id, groups=result.groups))
-    assert report.skipped_groups == (0,)
-    assert live_values(table) == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("stale", range(1, 5))
@@ -320,22 +266,6 @@ def test_a_result_that_another_process_commits_meanwhile_is_committed(
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_finishes_once(tmp_path: Path) -> None:
-    run = Run(str(tmp_path), "0123456789ab")
-    run.begin()
-    run.finish("one")
-    assert run.finished_digest() == "one"
-    with pytest.raises(ExecutorError):
-        run.finish("two")
-    assert run.finished_digest() == "one"
-
-
-@pytest.mark.parametrize("token", ["", "0123456789AB", "../../x", "0123456789abc", "0123456789a\n"])
-def test_a_token_is_twelve_digits(token: str) -> None:
-    with pytest.raises(ValueError, match="12 hexadecimal digits"):
-        Run("t", token)
-
-
 def test_only_files_that_the_log_was_asked_about_are_deleted(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,17 +294,14 @@ def test_a_run_is_not_forgotten_while_it_has_files_that_nothing_names(table: Tab
     assert run.stage() is RunStage.GONE
 
 
-def test_an_output_that_cannot_be_read_stops_no_other_group(table: Table) -> None:
-    for first in (7, 10):
-        table.append(pa.table({"a": [first, first + 1, first + 2]}))
-    plan = table.plan(min_cube_size=1, target_cube_size=1)
-    result = execute(plan)
-    assert len(result.groups) > 1
-    output = result.groups[0].outputs[0]
-    (Path(table.uri) / output.path).write_bytes(b"x" * output.size_bytes)
-    report = table.commit_each(plan, result.groups)
-    assert len(report.failures) == 1
-    assert len(report.versions) == len(result.groups) - 1
+def test_an_output_that_cannot_be_read_stops_no_other_group(grouped: Table) -> None:
+    plan, result = planned(grouped)
+    output = result.groups[3].outputs[0]
+    Path(grouped.uri, output.path).write_bytes(b"x" * output.size_bytes)
+    Path(grouped.uri, result.groups[1].outputs[0].path).unlink()
+    report = grouped.commit_each(plan, result.groups, groups_per_commit=GROUPS)
+    assert report.committed_groups == (0, 2, 4)
+    assert (len(report.versions), len(report.failures)) == (1, 2)
 
 
 # A result document is continued only if it is one; any other file stays as it was.
@@ -483,104 +410,85 @@ GROUPS = 5
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of ten files in five groups of two, with row ids."""
     path = tmp_path_factory.mktemp("made") / "t"
-    table_batches = Table.create(
+    grouped = Table.create(
         path,
         schema=pa.schema([("x", pa.int64())]),
         cluster_by=["x"],
         properties={"delta.enableRowTracking": "true"},
     )
     for first in range(2 * GROUPS):
-        table_batches.append(pa.table({"x": [first, first + 100]}))
+        grouped.append(pa.table({"x": [first, first + 100]}))
     return path
 
 
 @pytest.fixture
-def table_batches(made: Path, tmp_path: Path) -> Table:
+def grouped(made: Path, tmp_path: Path) -> Table:
     return Table.open(shutil.copytree(made, tmp_path / "t"))
 
 
-def planned(table_batches: Table) -> tuple[ClusteringPlan, RewriteResult]:
-    size = max(table_batches.files()["size_bytes"].to_pylist())
-    plan = table_batches.plan(min_cube_size=1, target_cube_size=2 * size)
+def planned(grouped: Table) -> tuple[ClusteringPlan, RewriteResult]:
+    size = max(grouped.files()["size_bytes"].to_pylist())
+    plan = grouped.plan(min_cube_size=1, target_cube_size=2 * size)
     assert len(plan.groups) == GROUPS
     return plan, execute(plan)
 
 
-def actions(table_batches: Table, version: int, kind: str) -> list[dict[str, Any]]:
-    return [action[kind] for action in actions_of(table_batches, version) if kind in action]
+def actions(grouped: Table, version: int, kind: str) -> list[dict[str, Any]]:
+    return [action[kind] for action in actions_of(grouped, version) if kind in action]
 
 
-def commit_tags(table_batches: Table, version: int) -> dict[str, str]:
-    tags: dict[str, str] = actions(table_batches, version, "commitInfo")[0]["tags"]
+def commit_tags(grouped: Table, version: int) -> dict[str, str]:
+    tags: dict[str, str] = actions(grouped, version, "commitInfo")[0]["tags"]
     return tags
 
 
-def pending(table_batches: Table, plan: ClusteringPlan) -> tuple[int, ...]:
-    return tuple(g.group_id for g in batches.pending_groups(table_batches.opened.store, plan))
+def pending(grouped: Table, plan: ClusteringPlan) -> tuple[int, ...]:
+    return tuple(g.group_id for g in batches.pending_groups(grouped.opened.store, plan))
 
 
-def live(table_batches: Table) -> list[tuple[object, ...]]:
+def live(grouped: Table) -> list[tuple[object, ...]]:
     """Return what a reader finds of each live file, but for the versions."""
     columns = ("path", "size", "num_records", "tags_json", "base_row_id", "clustering_provider")
-    files = table_batches.snapshot().files
+    files = grouped.snapshot().files
     return sorted(zip(*(files[name].to_pylist() for name in columns), strict=True))
 
 
 @pytest.mark.parametrize("size", [2, 4, 100])
 def test_any_split_gives_the_table_of_single_commits(
-    table_batches: Table, tmp_path: Path, size: int
+    grouped: Table, tmp_path: Path, size: int
 ) -> None:
-    plan, result = planned(table_batches)
-    other = Table.open(shutil.copytree(table_batches.uri, tmp_path / "other"))
-    alone = table_batches.commit(plan, result)
+    plan, result = planned(grouped)
+    other = Table.open(shutil.copytree(grouped.uri, tmp_path / "other"))
+    alone = grouped.commit(plan, result)
     together = other.commit(plan, result, groups_per_commit=size)
     assert len(alone.versions) == GROUPS
     assert len(together.versions) == -(-GROUPS // size)
     assert together.committed_groups == alone.committed_groups == tuple(range(GROUPS))
-    assert live(other) == live(table_batches)
+    assert live(other) == live(grouped)
     assert together.rows_verified == alone.rows_verified == 4 * GROUPS
-    metrics = [
-        metrics_of(t.opened, plan, r) for t, r in ((table_batches, alone), (other, together))
-    ]
+    metrics = [metrics_of(t.opened, plan, r) for t, r in ((grouped, alone), (other, together))]
     assert [one["numBatches"] for one in metrics] == [GROUPS, len(together.versions)]
     assert {**metrics[0], "numBatches": 0} == {**metrics[1], "numBatches": 0}
 
 
-def test_metrics_of_a_commit_are_those_of_its_groups_added_up(
-    table_batches: Table, tmp_path: Path
-) -> None:
-    plan, result = planned(table_batches)
-    other = Table.open(shutil.copytree(table_batches.uri, tmp_path / "other"))
-    alone = table_batches.commit(plan, result).versions
-    (version,) = other.commit(plan, result, groups_per_commit=GROUPS).versions
-    infos = [actions(table_batches, one, "commitInfo")[0]["operationMetrics"] for one in alone]
-    (info,) = [one["operationMetrics"] for one in actions(other, version, "commitInfo")]
-    for name in ("numAddedFiles", "numAddedBytes", "numRemovedFiles", "numRemovedBytes"):
-        assert int(info[name]) == sum(int(one[name]) for one in infos) > 0
-    for name, best in (("minFileSize", min), ("maxFileSize", max)):
-        assert int(info[name]) == best(int(one[name]) for one in infos)
-
-
 def test_a_commit_of_one_group_is_tagged_as_ever_and_one_of_several_names_all(
-    table_batches: Table,
+    grouped: Table,
 ) -> None:
-    plan, result = planned(table_batches)
+    plan, result = planned(grouped)
     ones = RewriteResult(plan_id=plan.plan_id, groups=result.groups[:1])
-    (first,) = table_batches.commit(plan, ones, groups_per_commit=3).versions
-    assert {"liquidlog.groupId": "0"}.items() <= commit_tags(table_batches, first).items()
-    assert "liquidlog.groupIds" not in commit_tags(table_batches, first)
-    report = table_batches.commit(plan, result, groups_per_commit=3)
+    (first,) = grouped.commit(plan, ones, groups_per_commit=3).versions
+    assert {"liquidlog.groupId": "0"}.items() <= commit_tags(grouped, first).items()
+    assert "liquidlog.groupIds" not in commit_tags(grouped, first)
+    report = grouped.commit(plan, result, groups_per_commit=3)
     assert (report.skipped_groups, report.committed_groups) == ((0,), (1, 2, 3, 4))
     assert len(report.versions) == 2
-    assert [
-        commit_tags(table_batches, version)["liquidlog.groupIds"] for version in report.versions
-    ] == [
+    assert [commit_tags(grouped, version)["liquidlog.groupIds"] for version in report.versions] == [
         "1,2",
         "3,4",
     ]
-    assert commit_tags(table_batches, report.versions[1])["liquidlog.groupId"] == "3"
-    assert pending(table_batches, plan) == ()
-    assert table_batches.commit(plan, result).skipped_groups == (0, 1, 2, 3, 4)
+    assert commit_tags(grouped, report.versions[1])["liquidlog.groupId"] == "3"
+    assert pending(grouped, plan) == ()
+    assert grouped.commit(plan, result).skipped_groups == (0, 1, 2, 3, 4)
 
 
 def test_groups_of_another_plan_are_not_taken_for_ours() -> None:
@@ -590,66 +498,58 @@ def test_groups_of_another_plan_are_not_taken_for_ours() -> None:
     assert tagged_groups({"liquidlog.planId": "p", "liquidlog.groupId": "3"}, "p") == {3}
 
 
-def test_a_stale_group_is_left_out_of_its_batch(table_batches: Table) -> None:
-    plan, result = planned(table_batches)
-    other = Table.open(table_batches.uri)
+def test_a_stale_group_is_left_out_of_its_batch(grouped: Table) -> None:
+    plan, result = planned(grouped)
+    other = Table.open(grouped.uri)
     rival = structs.replace(plan, plan_id="rival")
     theirs = execute(rival, [2])
     other.commit(rival, theirs)
     with pytest.raises(CommitConflictError) as error:
-        table_batches.commit(plan, result, groups_per_commit=GROUPS)
+        grouped.commit(plan, result, groups_per_commit=GROUPS)
     assert {one.group_id for one in error.value.conflicts if hasattr(one, "group_id")} == {2}
-    assert pending(table_batches, plan) == (2,)
-    names = {path.name for path in Path(table_batches.uri).glob("part-*")}
+    assert pending(grouped, plan) == (2,)
+    names = {path.name for path in Path(grouped.uri).glob("part-*")}
     assert {file.path for file in result.groups[2].outputs}.isdisjoint(names)
     assert {file.path for file in result.groups[1].outputs} <= names
-    assert table_batches.snapshot().version == plan.read_version + 2
-
-
-def test_a_group_whose_output_is_gone_is_left_out_of_its_batch(table_batches: Table) -> None:
-    plan, result = planned(table_batches)
-    Path(table_batches.uri, result.groups[3].outputs[0].path).unlink()
-    report = table_batches.commit_each(plan, result.groups, groups_per_commit=GROUPS)
-    assert report.committed_groups == (0, 1, 2, 4)
-    assert (len(report.versions), len(report.failures)) == (1, 1)
+    assert grouped.snapshot().version == plan.read_version + 2
 
 
 def test_a_run_that_was_ended_before_the_put_leaves_the_others_alone(
-    table_batches: Table, monkeypatch: pytest.MonkeyPatch
+    grouped: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, result = planned(table_batches)
+    plan, result = planned(grouped)
     require = outputs.require_committable
 
     def after_orphans(*arguments: Any, **named: Any) -> None:
         monkeypatch.undo()
-        run = outputs.run_of(table_batches.opened.store, result.groups[1].run)
+        run = outputs.run_of(grouped.opened.store, result.groups[1].run)
         run.withdraw()
         require(*arguments, **named)
 
     monkeypatch.setattr(batches, "require_committable", after_orphans)
-    report = table_batches.commit_each(plan, result.groups, groups_per_commit=GROUPS)
+    report = grouped.commit_each(plan, result.groups, groups_per_commit=GROUPS)
     assert report.committed_groups == (0, 2, 3, 4)
     assert len(report.failures) == 1
-    assert pending(table_batches, plan) == (1,)
+    assert pending(grouped, plan) == (1,)
 
 
-def test_of_two_results_of_a_group_one_is_committed(table_batches: Table) -> None:
-    plan, result = planned(table_batches)
+def test_of_two_results_of_a_group_one_is_committed(grouped: Table) -> None:
+    plan, result = planned(grouped)
     again = execute(plan, [1]).groups
     groups = (*result.groups[:3], *again, *result.groups[3:])
-    report = table_batches.commit_each(plan, groups, groups_per_commit=100)
+    report = grouped.commit_each(plan, groups, groups_per_commit=100)
     assert report.committed_groups == (0, 1, 2, 3, 4)
     assert report.skipped_groups == (1,)
-    live_paths = set(table_batches.files()["path"].to_pylist())
+    live_paths = set(grouped.files()["path"].to_pylist())
     assert {file.path for file in result.groups[1].outputs} <= live_paths
-    assert not Path(table_batches.uri, again[0].outputs[0].path).exists()
+    assert not Path(grouped.uri, again[0].outputs[0].path).exists()
 
 
 @pytest.mark.parametrize("stop", [ExecutorError("the session ended"), KeyboardInterrupt()])
 def test_what_waits_is_committed_when_the_work_ends_early(
-    table_batches: Table, stop: BaseException
+    grouped: Table, stop: BaseException
 ) -> None:
-    plan, result = planned(table_batches)
+    plan, result = planned(grouped)
     told: list[int] = []
 
     def stopped() -> Iterator[Outcome]:
@@ -657,52 +557,52 @@ def test_what_waits_is_committed_when_the_work_ends_early(
         raise stop
 
     with pytest.raises(type(stop)):
-        table_batches.commit_each(plan, stopped(), on_commit=told.append, groups_per_commit=GROUPS)
+        grouped.commit_each(plan, stopped(), on_commit=told.append, groups_per_commit=GROUPS)
     assert told == [0, 1, 2]
-    assert pending(table_batches, plan) == (3, 4)
-    assert table_batches.snapshot().version == plan.read_version + 1
+    assert pending(grouped, plan) == (3, 4)
+    assert grouped.snapshot().version == plan.read_version + 1
 
 
-def test_a_group_waits_no_longer_than_ten_minutes(table_batches: Table) -> None:
-    plan, result = planned(table_batches)
+def test_a_group_waits_no_longer_than_ten_minutes(grouped: Table) -> None:
+    plan, result = planned(grouped)
     now = [1_000_000]
     seen: list[int] = []
 
     def slowly() -> Iterator[RewrittenGroup]:
         for group in result.groups:
-            seen.append(table_batches.snapshot().version - plan.read_version)
+            seen.append(grouped.snapshot().version - plan.read_version)
             now[0] += 300_000
             yield group
 
     clock = Clock(now_ms=lambda: now[0], new_id=iter(map(str, range(99))).__next__)
-    patient = as_table(OpenedTable(table_batches.opened.store, clock))
+    patient = as_table(OpenedTable(grouped.opened.store, clock))
     report = patient.commit_each(plan, slowly(), groups_per_commit=100)
     # The third is ten minutes after the first.
     assert seen == [0, 0, 0, 1, 1]
     assert len(report.versions) == 2
 
 
-def test_a_compaction_commits_a_hundred_groups_together(table_batches: Table) -> None:
-    plan, _ = planned(table_batches)
+def test_a_compaction_commits_a_hundred_groups_together(grouped: Table) -> None:
+    plan, _ = planned(grouped)
     assert rewrite.default_groups_per_commit(plan) == 1
     assert rewrite.default_groups_per_commit(structs.replace(plan, mode=RewriteMode.ZORDER)) == 1
     compaction = structs.replace(plan, mode=RewriteMode.COMPACTION)
     assert rewrite.default_groups_per_commit(compaction) == 100
 
 
-def test_a_number_of_groups_is_a_whole_number(table_batches: Table) -> None:
-    plan, result = planned(table_batches)
+def test_a_number_of_groups_is_a_whole_number(grouped: Table) -> None:
+    plan, result = planned(grouped)
     numbers: list[Any] = [0, -1, 1.5, "2", True]
     for number in numbers:
         with pytest.raises(UsageError):
-            table_batches.commit(plan, result, groups_per_commit=number)
-    assert table_batches.snapshot().version == plan.read_version
+            grouped.commit(plan, result, groups_per_commit=number)
+    assert grouped.snapshot().version == plan.read_version
 
 
 # Rounds go on as long as each is predicted to gain enough, and did.
 
 
-SCHEMA_ROUNDS = pa.schema([("id", pa.int64()), ("x", pa.int64())])
+HEAPS_SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.int64())])
 POLICY: dict[str, Any] = {
     "strategy": "overlap",
     "max_file_size": "8KiB",
@@ -711,17 +611,17 @@ POLICY: dict[str, Any] = {
 }
 
 
-def planning(table_rounds: Table) -> Callable[[], ClusteringPlan]:
-    return partial(table_rounds.plan, **POLICY)
+def planning(heaps: Table) -> Callable[[], ClusteringPlan]:
+    return partial(heaps.plan, **POLICY)
 
 
 @pytest.fixture
-def table_rounds(tmp_path: Path) -> Table:
+def heaps(tmp_path: Path) -> Table:
     """Two heaps of files that overlap each other; the budget is for one of them."""
-    made = Table.create(str(tmp_path / "t"), schema=SCHEMA_ROUNDS, cluster_by=["x"])
+    made = Table.create(str(tmp_path / "t"), schema=HEAPS_SCHEMA, cluster_by=["x"])
     for number in range(12):
         ids = np.arange(number, 12_000, 12)
-        made.append(pa.table([ids, ids % 997 + 1_000 * (number % 2)], schema=SCHEMA_ROUNDS))
+        made.append(pa.table([ids, ids % 997 + 1_000 * (number % 2)], schema=HEAPS_SCHEMA))
     return made
 
 
@@ -730,56 +630,20 @@ def known(number: float | None) -> float:
     return number
 
 
-def test_each_round_is_yielded_with_its_report_and_depth(table_rounds: Table) -> None:
-    def rewritten(plan: ClusteringPlan) -> CommitReport:
-        return table_rounds.commit(plan, execute(plan))
-
-    depths = [known(table_rounds.health().average_depth)]
-    for done in optimize_in_rounds(table_rounds.opened, planning(table_rounds), rewritten):
-        assert done.done.versions == tuple(
-            range(
-                table_rounds.snapshot().version - len(done.done.versions) + 1,
-                table_rounds.snapshot().version + 1,
-            )
-        )
-        assert done.average_depth == table_rounds.health().average_depth
-        depths.append(known(done.average_depth))
-    assert len(depths) > 2
-    assert depths == sorted(depths, reverse=True)
-
-
-def test_a_round_that_would_gain_too_little_is_not_executed(table_rounds: Table) -> None:
+def test_a_round_that_would_gain_too_little_is_not_executed(heaps: Table) -> None:
     def never(plan: ClusteringPlan) -> None:
         raise AssertionError(plan.plan_id)
 
-    assert (
-        list(optimize_in_rounds(table_rounds.opened, planning(table_rounds), never, min_gain=100.0))
-        == []
-    )
+    assert list(optimize_in_rounds(heaps.opened, planning(heaps), never, min_gain=100.0)) == []
 
 
-def test_a_round_that_gained_too_little_is_the_last(table_rounds: Table) -> None:
+def test_a_round_that_gained_too_little_is_the_last(heaps: Table) -> None:
     executed: list[str] = []
     rounds = optimize_in_rounds(
-        table_rounds.opened, planning(table_rounds), lambda plan: executed.append(plan.plan_id)
+        heaps.opened, planning(heaps), lambda plan: executed.append(plan.plan_id)
     )
-    assert [one.average_depth for one in rounds] == [table_rounds.health().average_depth]
+    assert [one.average_depth for one in rounds] == [heaps.health().average_depth]
     assert len(executed) == 1
-
-
-@pytest.mark.parametrize("policy", [{}, {"strategy": "cube"}])
-def test_rounds_of_another_strategy_are_refused(
-    policy: dict[str, Any], table_rounds: Table
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        require_rounds(policy.get("strategy", "cube"))
-    assert refused.value.fields["option"] == "final"
-    with pytest.raises(UsageError):
-        next(
-            optimize_in_rounds(
-                table_rounds.opened, partial(table_rounds.plan, **policy), lambda _: None
-            )
-        )
 
 
 def ids_of(table: Table) -> list[int]:
@@ -787,19 +651,19 @@ def ids_of(table: Table) -> list[int]:
     return sorted(rows["id"].to_pylist())
 
 
-def test_a_table_is_optimized_in_rounds(table_rounds: Table) -> None:
-    before, rows = known(table_rounds.health().average_depth), ids_of(table_rounds)
-    done = table_rounds.optimize(executor="local", final=True, **POLICY)
+def test_a_table_is_optimized_in_rounds(heaps: Table) -> None:
+    before, rows = known(heaps.health().average_depth), ids_of(heaps)
+    done = heaps.optimize(executor="local", final=True, **POLICY)
     depths = [known(one.average_depth) for one in done.rounds]
-    assert done.versions == tuple(range(13, table_rounds.snapshot().version + 1))
+    assert done.versions == tuple(range(13, heaps.snapshot().version + 1))
     assert len(depths) > 1
     assert all(old - new >= 0.1 for old, new in pairwise([before, *depths[:-1]]))
-    assert depths[-1] == known(table_rounds.health().average_depth)
-    assert ids_of(table_rounds) == rows
+    assert depths[-1] == known(heaps.health().average_depth)
+    assert ids_of(heaps) == rows
     with pytest.raises(UsageError):
-        table_rounds.optimize(executor="local", final=True, strategy="cube")
+        heaps.optimize(executor="local", final=True, strategy="cube")
     with pytest.raises(UsageError):
-        table_rounds.optimize(executor="local", min_gain=0.5)
+        heaps.optimize(executor="local", min_gain=0.5)
 
 
 # Claims keep two processes from one table; however a claim ends, nothing of it stays.

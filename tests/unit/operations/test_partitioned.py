@@ -210,17 +210,6 @@ def test_refuses_a_plan_with_swapped_partitions(tmp_path: Path) -> None:
     assert rows_read(tmp_path / "t") == before
 
 
-def test_refuses_outputs_in_other_directories(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 2})
-    plan = table.plan()
-    [group] = execute(plan).groups
-    [file] = group.outputs
-    moved = structs.replace(file, path=posixpath.basename(file.path))
-    result = RewriteResult(plan_id=plan.plan_id, groups=(structs.replace(group, outputs=(moved,)),))
-    with pytest.raises(ExecutorError, match="is no file of its run"):
-        table.commit(plan, result)
-
-
 def test_saves_and_reads_plans_of_partitions(tmp_path: Path) -> None:
     table = partitioned_table(tmp_path / "t")
     plan = table.plan()
@@ -307,12 +296,6 @@ def test_finds_what_a_killed_run_left_in_partitions(tmp_path: Path) -> None:
     assert (row["path"], row["deleted"]) == (name, True)
     assert not (path / name).exists()
     assert tidy(path)
-
-
-def test_refuses_runs_outside_the_table(tmp_path: Path) -> None:
-    for directory in ("../other", "_delta_log", "/root"):
-        with pytest.raises(ValueError, match="no directory of data files"):
-            Run(str(tmp_path), "0123456789ab", directories=(directory,))
 
 
 def test_names_columns_by_their_physical_names(tmp_path: Path) -> None:

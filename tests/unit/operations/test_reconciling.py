@@ -28,7 +28,6 @@ from liquidlog.errors import (
     RowsNotFoundError,
     UsageError,
 )
-from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import executors, reconcile
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
@@ -242,24 +241,6 @@ def test_one_group_follows_and_another_is_refused_in_one_batch(tmp_path: Path) -
         scene.expect(without=Counter([0, 1, *gone]))
 
 
-def test_both_groups_of_a_batch_follow(scene: Scene, tmp_path: Path) -> None:
-    both = Scene(
-        tmp_path / "both",
-        vectors=scene.plain.has_vectors,
-        min_cube_size=1,
-        target_cube_size="4KiB",
-    )
-    first, second = (group.inputs[0].path for group in both.plan.groups)
-    both.plain.delete({first: [0]})
-    both.store.landing = [lambda: both.plain.delete({second: [0]})]
-    report = both.table.commit_each(both.plan, both.result.groups, groups_per_commit=2)
-    assert report.committed_groups == (0, 1)
-    assert report.reconciled.rows == 2
-    lost = [both.plain.state(FILES)[path].rows[0][0] for path in (first, second)]
-    both.expect(without=Counter(lost))
-    both.require_tidy()
-
-
 def test_what_a_crash_leaves_is_an_orphan_and_another_process_commits(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: [0]})
     scene.store.crash_before = True
@@ -299,20 +280,6 @@ def test_a_state_that_stays_unknown_deletes_nothing(scene: Scene) -> None:
         scene.commit()
     assert scene.commit().committed_groups == (0,)
     scene.expect(without={0: 1})
-
-
-def test_two_processes_commit_one_result_once(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: [0]})
-    other = as_table(OpenedTable(LocalTableStore(scene.path), system_clock()))
-
-    def win() -> None:
-        other.commit(scene.plan, scene.result)
-
-    scene.store.landing = [win]
-    report = scene.commit()
-    assert (report.committed_groups, report.skipped_groups) == ((), (0,))
-    scene.expect(without={0: 1})
-    scene.require_tidy()
 
 
 def test_outputs_without_the_deleted_rows_are_refused_whole(
@@ -357,24 +324,6 @@ def test_a_run_that_others_end_meanwhile_is_not_committed(
         scene.commit()
     monkeypatch.undo()
     assert scene.commit().committed_groups == (0,)
-    scene.expect(without={0: 1})
-
-
-@BY_VECTORS
-def test_statistics_and_tags_that_came_since_change_nothing(scene: Scene) -> None:
-    for path in scene.inputs:
-        scene.plain.add_again(path)
-    report = scene.commit()
-    assert report.reconciled.rows == 0
-    assert "numReconciledRows" not in scene.commit_info(report.versions[0])["operationMetrics"]
-    scene.expect(without={})
-
-
-def test_the_next_plan_takes_files_with_vectors_of_ours(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: [0]})
-    scene.commit()
-    plan = scene.table.plan(full=True)
-    scene.table.commit(plan, execute(plan))
     scene.expect(without={0: 1})
 
 
@@ -447,14 +396,6 @@ def test_inputs_that_are_all_gone_are_a_conflict_and_outputs_are_deleted(scene: 
     (conflict,) = scene.conflicts(max_reconciled_share=1.0)
     assert "none of the 4 input file(s) is left" in str(conflict)
     scene.require_tidy()
-
-
-@BY_VECTORS
-def test_more_than_the_share_is_a_conflict_that_another_share_allows(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: range(21)})
-    (conflict,) = scene.conflicts()
-    assert conflict == TooManyDeletedRows(21, FILES * ROWS, 0.2)
-    assert "20 %" in str(conflict)
 
 
 @BY_VECTORS
@@ -533,27 +474,25 @@ def test_another_vector_of_the_planned_rows_deletes_nothing_more(tmp_path: Path)
 
 
 @pytest.fixture(params=[True, False], ids=["vectors", "copies"])
-def scene_reconciling_by_tasks(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+def small(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
     return Scene(tmp_path / "t", vectors=request.param, max_file_size="1KiB")
 
 
-def commit(scene_reconciling_by_tasks: Scene, tasks: PickledTasks | None, **settings: Any) -> Any:
-    groups = scene_reconciling_by_tasks.result.groups
-    return scene_reconciling_by_tasks.table.commit_each(
-        scene_reconciling_by_tasks.plan, groups, tasks=tasks, **settings
-    )
+def commit(small: Scene, tasks: PickledTasks | None, **settings: Any) -> Any:
+    groups = small.result.groups
+    return small.table.commit_each(small.plan, groups, tasks=tasks, **settings)
 
 
-def test_tasks_read_what_is_more_than_the_limit(scene_reconciling_by_tasks: Scene) -> None:
-    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+def test_tasks_read_what_is_more_than_the_limit(small: Scene) -> None:
+    small.plain.delete({small.inputs[0]: [0, 3]})
     tasks = PickledTasks()
-    report = commit(scene_reconciling_by_tasks, tasks, reconcile_limit=1)
+    report = commit(small, tasks, reconcile_limit=1)
     assert len(report.versions) == 1
     assert report.reconciled.rows == 2
     assert report.reconciled.bytes_read > 1
     assert len(tasks.sent) == 2, "one job looks for the rows, one proves them"
-    scene_reconciling_by_tasks.expect(without={0: 1, 3: 1})
-    scene_reconciling_by_tasks.require_tidy()
+    small.expect(without={0: 1, 3: 1})
+    small.require_tidy()
 
 
 def test_what_lost_attempts_read_does_not_stop_tasks(
@@ -571,38 +510,29 @@ def test_what_lost_attempts_read_does_not_stop_tasks(
     raced.expect(without=dict.fromkeys(range(8), 1))
 
 
-def test_tasks_are_not_asked_for_less(scene_reconciling_by_tasks: Scene) -> None:
-    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+def test_tasks_are_not_asked_for_less(small: Scene) -> None:
+    small.plain.delete({small.inputs[0]: [0, 3]})
     tasks = PickledTasks()
-    assert len(commit(scene_reconciling_by_tasks, tasks).versions) == 1
+    assert len(commit(small, tasks).versions) == 1
     assert tasks.sent == []
-    scene_reconciling_by_tasks.expect(without={0: 1, 3: 1})
-
-
-def test_without_tasks_it_is_refused_with_the_figure(scene_reconciling_by_tasks: Scene) -> None:
-    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
-    (conflict,) = commit(scene_reconciling_by_tasks, None, reconcile_limit=1).conflicts
-    assert isinstance(conflict.conflict, TooMuchToRead)
-    assert conflict.conflict.limit_bytes == 1 < conflict.conflict.needed_bytes
+    small.expect(without={0: 1, 3: 1})
 
 
 def test_a_task_that_fails_refuses_the_group_and_deletes_nothing(
-    scene_reconciling_by_tasks: Scene,
+    small: Scene,
 ) -> None:
-    scene_reconciling_by_tasks.plain.delete({scene_reconciling_by_tasks.inputs[0]: [0, 3]})
+    small.plain.delete({small.inputs[0]: [0, 3]})
     before, version = (
-        scene_reconciling_by_tasks.plain.rows(),
-        scene_reconciling_by_tasks.plain.version,
+        small.plain.rows(),
+        small.plain.version,
     )
-    for output in scene_reconciling_by_tasks.result.groups[0].outputs:
-        (scene_reconciling_by_tasks.path / output.path).write_bytes(
-            b"PAR1" + bytes(output.size_bytes - 8) + b"PAR1"
-        )
-    report = commit(scene_reconciling_by_tasks, PickledTasks(), reconcile_limit=1)
+    for output in small.result.groups[0].outputs:
+        (small.path / output.path).write_bytes(b"PAR1" + bytes(output.size_bytes - 8) + b"PAR1")
+    report = commit(small, PickledTasks(), reconcile_limit=1)
     assert not report.versions
     (failure,) = report.failures
-    assert str(scene_reconciling_by_tasks.path) in failure
-    assert (scene_reconciling_by_tasks.plain.rows(), scene_reconciling_by_tasks.plain.version) == (
+    assert str(small.path) in failure
+    assert (small.plain.rows(), small.plain.version) == (
         before,
         version,
     )
@@ -644,7 +574,7 @@ def test_optimize_has_the_tasks_of_its_executor(
 # A step of reconciling that does the wrong thing is found out: nothing of it is committed.
 
 
-FILES_SABOTAGED_RECONCILING, FILE_ROWS = 6, 20
+RACED_FILES, FILE_ROWS = 6, 20
 Positions = Any
 """Increasing physical rows, uint64."""
 
@@ -716,7 +646,7 @@ CASES: Final = [
 def raced(path: Path, *, vectors: bool) -> tuple[PlainTable, ClusteringPlan, RewriteResult]:
     """Return a table of which rows were deleted since a plan was run."""
     plain = PlainTable.create(path / "t", vectors=vectors)
-    for number in range(FILES_SABOTAGED_RECONCILING):
+    for number in range(RACED_FILES):
         first = number * FILE_ROWS
         plain.append([(x, f"s{x}", None, None) for x in range(first, first + FILE_ROWS)])
     plan = Table.open(str(plain.root)).plan()
@@ -770,7 +700,7 @@ def test_without_a_saboteur_it_is_committed(tmp_path: Path, *, vectors: bool) ->
 # What delta-rs does that loaded a table before a compaction of ours: as README's Limits say.
 
 
-ROWS_STALE_WRITERS = list(range(20))
+TWENTY = list(range(20))
 FIVE = pa.table({"a": pa.array([5], pa.int64())})
 
 
@@ -778,7 +708,7 @@ def compacted_since(path: Path) -> DeltaTable:
     """Return a table as delta-rs loaded it before a compaction."""
     table = Table.create(str(path), schema=pa.schema([("a", pa.int64())]))
     for first in range(0, 20, 5):
-        table.append(pa.table({"a": ROWS_STALE_WRITERS[first : first + 5]}))
+        table.append(pa.table({"a": TWENTY[first : first + 5]}))
     loaded = DeltaTable(path)
     plan = table.plan()
     table.commit(plan, execute(plan))
@@ -802,7 +732,7 @@ def test_conditional_changes_fail(tmp_path: Path, stale: Callable[[DeltaTable], 
     loaded = compacted_since(tmp_path)
     with pytest.raises(CommitFailedError):
         stale(loaded)
-    assert values(tmp_path) == ROWS_STALE_WRITERS
+    assert values(tmp_path) == TWENTY
 
 
 @pytest.mark.parametrize(
@@ -810,16 +740,16 @@ def test_conditional_changes_fail(tmp_path: Path, stale: Callable[[DeltaTable], 
     [
         (
             lambda table: write_deltalake(table, FIVE, mode="append"),
-            sorted([*ROWS_STALE_WRITERS, 5]),
+            sorted([*TWENTY, 5]),
         ),
         (
             lambda table: write_deltalake(table, FIVE, mode="overwrite"),
-            sorted([*ROWS_STALE_WRITERS, 5]),
+            sorted([*TWENTY, 5]),
         ),
-        (lambda table: table.delete(), ROWS_STALE_WRITERS),
+        (lambda table: table.delete(), TWENTY),
         (
             lambda table: table.optimize.compact(),
-            sorted([*ROWS_STALE_WRITERS, *ROWS_STALE_WRITERS]),
+            sorted([*TWENTY, *TWENTY]),
         ),
     ],
     ids=["append", "overwrite", "delete all", "compact"],

@@ -77,16 +77,6 @@ def leave(directory: Path, *names: str) -> None:
         (directory / name).write_bytes(b"12345")
 
 
-def test_removed_files_stay_while_the_retention_lasts(tmp_path: Path) -> None:
-    table = rewritten(tmp_path)
-    before = there(tmp_path)
-    done = table.vacuum()
-    assert (done.deleted_files, done.versions, reasons(done)) == (0, (), {operation._YOUNG: 3})
-    age(tmp_path, 6)
-    assert reasons(Table.open(tmp_path).vacuum()) == {operation._YOUNG: 3}
-    assert there(tmp_path) == before
-
-
 def test_removed_files_go_after_the_retention_and_live_ones_stay(tmp_path: Path) -> None:
     table = rewritten(tmp_path)
     gone = files_at(table, 2)
@@ -100,18 +90,6 @@ def test_removed_files_go_after_the_retention_and_live_ones_stay(tmp_path: Path)
     assert there(tmp_path) == files_at(table, 3)
     assert done.deleted_bytes == sum(row["size_bytes"] for row in done.rows())
     assert table.vacuum().versions == ()
-
-
-def test_old_files_that_were_removed_lately_stay(tmp_path: Path) -> None:
-    """The age of a file says nothing of how long ago a version needed it."""
-    table = table_at(tmp_path)
-    age(tmp_path, 30)
-    table = Table.open(tmp_path)
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    done = table.vacuum()
-    assert reasons(done) == {operation._NEEDED: 2, operation._YOUNG: 1}
-    assert rows_at(table, 2) == 2
 
 
 def rows_at(table: Table, version: int) -> int:
