@@ -122,6 +122,7 @@ def test_a_correlated_column_brings_nothing_and_an_unmeasured_set_is_unknown() -
         plainest((A,), size): read(20),
         plainest((B,), size): read(20),
         plainest((A, B), size): read(20),
+        replace(plainest((A, B), size), curve=Curve.KD): read(30),
         plainest((A, C), size): read(10),
     }
     now = float(read(100).seconds[0])

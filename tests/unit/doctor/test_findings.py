@@ -73,6 +73,7 @@ def test_a_clustered_table_has_no_fault() -> None:
         ("unreadable-tags", clustered("b", 10, zorder_by="x")),
         ("other-provider", clustered("b", 10, provider="other")),
         ("other-columns", clustered("b", 10, zorder_by=("y",))),
+        ("over-deleted", clustered("b", 10, deleted=5)),
         ("unclustered-files", clustered("b", 10, cube=None, zorder_by=None)),
     ],
 )

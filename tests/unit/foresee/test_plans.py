@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, joined_files
 from liquidlog.foresee.prediction import EVERYTHING, LOCAL_DISK, Prediction
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
@@ -206,3 +206,9 @@ def test_one_file_takes_what_its_rows_take_together(tmp_path: Path, keys: list[s
     (whole, _) = found.predicates
     assert whole.bytes_after == pytest.approx(true, rel=0.2)
     assert whole.bytes_after_range.low <= true <= whole.bytes_after_range.high
+
+
+def test_neighbours_of_a_group_are_joined_to_files_of_one_size() -> None:
+    group, sizes = np.array([0, 0, 0, 0, 1, 1, 1]), np.array([1.0, 1, 1, 1, 6, 1, 1])
+    found = joined_files(group, sizes, np.array([2, 2]))
+    assert found.tolist() == [0, 0, 1, 1, 2, 3, 3]

@@ -192,12 +192,12 @@ def test_alike_queries_that_are_exactly_a_tenth_are_many() -> None:
         replace(
             first,
             where=f"y = {number}",
-            share=1 / 60,
-            columns=("y",) if number < 6 else ("z",),
+            share=1 / 300,
+            columns=("y",) if number < 30 else ("z",),
             seconds_before=1.0,
-            seconds_after=2.0 if number < 6 else 0.5,
+            seconds_after=2.0 if number < 30 else 0.5,
         )
-        for number in range(60)
+        for number in range(300)
     ]
     judged = replace(found, predicates=tuple(rows))
     problem = weigh("a rewrite", "a command", plan, judged, Criteria(), LOCAL_DISK).problem

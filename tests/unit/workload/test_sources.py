@@ -52,11 +52,12 @@ def test_databricks_history_in_three_formats(tmp_path: Path, table: Table) -> No
                 "SELECT * FROM main.s.t WHERE x < 4",
                 "SELECT 1 FROM other",
                 "nope(",
+                "SELECT s FROM t WHERE x < 4",
             ],
-            "start_time": [datetime(2026, 1, day) for day in (1, 2, 3)],  # noqa: DTZ001
-            "execution_status": ["FINISHED"] * 3,
-            "read_files": [3, 1, 0],
-            "read_bytes": [300, 10, 0],
+            "start_time": [datetime(2026, 1, day) for day in (2, 2, 3, 1)],  # noqa: DTZ001
+            "execution_status": ["FINISHED"] * 4,
+            "read_files": [3, 1, 0, 5],
+            "read_bytes": [300, 10, 0, 500],
         }
     )
     pq.write_table(rows, tmp_path / "h.parquet")
@@ -71,14 +72,14 @@ def test_databricks_history_in_three_formats(tmp_path: Path, table: Table) -> No
         assert query.document() == {
             "table": table.uri,
             "conjuncts": ["x < 4"],
-            "weight": 1,
+            "weight": 2,
             "first": "2026-01-01T00:00:00.000Z",
-            "last": "2026-01-01T00:00:00.000Z",
-            "observed": {"files": 3, "bytes": 300},
+            "last": "2026-01-02T00:00:00.000Z",
+            "observed": {"files": 4, "bytes": 400},
             "ambiguous": False,
             "source": "databricks-history",
         }
-        assert (found.scans, found.used, found.other_tables) == (3, 1, {"other": 1})
+        assert (found.scans, found.used, found.other_tables) == (4, 2, {"other": 1})
         assert [one.reason for one in found.not_understood] == ["it is not SQL"]
 
 
