@@ -171,6 +171,17 @@ def test_an_overwrite_removes_what_it_replaces(table: Table) -> None:
     assert values(table) == []
 
 
+@pytest.mark.parametrize("switch", ["delta.enableRowTracking", "delta.enableChangeDataFeed"])
+def test_other_rows_of_a_file_are_not_moved_where_that_is_recorded(
+    tmp_path: Path, switch: str
+) -> None:
+    made = Table.create(tmp_path / "t", schema=SCHEMA, properties={switch: "true"})
+    made.append(rows(*range(10)))
+    with pytest.raises(UsageError, match="cannot be moved"):
+        made.plan_write(DELTA, cluster=False, where="x >= 5")
+    assert len(made.plan_write(DELTA, cluster=False, where="x >= 0").removed) == 1
+
+
 def test_rows_that_come_meanwhile_are_a_conflict_if_they_may_match(table: Table) -> None:
     plan = table.plan_write(DELTA, where="x >= 10")
     result = write(plan, rows(11))
