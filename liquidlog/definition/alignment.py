@@ -50,11 +50,7 @@ class _Invariants(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """How the rows of data become rows of a table.
-
-    `schema` and `configuration` are the table's, with the columns that the data adds. `problems`
-    are clauses that say why the data does not fit.
-    """
+    """How data becomes rows of a table; schema and properties have the added columns."""
 
     schema: StructType
     configuration: Mapping[str, str]
@@ -72,11 +68,7 @@ def align(
     merge: bool,
     new_id: Callable[[], str],
 ) -> Alignment:
-    """Return how data becomes rows of a table with this schema, these properties and protocol.
-
-    With `merge`, columns that the table lacks are added to it; what they need must be among the
-    features of `protocol`.
-    """
+    """Return how data becomes rows of a table; with `merge`, columns that it lacks are added."""
     problems = list(_repeated(data))
     matched = {field.name: _match(data, field.name) for field in schema.fields}
     known = {name.lower() for name in matched}

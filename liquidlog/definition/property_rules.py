@@ -169,8 +169,7 @@ def feature_drop(snapshot: Snapshot, feature: str) -> Change:
 def cleanup_change(snapshot: Snapshot) -> Change | None:
     """Return the change that removes all domains, None if there is none.
 
-    No feature may need one any more. It comes before the feature goes: without the feature, a
-    commit may not name a domain.
+    It comes before the feature goes: without the feature, a commit may not name a domain.
     """
     if not snapshot.domains:
         return None

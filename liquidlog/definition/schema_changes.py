@@ -134,10 +134,7 @@ def _columns_of_tag(
 
 
 def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | None:
-    """Return the clustering columns that a commit other than CLUSTER BY removed.
-
-    Returns None if there are none, or the current schema lacks any of them.
-    """
+    """Return the clustering columns that another commit than CLUSTER BY removed, if all exist."""
     before: _State | None = None
     taken: _State | None = None
     for state in _states(past):
@@ -417,11 +414,7 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
 
 
 def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:
-    """Yield the problem per expression that depends on a column or on a struct that contains it.
-
-    Expressions are not parsed: one depends on the column if it contains the name of its outermost
-    column anywhere.
-    """
+    """Yield the problem per expression that may use a column: its text has the outermost name."""
     name, kind = path[0].lower(), Kind.COLUMN_IS_USED
     for key, expression in snapshot.metadata.configuration.items():
         if key.startswith(CONSTRAINT_PREFIX) and name in _names(expression):
@@ -563,10 +556,9 @@ def _retagging(snapshot: Snapshot, new_tag: Callable[[str], str | None]) -> Reta
 
 
 def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Retagging:
-    """Return the live files whose tags have names from before a rename.
+    """Return the live files whose tags have names from before a rename, by all schemas there were.
 
-    `schemas` are all that the table has had, including the current one. A tag is left alone if its
-    names meant different columns at different times, or if it names a dropped column.
+    A tag is left alone if its names meant different columns, or if it names a dropped column.
     """
     return _retagging(snapshot, lambda tag: _current(tag, snapshot.schema, schemas))
 
@@ -633,9 +625,8 @@ def properties_change(
 ) -> Change | None:
     """Return the change that sets and removes properties, None if nothing changes.
 
-    Features that the properties need come with them, in the same commit, and so do features and
-    versions that properties ask for by name, which are not kept. The change can turn column mapping
-    by name on: columns get ids, and their names as physical names.
+    Features that the properties need, or ask for by name, come in the same commit. Where column
+    mapping by name is turned on, columns get ids, and their names as physical names.
     """
     given = {canonical_key(name): value for name, value in properties.items()}
     asked = {name: value for name, value in given.items() if asks_for_protocol(name)}

@@ -34,10 +34,7 @@ _MOST_SHOWN: Final = 30
 
 
 def sql_problem(error: SqlglotError, text: str) -> str:
-    """Return the reason why a text cannot be parsed, as the end of a sentence.
-
-    It names the word and the character (and the line, if there are several) where parsing stopped.
-    """
+    """Return why and where a text cannot be parsed, as the end of a sentence."""
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else None
     if found is None:
         return "a quote or a comment is not closed"
@@ -86,8 +83,8 @@ _SHOWN: Final = 60
 def parse_condition(predicate: str) -> exp.Expression:
     r"""Return the tree of one SQL condition, which must not be changed: it may be kept.
 
-    If the condition contains a backslash, its text literals become placeholders, because a setting
-    of the session decides what a backslash means; except for `\%` and `\_`, which always stay.
+    If it contains a backslash (but `\%` and `\_`), its texts become placeholders, because a setting
+    of the session decides what a backslash means.
     """
     if not isinstance(predicate, str):
         raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
@@ -123,9 +120,7 @@ _kept = lru_cache(_KEPT)(_parsed)
 def at_time(predicate: str, now_us: int, *, in_session: bool = False) -> str:
     """Return a predicate with the current time (microseconds since 1970) in it.
 
-    Its date and local time are those of UTC; with `in_session`, those of the session in which the
-    predicate is evaluated. A predicate that does not ask for the time, or is no condition, is
-    returned as it is.
+    Its date and local time are those of UTC; with `in_session`, those of the session.
     """
     try:
         condition = parse_condition(predicate)
@@ -185,9 +180,9 @@ def too_deep(predicate: str) -> str:
 
 
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
-    """Return the columns that a condition names: their path as written to their path in the schema.
+    """Return the columns that a condition names, as written, with their paths in the schema.
 
-    The result leaves out parts of arrays, maps and variants, and columns inside sub-queries.
+    Parts of arrays, maps and variants, and columns inside sub-queries, are left out.
     """
     found: dict[Path, Path] = {}
     unknown: list[str] = []

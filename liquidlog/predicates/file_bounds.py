@@ -128,8 +128,8 @@ _COLLATIONS: Final = "__COLLATIONS"
 class FileBounds:
     """Bounds and counts of the referenced leaves, with one entry per file.
 
-    A file that lacks a statistic that the condition needs is kept, whatever its other statistics
-    say, as by the reference engine (Delta Spark, DataSkippingReader.verifyStatsForFilter).
+    A file that lacks a statistic that the condition needs is kept, whatever else is known of it.
+    Source: Delta Spark, DataSkippingReader.verifyStatsForFilter.
     """
 
     def __init__(
@@ -262,10 +262,9 @@ class FileBounds:
 class ProvingBounds(FileBounds):
     """Bounds by which conditions are proved of every row: the verdicts are about all rows at once.
 
-    A condition whose verdict cannot be false is true of every row, and one whose verdict cannot be
-    true is false of every row; NULL is neither. Only columns that can hold no NaN prove anything,
-    in files without deleted rows and without nulls in any column that the condition names, and
-    only conditions of which every part is understood.
+    NULL is neither true nor false. Only columns that can hold no NaN prove anything, in files
+    without deleted rows and without nulls in any named column, and only conditions that are
+    understood whole.
     """
 
     def __init__(
@@ -316,10 +315,7 @@ def _without_hidden_time(session: Session, schema: StructType) -> Session:
 
 
 def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
-    """Return whether Spark compares the stored values: CHAR pads them, a collation reorders them.
-
-    The metadata of a column applies to all fields inside it.
-    """
+    """Return whether Spark compares stored values: CHAR pads them, a collation reorders them."""
     paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
     metadata = [field.metadata for path in paths if (field := find_column(schema, path))]
     is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)

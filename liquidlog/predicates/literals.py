@@ -74,10 +74,7 @@ _LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """An integer or a decimal; its type has `digits` before and `scale` digits after the point.
-
-    `bits` is the width of an integer type, 0 for decimals.
-    """
+    """A decimal by its digits before and behind the point, or an integer of so many bits."""
 
     value: Decimal
     digits: int
@@ -96,9 +93,9 @@ class Floating:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A date and time: microseconds since 1970 of the written time, and the written offset.
+    """A date and time in microseconds since 1970 as written, and the offset, None if not written.
 
-    `is_local` says whether its type is TIMESTAMP_NTZ. The offset is None if none was written.
+    It is local if its type is TIMESTAMP_NTZ.
     """
 
     written_us: int
@@ -317,8 +314,7 @@ def comparables(
 ) -> tuple[Comparable, ...] | None:
     """Return the values that Spark compares a column of `data_type` with, None if unknown.
 
-    Several values are those of one list, for which Spark chooses a common type. `time_zone` is the
-    session's, None if it can be any.
+    Several values are those of one list, for which Spark chooses a common type.
     """
     if any(isinstance(value, ValueSpan) for value in values):
         return _spanning(values, data_type, time_zone)

@@ -83,10 +83,7 @@ from liquidlog.spec.text import iso_time
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a text that matches begins with; `is_whole` if that is all of it.
-
-    `is_open` says that every text with this beginning matches.
-    """
+    """What a text that matches begins with, or all of it; if open, every such text matches."""
 
     prefix: str
     is_whole: bool = False
@@ -146,12 +143,8 @@ def may_match(
 ) -> pa.BooleanArray:
     """Return whether a file may hold a row that satisfies the predicate, one bool per live file.
 
-    Conditions that exclude files compare columns, and years, months, weeks and days of columns,
-    with constant numbers, texts, dates and timestamps, using =, <>, <, <=, >, >=, <=>, BETWEEN, IN,
-    LIKE 'prefix%', IS [NOT] NULL, AND, OR and NOT, as described in docs/pruning.md; any other
-    condition counts as possibly true, and so does one on the current time. A false entry is
-    certain: with ANSI mode on or off, and in every time zone unless `time_zone` gives the
-    session's. Partition columns are judged by their values.
+    docs/pruning.md lists the conditions that exclude files. A false entry is certain: with ANSI
+    mode on or off, and in every time zone unless `time_zone` gives the session's.
     """
     session = Session(None, time_zone)
     return judged_each(snapshot, [predicate], bounds_of, session)[0].may_match
@@ -159,11 +152,9 @@ def may_match(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """What a predicate says of the live files.
+    """What a predicate says of the live files: which may match, one bool per file.
 
-    `may_match` has one bool per file, as `may_match` returns it. `cannot_prune` lists conditions in
-    the predicate that rule out no file, whatever the statistics: they count as possibly true.
-    `asks_for_time` says whether the answer depends on the time at which it is asked.
+    `cannot_prune` lists conditions in the predicate that rule out no file, whatever the statistics.
     """
 
     may_match: pa.BooleanArray
@@ -174,10 +165,7 @@ class Judged:
 def judged_each(
     snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
 ) -> tuple[Judged, ...]:
-    """Return what each predicate says of the live files; loads the bounds only once.
-
-    Without a time in the session, conditions on the current time rule out no file.
-    """
+    """Return what each predicate says of the live files; loads the bounds only once."""
     return tuple(map(unrefused, judged_or_refused(snapshot, predicates, bounds_of, session)))
 
 
@@ -198,10 +186,7 @@ def judged_or_refused(
 def every_row_matches(
     snapshot: Snapshot, predicate: str, bounds_of: BoundsOf, session: Session
 ) -> Mask:
-    """Return of which live files each row is proved to satisfy a predicate.
-
-    That no row may fail it is no such proof: a row for which it is NULL stays.
-    """
+    """Return of which live files each row is proved to satisfy a predicate; a NULL is no proof."""
     condition, columns = unrefused(condition_on(predicate, snapshot))
     bounds = ProvingBounds(snapshot, list(dict.fromkeys(columns.values())), bounds_of, session)
     try:
@@ -498,10 +483,7 @@ def _compared(
 
 
 def parse_workload(text: str, *, source: str) -> Workload:
-    """Return the predicates of a workload in JSON lines; `source` names the text in errors.
-
-    A predicate that is no condition is returned with its problem.
-    """
+    """Return the predicates of JSON lines, with the problem of each that is no condition."""
     found = tuple(_lines(text, source))
     if not found:
         raise UsageError(f"{source} holds no predicate", where=source)
@@ -574,10 +556,7 @@ class Answers:
 def answers(
     snapshot: Snapshot, workload: Workload, bounds_of: BoundsOf, session: Session
 ) -> Answers:
-    """Return what the predicates of a workload say of the live files.
-
-    Predicates that are no condition on this table are set aside with the reason.
-    """
+    """Return what the predicates of a workload say of the live files; others are set aside."""
     readable = [predicate.where for predicate in workload if predicate.problem is None]
     rest = iter(judged_or_refused(snapshot, readable, bounds_of, session))
     found = [

@@ -273,9 +273,9 @@ _LONGEST_US: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A function of a column that depends only on the `unit` of time that its value lies in.
+    """A function of a column whose value depends only on the `unit` of time that it lies in.
 
-    `gives` is the type of its value: integer (by the rule `number`), date or timestamp.
+    Its value is of the type `gives`, an integer by the rule `number`.
     """
 
     leaf: Leaf
@@ -373,10 +373,7 @@ def _year_and_month(
 
 
 def edges(period: Period, value: SqlValue, session: Session) -> Edges | None:
-    """Return where the column's values begin whose period is `value`, and where later ones do.
-
-    None if the comparison depends on more than that.
-    """
+    """Return where the values begin whose period is `value`, and is later; None if more decides."""
     low, high = (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
     try:
         starts, ends = _edges(period, low, session), _edges(period, high, session)

@@ -10,10 +10,7 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What the source of a predicate tells of its readings; None where it does not tell.
-
-    Times are in ms since 1970. `bytes` and `files` are what one reading read, on average.
-    """
+    """What a source tells of readings: times (ms since 1970), and what one read on average."""
 
     first_ms: int | None = None
     last_ms: int | None = None
@@ -26,10 +23,9 @@ class Recorded:
 class WeightedPredicate:
     """A SQL condition and how often it is used, in any unit that the whole workload shares.
 
-    `problem` says why `where` is no condition on one table; None if it may be one. `recorded` says
-    when it was asked and what that read; None for a predicate that somebody wrote. `has_stand_ins`
-    says that values of the table are in place of constants that were redacted: what is read can be
-    predicted, but no layout can be fitted to them.
+    `problem` says why `where` is no condition on one table. `recorded` is None for a predicate that
+    somebody wrote. With stand-ins, values of the table are in place of redacted constants: what is
+    read can be predicted, but no layout can be fitted to them.
     """
 
     where: str
@@ -73,10 +69,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def recorded_per_day(workload: Workload) -> float | None:
-    """Return how many queries there are in a day, None unless all say when they were asked.
-
-    What was recorded within less than a day counts as a day's.
-    """
+    """Return how many queries there are in a day (of one at least), None unless all say when."""
     known = [one.recorded for one in workload if one.recorded is not None]
     firsts = [one.last_ms if one.first_ms is None else one.first_ms for one in known]
     lasts = [one.last_ms for one in known if one.last_ms is not None]
@@ -106,9 +99,8 @@ ANY_SHIFT_US: Final = 25 * _HOUR_US
 class Session:
     """When a reader asks (microseconds since 1970), and the time zone; None if it can be any.
 
-    `for_rows` says that rows are read or replaced by the answer: none may be missed, not even a
-    NaN that a writer left out of its bounds. Readers of Delta miss it, and so do answers about
-    what they open.
+    `for_rows`: rows are read or replaced by the answer, so none may be missed, not even a NaN that
+    a writer left out of its bounds. Readers of Delta miss it; so do answers about what they open.
     """
 
     now_us: int | None = None

@@ -439,10 +439,7 @@ class FileChanges:
 
 
 def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> Course:
-    """Return what became of a file, from what commits say of its path, in their order.
-
-    Before them, its deletion vector had the id `vector` and deleted `deleted_rows`.
-    """
+    """Return what became of a file with this vector id and number of deleted rows, step by step."""
     course: Course = UNCHANGED
     states: list[_State] = [(vector, deleted_rows)]
     for step in steps:

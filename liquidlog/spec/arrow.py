@@ -42,10 +42,7 @@ _INDEX: Final = pa.int32()
 
 
 def json_texts(values: pa.Array) -> pa.Array:
-    """Return each value as JSON, `null` for null; integers, texts, and maps and structs of these.
-
-    Structs have all their fields, maps their entries in order.
-    """
+    """Return each integer, text, or map or struct of these as JSON, `null` for null."""
     kind = values.type
     if values.null_count == len(values):
         return pa.repeat("null", len(values))
@@ -64,10 +61,7 @@ def json_texts(values: pa.Array) -> pa.Array:
 
 
 def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
-    """Return each map as the text of a JSON object, entries in map order; null for null.
-
-    Equal maps are rendered once: tags and partition values repeat from file to file.
-    """
+    """Return each map as the text of a JSON object; equal maps, often many, are rendered once."""
     kinds, representatives = _kinds(maps)
     present = maps.is_valid().to_numpy(zero_copy_only=False)
     codes = pa.array(kinds, _INDEX, mask=~present)
@@ -231,11 +225,7 @@ def without_void(schema: StructType) -> StructType:
 
 
 def delta_schema(schema: pa.Schema) -> StructType:
-    """Return the table schema that can hold data of an Arrow schema; every column is nullable.
-
-    Strings in any encoding become string, timestamps of any unit timestamp (with a time zone)
-    or timestamp_ntz (without one).
-    """
+    """Return the table schema that can hold data of an Arrow schema; every column is nullable."""
     problems: list[str] = []
     fields = [StructField(one.name, _delta_type((one.name,), one.type, problems)) for one in schema]
     if problems:

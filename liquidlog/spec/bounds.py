@@ -73,8 +73,8 @@ def bounds_type(leaf: Leaf) -> pa.DataType:
 class ColumnBounds:
     """The bounds of one column, one entry per file, null where unknown.
 
-    `low` and `high` have the Arrow type of the column (timestamps in microseconds) and are both
-    inclusive; `null_count` is int64 and counts rows.
+    `low` and `high` are inclusive and of the column's Arrow type, times in microseconds;
+    `null_count` is int64 and counts rows.
     """
 
     low: pa.Array
@@ -228,7 +228,7 @@ class ColumnTraits:
     """What rules ask of a column.
 
     `was_float` says that it was widened from float, `is_like_element` that Parquet gives its name
-    to the elements of arrays or maps, of which the table has some.
+    to the elements of arrays or maps that the table has.
     """
 
     data_type: DataType
@@ -515,10 +515,9 @@ _NUM_RECORDS_FIRST: Final = r'^\{"numRecords":(?P<n>[0-9]{1,18})[,}]'
 
 
 def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns` in each file of `stats`, in order.
+    """Return the bounds of `columns` in each file of `stats` (JSON, null where a file has none).
 
-    `stats` are the JSON strings of the log, null where a file has none. A bound is null where its
-    file has none, or has one that is not of the column's type.
+    A bound is null where its file has none, or has one that is not of the column's type.
     """
     chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
     batches = [

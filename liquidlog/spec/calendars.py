@@ -55,8 +55,7 @@ class CalendarRule(NamedTuple):
     def calendar(self, footer: Mapping[bytes, bytes]) -> Calendar:
         """Return the calendar by the key-value metadata of a footer.
 
-        Without a version Spark 4 takes values as today's, as they are of nearly all other writers,
-        and Spark 3 refuses old ones. Spark itself has said its version since 2.4.1.
+        Without a version Spark 4 takes values as today's; Spark has said its version since 2.4.1.
         """
         version = footer.get(SPARK_VERSION)
         if version is not None:
@@ -130,13 +129,17 @@ class Calendars:
     def move(self, array: pa.Array, meant: pa.DataType, path: Path) -> pa.Array:
         """Return values in today's calendar, the array itself if all of them are.
 
-        A value is refused that Spark moves by a zone whose past we do not know, that lies before
-        year 1, that is in a list or map, or whose calendar is unknown. `meant` is the array's type,
-        but INT96 in UTC; it may have more fields.
+        A value that cannot be moved as Spark moves it is refused. `meant` is the array's type, but
+        INT96 in UTC; it may have more fields.
         """
         kind = array.type
         if isinstance(kind, pa.StructType):
-            return self._move_struct(array, meant, path)
+            found = [array.field(number) for number in range(kind.num_fields)]
+            moved = [
+                self.move(values, meant.field(child.name).type, (*path, child.name))
+                for values, child in zip(found, kind, strict=True)
+            ]
+            return _with_fields(array, found, moved)
         if isinstance(kind, pa.MapType):
             self._require_agreed(array.keys, meant.key_type, (*path, "key"))
             self._require_agreed(array.items, meant.item_type, (*path, "value"))
@@ -152,10 +155,7 @@ class Calendars:
         return array
 
     def bounds(self, ends: pa.Array) -> pa.Array:
-        """Return ends of values, flat or in structs, those that calendars do not agree on as null.
-
-        Takes them as a footer, or statistics that are columns of this file, have them.
-        """
+        """Return ends of values as a footer has them, null where calendars do not agree."""
         kind = ends.type
         if isinstance(kind, pa.StructType):
             found = [ends.field(number) for number in range(kind.num_fields)]
@@ -168,14 +168,6 @@ class Calendars:
         return pc.if_else(
             pc.greater_equal(numbers, self._agreed_since(stored) * per_day), ends, None
         )
-
-    def _move_struct(self, array: pa.StructArray, meant: pa.DataType, path: Path) -> pa.Array:
-        found = [array.field(number) for number in range(array.type.num_fields)]
-        moved = [
-            self.move(values, meant.field(child.name).type, (*path, child.name))
-            for values, child in zip(found, array.type, strict=True)
-        ]
-        return _with_fields(array, found, moved)
 
     def _require_agreed(self, array: pa.Array, meant: pa.DataType, path: Path) -> None:
         if self.move(array, meant, path) is not array:

@@ -4,6 +4,7 @@ Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector Format" and "Deletion 
 Format"; ZeroMQ RFC 32 (Z85).
 """
 
+import base64
 import re
 import struct
 import zlib
@@ -22,9 +23,7 @@ from liquidlog.spec.paths import canonical_path
 Positions: TypeAlias = npt.NDArray[np.uint64]
 """Increasing, distinct row numbers of a data file: physical rows, counted from 0."""
 
-INLINE: Final = "i"
 RELATIVE: Final = "u"
-ABSOLUTE: Final = "p"
 
 FILE_VERSION: Final = 1
 """First byte of a file of deletion vectors."""
@@ -42,17 +41,17 @@ _VECTOR_NAME: Final = re.compile(
 )
 
 _PORTABLE_MAGIC: Final = 1681511377
-_UUID_BYTES: Final = 16
 _WORD_BYTES: Final = 4
 
 _Z85: Final = (
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 )
-_Z85_DIGITS: Final = 5
-_NO_DIGIT: Final = 255
-_VALUES: Final = np.full(256, _NO_DIGIT, np.uint8)
-_POWERS: Final = len(_Z85) ** np.arange(_Z85_DIGITS - 1, -1, -1, dtype=np.uint64)
-_VALUES[np.frombuffer(_Z85.encode(), np.uint8)] = np.arange(len(_Z85), dtype=np.uint8)
+_B85: Final = (
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+)
+"""The digits of two encodings that are alike in everything else; Python has the second."""
+_OTHERS: Final = bytes(set(range(256)) - set(_Z85))
+_DIGITS: Final = bytes.maketrans(_Z85, _B85)
 
 
 class VectorFault(Enum):
@@ -82,11 +81,7 @@ class DeletionVectorError(ValueError):
 
 
 def vector_path(vector: DeletionVector) -> str | None:
-    """Return the file that holds a vector, None for one inside the log.
-
-    A relative path is below the table's directory and not encoded; an absolute one is the canonical
-    form of the URI in the log.
-    """
+    """Return the decoded path of the file that holds a vector, None for one inside the log."""
     match vector.storage_type:
         case "i":
             return None
@@ -212,10 +207,7 @@ def vector_file_name(name: UUID) -> str:
 
 
 def vector_codes(names: Iterable[str]) -> dict[str, str]:
-    """Return those of some file names that relative vectors may have, by their encoded uuids.
-
-    A descriptor ends with the encoded uuid of its file, whatever directory comes before it.
-    """
+    """Return the encoded uuids of files of vectors, by which descriptors end, with their names."""
     found = ((_VECTOR_NAME.fullmatch(name), name) for name in names)
     return {encode_z85(UUID(match["uuid"]).bytes): name for match, name in found if match}
 
@@ -224,18 +216,15 @@ def encode_z85(content: bytes) -> str:
     """Return bytes, a multiple of four, as Z85 text; inverse: `decode_z85`."""
     if len(content) % _WORD_BYTES:
         raise ValueError(f"Z85 encodes a multiple of four bytes, not {len(content)}")
-    words = np.frombuffer(content, ">u4").astype(np.uint64)
-    digits = words[:, None] // _POWERS % np.uint64(len(_Z85))
-    return bytes(np.frombuffer(_Z85.encode(), np.uint8)[digits].ravel()).decode()
+    return base64.b85encode(content).translate(bytes.maketrans(_B85, _Z85)).decode()
 
 
 def decode_z85(text: str) -> bytes:
     """Return the bytes that Z85 text stands for, a multiple of four."""
-    digits = _VALUES[np.frombuffer(text.encode(), np.uint8)]
-    if len(digits) % _Z85_DIGITS or (digits == _NO_DIGIT).any():
+    digits = text.encode()
+    if len(digits) % 5 or digits.translate(None, _OTHERS) != digits:
         raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")
-    words = (digits.reshape(-1, _Z85_DIGITS).astype(np.uint64) * _POWERS).sum(axis=1)
-    if (words >> np.uint64(32)).any():
-        raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")
-    content: bytes = words.astype(">u4").tobytes()
-    return content
+    try:
+        return base64.b85decode(digits.translate(_DIGITS))
+    except ValueError as error:
+        raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text") from error

@@ -338,21 +338,13 @@ def _iceberg_problems(
         if isinstance(field.data_type, ArrayType | MapType) or field.data_type == VOID:
             yield f"{ICEBERG_COMPAT_V1} with {quote_path(path)}: {field.data_type}"
     for path, source, target in _type_changes(schema):
-        if not _iceberg_widens(source, target):
+        if isinstance(source, DecimalType) and isinstance(target, DecimalType):
+            is_known = source.scale == target.scale
+        else:
+            pair = str(source), str(target)
+            is_known = pair == ("float", "double") or _INTEGERS.issuperset(pair)
+        if not is_known:
             yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
-
-
-def _iceberg_widens(source: DataType, target: DataType) -> bool:
-    match source, target:
-        case PrimitiveType(name), PrimitiveType(wider):
-            return (name in _INTEGERS and wider in _INTEGERS) or (name, wider) == (
-                "float",
-                "double",
-            )
-        case DecimalType(_, scale), DecimalType(_, wide_scale):
-            return scale == wide_scale
-        case _:
-            return False
 
 
 # What data files were written for, and whether they can still be committed after a change of it
@@ -453,8 +445,7 @@ and none may have been removed."""
 class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
     """What else of a table than its id and schema data files are written for.
 
-    `features` are sorted; those that old versions of the protocol imply are listed too.
-    `properties` are those that files may depend on.
+    `features` are sorted, with all that versions imply; files may depend on `properties`.
     """
 
     min_reader_version: int
@@ -465,10 +456,7 @@ class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTerms:
-    """What data files were written for: a table's id, its schema in JSON, and all the rest.
-
-    `partition_columns` are physical names, in the table's order.
-    """
+    """What data files were written for; `partition_columns` are physical names in their order."""
 
     table_id: str
     schema_string: str
@@ -487,10 +475,7 @@ def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
 
 
 def metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
-    """Yield a clause for each reason why files written for `terms` are not valid under `metadata`.
-
-    Whether the files' rows have values for `new_columns` is another question.
-    """
+    """Yield a clause per reason why files written for `terms` are not valid under `metadata`."""
     if metadata.id != terms.table_id:
         yield f"the table's id is {metadata.id}, not {terms.table_id}"
     yield from partitioning_changes(terms.partition_columns, metadata)
@@ -504,10 +489,7 @@ def metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
 
 
 def protocol_changes(terms: FileTerms, protocol: Protocol) -> Iterator[str]:
-    """Yield a clause for each reason why files written for `terms` are not valid under `protocol`.
-
-    Whether the protocol is one that we can write is another question.
-    """
+    """Yield a clause per reason why files written for `terms` are not valid under `protocol`."""
     before = terms.table
     for kind, old, new in (
         ("reader", before.min_reader_version, protocol.min_reader_version),

@@ -7,7 +7,7 @@ obligations of PROTOCOL.md for that use are met in full; everything else is refu
 Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from liquidlog.spec.actions import FEATURE_ALIASES, Protocol
@@ -63,44 +63,19 @@ LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 # says: deletion vectors are counted, column mapping is resolved, types are named.
 _INSPECT_READER_FEATURES: Final = frozenset(
     {
-        "columnMapping",
-        DELETION_VECTORS,
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantType",
-        "variantType-preview",
-        "variantShredding",
-        "variantShredding-preview",
+        *(COLUMN_MAPPING, DELETION_VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+        *("typeWidening", "typeWidening-preview", "variantType", "variantType-preview"),
+        *("variantShredding", "variantShredding-preview"),
     }
 )
 
 _WRITE_FEATURES: Final = frozenset(
     {
-        "allowColumnDefaults",
-        "appendOnly",
-        "changeDataFeed",
-        "checkConstraints",
-        CHECKPOINT_PROTECTION,
-        CLUSTERING,
-        COLUMN_MAPPING,
-        DELETION_VECTORS,
-        DOMAIN_METADATA,
-        "generatedColumns",
-        "icebergCompatV1",
-        "identityColumns",
-        IN_COMMIT_TIMESTAMP,
-        "invariants",
-        ROW_TRACKING,
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-        "variantType",
-        "variantType-preview",
+        *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints"),
+        *(CHECKPOINT_PROTECTION, CLUSTERING, COLUMN_MAPPING, DELETION_VECTORS, DOMAIN_METADATA),
+        *("generatedColumns", "icebergCompatV1", "identityColumns", IN_COMMIT_TIMESTAMP),
+        *("invariants", ROW_TRACKING, "timestampNtz", "typeWidening", "typeWidening-preview"),
+        *("v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview"),
     }
 )
 
@@ -163,31 +138,21 @@ def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
 def unsupported_for_writing(
     protocol: Protocol, configuration: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return everything in the protocol that stops us from committing to the table.
-
-    `obligations` checks what the supported features demand of the schema.
-    """
+    """Return everything in the protocol that stops us from committing to the table."""
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     problems = sorted(listed - _WRITE_FEATURES)
     mode = configuration.get("delta.columnMapping.mode", "none")
     if mode != "none" and COLUMN_MAPPING not in table_features(protocol):
         problems.append("delta.columnMapping.mode without columnMapping")
     if ROW_TRACKING in listed:
-        problems.extend(_row_tracking_problems(listed, configuration))
+        both = (ROW_TRACKING_ENABLED, ROW_TRACKING_SUSPENDED)
+        if DOMAIN_METADATA not in listed:
+            problems.append(f"{ROW_TRACKING} (without {DOMAIN_METADATA})")
+        if all(is_true(configuration, name) for name in both):
+            problems.append(f"{ROW_TRACKING} (enabled and suspended)")
     missing = set(protocol.reader_features or ()) - set(protocol.writer_features or ())
     problems.extend(f"{name} (a reader feature not in writerFeatures)" for name in sorted(missing))
     return (*malformed(protocol), *problems)
-
-
-def _row_tracking_problems(
-    listed: Collection[str], configuration: Mapping[str, str]
-) -> Iterator[str]:
-    if DOMAIN_METADATA not in listed:
-        yield f"{ROW_TRACKING} (without {DOMAIN_METADATA})"
-    if is_true(configuration, ROW_TRACKING_ENABLED) and is_true(
-        configuration, ROW_TRACKING_SUSPENDED
-    ):
-        yield f"{ROW_TRACKING} (enabled and suspended)"
 
 
 def is_true(configuration: Mapping[str, str], key: str) -> bool:
@@ -201,39 +166,38 @@ def is_clustered(protocol: Protocol) -> bool:
 
 
 def has_in_commit_timestamps(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Return whether every commit must carry its own, monotonic timestamp.
-
-    Source: PROTOCOL.md, "In-Commit Timestamps".
-    """
+    """Return whether every commit must carry its own, monotonic timestamp."""
     listed = IN_COMMIT_TIMESTAMP in (protocol.writer_features or ())
     return listed and is_true(configuration, "delta.enableInCommitTimestamps")
 
 
 def has_deletion_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Return whether writers may delete rows by deletion vectors.
-
-    Source: PROTOCOL.md, "Deletion Vectors".
-    """
+    """Return whether writers may delete rows by deletion vectors."""
     listed = DELETION_VECTORS in (protocol.writer_features or ())
     return listed and is_true(configuration, "delta.enableDeletionVectors")
 
 
 def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:
-    """Return the protocol of a new table; `extra` are features that its schema needs.
-
-    A table that needs no feature gets the versions the reference engine gives it: (1, 2).
-    """
+    """Return the protocol of a new table with `extra` features; (1, 2) if it needs none."""
     if not clustered and not extra:
         return Protocol(min_reader_version=1, min_writer_version=2)
     base = _CREATE_FEATURES if clustered else ("invariants", "appendOnly")
-    return _with_features(base, extra)
+    readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
+    # Column mapping alone has a reader version of its own, before there were lists of features.
+    listed = () if readers == (COLUMN_MAPPING,) else readers
+    legacy_version = LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1
+    return Protocol(
+        min_reader_version=READER_FEATURE_VERSION if listed else legacy_version,
+        min_writer_version=WRITER_FEATURE_VERSION,
+        reader_features=listed or None,
+        writer_features=(*base, *extra),
+    )
 
 
 def clustering_upgrade(protocol: Protocol) -> Protocol:
     """Return the protocol with clustering added, every feature the old versions implied listed.
 
-    Omitting an implied feature would silently stop it from being enforced. Reader versions stay
-    as they are: clustering and domainMetadata are writer features.
+    Omitting an implied feature would silently stop it from being enforced.
     """
     listed = list(protocol.writer_features or implied_features(protocol))
     listed.extend(name for name in (DOMAIN_METADATA, CLUSTERING) if name not in listed)
@@ -248,8 +212,7 @@ def clustering_upgrade(protocol: Protocol) -> Protocol:
 def column_mapping_upgrade(protocol: Protocol) -> Protocol:
     """Return the protocol with column mapping added, as the reference engine adds it.
 
-    Legacy versions are raised to the ones that imply it; with lists of features it is named,
-    among reader features only where there is such a list.
+    Legacy versions are raised to the ones that imply it; lists of features name it.
     """
     reader, writer = LEGACY_FEATURES[COLUMN_MAPPING]
     if COLUMN_MAPPING in table_features(protocol):
@@ -272,8 +235,8 @@ def column_mapping_upgrade(protocol: Protocol) -> Protocol:
 def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
     """Return the protocol with these features too, as the reference engine merges them.
 
-    A legacy version stays one if exactly these features are implied by another, else everything is
-    listed. Versions never become lower. Source: Delta Spark, TableFeatureSupport.merge.
+    A legacy version stays one if another implies exactly these features, else everything is listed.
+    Versions never become lower. Source: Delta Spark, TableFeatureSupport.merge.
     """
     listed = table_features(protocol)
     if set(features) <= set(listed):
@@ -314,11 +277,7 @@ def _legacy(features: frozenset[str], least: int) -> Protocol | None:
 
 
 def without_feature(protocol: Protocol, feature: str) -> Protocol:
-    """Return the protocol without a feature that only writers have to know.
-
-    If a legacy version implies exactly the features that are left, it is that version, as the
-    reference engine writes it.
-    """
+    """Return the protocol without a feature of writers; a legacy version if that says the same."""
     left = tuple(name for name in protocol.writer_features or () if name != feature)
     legacy = None if protocol.reader_features else _legacy(frozenset(left), 1)
     if legacy is not None:
@@ -328,17 +287,4 @@ def without_feature(protocol: Protocol, feature: str) -> Protocol:
         min_writer_version=WRITER_FEATURE_VERSION,
         reader_features=protocol.reader_features,
         writer_features=left,
-    )
-
-
-def _with_features(base: tuple[str, ...], extra: tuple[str, ...]) -> Protocol:
-    readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
-    # Column mapping alone has a reader version of its own, before there were lists of features.
-    listed = () if readers == (COLUMN_MAPPING,) else readers
-    legacy_version = LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1
-    return Protocol(
-        min_reader_version=READER_FEATURE_VERSION if listed else legacy_version,
-        min_writer_version=WRITER_FEATURE_VERSION,
-        reader_features=listed or None,
-        writer_features=(*base, *extra),
     )

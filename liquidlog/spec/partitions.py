@@ -89,9 +89,8 @@ def data_schema(schema: StructType, physical: Collection[str]) -> StructType:
 def same_value(text: str | None, data_type: DataType) -> str | None:
     """Return one spelling for all spellings of a partition value; None for null.
 
-    A timestamp without a zone is another one than any with a zone: which moment it is depends on
-    the zone of who reads it, so a file with it is joined only with files that lack the zone too. A
-    text that is no value of the type stays as it is: it is the same as itself only.
+    A timestamp without a zone differs from any with a zone: which moment it is depends on who reads
+    it. A text that is no value of the type is the same as itself only.
     """
     if text is None:
         return None
@@ -162,8 +161,7 @@ def output_directory(
 ) -> str:
     """Return where files of a partition are written: as the reference engine names it.
 
-    Tables with column mapping or random prefixes get a short directory made from `unique_id`, and
-    so do values that are too long for a name.
+    Tables with column mapping or random prefixes, and values too long for a name, get a short one.
     """
     if has_short_directories(configuration):
         return prefix_directory(configuration, unique_id)
@@ -242,10 +240,9 @@ def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
 def in_zone(
     values: PartitionTexts, fields: Sequence[StructField], time_zone: str
 ) -> PartitionTexts:
-    """Return partition values, by physical names, with timestamps in UTC that had no zone.
+    """Return partition values with timestamps in UTC that had no zone: moments in `time_zone`.
 
-    They are moments in `time_zone`, an IANA name; of two moments the first one. Spark reads those
-    that a clock skipped as this does.
+    Of two moments it is the first one. Spark reads those that a clock skipped as this does.
     """
     zoneless = zoneless_columns([values], fields)
     if not zoneless:
@@ -290,7 +287,10 @@ def typed_value(text: str | None, field: StructField) -> pa.Scalar:
             return pa.scalar(text.encode(), pa.binary()).cast(kind)
         if isinstance(field.data_type, DecimalType):
             return pa.scalar(_decimal(text, field.data_type), kind)
-        return pa.scalar(_in_form(text, name), pa.string()).cast(kind)
+        pattern, expected = _FORMS[name]
+        if pattern.fullmatch(text) is None:
+            raise ValueError(f"expected {expected}")  # noqa: TRY301  said below as any other
+        return pa.scalar(text, pa.string()).cast(kind)
     except (ValueError, KeyError, InvalidOperation) as error:
         because = f": {error}" if str(error).startswith("expected") else ""
         raise ValueError(_disagreement(text, field, because)) from error
@@ -308,8 +308,7 @@ def untyped_values(
 ) -> Iterator[str]:
     """Yield why a text is no value of its column, once for each text.
 
-    `documents` hold the values by physical names. A text of no characters is none: the protocol
-    reads null, Delta Spark "".
+    A text of no characters is none: the protocol reads null, Delta Spark "".
     """
     for field in fields:
         name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
@@ -323,13 +322,6 @@ def untyped_values(
                 continue
             if not found.is_valid and not field.nullable:
                 yield f"partition column {quote_path((field.name,))} takes no null, and is null"
-
-
-def _in_form(text: str, name: str) -> str:
-    pattern, expected = _FORMS[name]
-    if pattern.fullmatch(text) is None:
-        raise ValueError(f"expected {expected}")
-    return text
 
 
 def _decimal(text: str, kind: DecimalType) -> Decimal:

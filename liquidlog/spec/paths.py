@@ -86,10 +86,7 @@ def is_below_table(path: str) -> bool:
 
 
 def are_plain(paths: pa.Array) -> bool:
-    """Return whether all paths are relative, in normal form and decoded: canonical as they stand.
-
-    No file has two plain paths. A null counts as plain.
-    """
+    """Return whether all paths are relative and canonical as they stand; a null counts as plain."""
     if _may_differ(paths) or _holds(paths, ("%",)):
         return False
     return not pc.any(pc.starts_with(paths, "/")).as_py()
@@ -161,14 +158,11 @@ def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
 
 
 def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
-    """Return canonical paths; files below the table are relative to it, however they were spelled.
-
-    Code that deletes files compares names with these, so a file named by its address counts.
-    """
+    """Return canonical paths; those of files below the table are relative to it."""
     away = _away(paths)
     if away is None:
         return paths
-    root = _root(table_uri)
+    root = _in_one_scheme(pa.array([table_uri.rstrip("/") + "/"]))[0].as_py()
     addresses = _in_one_scheme(paths)
     inside = pc.fill_null(pc.starts_with(addresses, root), fill_value=False)
     below = pc.binary_slice(addresses.filter(inside).cast(pa.binary()), len(root.encode()))
@@ -184,8 +178,7 @@ def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
 def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
     """Return the canonical paths of files that the log has under more than one name.
 
-    Such a file is encoded in two ways, named relative to the table and by its address, or named
-    by two schemes: a reader would get its rows twice.
+    Of such a file, which is encoded or addressed in two ways, a reader would get the rows twice.
     """
     normal = normal_paths(paths)
     found = canonical_paths(normal)
@@ -224,11 +217,6 @@ def _away(paths: pa.Array) -> pa.Array | None:
     if _holds(paths, ("://",)):
         away = pc.or_(away, pc.match_substring_regex(paths, r"^[a-z][a-z0-9+.-]*://"))
     return away if pc.any(away).as_py() else None
-
-
-def _root(table_uri: str) -> str:
-    root: str = _in_one_scheme(pa.array([table_uri.rstrip("/") + "/"]))[0].as_py()
-    return root
 
 
 def _in_one_scheme(addresses: pa.Array) -> pa.Array:
@@ -285,11 +273,10 @@ _RUN: Final = re.compile(
 
 
 def is_hidden(path: str, partition_columns: Collection[str]) -> bool:
-    """Return whether no data is at or below a path, relative to the table, because of its name.
+    """Return whether no data is at or below a path in the table because of its last name.
 
-    Names that begin with `_` or `.` are those of other things than data, except directories of
-    partition columns with such a name, and the change data. Only the last part of the path is
-    looked at.
+    Names that begin with `_` or `.` are those of other things, except directories of partition
+    columns with such a name, and the change data.
     """
     if path in {CHANGE_DATA_DIR, ICEBERG_DIR}:
         return path == ICEBERG_DIR
@@ -345,10 +332,9 @@ class LogFileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file in `_delta_log` whose name the protocol gives a meaning.
+    """A file in `_delta_log` whose name the protocol gives a meaning; `part` counts from 1.
 
-    `part` of `parts`, counted from 1, is the file's place in a multi-part checkpoint. `etag`
-    identifies the content in an object store, empty if the store has none.
+    `etag` identifies the content in an object store, empty if the store has none.
     """
 
     name: str
@@ -372,10 +358,7 @@ _PATTERNS: Final = (
 def parse_log_file(
     name: str, size_bytes: int, modification_time_ms: int, etag: str = ""
 ) -> LogFile | None:
-    """Return the log file that `name` stands for, None if the protocol gives it no meaning.
-
-    The version must have exactly 20 digits and fit into a signed 64-bit integer.
-    """
+    """Return the log file that `name` stands for, None if the protocol gives it no meaning."""
     for pattern, kind in _PATTERNS:
         match = pattern.fullmatch(name)
         if match:

@@ -147,7 +147,7 @@ def render_schema(schema: StructType) -> str:
 
 
 def find_column(schema: StructType, path: Path, *, physical: bool = False) -> StructField | None:
-    """Return the field at `path`, ignoring case as Spark does, an exact match first.
+    """Return the field at `path`, an exact match before one in another case, as Spark does.
 
     Arrays and maps are not entered. None if there is no such field.
     """
@@ -178,10 +178,7 @@ def _fields_at(schema: StructType, path: Path, *, physical: bool) -> list[Struct
 
 
 def quote_path(path: Path) -> str:
-    """Return `a.b` with backticks around parts that need them, as Spark's FieldReference.
-
-    This is the spelling of ZCUBE_ZORDER_BY and DESCRIBE DETAIL. Inverse: split_path.
-    """
+    """Return `a.b` with backticks where needed, as Spark's FieldReference; inverse: split_path."""
     return ".".join(map(_quote_part, path))
 
 
@@ -262,7 +259,16 @@ def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
         return DecimalType(10, 0) if document == "decimal" else PrimitiveType(document)
     kind = document["type"]
     if kind == "struct":
-        return StructType(tuple(_parse_field(f, depth + 1) for f in document["fields"]))
+        fields = (
+            StructField(
+                str(one["name"]),
+                parse_type(one["type"], depth + 1),
+                bool(one["nullable"]),
+                dict(one.get("metadata") or {}),
+            )
+            for one in document["fields"]
+        )
+        return StructType(tuple(fields))
     if kind == "array":
         return ArrayType(
             parse_type(document["elementType"], depth + 1), bool(document["containsNull"])
@@ -274,15 +280,6 @@ def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
             bool(document["valueContainsNull"]),
         )
     raise ValueError(f"unknown type {kind!r}")
-
-
-def _parse_field(document: Any, depth: int) -> StructField:  # noqa: ANN401  JSON
-    return StructField(
-        str(document["name"]),
-        parse_type(document["type"], depth),
-        bool(document["nullable"]),
-        dict(document.get("metadata") or {}),
-    )
 
 
 def _type_document(data_type: DataType) -> Any:  # noqa: ANN401  JSON

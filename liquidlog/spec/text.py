@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from difflib import SequenceMatcher
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def floats_around(low: float, high: float) -> tuple[float, float]:
     """Return the smallest and the largest float that numbers from `low` to `high` may become.
 
-    A number that a float represents exactly becomes that float. Any other number may also become a
-    neighbour of its nearest float, since rounding twice may end there.
+    A number that is no float may become a neighbour of its nearest float, as rounding twice may do.
     """
     lows, highs = widened_to_floats(np.array([low]), np.array([high]))
     return float(lows[0]), float(highs[0])
@@ -35,10 +34,7 @@ def floats_around(low: float, high: float) -> tuple[float, float]:
 def widened_to_floats(
     low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return bounds (float64) that hold `low` and `high` and the floats that were written as them.
-
-    A bound that a float represents exactly stays unchanged.
-    """
+    """Return float64 bounds that hold `low` and `high` and the floats that were written so."""
     return _outward(low, -np.inf, np.minimum), _outward(high, np.inf, np.maximum)
 
 
@@ -66,20 +62,15 @@ _MASK: Final = "***"
 
 
 def masked(text: str) -> str:
-    """Return `text` with `***` in place of signatures, tokens, and users with their passwords.
+    """Return `text` with `***` in place of signatures, tokens, and users with their passwords."""
 
-    Only what has a known form is found; values of storage options are to be replaced before.
-    """
+    def without_user(found: re.Match[str]) -> str:
+        is_container = found["scheme"].lower() in _CONTAINER and ":" not in found["user"]
+        return found[0] if is_container else f"{found['scheme']}://{_MASK}@"
+
     text = _SIGNED.sub(rf"\1{_MASK}", text)
-    if "@" in text:
-        text = _USER.sub(_without_user, text)
+    text = _USER.sub(without_user, text) if "@" in text else text
     return _BEARER.sub(rf"\1{_MASK}", text)
-
-
-def _without_user(found: re.Match[str]) -> str:
-    if found["scheme"].lower() in _CONTAINER and ":" not in found["user"]:
-        return found[0]
-    return f"{found['scheme']}://{_MASK}@"
 
 
 # Text from outside, with every character that a terminal would act on made visible
@@ -108,7 +99,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str, *, indent: str = "  ") -> str:
-    """Return `text` like `visible`, but keep its lines; all after the first are indented.
+    """Return `text` like `visible`, but with its lines; all after the first are indented.
 
     The indent keeps a line break in a name from beginning a line that reads as another message.
     """
@@ -120,24 +111,20 @@ def visible_json(document: str, *, ascii_only: bool = False) -> str:
     return (_NOT_ASCII if ascii_only else _IN_LINES).sub(_json_escape, document)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
-
-
 def _json_escape(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 # Scalars that JSON has no form for, as statistics and documents write them
 
 
 def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scalar
-    """Return a value with a form in JSON for floats without one, and for times.
-
-    NaN and infinities become "NaN", "Infinity" and "-Infinity"; a datetime becomes ISO 8601 of the
-    precision `timespec`, with `Z` if it has a time zone, which must be UTC.
-    """
+    """Return a value with a form in JSON for NaN, infinities and times (with `Z` if in UTC)."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -207,10 +194,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str) -> int:
-    """Return a time as people write it in ms since the epoch; without a zone it is UTC.
-
-    Accepts ISO 8601 (a date, or a date with a time) and a whole number of ms.
-    """
+    """Return a time of people, in UTC by default, or a number of ms as ms since the epoch."""
     if not isinstance(text, str):
         raise UsageError(f"a time must be text, found {type(text).__name__}")
     if text.removeprefix("-").isdecimal():
@@ -255,10 +239,7 @@ def rough_duration(duration_ms: int) -> str:
 
 
 def iso_time(time_ms: int) -> str:
-    """Return a time in ms since the epoch as ISO 8601 in UTC with milliseconds and `Z`.
-
-    A time outside the calendar is returned as its number.
-    """
+    """Return a time (ms since the epoch) as ISO 8601 in UTC, as its number beyond the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -305,10 +286,9 @@ _SHORTEST_PART: Final = 4
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three of the known names that `name` may stand for, the nearest first.
+    """Return up to three known names that are spelled almost so, the nearest first.
 
-    A known name is near if, ignoring case, it is spelled almost the same, has the same letters,
-    contains the name, or is another field of the same struct.
+    A name that contains this one, or is another field of the same struct, is near, too.
     """
     names = tuple(known)
     same = tuple(candidate for candidate in names if candidate.lower() == name.lower())
@@ -372,9 +352,8 @@ def escaped(text: str) -> str:
 class Summary:
     """Mixin: an object is shown by a few facts, on one line in a console, as tables in a notebook.
 
-    Its `repr` is no constructor call: what makes the object up may be a million files. By default
-    a dataclass shows its fields that are known numbers and texts, and as rows its first list of
-    other dataclasses.
+    By default a dataclass shows its fields that are known numbers and texts, and as rows its first
+    list of other dataclasses. Its `repr` is no constructor call: it may be of a million files.
     """
 
     __slots__ = ()
@@ -383,7 +362,8 @@ class Summary:
         return _plain_fields(self)
 
     def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        rows = next((one for one in _values(self).values() if _is_listing(one)), ())
+        tuples = (one for one in _values(self).values() if isinstance(one, tuple) and one)
+        rows = next((one for one in tuples if all(map(is_dataclass, one))), ())
         plain = [_plain_fields(row) for row in rows]
         names = tuple(dict.fromkeys(name for row in plain for name in row))
         return names, [[row.get(name) for name in names] for row in plain]
@@ -417,16 +397,8 @@ def _is_plain(item: object) -> bool:
     )
 
 
-def _is_listing(item: object) -> TypeGuard[tuple[object, ...]]:
-    return isinstance(item, tuple) and bool(item) and all(map(is_dataclass, item))
-
-
 def html_document(value: object) -> str:
-    """Return a dataclass as tables: its plain fields in one, each list of dataclasses in its own.
-
-    A mapping becomes rows of a table, a sequence of texts becomes a list. Unknown fields are left
-    out.
-    """
+    """Return a dataclass as tables: its plain fields in one, each list or mapping in its own."""
     found = _values(value).items()
     plain = [(name, item) for name, item in found if not _is_nested(item)]
     parts = [_html_table(("", ""), plain)]
