@@ -24,6 +24,7 @@ Positions: TypeAlias = npt.NDArray[np.uint64]
 """Increasing, distinct row numbers of a data file: physical rows, counted from 0."""
 
 RELATIVE: Final = "u"
+ABSOLUTE: Final = "p"
 
 FILE_VERSION: Final = 1
 """First byte of a file of deletion vectors."""

@@ -62,10 +62,6 @@ def test_columns_are_found_by_name_then_without_case() -> None:
     )
 
 
-def test_a_name_that_is_there_twice_is_refused() -> None:
-    assert aligned(struct(a=LONG), struct(a=LONG, A=LONG)).problems == ("column A is there twice",)
-
-
 def test_nested_differences_are_all_named() -> None:
     inner = struct(x=INT, y=field("y", TEXT, nullable=False))
     table = struct(s=inner, l=ArrayType(inner), m=MapType(TEXT, LONG))
@@ -106,12 +102,6 @@ def test_rules_become_checks() -> None:
     assert found.problems == ("column s.i has an invariant that cannot be read",)
 
 
-def test_identity_columns_are_refused() -> None:
-    table = struct(i=field("i", LONG, delta__identity__start=1), a=LONG)
-    (problem,) = aligned(table, struct(a=LONG)).problems
-    assert "identity" in problem
-
-
 def test_columns_are_added_only_if_asked_for() -> None:
     table, data = struct(a=LONG), struct(a=LONG, b=ArrayType(INT, contains_null=False))
     assert aligned(table, data).problems == (
@@ -137,12 +127,6 @@ def test_added_columns_need_their_features() -> None:
     problems = aligned(struct(a=LONG), data, merge=True).problems
     assert "n needs the table feature timestampNtz, which the table does not have" in problems
     assert any(problem.startswith("column v has no type") for problem in problems)
-
-
-def test_added_columns_have_no_name_of_the_change_data_feed() -> None:
-    data = struct(a=LONG, _Change_Type=LONG)
-    (problem,) = aligned(struct(a=LONG), data, merge=True).problems
-    assert problem.startswith("_Change_Type is a name that the change data feed uses")
 
 
 KINDS = st.sampled_from(

@@ -31,57 +31,41 @@ from support.snapshots import FileSpec, bounds_of, matches, snapshot_of, with_fi
     "predicate",
     [
         "i = 6",
-        "6 = i",
         "i < 1",
-        "1 > i",
-        "i > 5",
         "i >= 5.5",
         "i BETWEEN 6 AND 9",
         "i IN (6, 7, NULL)",
-        "i IN (NULL)",
         "i <=> 9",
         "NULL <=> i",
-        "i IS NOT DISTINCT FROM 6",
         "NOT (i IS DISTINCT FROM 6)",
-        "CAST(i AS BIGINT) = 9",
         "CAST((i) AS BIGINT) IN (9, 10)",
         "i IS NULL",
-        "NOT i IS NOT NULL",
         "NOT i <= 5",
         "i NOT BETWEEN 1 AND 5",
         "i = '7'",
         "i = NULL",
         "i > 99999999999999999999",
-        "i = 3 AND i = 9",
         "i = 8 OR i = 9",
         "NOT (i < 9 OR flag)",
         "FALSE",
         "NULL",
         "f > 1.5000001",
-        "f = -1",
         "n > 2.50",
         "s < 'bar'",
-        's > "foo"',
         "s IN ('fop', 'z')",
         "s LIKE 'z%'",
-        "s LIKE 'a%'",
         "s LIKE 'ba%' AND i = 9",
         "s LIKE 'baa'",
         "s LIKE 'foo2%bar'",
         "startswith(s, 'fop')",
-        "s LIKE 'z_%'",
-        "s LIKE 'a%b%c'",
         "s <=> 'zzz'",
-        "d = '2024-02-01'",
         "d > DATE '2024-01-31'",
         "CAST('2023-12-31' AS DATE) >= d",
-        "t > '2024-01-01 12:00:01Z'",
         "t > '2024-01-02 06:00:00.001'",
         "t > TIMESTAMP '2024-01-01T14:00:01+02:00'",
         "t < DATE '2023-12-31'",
         "z < '2024-01-01 00:00:00'",
         "`a.b` <> 1",
-        "`A.B` != 1",
         "NOT `a.b` = 1",
         "f(i) = 1 AND i = 9",
     ],
@@ -93,44 +77,32 @@ def test_files_without_a_matching_row_are_ruled_out(predicate: str) -> None:
 @pytest.mark.parametrize(
     "predicate",
     [
-        "i = 1",
         "i = 5",
-        "i <> 3",
         "i = 2.5",
-        "i >= 4.5",
         "i < 1e3",
         "i IS NOT NULL",
-        "NOT i = 3",
         "NOT i IN (1, 5)",
         "TRUE",
-        "n >= 2.5",
         "n < 1.2500000000000000000001",
         "t <= '2024-01-01'",
         "t >= '2024-01-01 12:00:00.0005'",
         # Not decided by statistics, or not understood.
-        "flag",
         "flag IS NULL",
         "c = 'a'",
-        "i = f",
         "f(i) = 1",
         "i + 1 = 90",
         # As the reference engine: the span of the list counts, and NOT IN never does.
         "i IN (0, 7)",
         "i NOT IN (1, 2, 3, 4, 5)",
-        "s LIKE 'f%'",
         "s LIKE 'baz%'",
         "s LIKE '%z'",
-        "s LIKE '%'",
-        "s NOT LIKE 'bar%'",
         "s NOT LIKE 'z%'",
         "s ILIKE 'Z%'",
         "NOT s LIKE 'z%'",
         "c LIKE 'z%'",
         "NOT i <=> 9",
         "i <=> st.x",
-        "i <=> 3",
         "CAST(i AS SMALLINT) = 9",
-        "CAST(i AS STRING) = '9'",
         "i BETWEEN SYMMETRIC 9 AND 2",
         "i = 9 AND st.x = 1",
         "s > 90",
@@ -153,13 +125,6 @@ def test_a_column_of_nulls_matches_is_null_only() -> None:
     assert matches("i IS NOT NULL", nulls) == [False]
     assert matches("i = 1", nulls) == [False]
     assert matches("NOT i = 1", nulls) == [False]
-
-
-def test_nan_counts_as_the_largest_number() -> None:
-    file = FileSpec(path="1", bounds={"f": (1.0, "NaN")})
-    assert matches("f > 1e300", file) == [True]
-    assert matches("f < 1", file) == [False]
-    assert matches("f >= 1", file) == [True]
 
 
 @pytest.mark.parametrize(
@@ -190,11 +155,9 @@ PARTITIONED = StructType(
 @pytest.mark.parametrize(
     ("predicate", "expected"),
     [
-        ("p = 3", [True, False, False]),
         ("P IN (1, 5)", [False, True, False]),
         ("p NOT IN (3, 4)", [False, True, False]),
         ("p IS NULL", [False, False, True]),
-        ("NOT p = 5", [True, False, False]),
         ("p IS NOT NULL AND i = 7", [True, True, False]),
         ("day < '2024-02-01'", [True, False, False]),
         ("day IS NULL OR p = 3", [True, False, False]),
@@ -305,33 +268,27 @@ def _matching(where: str, time_zone: str = "UTC") -> list[int]:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("p = true", [0]),
         ("p", [0]),
         ("NOT p", [1]),
         ("p IS NULL OR p", [0, 2]),
         ("p <> 'TRUE'", [1]),
         ("p IS TRUE", [0]),
-        ("p IN (false)", [1]),
         ("p <=> NULL", [2]),
         ("p > false", [0]),
         ("d >= TIMESTAMP '2024-05-01 12:00:00+00:00' + INTERVAL '1' HOUR", [1]),
-        ("d > CAST('2024-05-03 00:00:00+00:00' AS TIMESTAMP) - INTERVAL '2' DAY", [1]),
         ("d BETWEEN TIMESTAMP '2024-05-02 00:00:00Z' AND TIMESTAMP '2024-05-03 00:00:00Z'", [1]),
         ("d + INTERVAL 1 DAY = DATE '2024-05-02'", [0]),
         ("date_add(d, 1) = '2024-05-02'", [0]),
         ("coalesce(d, DATE '2024-01-01') < DATE '2024-05-01'", [2]),
         ("year(d) = 2024 AND month(d) = 5", [0, 1]),
-        ("s LIKE '%b'", [0, 1]),
         ("s LIKE '_x_'", [1]),
         ("s LIKE '%!%%' ESCAPE '!'", [0]),
         ("s ILIKE 'a%'", [0, 1]),
         ("lower(s) = 'axb'", [1]),
         ("s LIKE '%'", [0, 1]),
-        ("y = 2024", [0]),
         ("y > 2023 OR y IS NULL", [0, 2]),
         ("CAST(y AS INT) = 2023", [1]),
         ("n = m", [0]),
-        ("n > m OR n IS NULL", [1, 2]),
         ("n + 1 = 5", [1]),
         ("n IN (3, NULL)", [0]),
         ("n NOT IN (3, NULL)", []),
@@ -350,7 +307,6 @@ def test_each_partition_is_decided(where: str, expected: list[int]) -> None:
     [
         ("t = TIMESTAMP '2024-05-01 08:00:00Z'", [0]),
         ("t = TIMESTAMP '2024-05-01 10:00:00Z'", []),
-        ("t = '2024-05-01 10:00:00'", [0]),
         ("t = TIMESTAMP '2024-05-02 02:00:00'", [1]),
         ("CAST(t AS DATE) = '2024-05-02'", [1]),
     ],
@@ -412,7 +368,6 @@ def _text(interval: Any) -> str:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("d = '1995-01-01'", [{"d": ["[1995-01-01, 1995-01-01]"]}]),
         (
             "d >= DATE '1995-01-01' AND d < DATE '1996-01-01' AND o = 3",
             [{"d": ["[1995-01-01, 1995-12-31]"]}],
@@ -420,12 +375,10 @@ def _text(interval: Any) -> str:
         ("k IN (9, 1, 5) AND s = 'b'", [{"k": ["[1, 1]", "[5, 5]", "[9, 9]"], "s": ["[b, b]"]}]),
         ("s LIKE 'ab%'", [{"s": ["[ab, ab\U0010ffff]"]}]),
         ("s >= 'b' AND s < 'd'", [{"s": ["[b, d)"]}]),
-        ("k = 1 OR s > 'x'", [{"k": ["[1, 1]"]}, {"s": ["(x, ]"]}]),
         ("k = 3 OR k = 7", [{"k": ["[3, 3]", "[7, 7]"]}]),
         ("NOT (k < 5 OR m > 3.145)", [{"k": ["[5, ]"], "m": ["[, 3.14]"]}]),
         ("NOT k BETWEEN 5 AND 7", [{"k": ["[, 4]", "[8, ]"]}]),
         ("x < 1.5 AND x >= 0.1", [{"x": ["[0.1, 1.5)"]}]),
-        ("k < 5.5", [{"k": ["[, 5]"]}]),
         ("5 > CAST(k AS BIGINT)", [{"k": ["[, 4]"]}]),
         (
             "t >= '2024-01-01' AND t < '2024-01-02'",
@@ -438,7 +391,6 @@ def _text(interval: Any) -> str:
                 {"k": ["[2, 2]"], "s": ["[b, b]"]},
             ],
         ),
-        ("k = 1 AND s LIKE '%b'", [{"k": ["[1, 1]"]}]),
     ],
 )
 def test_a_predicate_is_boxes(where: str, expected: Any) -> None:
@@ -450,14 +402,11 @@ def test_a_predicate_is_boxes(where: str, expected: Any) -> None:
     [
         ("o = 2", NO_COLUMN),
         ("k = 1 OR o = 2", NO_COLUMN),
-        ("k <> 5", NO_COLUMN),
         ("k NOT IN (1)", NO_COLUMN),
         ("year(d) = 1995", NO_COLUMN),
         ("CAST(m AS INT) = 3", NO_COLUMN),
-        ("TRUE", NO_COLUMN),
         ("k BETWEEN 9 AND 3", NEVER),
         ("m = 3.145", NEVER),
-        ("k = 1 AND k = 2", NEVER),
     ],
 )
 def test_what_no_box_can_say_is_left_out(where: str, reason: str) -> None:
@@ -509,12 +458,6 @@ def test_long_lists_become_ranges_that_cover_them() -> None:
     )
     many = fitted_workload(asked, COLUMNS, schema()).predicates
     assert sum(len(one.any_of[0][0].intervals) for one in many) <= MAX_INTERVALS
-
-
-def test_a_wrong_predicate_is_an_error() -> None:
-    for where in ("k >", "nope = 1"):
-        with pytest.raises(UsageError):
-            fitted_workload((WeightedPredicate(where),), COLUMNS, schema())
 
 
 def test_json_lines_have_a_condition_and_a_weight() -> None:

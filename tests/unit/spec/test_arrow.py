@@ -334,11 +334,6 @@ def test_what_cannot_be_moved_as_spark_moves_it_is_refused_by_name(
     assert named in str(caught.value)
 
 
-def test_values_of_lists_on_which_calendars_agree_stay() -> None:
-    lists = pa.ListArray.from_arrays([0, 1], _days(0))
-    assert JULIAN.move(lists, lists.type, ("x",)) is lists
-
-
 def test_bounds_before_the_calendars_agree_are_none() -> None:
     ends = pa.StructArray.from_arrays(
         [

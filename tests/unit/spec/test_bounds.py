@@ -14,7 +14,6 @@ from liquidlog.spec.bounds import (
     Bounds,
     ColumnBounds,
     column_bounds,
-    concat_bounds,
     parse_bounds,
 )
 from liquidlog.spec.schema import leaves
@@ -54,13 +53,6 @@ def test_every_file_has_a_range_or_only_nulls_or_is_unknown() -> None:
     assert bounds.unknown(0).tolist() == [False, False, True, True]
     assert bounds.all_known().tolist() == bounds.known(0).tolist()
     assert bounds.select([1]).all_known().all()
-
-
-def test_parts_of_other_columns_are_not_put_together() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        concat_bounds([four_files(), four_files().select([0])])
-    with pytest.raises(ValueError, match="at least one"):
-        concat_bounds([])
 
 
 @pytest.mark.parametrize(
@@ -195,13 +187,6 @@ def test_one_bad_value_costs_one_bound() -> None:
     assert found.low(0).to_pylist() == [1, None]
     assert found.high(0).to_pylist() == [2, None]
     assert found.low(1).to_pylist() == [1, 1]
-
-
-def test_float_bounds_keep_nan_and_infinities() -> None:
-    low, high = _bounds("double", '"-Infinity"', '"NaN"')
-    assert low == -math.inf
-    assert math.isnan(high)
-    assert _bounds("float", "0.1", '"Infinity"')[0] == pa.scalar(0.1, pa.float32()).as_py()
 
 
 def test_decimal_bounds_are_exact_to_38_digits() -> None:

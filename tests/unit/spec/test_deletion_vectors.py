@@ -13,7 +13,6 @@ from liquidlog.spec.deletion_vectors import (
     VectorFault,
     decode_z85,
     deleted_positions,
-    framed_bytes,
     framed_payload,
     inline_payload,
     vector_path,
@@ -99,13 +98,6 @@ def test_inline_vector_of_another_size_than_the_log_says(size: int) -> None:
 @pytest.mark.parametrize("text", ["Hello Worl", "HelloWorl", "#####", "HellöWorld"])
 def test_text_that_is_not_z85(text: str) -> None:
     assert fault_of(lambda: decode_z85(text)) is VectorFault.Z85
-
-
-def test_stored_vector_is_found_and_checked() -> None:
-    stored = vector("u", "x" * 20, offset=7, size_in_bytes=len(PAYLOAD), cardinality=3)
-    assert framed_bytes(stored) == (7, len(PAYLOAD) + 8)
-    assert framed_payload(stored, framed()) == PAYLOAD
-    assert deleted_positions(PAYLOAD, cardinality=3, num_rows=10).tolist() == [1, 5, 9]
 
 
 @pytest.mark.parametrize(

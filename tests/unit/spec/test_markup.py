@@ -60,32 +60,11 @@ def test_notebooks_get_escaped_tables(shown: list[Summary]) -> None:
         assert "\u202e" not in html
 
 
-def test_a_verdict_reads_as_its_sentence(tmp_path: Path) -> None:
-    verdict = Table.create(tmp_path / "t", schema=pa.schema([("id", pa.int64())])).judge()
-    assert str(verdict) == verdict.sentence == "Leave it: the table has no files."
-    assert repr(verdict) == f"Verdict(answer='leave', sentence='{verdict}')"
-
-
 def test_rows_are_a_table_in_a_notebook() -> None:
     html = Rows([{"a": HOSTILE}, *({"b": number} for number in range(20))])._repr_html_()
     assert html.startswith("<div><table><thead><tr><th>a</th><th>b</th></tr></thead><tr><td>a")
     assert "<script" not in html
     assert "and 1 more" in html
-
-
-def test_long_lists_are_cut() -> None:
-    class Long(Summary):
-        def _facts(self) -> dict[str, object]:
-            return {"text": "x", "nothing": None, "several": ("a", 1)}
-
-        def _rows(self) -> tuple[tuple[str], list[tuple[int]]]:
-            return ("number",), [(number,) for number in range(25)]
-
-    assert repr(Long()) == "Long(text='x', nothing=None, several=['a', 1])"
-    html = Long()._repr_html_()
-    assert "<td>19</td>" in html
-    assert "<td>20</td>" not in html
-    assert "and 5 more" in html
 
 
 # Credentials in text are masked wherever their form gives them away; all else stays.

@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from liquidlog.errors import CorruptLogError
 from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import (
     in_zone,
     is_safe_directory,
-    is_too_long,
     partition_directory,
-    partition_fields,
     prefix_directory,
     same_value,
     typed_value,
@@ -30,13 +27,6 @@ SCHEMA = StructType(
         ),
     )
 )
-
-
-def test_finds_partition_fields_in_the_tables_order() -> None:
-    found = partition_fields(SCHEMA, ("mapped", "Day"), where="a test")
-    assert [field.physical_name for field in found] == ["c-1", "Day"]
-    with pytest.raises(CorruptLogError):
-        partition_fields(SCHEMA, ("gone",), where="a test")
 
 
 @pytest.mark.parametrize(
@@ -110,11 +100,6 @@ def test_escapes_directories_as_hive_does(value: str | None, expected: str) -> N
 )
 def test_refuses_directories_that_are_no_place_for_data_files(directory: str) -> None:
     assert not is_safe_directory(directory)
-
-
-def test_knows_names_that_are_too_long() -> None:
-    assert is_too_long(f"p={'ü' * 130}/q=1")
-    assert not is_too_long(f"p={'a' * 253}/q={'a' * 253}")
 
 
 def test_makes_short_prefixes_of_the_tables_length() -> None:

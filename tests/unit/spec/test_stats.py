@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from liquidlog.errors import CorruptLogError, UsageError
+from liquidlog.errors import CorruptLogError
 from liquidlog.spec.bounds import FileStatistics, encode_stats, indexed_leaves, wide_bounds
 from liquidlog.spec.schema import Leaf, Path, leaves
 from support.plans import ARRAY, STRUCT, schema_of
@@ -35,11 +35,6 @@ def test_named_columns_win_and_ignore_case_and_name_whole_structs() -> None:
     assert _names(indexed_leaves(schema, named)) == [("s", "X"), ("s", "y"), ("x.y",)]
     one = {"delta.dataSkippingStatsColumns": "s.x"}
     assert _names(indexed_leaves(schema, one)) == [("s", "X")]
-
-
-def test_number_of_indexed_columns_that_is_no_number_is_refused() -> None:
-    with pytest.raises(UsageError):
-        indexed_leaves(schema_of(a="long"), {"delta.dataSkippingNumIndexedCols": "many"})
 
 
 def test_encoded_statistics_nest_structs_and_write_decimals_digit_by_digit() -> None:
