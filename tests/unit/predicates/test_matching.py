@@ -460,6 +460,17 @@ def test_long_lists_become_ranges_that_cover_them() -> None:
     assert sum(len(one.any_of[0][0].intervals) for one in many) <= MAX_INTERVALS
 
 
+def test_ranges_of_few_intervals_cover_a_long_one_before_short_ones() -> None:
+    asked = tuple(
+        WeightedPredicate(
+            f"k BETWEEN {n} AND 9999 OR k IN ({', '.join(map(str, range(1, 60, 2)))})"
+        )
+        for n in range(-50, 0)
+    )
+    for predicate in fitted_workload(asked, COLUMNS, schema()).predicates:
+        assert any(one.high == "9999" for one in predicate.any_of[0][0].intervals)
+
+
 def test_json_lines_have_a_condition_and_a_weight() -> None:
     text = '{"where": "a = 1"}\n  \n{"weight": 2.5, "where": "b LIKE \'x%\'"}\n'
     found = [(one.where, one.weight) for one in parse_workload(text, source="w")]
