@@ -8,7 +8,7 @@ import pytest
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.spec.actions import Change, DomainMetadata, Metadata, Protocol, encode_actions
-from liquidlog.spec.schema import ArrayType, Path, PrimitiveType, StructField, StructType
+from liquidlog.spec.schema import VOID, ArrayType, Path, PrimitiveType, StructField, StructType
 from support.snapshots import SCHEMA, snapshot_of
 
 
@@ -151,6 +151,13 @@ def test_create_refuses_features_we_do_not_write(properties: dict[str, str], fea
     with pytest.raises(UnsupportedFeatureError) as caught:
         created("x", properties=properties)
     assert feature in caught.value.features
+
+
+def test_create_refuses_void_inside_an_array() -> None:
+    fields = StructField("a", ArrayType(VOID)), StructField("b", PrimitiveType("long"))
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        created(schema=StructType(fields))
+    assert caught.value.features == ("a.element: void inside an array or a map",)
 
 
 def test_create_refuses_types_it_does_not_know() -> None:

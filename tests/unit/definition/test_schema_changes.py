@@ -14,7 +14,7 @@ from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations import define
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import DomainMetadata, Protocol, encode_actions
+from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
 from liquidlog.spec.features import implied_features, without_feature
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
@@ -58,6 +58,13 @@ def test_what_uses_a_column_is_named(drop: bool) -> None:  # noqa: FBT001  both 
         (Kind.COLUMN_IS_USED, "b", "delta.invariants"),
     ]
     assert caught.value.problems == tuple(map(str, caught.value.reasons))
+
+
+def test_lists_of_columns_follow_a_drop_in_any_case() -> None:
+    settings = {"delta.dataSkippingStatsColumns": "A,b", "delta.columnMapping.maxColumnId": "2"}
+    (metadata,) = drop_change(mapped(field("a", 1), field("b", 2), **settings), ("a",)).actions
+    assert isinstance(metadata, Metadata)
+    assert metadata.configuration["delta.dataSkippingStatsColumns"] == "b"
 
 
 def test_the_only_column_with_a_bloom_filter_has_two_reasons_to_stay() -> None:
