@@ -1,11 +1,10 @@
 """A table at one version: pure data, one row per live file.
 
-Columns of `Snapshot.files` (FILES_SCHEMA): `path` is URI-encoded, as in the log; `size` is bytes;
-`modification_time` is ms since the epoch; `num_records` is the physical row count in the
-statistics; the two ZCUBE tags have columns of their own, and `tags_json` has all tags, so that they
-are copied exactly; `version` is the commit that added the file, null if only a checkpoint names the
-file; `statistics_row` locates the other statistics (see Statistics). Null means absent. Columns
-with few distinct values are dictionary-encoded.
+Columns of `Snapshot.files` (FILES_SCHEMA): `path` is URI-encoded, as in the log; `size` is in
+bytes; `modification_time` is in ms since the epoch; `num_records` is the physical row count;
+`tags_json` has all tags, also the two that have columns of their own; `version` is the commit that
+added the file, null if only a checkpoint names it; `statistics_row` locates the other statistics
+(see Statistics). Null means absent.
 """
 
 from collections.abc import Mapping
@@ -64,15 +63,15 @@ FILES_SCHEMA: Final = pa.schema(
 )
 
 STATISTICS_TYPE: Final = pa.large_string()
-"""Raw statistics: the protocol's JSON, null where a file has none."""
+"""Raw statistics as JSON, null where a file has none."""
 
 MAX_FILE_BYTES: Final = 1 << 50
-"""Larger sizes are refused: sums of them would overflow silently."""
+"""Larger sizes are refused, since sums of them would overflow silently."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """A Parquet file of a checkpoint: its name in the log directory and its number of adds."""
+    """The name of a checkpoint's Parquet file in the log directory, and its number of adds."""
 
     name: str
     adds: int
@@ -80,10 +79,10 @@ class CheckpointFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Where the statistics of live files are, so that they can be read on demand.
+    """The places of live files' statistics, to be read on demand.
 
-    A file's `statistics_row` counts the adds of the `checkpoint` files, in their order, and after
-    them the rows of `texts`, the raw statistics from commits.
+    `statistics_row` counts the adds of the `checkpoint` files in order, then the rows of `texts`,
+    the raw statistics from commits.
     """
 
     checkpoint: tuple[CheckpointFile, ...] = ()
@@ -99,11 +98,10 @@ class Statistics:
 class Snapshot(Summary):
     """The state of a table at `version`.
 
-    `files` has the schema FILES_SCHEMA and is sorted by path unless a caller reordered it; planners
-    use its order as the scan order. `domains` has live domains only. `timestamp_ms` is the commit's
-    time. `mark` describes the commit's file, or a checkpoint's if that is gone; None if the
-    snapshot was not read from a log. `plain_files` is `files` itself if all paths are known to be
-    canonical as they stand, which spares looking through them again; otherwise it is None.
+    `files` has FILES_SCHEMA, sorted by path unless a caller reordered it; planners scan it in this
+    order. `domains` has live domains only. `mark` is the commit's log file, or a checkpoint's if
+    that is gone, None without a log. `plain_files` is `files` itself if all paths are known to be
+    canonical as they stand, so that they are not looked through again; else None.
     """
 
     uri: str
@@ -125,12 +123,12 @@ class Snapshot(Summary):
         return self.plain_files is self.files
 
     def paths(self) -> pa.Array:
-        """Return the decoded, canonical paths of `files`, a string per row."""
+        """Return the decoded, canonical path per row of `files`."""
         return one_array(self.files["path"]) if self.plain else decoded_paths(self.files)
 
     @property
     def data_schema(self) -> StructType:
-        """The columns that data files hold: all but the partition columns."""
+        """The columns in data files: all but the partition columns."""
         partitions = self.metadata.partition_columns
         physical = {f.physical_name for f in self.schema.fields if f.name in partitions}
         return data_schema(self.schema, physical)
@@ -152,9 +150,9 @@ class Snapshot(Summary):
 
 
 def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
-    """Return problems that no live files may have: no path, one file twice, an impossible size.
+    """Return the problems of live files: no path, one file twice, an impossible size.
 
-    `plain` says that all paths are plain: then no two of them are one file.
+    If all paths are `plain`, no two of them are one file.
     """
     problems = []
     if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
@@ -173,12 +171,12 @@ def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
 
 
 def decoded_paths(files: pa.Table) -> pa.Array:
-    """Return the decoded, canonical paths of `files` as a string array, one per row."""
+    """Return the decoded, canonical path per row of `files`."""
     return canonical_paths(one_array(files["path"]))
 
 
 def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
-    """Return the deletion vector in a row of the column `deletion_vector`, None for null."""
+    """Return a value of the column `deletion_vector`, None for null."""
     if row is None:
         return None
     return DeletionVector(
@@ -191,22 +189,20 @@ def deletion_vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def num_records(files: pa.Table) -> pa.Array:
-    """Return the physical row count per file (int64) from its statistics, null if unknown."""
+    """Return the physical row count per file (int64), null if unknown."""
     return one_array(files["num_records"])
 
 
 def deleted_rows(files: pa.Table) -> pa.Array:
-    """Return the number of rows that a deletion vector deletes per file (int64), 0 without."""
+    """Return the number of rows that deletion vectors delete per file (int64)."""
     vectors = one_array(files["deletion_vector"])
     return pc.fill_null(pc.struct_field(vectors, "cardinality"), 0)
 
 
 def logical_bytes(files: pa.Table) -> pa.Array:
-    """Return the size per file in bytes, scaled by its share of live rows.
+    """Return the size per file in bytes, scaled by its share of live rows, rounded down.
 
-    It is `size * (numRecords - deleted) / numRecords`, rounded down, or `size` if numRecords is
-    unknown or zero, as the reference engine estimates it. Source: Delta Spark,
-    AddFile.estLogicalFileSize.
+    Source: Delta Spark, AddFile.estLogicalFileSize.
     """
     rows = num_records(files)
     deleted = deleted_rows(files)
@@ -230,9 +226,9 @@ _NULL_TEXTS: Final = (None, "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionValues:
-    """The value per file, in the column's Arrow type, and a mask of the nulls.
+    """The value per file in the column's Arrow type, and a mask of the nulls.
 
-    A value whose text cannot be parsed is null too, but its `is_null` is false.
+    A text that cannot be parsed has a null value too, but its `is_null` is false.
     """
 
     values: pa.Array
@@ -241,17 +237,14 @@ class PartitionValues:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistinctValues:
-    """The different partition values of files as the log spells them, and which of them each has.
-
-    `documents` are by physical name; `number` (int64) has one entry per file.
-    """
+    """Distinct partition values, as texts by physical name, and the `number` of each file's."""
 
     documents: tuple[dict[str, str | None], ...]
     number: NDArray[np.int64]
 
 
 def distinct_values(files: pa.Table) -> DistinctValues:
-    """Return the different partition values of live files; equal texts are decoded once."""
+    """Return the distinct partition values of live files."""
     encoded = one_array(files["partition_values_json"]).dictionary_encode()
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary))
     used, number = np.unique(codes.to_numpy(zero_copy_only=False), return_inverse=True)
@@ -261,7 +254,7 @@ def distinct_values(files: pa.Table) -> DistinctValues:
 
 
 def partition_values(files: pa.Table, leaf: Leaf) -> PartitionValues:
-    """Return the values of a partition column, one per live file."""
+    """Return the value of a partition column per live file."""
     encoded = one_array(files["partition_values_json"]).dictionary_encode()
     name = leaf.physical[-1]
     texts = [_text(document, name) for document in encoded.dictionary.to_pylist()]

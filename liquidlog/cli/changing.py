@@ -86,13 +86,7 @@ def create(
     help="Sort each batch of rows along the curve of the clustering columns.",
 )
 @dry_run_option
-def append(
-    table: Address,
-    sources: tuple[str, ...],
-    *,
-    cluster: bool,
-    dry_run: bool,
-) -> None:
+def append(table: Address, sources: tuple[str, ...], *, cluster: bool, dry_run: bool) -> None:
     """Append Parquet files as new files, in one commit.
 
     The command writes their rows again, with the statistics that clustering needs.
@@ -116,12 +110,7 @@ def append(
 )
 @dry_run_option
 def cluster_by(
-    table: Address,
-    columns: str | None,
-    *,
-    none: bool,
-    yes: bool = False,
-    dry_run: bool,
+    table: Address, columns: str | None, *, none: bool, yes: bool = False, dry_run: bool
 ) -> None:
     """Set the clustering columns; rewrites no file.
 
@@ -143,10 +132,7 @@ def cluster_by(
     protocol = None if change is None else {"before": change.before, "after": change.after}
     emit(
         {"version": version, "protocol_change": protocol},
-        lambda done: (
-            *asks,
-            *changes.clustered(done, names=names, is_new=is_new, dry_run=dry_run),
-        ),
+        lambda done: (*asks, *changes.clustered(done, names=names, is_new=is_new, dry_run=dry_run)),
         dry_run=dry_run,
     )
 
@@ -160,13 +146,7 @@ def cluster_by(
     help="Refused, with the reason: no feature that can be dropped here asks for it.",
 )
 @dry_run_option
-def drop_feature(
-    table: Address,
-    feature: str,
-    *,
-    truncate_history: bool,
-    dry_run: bool,
-) -> None:
+def drop_feature(table: Address, feature: str, *, truncate_history: bool, dry_run: bool) -> None:
     """Drop a table feature, so that other writers can write.
 
     The feature is clustering, and then domainMetadata: delta-rs knows neither. Clustering columns

@@ -48,11 +48,7 @@ _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
 @verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
 @table_argument
 @version_options
-def detail(
-    table: Address,
-    version: int | None,
-    timestamp: str | None,
-) -> None:
+def detail(table: Address, version: int | None, timestamp: str | None) -> None:
     """Show the table as DESCRIBE DETAIL does."""
     from liquidlog.report import tables
 
@@ -91,12 +87,7 @@ def history(table: Address, limit: int | None, *, amplification: bool) -> None:
 @table_argument
 @version_options
 @limit_option
-def files(
-    table: Address,
-    version: int | None,
-    timestamp: str | None,
-    limit: int | None,
-) -> None:
+def files(table: Address, version: int | None, timestamp: str | None, limit: int | None) -> None:
     """List the live files and their place in the clustering."""
     from liquidlog.report import tables
 
@@ -142,9 +133,7 @@ def files(
     help="Also write the numbers to this file, for Prometheus; replaces it.",
 )
 @click.option(
-    "--trend",
-    type=LOCAL_FILE,
-    help="Also append the JSON document to this file, as one line.",
+    "--trend", type=LOCAL_FILE, help="Also append the JSON document to this file, as one line."
 )
 def health(
     table: Address,
@@ -254,12 +243,7 @@ def scan(
     " source of `workload import`.  [default: full scans, and queries for one value of a column]"
 )
 @bar_options
-def report(
-    table: Address,
-    output: Path,
-    workload: str | None,
-    bar: Mapping[str, Any],
-) -> None:
+def report(table: Address, output: Path, workload: str | None, bar: Mapping[str, Any]) -> None:
     """Say whether to rewrite, and why, on one HTML page.
 
     The page shows what readers open now and after a rewrite, findings, health and the history of

@@ -29,14 +29,7 @@ from liquidlog.cli.options import (
     workload_at,
     workload_option,
 )
-from liquidlog.cli.output import (
-    emit,
-    executors_heard,
-    is_json,
-    note,
-    replace_file,
-    require_consent,
-)
+from liquidlog.cli.output import emit, executors_heard, is_json, note, replace_file, require_consent
 from liquidlog.cli.planning import criteria_for, judged
 from liquidlog.clustering.planner import fitted_to
 from liquidlog.clustering.settings import (

@@ -65,11 +65,7 @@ def is_glob(address: str) -> bool:
 
 
 def find_tables(
-    wanted: Sequence[str],
-    excluded: Sequence[str],
-    options: StorageOptions,
-    *,
-    below: bool = False,
+    wanted: Sequence[str], excluded: Sequence[str], options: StorageOptions, *, below: bool = False
 ) -> tuple[Found, ...]:
     """Return the tables at addresses and globs, each once, in the order of `wanted`, then by name.
 

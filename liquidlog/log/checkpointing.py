@@ -72,7 +72,7 @@ _PLAIN_PATH: Final = r"^([A-Za-z0-9_=-][A-Za-z0-9_.=-]*/)*[A-Za-z0-9_=-][A-Za-z0
 """A relative path that has one spelling, and means the same to every implementation."""
 
 _MOST_COMMITS: Final = 100
-"""Commits that are replayed on top of what was compared; for more, the whole version is read."""
+"""For more commits than these, the whole version is compared again."""
 
 
 class SecondOpinion:
@@ -82,7 +82,6 @@ class SecondOpinion:
         self._store = store
         self._agreed: Snapshot | None = None
         self._plain_paths: bool | None = None
-        """Whether all paths of the agreed version are plain; None before anybody asked."""
 
     def require(self, snapshot: Snapshot) -> None:
         """Compare the live files with those that delta-rs sees at the same version."""
@@ -92,7 +91,7 @@ class SecondOpinion:
         self._agreed = snapshot
 
     def _follows(self, agreed: Snapshot, snapshot: Snapshot) -> bool:
-        """Return whether delta-rs gets from the version it agreed to, to this one, as we do."""
+        """Return whether delta-rs replays the commits since the agreed version as we do."""
         if agreed.mark is None or agreed.metadata.id != snapshot.metadata.id:
             return False
         if snapshot.version == agreed.version:
@@ -177,7 +176,7 @@ def _file_actions(commit: Commit) -> Iterator[AddFile | RemoveFile]:
 
 
 def _only_live_removed(before: pa.Table, commits: Sequence[Commit]) -> bool:
-    """Return whether commits change files only, and remove only such as were live or added."""
+    """Return whether commits change only files, and remove only live files."""
     live = set(file_keys(before))
     for commit in commits:
         if any(isinstance(action, Metadata | Protocol) for action in commit.actions):
@@ -256,7 +255,7 @@ _MAPS: Final = ("partition_values_json", "tags_json")
 def state_differences(
     expected: Snapshot, found: CheckpointState | Snapshot, files: pa.Table
 ) -> list[str]:
-    """Return what differs in a checkpoint, whose files are `files` in the snapshot's order."""
+    """Return the differences of a checkpoint; `files` has its files in the snapshot's order."""
     differences = list(_table_differences(expected, found))
     if files.num_rows != expected.files.num_rows:
         counts = f"{files.num_rows} live files instead of {expected.files.num_rows}"
@@ -273,9 +272,9 @@ def state_differences(
 def statistics_differences(
     expected: pa.ChunkedArray, found: pa.ChunkedArray, *, as_text: bool
 ) -> list[str]:
-    """Return what differs between two arrays of live files' statistics, JSON in the same order.
+    """Return the differences of two columns of statistics (JSON), in the same order of files.
 
-    A table may keep no statistics as text; then those of the checkpoint may be null.
+    Unless a table keeps statistics `as_text`, those of the checkpoint may be null.
     """
     same = pc.fill_null(pc.equal(expected, found), fill_value=False)
     neither = pc.and_(expected.is_null(), found.is_null())
@@ -292,7 +291,7 @@ def statistics_differences(
 def tombstone_differences(
     expected: frozenset[FileKey], found: frozenset[FileKey], live: pa.Table
 ) -> list[str]:
-    """Return which tombstones are missing, and how many of the `live` files are tombstones."""
+    """Return how many tombstones are missing, and how many `live` files are tombstones."""
     missing = len(expected - found)
     suspects = live.filter(
         pc.is_in(decoded_paths(live), pa.array({path for path, _ in found}, pa.string()))
@@ -362,7 +361,7 @@ def _value(text: str) -> object:
 _log: Final = Log(__name__)
 
 _FLOOR: Final = (1, 6, 6)
-"""Several older releases write checkpoints without domains."""
+"""Older releases write checkpoints without domains."""
 
 _TEXT_STATISTICS: Final = "delta.checkpoint.writeStatsAsJson"
 _MINUTE_MS: Final = 60_000
@@ -370,7 +369,7 @@ _MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpointed:
-    """A version with a checkpoint: whether this call `created` it, and its size in bytes if so."""
+    """A version with a checkpoint; `size_bytes` is known if this call `created` it."""
 
     version: int
     created: bool
@@ -405,7 +404,9 @@ def write_checkpoint(
         # Another writer was faster, or the checkpoint there could not be read when we looked.
         read_checkpoint(store, [name])
         return Checkpointed(version=version, created=False, files=count)
-    _point_to(store, version, hint)
+    named = hinted_version(store)
+    if named <= version or store.read_log(commit_name(named)) is None:
+        store.replace_log(LAST_CHECKPOINT, hint)
     text = "wrote the checkpoint of version %d of %s: %d files, %d bytes, in %d ms"
     _log.info(text, version, store.uri, count, len(content), ms_since(began))
     return Checkpointed(version=version, created=True, files=count, size_bytes=len(content))
@@ -494,9 +495,3 @@ def _publish(store: TableStore, name: str, content: bytes) -> bool:
     except AmbiguousPutError as error:
         detail = f"may or may not have been stored, which is harmless: {error}"
         raise StorageError(name, detail) from None
-
-
-def _point_to(store: TableStore, version: int, hint: bytes) -> None:
-    named = hinted_version(store)
-    if named <= version or store.read_log(commit_name(named)) is None:
-        store.replace_log(LAST_CHECKPOINT, hint)

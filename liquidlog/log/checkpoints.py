@@ -1,8 +1,8 @@
-"""Checkpoints to the table's state; implausible files are refused, as they may hold terabytes.
+"""Read a checkpoint into the table's state; refuse implausible files, which may hold terabytes.
 
-Before anything is decoded, the rows and bytes that the footer claims are compared with the bytes in
-the file. Where text could still grow beyond bounds, the length of every text is measured; text is
-read as a dictionary, so that a repeated value is in memory once.
+Before anything is decoded, the rows and bytes that the footer claims are compared with the file's
+size. If text could still grow beyond bounds, the length of every text is measured, in dictionaries,
+which hold a repeated value once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,26 +47,26 @@ from liquidlog.storage.files import Source
 
 _ROWS_PER_BYTE: Final = 8
 _ROWS_ALWAYS: Final = 1 << 16
-"""Most rows per stored byte, and rows that are always accepted. A row names a file or is a rare
-action, so even compressed it takes bytes, not fractions of one."""
+"""Most rows per stored byte, and rows always accepted: even compressed, a row takes some bytes."""
 
 _PAGES_RATIO: Final = 1024
 _TEXT_RATIO: Final = 64
 _BYTES_ALWAYS: Final = 1 << 26
-"""Decoded bytes that are always accepted, and how many more a stored byte may decode to."""
+"""Decoded bytes that are always accepted, and how many more each stored byte may decode to."""
 
 _MEASURED_BYTES: Final = 1 << 24
-"""Bytes above which text is not measured: such a file takes the sender's disk before our memory."""
+"""Text of larger files is not measured: they fill the sender's disk before our memory."""
 
 _GROWING: Final = frozenset({"DELTA_BYTE_ARRAY"})
-"""Encodings other than dictionaries in which a value can repeat its predecessor."""
+"""Encodings, besides dictionaries, in which a value can repeat its predecessor."""
 
 
 def implausible(open_file: Callable[[], Source]) -> str | None:
     """Return why a Parquet file cannot be part of a checkpoint, None if it is plausible."""
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
-    chunks = list(_chunks(metadata))
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(column) for group in groups for column in range(group.num_columns)]
     stored = sum(chunk.total_compressed_size for chunk in chunks)
     decoded = sum(chunk.total_uncompressed_size for chunk in chunks)
     if any(min(c.total_compressed_size, c.total_uncompressed_size) < 0 for c in chunks):
@@ -85,14 +85,7 @@ def implausible(open_file: Callable[[], Source]) -> str | None:
     return None if length <= limit else f"its {stored} bytes stand for more than {limit} of text"
 
 
-def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        yield from (group.column(column) for column in range(group.num_columns))
-
-
 def _most_bytes(chunk: pq.ColumnChunkMetaData) -> int:
-    """Return the most bytes to which the values of a column chunk can decode."""
     if chunk.physical_type != "BYTE_ARRAY":
         return int(chunk.num_values) * 16
     return int(chunk.num_values) * int(chunk.total_uncompressed_size)
@@ -146,8 +139,8 @@ def read_adds(
 ) -> list[Read]:
     """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
-    The structs have those `fields`, paths below `add`, that the file has. Bounds that another
-    calendar than today's may have moved are null. So many `readers`, threads, share the row groups.
+    Adds have the `fields` (paths below `add`) that the file has; a bound that another calendar may
+    have moved is null. `readers` is the number of threads.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
@@ -181,7 +174,7 @@ def read_statistics(
 ) -> list[Read]:
     """Return `convert` of the adds in a checkpoint file, one result per batch, in file order.
 
-    Statistics `of_few` files are read by one thread, which holds one row group at a time.
+    If only statistics `of_few` files are needed, one thread reads one row group at a time.
     """
     readers = 1 if of_few else _READERS
     try:
@@ -192,7 +185,7 @@ def read_statistics(
 
 
 def check_all(file: CheckpointFile, adds: int) -> None:
-    """Refuse a checkpoint file that was replaced: its number of adds is not that in `file`."""
+    """Refuse a checkpoint file that has another number of adds than before: it was replaced."""
     if adds != file.adds:
         raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
 
@@ -200,7 +193,7 @@ def check_all(file: CheckpointFile, adds: int) -> None:
 def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
     """Return one field of an array of structs as `data_type`, null where there is none.
 
-    A nested type fixes the kind only, not the fields; with the null type, the field keeps its own.
+    A nested type is checked by its kind only; with the null type, the field keeps its own type.
     """
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
@@ -263,10 +256,7 @@ _ADD_FIELDS: Final[tuple[Path, ...]] = (
 
 
 def live_files(open_file: Callable[[], Source]) -> pa.Table:
-    """Return the adds of a checkpoint or sidecar file in FILES_SCHEMA, in file order.
-
-    `statistics_row` counts them from 0.
-    """
+    """Return the adds of a checkpoint or sidecar file in FILES_SCHEMA, numbered in file order."""
     files = pa.concat_tables(
         [FILES_SCHEMA.empty_table(), *read_adds(open_file, _ADD_FIELDS, _files)]
     )
@@ -345,15 +335,12 @@ _REQUIRED: Final[Mapping[str, str]] = {
     "txn": "appId",
     "sidecar": "path",
 }
-"""For each kind of action, a field that every action of the kind has."""
+"""For each kind of action, a field that is never null."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The table's state in a checkpoint; `files` has FILES_SCHEMA.
-
-    Their `statistics_row` points into `statistics`. `plain` says that all paths are known to be so.
-    """
+    """The table's state in a checkpoint; `files` has FILES_SCHEMA, `plain` if all paths are."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -365,7 +352,7 @@ class CheckpointState:
 
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
-    """Return the state in a checkpoint; a multi-part checkpoint is given with all its parts."""
+    """Return the state in a checkpoint; `names` has all parts of a multi-part checkpoint."""
     parts = [
         _guarded(store, name, _read_json if name.endswith(".json") else _read) for name in names
     ]
@@ -421,7 +408,10 @@ def _read(store: TableStore, name: str) -> CheckpointState:
         actions = _actions(file, file.schema_arrow)
         has_adds = "add" in file.schema_arrow.names
     own = (FILES_SCHEMA.empty_table(), Statistics())
-    if has_adds or not _is_partial(name, actions["sidecar"]):
+    named = parse_log_file(name, 0, 0)
+    # If other files may have the adds, this one may lack the column `add`.
+    is_partial = bool(actions["sidecar"]) or (named is not None and named.parts > 1)
+    if has_adds or not is_partial:
         own = _parquet_files(store, name)
     files, statistics = _with_sidecars(own, store, actions["sidecar"])
     rare = [action for kind in _ACTIONS if kind != "sidecar" for action in actions[kind]]
@@ -437,12 +427,6 @@ def _state(state: TailState, files: pa.Table, statistics: Statistics) -> Checkpo
         files=files,
         statistics=statistics,
     )
-
-
-def _is_partial(name: str, sidecars: Sequence[Sidecar]) -> bool:
-    """Return whether other files may have the adds, so that this one may lack the column `add`."""
-    named = parse_log_file(name, 0, 0)
-    return bool(sidecars) or (named is not None and named.parts > 1)
 
 
 def _read_json(store: TableStore, name: str) -> CheckpointState:
@@ -503,7 +487,7 @@ def _actions(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, list[Any]]:
 
 
 def _may_hold(group: pq.RowGroupMetaData, name: str) -> bool:
-    """Return whether a row group may have actions of a kind; its statistics can rule that out."""
+    """Return whether a row group may have actions of a kind, by its statistics."""
     required = f"{name}.{_REQUIRED[name]}"
     for position in range(group.num_columns):
         chunk = group.column(position)

@@ -62,8 +62,7 @@ _SHOWN: Final = (
 def read_history(store: TableStore, limit: int | None = None) -> Rows:
     """Return one mapping per commit still in the log, newest first, at most `limit`.
 
-    The keys are those of DESCRIBE HISTORY, without null values, then other fields of commitInfo.
-    `timestamp` is ISO 8601 in UTC: the in-commit timestamp if there is one, else the file's time.
+    It has the keys of DESCRIBE HISTORY, then other fields of commitInfo, but no null values.
     """
     listing = list_log(store)
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
@@ -77,7 +76,7 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
 
 
 def count_commits(store: TableStore) -> int:
-    """Return the number of commits still in the log."""
+    """Count the commits still in the log."""
     return len(list_log(store).commits)
 
 
@@ -98,13 +97,12 @@ def _row(version: int, modification_time_ms: int, info: Mapping[str, Any]) -> Ma
 def _strings(values: Any) -> dict[str, str | None] | None:  # noqa: ANN401  JSON
     if not isinstance(values, dict):
         return None
-    return {key: _string(value) for key, value in values.items()}
-
-
-def _string(value: Any) -> str | None:  # noqa: ANN401  JSON
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
+    return {
+        key: value
+        if value is None or isinstance(value, str)
+        else msgspec.json.encode(value).decode()
+        for key, value in values.items()
+    }
 
 
 # Find the version that a table had at a given time
@@ -119,10 +117,7 @@ _ENABLED_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 
 
 def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
-    """Return the last version committed at or before a time (ms since the epoch).
-
-    The properties of `newest` say from which version on commits carry times.
-    """
+    """Return the last version committed at or before a time (ms since the epoch)."""
     commits = _loadable(list_log(store))
     own = _first_with_own_time(newest)
     time_of: Callable[[LogFile], int]
@@ -189,9 +184,9 @@ RemovedName: TypeAlias = tuple[str, DeletionVector | None]
 def tombstones(
     store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
-    """Return the files that, according to a version's log, were removed after `since_ms`.
+    """Return the files that a version's log says were removed after `since_ms`.
 
-    `sidecars` are the Parquet files with the checkpoint's file actions, its own ones perhaps.
+    `sidecars` are the checkpoint's Parquet files that have file actions.
     """
     removed: dict[FileKey, int] = {}
     own = () if segment.checkpoint is None else segment.checkpoint.names
@@ -209,9 +204,9 @@ def tombstones(
 def removed_names(
     store: TableStore, names: Iterable[str], *, since_ms: int = -1, unknown_ms: int = 0
 ) -> Iterator[RemovedName]:
-    """Yield what checkpoint files (JSON or Parquet) name as removed after `since_ms`.
+    """Yield the files that checkpoint files (JSON or Parquet) say were removed after `since_ms`.
 
-    What was removed at a time that they do not say counts as removed at `unknown_ms`.
+    A file without a time of removal counts as removed at `unknown_ms`.
     """
     for name in names:
         if not name.endswith(".json"):
@@ -225,7 +220,7 @@ def removed_names(
 
 
 def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[FileKey]:
-    """Return the files removed after `since_ms` that a Parquet file of a checkpoint names."""
+    """Return the files that a checkpoint's Parquet file says were removed after `since_ms`."""
     return frozenset(
         (path, None if vector is None else vector.unique_id)
         for path, vector in _removed(store, name, since_ms=since_ms)
@@ -274,21 +269,21 @@ def _take(removed: dict[FileKey, int], actions: Iterable[AnyAction | None]) -> N
 
 # Which of some files the retained log still names, and which of them its versions still need.
 #
-# This is the last check before files are deleted. Files, of data and of deletion vectors, are
-# compared by the last part of their path alone, however the log spells the directories, and in
-# either case of ASCII letters. Only files below directories of the table, where names repeat, are
-# compared by the whole path, as long as the log spells that relative to the table.
+# This is the last check before files are deleted. Files of data and of deletion vectors are
+# compared by the last part of their path, without regard to the case of ASCII letters, since logs
+# spell directories in several ways. Only a file in a directory of the table, where names repeat, is
+# compared by its whole path, if the log spells that relative to the table.
 
 _DIRECTORIES: Final = "^.*/"
 _ALWAYS_MS: Final = 1 << 62
-"""After every time: of what was removed at an unknown time."""
+"""After every time; stands for an unknown time of removal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What the log says of some files at one version, the newest then.
+    """The files that versions within the retention need, and those removed before it.
 
-    A version within the retention holds the `needed` ones; the `expired` ones were removed before.
+    `version` was the newest when the log was read.
     """
 
     version: int
@@ -297,7 +292,7 @@ class Needed:
 
 
 def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
-    """Return the decoded `names` that occur in the log, read from its oldest part to its newest."""
+    """Return the decoded `names` that occur anywhere in the log."""
     wanted = _Wanted.of(names)
     listing = list_log(store)
     found: set[str] = set()
@@ -311,11 +306,11 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
 def needed_files(
     store: TableStore, paths: Collection[str], *, since_ms: int, by_name: bool = False
 ) -> Needed:
-    """Return which files are needed by versions that were the newest at `since_ms` or later.
+    """Return the files that versions need which were the newest at `since_ms` or later.
 
-    These are live, removed since, or change data of commits since. A file was removed when the
-    action says, or its commit was written if later; unknown times are later than all others. With
-    `by_name`, all paths are compared by their last part, as one file can have several.
+    A file was removed at the later of its action's time and its commit's; an unknown time is later
+    than all others. With `by_name`, only last parts of paths are compared: one file can have
+    several paths.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)
@@ -351,11 +346,7 @@ def needed_files(
 
 
 def _take_removed(
-    commit: Commit,
-    time_ms: int,
-    since_ms: int,
-    wanted: "_Wanted",
-    found: tuple[set[str], set[str]],
+    commit: Commit, time_ms: int, since_ms: int, wanted: "_Wanted", found: tuple[set[str], set[str]]
 ) -> None:
     needed, expired = found
     for action in commit.actions:
@@ -372,14 +363,13 @@ def _time_ms(commit: Commit, listing: LogListing) -> int:
 
 
 def _file_ms(modification_time_ms: int) -> int:
-    """Return the time of a file, after every time if the storage does not say it."""
     return modification_time_ms or _ALWAYS_MS
 
 
 def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
     """Return the versions whose commits are in the log, without gaps.
 
-    A listing may come from a cache, so the commits before and after it are looked up by name.
+    A listing may be stale, so commits before and after it are looked up by name.
     """
     candidate_segments(listing, None)
     first, last = min(listing.commits, default=listing.newest + 1), listing.newest
@@ -396,10 +386,9 @@ def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Paths that are looked for, by the last part of each in lower case.
+    """The paths to look for by their last part, and names of vector files by encoded uuid.
 
-    `codes` has those last parts that are of files of vectors by their encoded uuids; with `by_name`
-    nothing else of a path is compared.
+    With `by_name`, only last parts are compared.
     """
 
     paths: Mapping[str, tuple[str, ...]]
@@ -415,9 +404,9 @@ class _Wanted:
         return cls(found, vector_codes(found), by_name)
 
     def among(self, path: str, vector: DeletionVector | None) -> Iterator[str]:
-        """Yield the paths that an action names, its own or that of its vector's file.
+        """Yield the wanted paths that an action names by its encoded path or by its vector.
 
-        `path` is encoded as in the log. What it is before decoding counts too.
+        The path also counts as it stands, not decoded.
         """
         for spelled in {path, unquote(path)}:
             yield from self._called(spelled)
@@ -466,7 +455,6 @@ def _of_files(files: pa.Table, wanted: _Wanted) -> Iterator[str]:
 
 
 def _of_vectors(vectors: pa.ChunkedArray, wanted: _Wanted) -> Iterator[str]:
-    """Yield the wanted names of files that live files' vectors are in; looks at few of them."""
     if not any(name.startswith(VECTOR_PREFIX) for name in wanted.paths):
         return
     texts = pc.struct_field(vectors, "pathOrInlineDv")
@@ -484,7 +472,7 @@ _LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRST
 
 
 def _lower(path: str) -> str:
-    """Return a path with ASCII letters in lower case, as `pc.ascii_lower` has it."""
+    """Lower ASCII letters alone, as `pc.ascii_lower` does."""
     return path.lower() if path.isascii() else path.translate(_LOWER)
 
 

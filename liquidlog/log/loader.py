@@ -48,11 +48,7 @@ _log: Final = Log(__name__)
 def open_store(
     uri: str | os.PathLike[str], storage_options: OptionsSource | None = None
 ) -> TableStore:
-    """Return the store of the table at `uri`; nothing is read yet.
-
-    A callable is asked for options again after a minute, and before each commit. Options for local
-    disk are refused, so that a mistyped scheme is noticed.
-    """
+    """Return the store of the table at `uri`; nothing is read yet."""
     options = StorageOptions.of(storage_options)
     given = address(uri, argument="a table's address")
     place = table_address(given)
@@ -64,7 +60,7 @@ def open_store(
 
 
 def require_used(uri: str, storage_options: OptionsSource | None) -> None:
-    """Refuse storage options for a table on local disk, which has no use for them."""
+    """Refuse storage options for a table on local disk: its scheme may be mistyped."""
     options = StorageOptions.of(storage_options)
     if options and is_local(uri):
         names = [name for name, _ in options.items]
@@ -80,7 +76,7 @@ def load_snapshot(store: TableStore, version: int | None = None) -> Snapshot:
 
 
 def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapshot, LogSegment]:
-    """Return the table's state as load_snapshot does, and the log files it was read from."""
+    """Return the table's state at `version`, None for the newest, and the log files it is from."""
     began = time.perf_counter()
     recent = list_recent_log(store)
     try:
@@ -135,17 +131,19 @@ def _load_listed(
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
     """Return the newest version and the commits after `snapshot`, oldest first.
 
-    All is loaded from scratch if the log may no longer be the one that the snapshot came from.
+    If the log may have been replaced since, everything is loaded anew.
     """
     listing = list_log_from(store, snapshot.version)
     return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
 
 
 def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
-    """Do as `advance` does, but only if the log is still the one that the snapshot came from."""
+    """Do as `advance` does, but refuse a log that has been replaced since."""
     listing = list_log_from(store, snapshot.version)
     same = _is_of(snapshot, listing)
-    if not same and _contradicts(snapshot, listing):
+    # That the marked file is missing proves nothing, since old commits are cleaned up.
+    has_another = not same and snapshot.mark is not None and listing.names(snapshot.mark)
+    if has_another or (not same and listing.newest < snapshot.version):
         detail = f"version {snapshot.version} is no longer the one that this change was made for"
         raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
     newest, commits = _advanced(store, snapshot, listing, same=same)
@@ -204,15 +202,6 @@ def _is_of(snapshot: Snapshot, listing: LogListing) -> bool:
     return snapshot.mark is not None and listing.has(snapshot.mark)
 
 
-def _contradicts(snapshot: Snapshot, listing: LogListing) -> bool:
-    """Return whether the log cannot be the snapshot's: it is shorter, or the marked file differs.
-
-    A missing file proves nothing, since old commits are cleaned up.
-    """
-    shorter = listing.newest < snapshot.version
-    return shorter or (snapshot.mark is not None and listing.names(snapshot.mark))
-
-
 def _load(store: TableStore, segment: LogSegment, checkpoint: CheckpointState) -> Snapshot:
     versions = [file.version for file in segment.commits[::-1]]
     return _apply(store, segment, tuple(read_commits(store, versions)), checkpoint)
@@ -256,7 +245,7 @@ def _apply(
 
 
 def _is_plain(files: pa.Table, base: CheckpointState | Snapshot, segment: LogSegment) -> bool:
-    """Return whether all paths are plain; of those that were known before, none is looked at."""
+    """Return whether all paths are plain; paths of a plain base are not looked at again."""
     if not base.plain:
         return are_plain(one_array(files["path"]))
     first = min((file.version for file in segment.commits), default=segment.version + 1)
@@ -299,11 +288,7 @@ def _where(segment: LogSegment) -> str:
 
 
 def _timestamp_ms(
-    store: TableStore,
-    segment: LogSegment,
-    newest_first: Sequence[Commit],
-    *,
-    own_times: bool,
+    store: TableStore, segment: LogSegment, newest_first: Sequence[Commit], *, own_times: bool
 ) -> int:
     last = segment.last_commit
     if newest_first:
@@ -327,10 +312,10 @@ _DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)
 
 
 def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
-    """Return the commits that changed metadata or domains up to `newest`, oldest first.
+    """Return the commits up to `newest` that changed metadata or domains, oldest first.
 
-    Each keeps only these actions and its commitInfo. If the log does not begin with version 0, the
-    oldest version that can be loaded comes first, in the form of a commit.
+    Each has only these actions and its commitInfo. If the log lacks version 0, the oldest loadable
+    version comes first, as a commit.
     """
     listing = list_log(store)
     first = newest.version + 1

@@ -39,7 +39,7 @@ from liquidlog.spec.paths import normal_paths
 
 @dataclass(slots=True)
 class TailState:
-    """The state that commits after the checkpoint decide, filled from newest to oldest."""
+    """The state after the commits that follow a checkpoint, filled from newest to oldest."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -48,7 +48,7 @@ class TailState:
     files: dict[FileKey, tuple[int, AddFile] | None] = field(default_factory=dict)
 
     def take(self, version: int, actions: Sequence[AnyAction]) -> None:
-        """Add the next older commit: what newer commits decided stays."""
+        """Add the next older commit; newer actions win."""
         for action in reversed(actions):
             match action:
                 case AddFile():
@@ -68,7 +68,7 @@ class TailState:
 
 
 def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState:
-    """Return the state that commits decide; they come as (version, actions), newest first."""
+    """Return the state after commits, given as (version, actions), newest first."""
     state = TailState()
     for version, actions in commits:
         state.take(version, actions)
@@ -80,8 +80,7 @@ def reconciled_files(
 ) -> pa.Table:
     """Return the live files of tail and checkpoint in FILES_SCHEMA, sorted by path.
 
-    `statistics_row` of the tail's files counts from `first_row`; `plain` says that the checkpoint's
-    paths are plain.
+    The tail's `statistics_row` counts from `first_row`; `plain` if all paths of the checkpoint are.
     """
     added = tail_files(decided, first_row)
     files = pa.concat_tables([added, checkpoint])
@@ -89,7 +88,7 @@ def reconciled_files(
 
 
 def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
-    """Return the files that the commits added and did not remove, one row each, in FILES_SCHEMA."""
+    """Return the files that commits added and did not remove, in FILES_SCHEMA."""
     live = [entry for entry in decided.files.values() if entry is not None]
     adds = [add for _, add in live]
     columns = {
@@ -112,7 +111,7 @@ def tail_files(decided: TailState, first_row: int = 0) -> pa.Table:
 
 
 def tail_statistics(decided: TailState) -> pa.Array:
-    """Return the raw statistics of the files of `tail_files`, in their order."""
+    """Return the raw statistics of `tail_files`, in the same order."""
     live = (entry for entry in decided.files.values() if entry is not None)
     return pa.array([add.stats for _, add in live], STATISTICS_TYPE)
 
@@ -122,7 +121,7 @@ def sorted_files(
 ) -> pa.Table:
     """Return files in FILES_SCHEMA sorted by path, one chunk per column.
 
-    From the row `after` on, files that `decided` has an action about are left out.
+    From the row `after` on, files with an action in `decided` are left out.
     """
     paths = one_array(files["path"])
     order = path_order(paths)
@@ -159,7 +158,7 @@ def _taken(column: pa.ChunkedArray, rows: pa.Array) -> pa.Array:
 
 
 def file_keys(files: pa.Table) -> list[FileKey]:
-    """Return the `file_key` per row of a table in FILES_SCHEMA; not vectorised, for a few files."""
+    """Return the `file_key` per row of a table in FILES_SCHEMA; slow, for a few files."""
     return _keys(files, decoded_paths(files))
 
 
@@ -223,7 +222,7 @@ def _bounds(
 
 
 def _shared_bytes(paths: pa.StringArray) -> int:
-    """Return how many leading bytes all paths share: as many as the first and the last share."""
+    """Return how many leading bytes the first and last path share, and so all between them."""
     ends = pc.min_max(paths).as_py()
     first, last = ((ends[end] or "").encode() for end in ("min", "max"))
     pairs = enumerate(zip(first, last, strict=False))

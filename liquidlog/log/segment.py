@@ -1,10 +1,9 @@
 """The files that make up a version: one checkpoint, if any, and the commits after it, decoded.
 
-`_last_checkpoint` is only a hint for where to start a listing, and may be stale, missing or
-damaged. It is never trusted: a listing that begins there is used only if it has a complete
-checkpoint; else the whole directory is listed.
+`_last_checkpoint` may be stale, missing or damaged. A listing that starts at its version is used
+only if it has a complete checkpoint; else the whole directory is listed.
 
-Compacted log files are ignored: those that engines write lose information, see docs/adr/0017.
+Compacted log files are ignored, since engines lose information in them: see docs/adr/0017.
 """
 
 import re
@@ -42,24 +41,22 @@ _PREFERENCE: Final = (
     LogFileKind.V2_CHECKPOINT,
     LogFileKind.MULTIPART_CHECKPOINT,
 )
-"""Order in which several checkpoints of one version are tried; all have the same state."""
+"""The order in which checkpoints of one version are tried; all have the same state."""
 
 _VERSIONS: Final = 10**VERSION_DIGITS
 
 _NAMED: Final = 5
-"""The most missing versions that an error names."""
 
 _MOST_COMMITS: Final = 5_000
 _MOST_COMMIT_BYTES: Final = 256 << 20
-"""As many commits are read where the newest ones suffice."""
+"""The most commits that are read where the newest ones suffice."""
 
 T = TypeVar("T")
-"""What is on a line of a commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The files of one complete checkpoint; those of a multi-part checkpoint in order."""
+    """The files of one complete checkpoint, in the order of its parts."""
 
     version: int
     kind: LogFileKind
@@ -67,7 +64,7 @@ class Checkpoint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the checkpoint's files in the log directory."""
+        """The names of its files in the log directory."""
         return tuple(file.name for file in self.files)
 
 
@@ -75,7 +72,7 @@ class Checkpoint:
 class LogSegment:
     """The files from which one version is read: `commits` have no gaps and end at `version`.
 
-    `last_commit` is the commit of `version`, read or not; None if it is gone.
+    `last_commit` is the commit of `version`, None if it is gone.
     """
 
     version: int
@@ -85,7 +82,7 @@ class LogSegment:
 
     @property
     def mark(self) -> LogFile | None:
-        """What distinguishes this version from the same version of another log."""
+        """The file that tells this version from the same version of another log."""
         if self.last_commit is None and self.checkpoint is not None:
             return self.checkpoint.files[0]
         return self.last_commit
@@ -95,8 +92,8 @@ class LogSegment:
 class LogListing:
     """The log's commits by version, and its complete checkpoints, newest first.
 
-    `newest` also considers incomplete checkpoints, since their version existed. Unless `whole`,
-    older files may be missing.
+    `newest` counts incomplete checkpoints too: their version existed. Unless `whole`, older files
+    may be missing.
     """
 
     commits: dict[int, LogFile]
@@ -109,7 +106,7 @@ class LogListing:
         return self._called(mark.name) == mark
 
     def names(self, mark: LogFile) -> bool:
-        """Return whether there is a file with the mark's name, the same one or another."""
+        """Return whether there is a file of that name, changed or not."""
         return self._called(mark.name) is not None
 
     def _called(self, name: str) -> LogFile | None:
@@ -125,7 +122,7 @@ class LogListing:
 
 
 def list_log(store: TableStore) -> LogListing:
-    """Return the log's listing."""
+    """Return the listing of the whole log."""
     files = store.list_log()
     if files is None:
         raise TableNotFoundError(store.uri, what_is_there(store.uri))
@@ -135,7 +132,7 @@ def list_log(store: TableStore) -> LogListing:
 
 
 def list_recent_log(store: TableStore) -> LogListing:
-    """Return a listing with the newest version and the files to load it from; others may miss."""
+    """Return a listing with at least the newest version and the files to load it from."""
     first = hinted_version(store)
     if first > 0:
         files = store.list_log(first)
@@ -153,7 +150,7 @@ def list_log_from(store: TableStore, version: int) -> LogListing:
 
 
 def hinted_version(store: TableStore) -> int:
-    """Return the version in `_last_checkpoint`, 0 if it has none or cannot be read."""
+    """Return the version in `_last_checkpoint`, 0 if it is missing or damaged."""
     try:
         hint = msgspec.json.decode(store.read_log(LAST_CHECKPOINT) or b"{}")
     except (StorageError, *UNREADABLE):
@@ -179,7 +176,7 @@ def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
 def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSegment, ...]:
     """Return the segments from which a version can be loaded, newest checkpoint first.
 
-    A later segment is used if the checkpoint of an earlier one turns out to be unreadable.
+    If a checkpoint turns out to be unreadable, the next segment is used.
     """
     newest = listing.newest
     target = newest if version is None else version
@@ -238,7 +235,7 @@ def _gaps(listing: LogListing, first: int, target: int) -> list[int]:
 
 
 _READ_TOGETHER: Final = 64
-"""Commits in memory as bytes at the same time."""
+"""The most commits in memory as bytes at the same time."""
 
 
 class _InfoLine(msgspec.Struct):
@@ -273,7 +270,7 @@ def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]
 
 
 def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """Yield all fields of the commitInfo per version, an empty mapping if a commit has none."""
+    """Yield the commitInfo per version, an empty mapping if a commit has none."""
     for version, content in _contents(store, versions):
         yield _parse_info(content, version)
 
@@ -281,20 +278,20 @@ def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[s
 def read_selected(
     store: TableStore, versions: Sequence[int], lines: re.Pattern[bytes]
 ) -> Iterator[Commit]:
-    """Yield the commits of `versions`, reduced to actions whose lines match from their start."""
+    """Yield the commits of `versions` with only the actions whose `lines` match at the start."""
     for version, content in _contents(store, versions):
         chosen = b"\n".join(line for line in content.split(b"\n") if lines.match(line))
         yield parse_commit(chosen, version)
 
 
 def read_change_files(store: TableStore, versions: Sequence[int]) -> Iterator[str]:
-    """Yield the paths of change data files that commits name, as the log has them."""
+    """Yield the encoded paths of change data files that commits name."""
     for version, content in _contents(store, versions):
         yield from _decoded(content, version, decode_change_line, holding=b'"cdc"')
 
 
 def read_file_changes(store: TableStore, versions: Sequence[int]) -> Iterator[FileChanges]:
-    """Yield the files that the commits of `versions` add and remove; little else is decoded."""
+    """Yield the files that the commits of `versions` add and remove."""
     for version, content in _contents(store, versions):
         lines = list(_decoded(content, version, _FILE_DECODER.decode))
         files = [file for line in lines for file in (line.add, line.remove) if file is not None]
@@ -308,9 +305,9 @@ def read_file_changes(store: TableStore, versions: Sequence[int]) -> Iterator[Fi
 
 
 def newest_versions(listing: LogListing, first: int, last: int) -> range:
-    """Return the versions from `first` to `last` whose commits are in the log, without gaps.
+    """Return the versions up to `last` whose commits are in the log, without gaps.
 
-    If these are many, or large, only the newest are returned: what all of them say is read soon.
+    If they are many or large, only the newest are returned, as the caller reads all of them.
     """
     start, size_bytes = last + 1, 0
     while start > max(first, last + 1 - _MOST_COMMITS) and start - 1 in listing.commits:

@@ -44,11 +44,11 @@ _TEXT: Final = ("stats",)
 _PARSED: Final = "stats_parsed"
 
 _FEW_SHARE: Final = 0.1
-"""Up to this share of files, only their statistics are parsed."""
+"""Up to this share of all files, only the statistics of the wanted ones are parsed."""
 
 
 def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns` per row of `snapshot.files`; text goes before structs."""
+    """Return the bounds of `columns` per row of `snapshot.files`; JSON goes before structs."""
     if not columns:
         return Bounds(columns=(), num_records=num_records(snapshot.files))
     rows = one_array(snapshot.files["statistics_row"])
@@ -67,7 +67,6 @@ def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) 
 def _bounds_of_few(
     store: TableStore, snapshot: Snapshot, rows: pa.Array, columns: Sequence[Leaf]
 ) -> Bounds:
-    """Return the bounds of some of the files that the log has statistics of; others stay text."""
     statistics = snapshot.statistics
     first_text = sum(file.adds for file in statistics.checkpoint)
     paths = one_array(snapshot.files["path"])
@@ -76,7 +75,7 @@ def _bounds_of_few(
         for file in statistics.checkpoint
         for part in _of_checkpoint_file(store, file, columns, paths)
     ]
-    # Files of commits that a checkpoint has too are those of the commits.
+    # If commits and a checkpoint have the same file, the commits' statistics count.
     texts = pc.less_equal(first_text, rows)
     from_texts = pc.subtract(rows.filter(texts), first_text)
     found.append((paths.filter(texts), parse_bounds(statistics.texts.take(from_texts), columns)))
@@ -86,10 +85,7 @@ def _bounds_of_few(
 
 
 def _of_checkpoint_file(
-    store: TableStore,
-    file: CheckpointFile,
-    columns: Sequence[Leaf],
-    paths: pa.Array | None = None,
+    store: TableStore, file: CheckpointFile, columns: Sequence[Leaf], paths: pa.Array | None = None
 ) -> list[tuple[pa.Array, Bounds]]:
     sections = [
         (_PARSED, section, *leaf.physical)
@@ -162,9 +158,9 @@ _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
-    """Return the statistics of some of the snapshot's files, None if a file has none.
+    """Return the statistics of some of the snapshot's files as JSON, None if a file has none.
 
-    Texts are those of the log; structs without a text are rendered.
+    A text is returned as it stands in the log; a struct without a text is rendered.
     """
     first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
     rows = one_array(files["statistics_row"])
@@ -179,7 +175,7 @@ def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Se
 
 
 def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
-    """Return the statistics texts of all `files` as they stand in the log, null without a text."""
+    """Return the statistics of all `files` as text of the log, null without a text."""
     parts = [_stored_texts(store, file) for file in statistics.checkpoint]
     texts = pa.chunked_array([*parts, *statistics.texts.chunks], STATISTICS_TYPE)
     return texts.take(files["statistics_row"])
@@ -227,7 +223,7 @@ def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics stru
             return json_scalar(value, timespec="milliseconds")
 
 
-# The adds of live files as they stand in the log, including fields unknown to this project
+# The adds of live files as they stand in the log, with fields that this project does not know
 
 _Document = dict[str, msgspec.Raw]
 
@@ -235,9 +231,9 @@ _Document = dict[str, msgspec.Raw]
 def original_adds(
     store: TableStore, snapshot: Snapshot, files: pa.Table
 ) -> Sequence[Mapping[str, msgspec.Raw]]:
-    """Return the newest add of each file as a JSON object whose values are raw JSON.
+    """Return the newest add of each file as raw JSON by field.
 
-    For a file that only a checkpoint names, all fields of the protocol are returned.
+    The add of a file that only a checkpoint names has the protocol's fields alone.
     """
     rows = files.to_pylist()
     versions = sorted({row["version"] for row in rows if row["version"] is not None})
@@ -277,7 +273,7 @@ def _adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
 
 
 def add_of(row: Mapping[str, Any], statistics: str | None = None) -> AddFile:
-    """Return a row in FILES_SCHEMA, and its statistics, as an add that changes no data."""
+    """Return a row in FILES_SCHEMA as an add that changes no data."""
     return AddFile(
         path=row["path"],
         partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),

@@ -1,4 +1,4 @@
-"""TableStore, the contract of storages of tables, and the two that meet it.
+"""TableStore, the contract of a table's storage, and the two classes that meet it.
 
 Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at all).
 """
@@ -40,7 +40,7 @@ class TableStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """The table's address in the form that other engines understand."""
+        """The table's address as other engines understand it."""
 
     @property
     def storage(self) -> StorageOptions:
@@ -50,42 +50,37 @@ class TableStore(Protocol):
         """Refuse a storage that cannot create each version once, whole or not at all."""
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """Return the log's files, None if the table directory has no `_delta_log`.
-
-        Files of versions before `first_version` may be missing.
-        """
+        """Return the log's files, at least from `first_version` on, None without `_delta_log`."""
 
     def read_log(self, name: str) -> bytes | None:
         """Return the content of a log file, None if it does not exist."""
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
-        """Return the contents of log files as read_log does, several at once if that is faster."""
+        """Return the contents of log files as read_log does, in parallel if that is faster."""
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """Store a log file whole, or not at all; return False if the name is taken."""
+        """Create a log file, whole or not at all; return False if the name is taken."""
 
     def replace_log(self, name: str, content: bytes) -> None:
-        """Store a log file whole, replacing one of the same name; for `_last_checkpoint` only."""
+        """Replace a log file as a whole; for `_last_checkpoint` only."""
 
     def open_log(self, name: str) -> Source:
-        """Return a log file, opened for a Parquet reader."""
+        """Open a log file for a Parquet reader."""
 
     def file_facts(self, path: str) -> FileFacts | None:
-        """Return the facts about the data file at a decoded path, None if it does not exist."""
+        """Return the facts of the data file at a decoded path, None if it does not exist."""
 
     def delete_file(self, path: str) -> None:
-        """Delete the data file at a decoded path; a missing file is no error."""
+        """Delete the data file at a decoded path, if it exists."""
 
     def temporaries(self) -> tuple[str, ...]:
-        """Return the paths, relative to the table, of temporary files of active writers."""
+        """Return the temporary files of active writers, relative to the table."""
 
     def data_path(self, path: str) -> str:
-        """Return the address of the data file at a decoded path: a local path or a URI."""
+        """Return the local path or URI of the data file at a decoded path."""
 
 
 class _AddressedStore:
-    """What stores do with data files by their addresses alone."""
-
     def __init__(self, uri: str, storage: StorageOptions) -> None:
         self.uri = uri
         self.storage = storage
@@ -103,11 +98,11 @@ class _AddressedStore:
 # A table on local disk: a version is a file that is flushed, then linked to its name.
 
 _MAX_HINT_BYTES: Final = 64 << 20
-"""Most bytes of a `_last_checkpoint`: it has hundreds, or some megabytes with a schema."""
+"""The most bytes of a `_last_checkpoint`, which has megabytes at most."""
 
 
 class LocalTableStore(_AddressedStore):
-    """A table on local disk: a link creates a whole version, or fails as the name is taken."""
+    """A table on local disk; a hard link creates a version, or fails if the name is taken."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(str(root), NO_OPTIONS)
@@ -116,7 +111,6 @@ class LocalTableStore(_AddressedStore):
         self._proved = False
 
     def require_writable(self) -> None:
-        """Let the file system prove once that it can link files."""
         if self._proved or local.facts(str(self._log)) is None:
             return  # without a table, putting its first version shows whether links work
         local.require_links(str(self._log), self.uri)
@@ -213,10 +207,7 @@ _READ_AND_WRITE: Final = (
 
 
 def what_is_there(uri: str) -> str:
-    """Return why an address has no Delta table, and what to do, as the end of a sentence.
-
-    Only local disk is looked at.
-    """
+    """Return why an address has no Delta table, and what to do, as the end of a sentence."""
     missing = f"it has no {LOG_DIR} directory"
     if not is_local(uri):
         return missing
@@ -247,10 +238,7 @@ def _found(path: Path) -> str | None:
 
 
 def _other_format(path: Path) -> str | None:
-    """Return which table of another format a directory is, None if it is none.
-
-    Source: Apache Hudi, "Timeline"; Apache Iceberg, "Table Spec", "File System Tables".
-    """
+    # Source: Apache Hudi, "Timeline"; Apache Iceberg, "Table Spec", "File System Tables".
     if (path / ".hoodie").is_dir():
         return "a Hudi"
     if any(True for _ in islice((path / "metadata").glob("*.metadata.json"), 1)):
@@ -298,7 +286,6 @@ class ObjectTableStore(_AddressedStore):
     """A table in S3, Google Cloud Storage or Azure."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
-        """Make the client; no request is sent yet."""
         super().__init__(uri, options)
         self._objects = Objects.at(uri, options)
         self._root = self._objects.path
@@ -307,10 +294,10 @@ class ObjectTableStore(_AddressedStore):
         self._visible = self._objects.address.family != "s3" or options.single_writer
 
     def require_writable(self) -> None:
-        """Let a server other than the cloud's own prove its conditional put.
+        """Make a server that is not the cloud's own prove its conditional put.
 
-        Delta Spark's DynamoDB log store keeps a table's versions in DynamoDB and overwrites
-        versions that others created, so a table whose log has traces of it is refused.
+        Delta Spark's DynamoDB log store overwrites versions that others created, so a log with
+        traces of it is refused.
         """
         if _MISREAD.search(self.uri):
             reason = "a percent-encoded or control character in its address"
@@ -325,7 +312,7 @@ class ObjectTableStore(_AddressedStore):
         self._visible = True
         if self._proved:
             return
-        # The name is hidden from everything that lists data files, and is outside of the log.
+        # Listings of data files hide this name; it is outside of the log.
         probe = f"{self._root}/{PROBE_PREFIX}{secrets.token_hex(8)}"
         try:
             first = self._objects.put_if_absent(probe, b"first")

@@ -46,11 +46,7 @@ _WIDEST: Final = 120
 
 
 def show(
-    report: Report,
-    stream: TextIO | None = None,
-    *,
-    terminal: bool | None = None,
-    cut: bool = False,
+    report: Report, stream: TextIO | None = None, *, terminal: bool | None = None, cut: bool = False
 ) -> None:
     """Print a report.
 
