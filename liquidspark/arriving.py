@@ -1,15 +1,14 @@
-"""Rows that come from a DataFrame instead of from inputs: made rows of the table, placed, written.
+"""Write the rows of a DataFrame instead of the rows of inputs: sample, place and write them.
 
-A task gets the batches of a partition: the table's columns in its order under its names, then one
-boolean per check, true or false. What becomes of the rows is what becomes of those of a rewrite:
-they are laid out by one task, or by a shuffle; or each task writes what it gets as it comes.
+A task gets the batches of a partition: the table's columns, in order and by name, then one boolean
+column per check.
 
-The partitions of a partitioned table are asked for before the first file is written, in a pass over
+The partitions of a partitioned table are collected before the first file is written, in a pass over
 their columns alone: a run must have noted the directories of its files.
 
-A partition's rows are not counted before the last one is there. So the sampling pass keeps those
-with the least hash of (partition, row): of all partitions together, the rows with the least hashes
-are an even sample, whatever the sizes of partitions, and the same one each time.
+The number of a partition's rows is unknown until its last row. So the sampling pass keeps the rows
+with the least hash of (partition, row): over all partitions these are an even sample, whatever the
+sizes of the partitions, and the same sample each time.
 """
 
 from collections import deque
@@ -43,15 +42,12 @@ from liquidlog.spec.schema import StructType, leaves, schema_json
 from liquidspark.sending import answer_batches
 
 _HELD_SHARE: Final = 2
-"""Rows are gathered until they take half of what a slice may take in memory: then they are divided
-by slice, and both are held for a moment."""
+"""A slice's share of memory that rows gather up to: dividing them by slice holds them twice."""
 
 MOST_OPEN: Final = 4
-"""Files of partitions that a task writes at a time, each of which gathers a row group. With more
-partitions, Spark sorts the rows of a task by them."""
+"""The most partition files that a task writes at a time; with more, Spark sorts its rows first."""
 
 _ROWS: Final = "\x00rows"
-"""A name that no Delta column can have."""
 
 _SHOWN: Final = 200
 _PARTITION_BITS: Final = np.uint64(40)
@@ -66,7 +62,7 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Arriving:
-    """What tasks know of rows that come as batches; `checks` name the conditions on rows."""
+    """How tasks read rows that come as batches; `checks` names the conditions on rows."""
 
     work: WritingWork
     checks: tuple[str, ...] = ()
@@ -124,10 +120,7 @@ def _partition_number() -> int:
 
 
 def row_hashes(partition: int, rows: npt.NDArray[np.uint64]) -> Hashes:
-    """Return a hash for each row of a partition, (n,) uint64, by its number there, (n,) uint64.
-
-    Source: Steele et al., "Fast splittable pseudorandom number generators" (SplitMix64).
-    """
+    """Return the SplitMix64 hash (Steele et al.), (n,), of a partition's rows by number, (n,)."""
     mixed = ((np.uint64(partition) << _PARTITION_BITS) | rows) * _INCREMENT
     for shift, factor in _MIX:
         mixed = (mixed ^ (mixed >> shift)) * factor
@@ -137,13 +130,13 @@ def row_hashes(partition: int, rows: npt.NDArray[np.uint64]) -> Hashes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTasks:
-    """The sampling pass: batches have the clustering columns only; at most `most` rows are kept."""
+    """The sampling pass: reads batches of clustering columns and keeps at most `most` rows."""
 
     work: WritingWork
     most: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the survey of a partition, or a failure."""
+        """Yield the survey of a partition, or its failure."""
         yield from answer_batches(self.work, batches, lambda: self._survey(batches))
 
     def _survey(self, batches: Iterable[pa.RecordBatch]) -> Survey:
@@ -172,8 +165,6 @@ class SampleTasks:
 
 
 class _LeastHashed:
-    """The rows of a partition with the least hashes, `most` of them; mutable."""
-
     def __init__(self, partition: int, most: int) -> None:
         self.rows = 0
         self._partition, self._most = partition, most
@@ -211,7 +202,7 @@ class _LeastHashed:
 
 
 def even_sample(surveys: Sequence[Survey], most: int) -> list[Survey]:
-    """Return surveys of partitions with about `most` rows together, an even sample of all rows."""
+    """Return about `most` rows of the partitions' surveys, an even sample of all rows."""
     hashes = [row_hashes(survey.file, survey.rows) for survey in surveys]
     limits = [
         int(known.max())
@@ -236,13 +227,13 @@ def _thinned(survey: Survey, kept: npt.NDArray[np.bool_]) -> Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthTasks:
-    """Measures how many bytes rows take as stored, with the first `rows` of a partition."""
+    """Measures the stored bytes of a row with the first `rows` rows of a partition."""
 
     arriving: Arriving
     rows: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the bytes of a row, or a failure; nothing if there is no row."""
+        """Yield the bytes of a row, or the failure; nothing if there is no row."""
         yield from answer_batches(self.arriving.work, batches, lambda: self._width(batches))
 
     def _width(self, batches: Iterable[pa.RecordBatch]) -> float | None:
@@ -263,7 +254,7 @@ class WidthTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivingTasks(MapSide):
-    """The map side for rows that arrive; `firsts` are the ordinals of partitions' first rows."""
+    """The map side for arriving rows; `firsts` has the ordinal of each partition's first row."""
 
     arriving: Arriving
     firsts: Mapping[int, int]
@@ -277,8 +268,8 @@ class ArrivingTasks(MapSide):
     def _rows(
         self, number: int, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[pa.Table, int]]:
-        # A source that gives other rows now than when it was sampled gives ordinals twice, which
-        # only order equal keys.
+        # A source that gives other rows than it gave the sampling pass repeats ordinals, which only
+        # order equal keys.
         ordinal = self.firsts.get(number, 0)
         for table in self.arriving.tables(batches):
             following = ordinal + len(table)
@@ -289,7 +280,7 @@ class ArrivingTasks(MapSide):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeArrival:
-    """One task that lays out and writes all rows; for as few as fit into its memory."""
+    """One task that lays out and writes all rows, if they fit into its memory."""
 
     arriving: Arriving
     sample_rows: int
@@ -311,7 +302,7 @@ class WholeArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainArrival:
-    """Each task writes the rows that it gets as they come, to files of their partitions."""
+    """Each task writes its rows as they come, to the files of their partitions."""
 
     arriving: Arriving
     parting: Parting
@@ -377,20 +368,20 @@ def _survey_of(work: WritingWork, table: pa.Table, sample_rows: int) -> Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryTasks:
-    """The pass over the partition columns: batches have these only."""
+    """The pass over the partition columns: its batches have only these."""
 
     arriving: Arriving
     parting: Parting
 
     @classmethod
     def of(cls, work: WritingWork, parting: Parting) -> "DirectoryTasks":
-        """Return the tasks for a work with the whole table's schema."""
+        """Return the tasks for a work that has the whole table's schema."""
         only = StructType(parting.fields)
         arriving = Arriving(replace(work, schema_string=schema_json(only)))
         return cls(arriving=arriving, parting=parting)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the directories of a task's partitions, or a failure."""
+        """Yield the directories of a task's partitions, or its failure."""
         yield from answer_batches(self.arriving.work, batches, lambda: self._found(batches))
 
     def _found(self, batches: Iterable[pa.RecordBatch]) -> set[str]:

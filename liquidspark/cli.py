@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _OnSession:
-    """An `Executor`; its modules that need pyspark are loaded when it is at work."""
+    """An `Executor` that loads the modules that need pyspark when it is at work."""
 
     spark: "SparkSession"
     storage_options: OptionsSource | None

@@ -1,7 +1,7 @@
 """The tasks of groups as Spark jobs, and any function as tasks.
 
 `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
-travels with the function. So nothing but numbers is ever a Spark row before rows move.
+travels with the function. So only numbers are Spark rows until the table's rows move.
 """
 
 import pickle
@@ -68,7 +68,7 @@ _RANGE: Final = 1 << 16
 
 
 class TaskSlots:
-    """How many tasks the cluster runs at a time, measured again twice a minute: it may grow."""
+    """Measures how many tasks the cluster runs at a time, again twice a minute: it may grow."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -100,7 +100,7 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _partitions(spark: SparkSession) -> int:
-    """Return how many partitions Spark makes unless it is asked for a number: one per core."""
+    """Return how many partitions Spark makes by default: one per core."""
     numbers = spark.range(_RANGE).select(spark_partition_id().alias("number"))
     (row,) = numbers.agg({"number": "max"}).collect()
     return int(row[0]) + 1
@@ -111,7 +111,7 @@ _DEFAULT_ATTEMPTS: Final = 4
 
 
 class SparkEngine(Engine):
-    """Runs the tasks of one group on a session, in jobs under a name that no others have."""
+    """Runs the tasks of one group on a session, in jobs under a name of its own."""
 
     def __init__(self, spark: SparkSession) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class SparkEngine(Engine):
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Context manager: jobs that this thread starts are the group's."""
+        """Context manager: jobs that this thread starts belong to the group."""
         context = context_of(self._spark)
         if context is not None:
             context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
@@ -138,7 +138,7 @@ class SparkEngine(Engine):
             remove_tag(self._spark, self._name)
 
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
-        """Return what a function returns for each request, in their order; each is a task."""
+        """Run a function as one task per request; return its results in their order."""
         return _answers(self._spark, function, requests)
 
     def moved(
@@ -148,18 +148,18 @@ class SparkEngine(Engine):
         route: Route,
         sent: Sequence[Assignment[tuple[Split, ...]]],
     ) -> list[TaskFacts]:
-        """Run the tasks that read, and those that write what they send."""
+        """Run the tasks that read, and the tasks that write what those send."""
         targets = partition_values(route.tasks)
         reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
         frame, mapped = assigned(self._spark, reading, sent)
         return [shuffled(frame, mapped, work, route)]
 
     def reason_of(self, error: Exception) -> str:
-        """Return in one sentence why a job failed."""
+        """Return one sentence that says why a job failed."""
         return failure_reason(error)
 
     def require_running(self) -> None:
-        """Refuse to go on where no other group could be rewritten either."""
+        """Refuse to go on if no other group can be rewritten either."""
         task_slots(self._spark)
 
     def _tasks_done(self) -> int:
@@ -186,13 +186,13 @@ class SparkEngine(Engine):
 
 
 PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
-"""What reading tasks do with the batches of their partitions; must be picklable."""
+"""Maps the batches of a reading task's partition to pieces; must be picklable."""
 
 
 def shuffled(
     frame: DataFrame, reading: PieceFunction, work: WritingWork, route: Route
 ) -> TaskFacts:
-    """Move the pieces that a function makes of a frame to the tasks that write them."""
+    """Send the pieces that a function makes of a frame to the tasks that write them."""
     pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
     moved = pieces.repartition(route.tasks, "target")
     if route.in_two_steps:
@@ -212,10 +212,7 @@ class _SendingTasks:
 
 
 def task_attempts(spark: SparkSession) -> int:
-    """Return how often Spark tries a task before it gives up its job, at least 1.
-
-    Source: Spark, SparkContext.createTaskScheduler: a local master names the number itself.
-    """
+    """Return how often Spark tries a task, at least 1; a local master names the number itself."""
     local = _LOCAL_ATTEMPTS.fullmatch(setting_of(spark, "spark.master") or "")
     if local is not None:
         return int(local[1] or 1)
@@ -233,10 +230,10 @@ def session_tasks(spark: SparkSession) -> Tasks:
 def run_tasks(
     spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any]
 ) -> Sequence[Any]:
-    """Return what a function returns for each request, in their order; each is a task."""
+    """Run a function as one task per request; return its results in their order."""
     if not requests:
         return ()
-    # Names of jobs belong to threads, and the caller's may have its own.
+    # The names of jobs belong to the thread, and the caller's thread may have set its own.
     with piece_session(spark) as own, ThreadPoolExecutor(1) as pool:
         engine = SparkEngine(own)
 

@@ -4,7 +4,7 @@ The driver and one worker each create and delete a file in the table and read th
 input (`rewriting.access`).
 
 The worker's part, `probe_task`, travels by value, as workers may lack this package. So it and the
-functions that it calls use nothing but what every Python has.
+functions that it calls use only what every Python has.
 """
 
 import json
@@ -39,15 +39,15 @@ _PROGRAM_MISSING: Final = re.compile(r'Cannot run program "([^"]+)"')
 _PYTHON_MEMORY: Final = "spark.executor.pyspark.memory"
 _OVERHEAD: Final = "spark.executor.memoryOverhead"
 _WORKER_MIB: Final = 1536
-"""What is recommended for a Python worker."""
+"""The recommended memory of a Python worker."""
 _LEAST_ADDRESS_MIB: Final = 350
-"""A worker's modules take so many addresses, which `spark.executor.pyspark.memory` limits."""
+"""Address space of a worker's modules, which `spark.executor.pyspark.memory` limits."""
 _LEAST_WORKER_MIB: Final = 100
 _LEAST_JVM_MIB: Final = 200
 _DEFAULT_HEAP_MIB: Final = 1024
 _DEFAULT_OVERHEAD_MIB: Final = 384
 _YARN_STEP_MIB: Final = 1024
-"""YARN gives containers multiples of its least allocation, by default so much."""
+"""YARN's default least allocation; containers are multiples of it."""
 _SIZE: Final = re.compile(r"(\d+)\s*([bkmgtp]?)b?")
 _SHIFTS: Final = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _shipping: Final = Lock()
@@ -72,9 +72,9 @@ def require_ready(
     storage: StorageOptions = NO_OPTIONS,
     tasks: int = 1,
 ) -> None:
-    """Refuse a rewrite that cannot work, after one probe here and one on a worker.
+    """Probe the driver and a worker, and refuse a rewrite that cannot work.
 
-    As many workers of a session of ours on this machine begin together as `tasks` are to follow.
+    A local session of ours starts as many workers at once as `tasks` will need.
     """
     problem = memory_problem(partial(setting_of, spark))
     if problem is not None:
@@ -102,7 +102,7 @@ def require_ready(
 
 
 def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None:
-    """Return why a worker with this answer cannot rewrite, None if it can; see `least_versions`."""
+    """Return why a worker with this answer cannot rewrite, None if it can."""
     where = f"the worker's Python ({answer.executable} on {answer.host})"
     if answer.missing is not None:
         return f"{where} cannot import what a rewrite needs: {answer.missing}; {_INSTALL}"
@@ -123,7 +123,7 @@ def worker_problem(answer: WorkerAnswer, least: Mapping[str, str]) -> str | None
 
 
 def memory_problem(setting: Callable[[str], str | None]) -> str | None:
-    """Return why no Python worker can live in its executor, None if it can or that is not known.
+    """Return why a Python worker does not fit into its executor, None if it does or it is unknown.
 
     Source: Spark, "Configuration", "Application Properties"; PythonRunner.getWorkerMemoryMb.
     """
@@ -174,13 +174,13 @@ def _whole(text: str | None, default: int) -> int:
 
 
 def _mib(text: str | None) -> int | None:
-    """Return a size as Spark writes it, in MiB, which is also its unit if none is given."""
+    """Return the MiB of a size as Spark writes it; without a unit, it is in MiB."""
     found = _SIZE.fullmatch((text or "").strip().lower())
     return None if found is None else (int(found[1]) << _SHIFTS[found[2] or "m"]) >> 20
 
 
 def start_problem(error: BaseException) -> str:
-    """Return in one sentence why Spark could not run the probe, given the error it raised."""
+    """Return one sentence for the error with which Spark did not run the probe."""
     text = str(error)
     if versions := _VERSIONS_DIFFER.search(text):
         major, minor, wanted = versions.groups()
@@ -200,9 +200,9 @@ def start_problem(error: BaseException) -> str:
 
 
 def least_versions() -> dict[str, str]:
-    """Return the least version per package that workers need, and the only one of this package.
+    """Return the least version that workers need by package, and the exact version of this package.
 
-    There is none if this package is shipped as files.
+    It is empty if this package is shipped as files.
     """
     try:
         required = metadata.requires(_PRODUCT) or []
@@ -216,7 +216,7 @@ def least_versions() -> dict[str, str]:
 def _asked(
     spark: SparkSession, workers: int, packages: tuple[str, ...], table: Mapping[str, Any]
 ) -> WorkerAnswer:
-    """Return the answer of one of these workers; the others import what they will need."""
+    """Return the answer of one worker; the others import what they will need."""
     task, here = probe_task(packages=packages, storage=table), sys.modules[__name__]
     with _shipping:
         cloudpickle.register_pickle_by_value(here)  # type: ignore[no-untyped-call]
@@ -231,7 +231,7 @@ def _asked(
 def probe_task(
     *, packages: Sequence[str], storage: Mapping[str, Any]
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Return a function for mapInArrow that yields one answer, a JSON object, to the number 0."""
+    """Return a function for mapInArrow that yields a JSON answer for the number 0 only."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -266,7 +266,7 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
 
 
 def _version(package: str) -> str | None:
-    """Return the version of an installed package, None for one that is not, or is a mere file."""
+    """Return the version of an installed package, None if it is missing or a mere file."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

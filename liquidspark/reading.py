@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TASK_BYTES: Final = 32 << 20
 _MOST_TASK_BYTES: Final = 48 << 20
 _FILE_COST_BYTES: Final = 1 << 20
-"""Bytes as stored that a task reads, about and at most, and that opening a file counts as."""
+"""A task reads about and at most so many stored bytes; opening a file counts as the last."""
 
 _HELD_BYTES: Final = 64 << 20
 _BATCH_ROWS: Final = 1 << 15
@@ -97,7 +97,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class FileTasks:
-    """What a worker does: reads the parts of files that it is sent, to batches of Spark's types."""
+    """Reads the parts of files that a task is sent, to batches of Spark's types."""
 
     rows: TableRows
     schema: SparkStruct
@@ -115,9 +115,10 @@ class FileTasks:
 def _read_by_tasks(
     spark: SparkSession, tasks: FileTasks, parts: Sequence[tuple[FilePart, ...]]
 ) -> DataFrame:
-    """Return what tasks read, each its own parts, such that Spark does not take it to be small.
+    """Return what tasks read of their parts, as a frame that Spark never takes for a small one.
 
-    It would broadcast them to join them. It takes rows from Python to be many; Connect has none.
+    Spark would broadcast a small one to join it. It takes an RDD of Python to be large; Connect has
+    no RDDs, so a hint says it there.
     """
     if not parts:
         return spark.createDataFrame([], tasks.schema)

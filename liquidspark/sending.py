@@ -1,7 +1,7 @@
-"""Functions over the batches of a frame's partitions, and how each Spark task gets what it is sent.
+"""Functions over the batches of a frame's partitions, and how each Spark task gets its request.
 
-A function travels whole to every task of a job, so what each task is sent is a row of a DataFrame.
-Where all rows together are small, they travel with the function, and a stage less is needed.
+A function travels whole to every task of a job, so a task's request is a row of a DataFrame. Small
+requests travel with the function instead, which saves a stage.
 
 Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n. `partition_values`
 finds for each partition a value that lands there; that works in every version of Spark and over
@@ -38,11 +38,11 @@ from liquidspark.session import OWN_WORKERS, arrow_frame
 Made = TypeVar("Made")
 
 TaskFunction = Callable[[int, Any], Iterator[Made]]
-"""(number of the task, what it is sent) -> what it yields."""
+"""(number of the task, its request) -> what it yields."""
 
 
 class BatchFunction(Protocol):
-    """What mapInArrow calls once per task; must be picklable."""
+    """A function that mapInArrow calls once per task; must be picklable."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
 
@@ -59,7 +59,7 @@ class _Prepared:
 
 
 def map_batches(frame: DataFrame, function: BatchFunction, schema: str | StructType) -> DataFrame:
-    """Return what a function makes of a frame's batches; it is called once per task."""
+    """Return what a function makes of a frame's batches; Spark calls it once per task."""
     return frame.mapInArrow(_Prepared(function).__call__, schema)
 
 
@@ -74,7 +74,7 @@ _ANSWER_SCHEMA: Final = "answer binary, failure binary"
 def answer_batches(
     work: WritingWork, batches: Iterable[pa.RecordBatch], ask: Callable[[], object]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what is asked of a task's batches, or why it failed; nothing if it is None."""
+    """Yield the answer of a task about its batches, or its failure; nothing for the answer None."""
     answer, failure = None, None
     try:
         found = ask()
@@ -91,7 +91,7 @@ def answer_batches(
 def answers_of(
     frame: DataFrame, function: BatchFunction, *, most: int | None = None
 ) -> tuple[list[Any], TaskFacts | None]:
-    """Return what tasks answer by `answer_batches`, of `most` of them, or what failed."""
+    """Return the answers that tasks give by `answer_batches`, at most `most`, or their failures."""
     mapped = map_batches(frame, function, _ANSWER_SCHEMA)
     rows = (mapped if most is None else mapped.limit(most)).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
@@ -101,7 +101,7 @@ def answers_of(
 
 
 def prepare_worker() -> None:
-    """Do what a Python worker of Spark does once; see `prepare_process`."""
+    """Prepare a Python worker of Spark once; see `prepare_process`."""
     prepare_process(runs_only_tasks=OWN_WORKERS in os.environ)
 
 
@@ -114,13 +114,13 @@ _MURMUR_SEED: Final = 42
 
 @dataclass(frozen=True, slots=True)
 class AssignedTasks(Generic[Made]):
-    """A function over batches: runs a task with its request, from its row or from `embedded`."""
+    """Runs tasks with their requests, from the rows of batches or from `embedded`."""
 
     function: TaskFunction[Made]
     embedded: tuple[bytes, ...] | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Made]:
-        """Yield what the tasks yield whose numbers are in the batches."""
+        """Yield the results of the tasks whose numbers are in the batches."""
         for batch in batches:
             for row, number in enumerate(batch.column(0).to_pylist()):
                 if self.embedded is None:
@@ -135,14 +135,14 @@ _CODEC: Final = "zstd"
 
 
 def encoded_request(request: object) -> bytes:
-    """Return what a task is sent as bytes; inverse: `decoded_request`."""
+    """Return a request as bytes; inverse: `decoded_request`."""
     plain = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
     packed: bytes = pa.compress(plain, codec=_CODEC, asbytes=True)
     return len(plain).to_bytes(_SIZE_BYTES, "little") + packed
 
 
 def decoded_request(content: bytes) -> Any:  # noqa: ANN401  whatever was sent
-    """Return what is in bytes that `encoded_request` made in this run."""
+    """Return the request in bytes that `encoded_request` made in this run."""
     size = int.from_bytes(content[:_SIZE_BYTES], "little")
     plain = pa.decompress(content[_SIZE_BYTES:], size, codec=_CODEC, asbytes=True)
     return pickle.loads(plain)  # noqa: S301  the driver of this run made it
@@ -151,7 +151,7 @@ def decoded_request(content: bytes) -> Any:  # noqa: ANN401  whatever was sent
 def assigned(
     spark: SparkSession, function: TaskFunction[Made], requests: Sequence[Any]
 ) -> tuple[DataFrame, AssignedTasks[Made]]:
-    """Return a frame with a partition per request, and the function to map its batches with."""
+    """Return a frame with one partition per request, and the function that maps its batches."""
     contents = tuple(map(encoded_request, requests))
     count = len(contents)
     if sum(map(len, contents)) <= _MAX_EMBEDDED_BYTES:

@@ -4,10 +4,10 @@ A session started here is local, sized for one machine, and stopped by its opene
 named, it must answer within seconds; Spark itself would wait for minutes.
 
 Settings that are applied to somebody else's session are restored exactly. Several rewrites may use
-one session at the same time, from several threads. A setting then has one value for all of them,
-that of the rewrite that applied it last. When the last of them ends, the session gets its earlier
-value back, or none. A value that somebody else sets meanwhile stays: the end of a rewrite does not
-overwrite it, and for a later rewrite it is the value to restore.
+one session at the same time, from several threads. A setting then has the value of the rewrite that
+applied it last. When the last of them ends, the session gets its earlier value back, or none. A
+value that somebody else sets meanwhile stays: the end of a rewrite does not overwrite it, and a
+later rewrite restores it.
 """
 
 import os
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 # What differs between the versions of PySpark, 3.5 to 4.3, and between classic and Connect.
 
 OWN_WORKERS: Final = "LIQUIDSPARK_WORKERS"
-"""Variable of workers of a session that was started here: they run nothing but our tasks."""
+"""Marks the workers of a session that was started here: they run only our tasks."""
 _MADE_UP: Final = frozenset({"OneRowRelation", "Range"})
-"""Leaves of plans that read nothing. The rows of a LocalRelation may be what was collected."""
+"""Leaves of plans that read nothing; a LocalRelation may hold collected rows."""
 _FIRST_WITH_ARROW: Final = 4
-"""The major version from which on sessions take Arrow tables."""
+"""The first major version whose sessions take Arrow tables."""
 
 
 def context_of(spark: "SparkSession") -> "SparkContext | None":
@@ -85,9 +85,9 @@ def cancel_tagged(spark: "SparkSession", tag: str) -> None:
 
 
 def reads_nothing_below(frame: "DataFrame", place: str) -> bool:
-    """Return whether a DataFrame's plan shows all that it reads, and none of it is at an address.
+    """Return whether a plan shows all that it reads, and nothing of it is at an address.
 
-    Only files, numbers and what is made of them show it, and no plan of Spark Connect does.
+    A plan shows only files, numbers and what is made of them; one of Spark Connect shows nothing.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -116,13 +116,13 @@ def _is_apart(leaf: Any, place: str) -> bool:  # noqa: ANN401  an object of the 
 
 
 def require_frame(value: object, *, argument: str) -> None:
-    """Refuse what is no DataFrame; before 4.0, those of Connect share no class with the others."""
+    """Refuse a value that is no DataFrame; before 4.0, Connect's share no class with the others."""
     if not all(hasattr(type(value), name) for name in ("sparkSession", "mapInArrow")):
         refuse(argument, "a DataFrame", value)
 
 
 def has_setting(spark: "SparkSession", name: str) -> bool:
-    """Return whether a setting has a value: one that was set, or the default of its version."""
+    """Return whether a setting has a value, set or by default."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -165,7 +165,7 @@ def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
 
 
 def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFrame":
-    """Return Arrow rows as a DataFrame; `schema` says the same in Spark's words."""
+    """Return Arrow rows as a DataFrame; `schema` is theirs in Spark's words."""
     if int(spark.version.partition(".")[0]) >= _FIRST_WITH_ARROW:
         return spark.createDataFrame(rows)
     columns: list[list[Any]] = [column.to_pylist() for column in rows.columns]
@@ -173,7 +173,7 @@ def arrow_frame(spark: "SparkSession", rows: pa.Table, schema: str) -> "DataFram
 
 
 def spark_arrow_schema(schema: "StructType") -> pa.Schema:
-    """Return the Arrow schema in which Spark takes rows of a schema from its Python workers."""
+    """Return the Arrow schema in which Spark takes rows from its Python workers."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
@@ -184,14 +184,14 @@ def spark_arrow_schema(schema: "StructType") -> pa.Schema:
 
 
 def parsed_schema(spark: "SparkSession", schema: str) -> "StructType":
-    """Return a schema that is given in Spark's words."""
+    """Return the schema that a text in Spark's words says."""
     no_rows: list[tuple[Any, ...]] = []
     return spark.createDataFrame(no_rows, schema).schema
 
 
 @dataclass(slots=True)
 class _Setting:
-    """A setting's value before, and the values that users want, by user in order of arrival."""
+    """The value of a setting before, and the values that users want, in order of arrival."""
 
     before: str | None
     wanted: dict[object, str] = field(default_factory=dict)
@@ -242,7 +242,7 @@ def _take(spark: "SparkSession", place: tuple[Hashable, str], user: object) -> N
 
 
 def _session_key(spark: "SparkSession") -> Hashable:
-    """Return a key that all objects for the same session share, as they share its settings."""
+    """Return a key that all objects of one session share, as they share its settings."""
     connect = getattr(spark, "session_id", None)
     if connect is not None:
         return str(connect)
@@ -254,13 +254,12 @@ _MIN_DRIVER_MIB: Final = 1024
 _MAX_DRIVER_MIB: Final = 8192
 
 _LOCAL_MASTER: Final = "local[*,4]"
-"""All cores, and as many attempts per task as on a cluster, so that a killed Python worker does no
-harm."""
+"""As many attempts per task as on a cluster, so that a killed Python worker does no harm."""
 
 _APP_NAME: Final = "spark.app.name"
 _LOCAL_CONF: Final = {
     _APP_NAME: "liquidspark",
-    # Its workers run nothing but our tasks.
+    # Its workers run only our tasks.
     f"spark.executorEnv.{OWN_WORKERS}": "1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -284,12 +283,12 @@ _LINUX_CONF: Final = {
 }
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Variable that spark-submit sets in the driver's environment."""
+"""spark-submit sets this variable in the driver's environment."""
 
 ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES_PER_BATCH: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 FEW_ROWS: Final = "64"
-"""Rows of a batch that bound its bytes, too."""
+"""So few rows of a batch that they bound its bytes, too."""
 _BOUNDS: Final = frozenset({(ROWS_PER_BATCH, FEW_ROWS), (BYTES_PER_BATCH, "64m")})
 _PIECE_CONF: Final = {
     # Each row of the shuffle has megabytes; the default of 10000 rows per batch is for small rows.
@@ -307,14 +306,14 @@ _RAISED: Final = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+(?:[\w]+\.)*(\w+): (.+)$",
     re.MULTILINE,
 )
-"""The last line of a Python traceback, whatever the error is called."""
+"""Matches the last line of a Python traceback."""
 
 _LOGGED_ERROR: Final = re.compile(r"^\d\d/\d\d/\d\d [\d:]{8} ERROR [\w.$]+: (.+)$", re.MULTILINE)
 _NOISE: Final = re.compile(
     r"\s*$|WARNING: |Using Spark's default log4j|Setting (?:default|Spark) log level"
     r"|To adjust logging level|\d\d/\d\d/\d\d [\d:]{8} (?:WARN|INFO|DEBUG) "
 )
-"""Lines that a starting JVM prints in any case."""
+"""Lines that every starting JVM prints."""
 
 PYSPARK_MISSING: Final = (
     "pyspark is not installed; install the extra spark of liquidlog (PySpark 3.5 to 4.3)"
@@ -335,7 +334,7 @@ ANSWER_TIMEOUT_SECONDS: Final = 5.0
 """Seconds per address; a master can have several addresses."""
 
 _PORTS: Final = {"spark": None, "sc": 15002}
-"""Ports of addresses that name none, by scheme; a standalone master's must."""
+"""Default ports by scheme; the address of a standalone master must name its port."""
 _PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\d+))?")
 
@@ -375,7 +374,7 @@ def piece_session(spark: "SparkSession") -> "Iterator[SparkSession]":
 
 @contextmanager
 def bounded_batches(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Context manager: applies settings, of which one bounds the batches that workers get."""
+    """Context manager: applies settings, one of which bounds the batches that workers get."""
     with ExitStack() as stack:
         refused: dict[str, str] = {}
         for name, value in settings.items():
@@ -417,7 +416,7 @@ def _start(conf: Mapping[str, str]) -> "SparkSession":
         _require_java()
     require_answer(conf, os.environ)
     _said.info("starting Spark \u2026")
-    # Spark reads this setting only in spark-submit, where it stands above the environment.
+    # Only spark-submit reads this setting, and prefers it to the environment.
     python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -505,7 +504,7 @@ def _quiet_stderr() -> Iterator[IO[str]]:
 
 
 def require_answer(conf: Mapping[str, str], environment: Mapping[str, str]) -> None:
-    """Refuse a standalone master or a server of Connect that accepts no connection; no other."""
+    """Refuse a standalone master or a Connect server that accepts no connection."""
     remote = conf.get("spark.remote") or environment.get("SPARK_REMOTE", "")
     if remote:
         if any(name in environment or name.upper() in environment for name in _PROXIES):
@@ -544,7 +543,7 @@ def _problem(address: tuple[str, int]) -> str | None:
 
 
 def _addresses(named: str) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and ports of a standalone master, or of a server of Connect; none else."""
+    """Return the hosts and ports of a standalone master or a Connect server, () for others."""
     scheme, _, rest = named.partition("://")
     if scheme not in _PORTS:
         return ()

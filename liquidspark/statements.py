@@ -139,7 +139,7 @@ def _create(
 def _workload(
     table: Table, sources: tuple[str, ...], storage_options: OptionsSource | None
 ) -> Workload:
-    """Return what readers ask; without sources, what the table's own log records of them."""
+    """Return the queries in sources; without sources, those that the table's log records."""
     options = StorageOptions.of(storage_options)
     named = sources or (table.uri,)
     try:

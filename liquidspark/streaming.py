@@ -1,11 +1,11 @@
 """Streaming DataFrames into Delta tables: every micro-batch is one commit, exactly once.
 
-A batch is appended with the transaction (id of the query, number of the batch). The id is in the
-checkpoint, so a query that starts again with its checkpoint has the same one: a batch that was
-committed before the query died, and is given out again, is not written again.
+A batch is appended with the transaction (id of the query, number of the batch). The checkpoint
+keeps the id, so a query that starts again with it does not repeat a batch that was committed before
+the query died.
 
-Clustering what came is not in the way of the next batch: it runs beside the stream, and appends do
-not conflict with it.
+Clustering does not delay the next batch: it runs beside the stream, and appends do not conflict
+with it.
 """
 
 import json
@@ -146,7 +146,7 @@ class _Batches:
         spark = batch.sparkSession
         if self.query_id is None:
             self.query_id = query_id_of(spark, self.checkpoint)
-        # Clustered rows are asked for twice, and a stateful query must not be.
+        # Clustered rows are evaluated twice, and a stateful query must not be.
         rows = batch.persist()
         try:
             self.append(rows, txn=(self.query_id, number))
@@ -157,7 +157,7 @@ class _Batches:
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:
-    """Return the id of the query of a checkpoint. Source: Spark, StreamMetadata."""
+    """Return the id of a checkpoint's query. Source: Spark, StreamMetadata."""
     place = f"{checkpoint}/metadata"
     try:
         lines = spark.read.text(place).collect()
@@ -169,7 +169,7 @@ def query_id_of(spark: SparkSession, checkpoint: str) -> str:
 
 @dataclass(slots=True)
 class _Clustering:
-    """Clusters what came beside the stream, one rewrite at a time; mutable."""
+    """Clusters new files beside the stream, one rewrite at a time; mutable."""
 
     table: Table
     policy: InlineClustering

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 # Names of tables in the catalog of a Spark session: where a table is, and new names.
 
 _FACTS: Final = "# Detailed Table Information"
-"""The row of DESCRIBE EXTENDED behind the columns, of which one may be called Location."""
+"""The row of DESCRIBE EXTENDED that follows the columns; a column may be called Location."""
 
 _SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
 
 
 def find_table(spark: "SparkSession", parts: Sequence[str]) -> tuple[str, str]:
-    """Return where the Delta table of a name is, and its whole name."""
+    """Return the address of the Delta table of a name, and its whole name."""
     name = quoted(parts)
     if not has_table(spark, parts):
         raise TableNotFoundError(name, "the session's catalog has no table of this name")
@@ -54,7 +54,7 @@ def has_table(spark: "SparkSession", parts: Sequence[str]) -> bool:
 
 
 def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
-    """Return where a new table of this name goes: into the directory of its database."""
+    """Return the address of a new table of this name, in the directory of its database."""
     database = quoted(parts[:-1]) if parts[:-1] else quoted((spark.catalog.currentDatabase(),))
     rows = spark.sql(f"DESCRIBE DATABASE EXTENDED {database}").collect()
     facts = {row[0]: row[1] for row in rows}
@@ -62,7 +62,7 @@ def new_location(spark: "SparkSession", parts: Sequence[str]) -> str:
 
 
 def quoted(parts: Sequence[str]) -> str:
-    """Return a name as SQL writes it, each part in backticks."""
+    """Return a name in SQL, each part in backticks."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
@@ -73,7 +73,6 @@ def _facts(rows: "Sequence[Row]") -> dict[str, str]:
 
 
 # Answers as DataFrames, with the columns that Delta Spark gives them.
-#
 # Source: Delta Spark 4.4, DescribeDeltaDetailCommand, DeltaHistory and OptimizeTableCommand.
 
 DETAIL: Final = (
@@ -83,7 +82,6 @@ DETAIL: Final = (
     " properties map<string,string>, minReaderVersion int, minWriterVersion int,"
     " tableFeatures array<string>"
 )
-"""Columns of DESCRIBE DETAIL."""
 
 HISTORY: Final = (
     "version bigint, timestamp timestamp, userId string, userName string, operation string,"
@@ -93,7 +91,6 @@ HISTORY: Final = (
     " isolationLevel string, isBlindAppend boolean, operationMetrics map<string,string>,"
     " userMetadata string, engineInfo string"
 )
-"""Columns of DESCRIBE HISTORY."""
 
 _SIZES: Final = "struct<min:bigint,max:bigint,avg:double,totalFiles:bigint,totalSize:bigint>"
 _CUBES: Final = "struct<num:bigint,size:bigint>"
@@ -114,7 +111,7 @@ OPTIMIZE: Final = (
     "struct<numDeletionVectorsRemoved:bigint,numDeletionVectorRowsRemoved:bigint>,"
     "numTableColumns:bigint,numTableColumnsWithStats:bigint>"
 )
-"""Columns of OPTIMIZE; what is not measured is null."""
+"""What is not measured is null."""
 
 HEALTH: Final = (
     "table_uri string, version bigint, cluster_by_keys array<string>, total_file_count bigint,"
@@ -124,13 +121,12 @@ HEALTH: Final = (
     " max_depth bigint, depth_ratio double, read_ratio double,"
     " depth_histogram map<string,bigint>, notes array<string>"
 )
-"""Columns of clustering information, named as `liquidlog health --json` names them."""
+"""Named as `liquidlog health --json` names them."""
 
 PATHS: Final = "path string"
-"""Columns of VACUUM."""
 
 ADVICE: Final = "recommended array<string>, reason string, document string"
-"""Columns of ADVISE; the document is that of `liquidlog advise --json`."""
+"""The document is that of `liquidlog advise --json`."""
 
 
 def optimize_frame(
@@ -141,7 +137,7 @@ def optimize_frame(
 
 
 def empty_frame(spark: "SparkSession") -> "DataFrame":
-    """Return what a statement answers that has no answer: no rows, no columns."""
+    """Return the answer of a statement without one: no rows, no columns."""
     from pyspark.sql.types import StructType
 
     no_rows: list[tuple[Any, ...]] = []
@@ -149,7 +145,7 @@ def empty_frame(spark: "SparkSession") -> "DataFrame":
 
 
 def frame(spark: "SparkSession", rows: Iterable[Mapping[str, Any]], schema: str) -> "DataFrame":
-    """Return rows as a DataFrame; fields that the schema lacks are left out, others are null."""
+    """Return rows as a DataFrame; drops fields that the schema lacks, fills others with null."""
     wanted = parsed_schema(spark, schema)
     return spark.createDataFrame([_cast(row, wanted) for row in rows], wanted)
 
@@ -277,7 +273,7 @@ class DeltaTable:
         return empty_frame(self._spark)
 
     def vacuumed(self, hours: float | None, *, dry_run: bool) -> "DataFrame":
-        """Answer as VACUUM does: the table's path, or with `dry_run` those of unneeded files."""
+        """Return VACUUM's answer: the table's path, or with `dry_run` those of unneeded files."""
         checked = setting_of(self._spark, _RETENTION_CHECK)
         retain = None if hours is None else number(hours, argument="retentionHours") * _HOUR_S
         done = self._table.vacuum(
@@ -452,9 +448,9 @@ def create_table(
     definition: dict[str, Any],
     storage_options: OptionsSource | None = None,
 ) -> DeltaTable:
-    """Create a table at a place, or of a name, or both; `definition` is for `define_table`.
+    """Create a table at a place, by default in the directory of its name's database.
 
-    Without a place, it goes into the directory of the name's database.
+    `definition` has the arguments of `define_table`.
     """
     if name is None and location is None:
         raise UsageError("a new table needs a name or a location")
@@ -473,7 +469,7 @@ def create_table(
     made = table_module.define_table(**definition)
     has_columns = made.like is not None or bool(definition["schema"].fields)
     try:
-        # Without columns it is only seen whether there is a table already.
+        # Without columns, only look whether there is a table already.
         table = table_module.create_table(
             place, made, storage_options=storage_options, dry_run=not has_columns
         )

@@ -1,10 +1,10 @@
-"""DataFrames into Delta tables: appended, or in place of the rows that a condition names.
+"""Write DataFrames into Delta tables: append rows, or replace the rows that a condition names.
 
-Nothing here needs Delta's jars: the files are written by this package's tasks, in the layout of the
-table's clustering columns, and the log layer commits them.
+This needs no jars of Delta: tasks of this package write the files, in the layout of the table's
+clustering columns, and the log layer commits them.
 
-The DataFrame is evaluated for the sampling pass, which needs the clustering columns only, and for
-the main pass: what that reads is what is proved to be in the files, whatever the sample was.
+The sampling pass evaluates the clustering columns of the DataFrame, the main pass all of it: the
+rows that this reads are proved to be in the files, whatever the sample was.
 """
 
 import json
@@ -101,11 +101,11 @@ if TYPE_CHECKING:
     from os import PathLike
 
 _PROBED_ROWS: Final = 20_000
-"""Rows whose stored width is measured where the table has too few to tell."""
+"""Rows whose stored width is measured if the table has too few to tell."""
 
 _BY_BYTES: Final = {BYTES_PER_BATCH: "64m", ROWS_PER_BATCH: "65536"}
 _BY_ROWS: Final = {ROWS_PER_BATCH: FEW_ROWS}
-"""One number for rows of data and for pieces, of which each may have 16 MiB."""
+"""One number bounds rows of data and pieces, which may have 16 MiB each."""
 
 _KEPT_PER_EVEN_SHARE: Final = 4
 _LEAST_KEPT: Final = 4_096
@@ -113,7 +113,7 @@ _LEAST_KEPT: Final = 4_096
 
 _CHECK_COLUMN: Final = "\x00check "
 _STORED_COLUMN: Final = "\x00stored "
-"""Names that no Delta column can have."""
+"""A Delta column can have neither name."""
 
 _KEPT_SLICE_BYTES: Final = 8 << 20
 
@@ -292,15 +292,15 @@ def _sql_type(data_type: DataType) -> str:
 
 
 def frame_schema(frame: DataFrame) -> StructType:
-    """Return the schema of a DataFrame as a table would have it."""
+    """Return the schema of a DataFrame in the table's terms."""
     return parse_schema(json.dumps(frame.schema.jsonValue()), where="the DataFrame")
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Columns of rows that Spark's readers change: with spaces, texts of char(n) have n characters.
+    """Columns that Spark's readers change: they pad texts of char(n) with spaces to n characters.
 
-    Their metadata makes Spark pad the literals that they are compared with, too.
+    Their metadata makes Spark pad the literals that are compared with them, too.
     Source: Spark, ApplyCharTypePadding.
     """
 
@@ -308,7 +308,7 @@ class Padding:
 
     @classmethod
     def of(cls, spark: SparkSession, schema: StructType) -> "Padding":
-        """Return that of a table's columns, with its metadata; of none if the session has it so."""
+        """Return the padding of a table's columns; none if the session reads texts unpadded."""
         if setting_of(spark, _PADDED_ON_READ) == "false" or setting_of(spark, _AS_STRING) == "true":
             return cls({})
         columns = {}
@@ -326,7 +326,7 @@ class Padding:
         return rows.select(*(self.columns.get(name, col(quoted(name))) for name in rows.columns))
 
     def judged(self, rows: DataFrame, judge: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        """Return what is judged of rows as Spark reads them, with their texts as they came."""
+        """Return what `judge` makes of rows as Spark reads them, with their texts unpadded."""
         if not self.columns:
             return judge(rows)
         stored = {name: f"{_STORED_COLUMN}{name}" for name in self.columns}
@@ -337,7 +337,7 @@ class Padding:
 
 
 def _padded(text: str, limits: Limits | None, depth: int = 0) -> str:
-    """Return a SQL expression with its texts padded; the expression itself if it has no char."""
+    """Return a SQL expression with its texts padded, unchanged if it has no char."""
     each = f"x{depth}"
     match limits:
         case TextLimit(length, padded=True):
@@ -382,7 +382,7 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
         f"coalesce(({check.expression}), false) AS {quoted(_CHECK_COLUMN + str(number))}"
         for number, check in enumerate(plan.checks)
     ]
-    # Delta's constraints are of rows as they come, the condition is of rows as they are read.
+    # Constraints judge rows as they come, the condition judges rows as Spark reads them.
     conditions = [] if plan.where is None else [checks.pop()]
     padding = Padding.of(frame.sparkSession, schema)
     try:
@@ -400,7 +400,7 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTasks:
-    """Reads the live rows of files to rewrite, as rows of a DataFrame; each task is sent values."""
+    """Reads the live rows of files to rewrite; each task is sent its partition values."""
 
     work: GroupWork
 
@@ -427,7 +427,7 @@ class KeptTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConformTasks:
-    """Makes rows of the table of a DataFrame's, where their structs differ."""
+    """Makes rows of the table from rows of a DataFrame whose structs differ."""
 
     arriving: Arriving
 
@@ -492,8 +492,7 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
 class FrameRun:
     """One attempt to write a DataFrame for a plan, with its own run in the table.
 
-    `frame` has the rows as `aligned` returns them; `directories` are those of their partitions, if
-    the table has such (`parted`).
+    `frame` has the rows as `aligned` returns them, and `directories` are those of their partitions.
     """
 
     spark: SparkSession
@@ -512,9 +511,9 @@ class FrameRun:
 
     @contextmanager
     def _jobs(self) -> Iterator[None]:
-        """Context manager: jobs of this thread have a tag, by which an interrupt cancels them.
+        """Context manager: gives jobs of this thread a tag, by which an interrupt cancels them.
 
-        A job group would take the place of the caller's, by which a stopped query cancels its jobs.
+        A job group would replace the caller's, by which a stopped query cancels its jobs.
         """
         tag = f"liquidspark-{self.token}"
         add_tag(self.spark, tag)
@@ -572,7 +571,7 @@ class FrameRun:
         return merge_facts([facts, sampled])
 
     def parted(self) -> "FrameRun":
-        """Return the run with the directories of the partitions that the rows are of."""
+        """Return the run with the directories of its rows' partitions."""
         parting = Parting.of(self.plan, self.token)
         names = [quoted(one.name) for one in parting.fields]
         # Not distinct ones: to Spark, -0.0 and 0.0 are one value.
@@ -609,7 +608,7 @@ class FrameRun:
         paths = (".".join(map(quoted, column.logical)) for column in self.plan.columns)
         columns = [f"{path} AS c{number}" for number, path in enumerate(paths)]
         wanted = self.options.sample_rows
-        # About as many partitions hold most rows as the session makes of its own.
+        # Most rows lie in about as many partitions as the session makes by default.
         context = context_of(self.spark)
         share = wanted // (1 if context is None else int(context.defaultParallelism))
         most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
@@ -637,7 +636,7 @@ class FrameRun:
         return Arriving(work, tuple(check.what for check in self.plan.checks))
 
     def _measured(self, work: WritingWork) -> tuple[float, TaskFacts | None]:
-        """Return about how many bytes a row takes as stored, or why that cannot be said."""
+        """Return the stored bytes of a row, about, or why they cannot be measured."""
         tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.
         found, failure = answers_of(self.frame, tasks, most=1)
@@ -651,7 +650,7 @@ def write_frame(
     storage: StorageOptions,
     options: ExecutorOptions,
 ) -> WriteResult:
-    """Write the rows of a DataFrame for a plan, with the rows that stay of files to rewrite."""
+    """Write a DataFrame's rows for a plan, with the rows that stay of files to rewrite."""
     spark = frame.sparkSession
     rows = aligned(frame, plan)
     if len(plan.rewritten):

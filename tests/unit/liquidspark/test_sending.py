@@ -4,7 +4,9 @@ import pickle
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +26,8 @@ from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes
 from liquidspark.pipeline import task_attempts
 from liquidspark.sending import (
     AssignedTasks,
+    answer_batches,
+    answers_of,
     decoded_request,
     encoded_request,
     partition_values,
@@ -143,6 +147,23 @@ def survey(partition: int, sizes: list[int], most: int, *, key: int = 0) -> Surv
     made: Survey = pickle.loads(found["answer"][0].as_py())  # noqa: S301  ours
     object.__setattr__(made, "file", partition)
     return made
+
+
+def refuse() -> object:
+    raise ExecutorError("the task refused")
+
+
+def test_a_failed_task_takes_the_place_of_what_others_answered(tmp_path: Path) -> None:
+    work = replace(WORK, directory=str(tmp_path))
+    asked: list[Callable[[], object]] = [lambda: 7, lambda: None, refuse]
+    answers = [
+        row for ask in asked for one in answer_batches(work, [], ask) for row in one.to_pylist()
+    ]
+    for rows, expected in ((answers[:1], ([7], None)), (answers, ([], "the task refused"))):
+        mapped = SimpleNamespace(collect=lambda rows=rows: [SimpleNamespace(**row) for row in rows])
+        frame: Any = SimpleNamespace(mapInArrow=lambda *_, mapped=mapped: mapped)
+        found, failure = answers_of(frame, SampleTasks(work=work, most=1))
+        assert (found, failure and failure.failure) == expected
 
 
 @given(st.lists(st.integers(0, 300), max_size=6), st.integers(1, 200))
