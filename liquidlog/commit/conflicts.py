@@ -33,11 +33,11 @@ from liquidlog.spec.evolution import FileTerms, metadata_changes, protocol_chang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSet:
-    """What a change depends on; none of it may have changed after `version`.
+    """What a change depends on: none of it may change after `version`.
 
-    `files` are those that it removes or adds again; of `reconciled` ones, with the number of rows
-    that their vectors delete, others may delete rows. It was derived from the `domains`. Without
-    the `terms` of its new files, any change of metadata or protocol is a conflict.
+    `files` are removed or added again. Other writers may delete rows of `reconciled` files, given
+    with the number of rows that their vectors delete. Without `terms`, which the new files were
+    written for, any change of metadata or protocol is a conflict.
     """
 
     version: int
@@ -115,14 +115,14 @@ _SHOWN: Final = 3
 WinnerConflict = (
     ConcurrentDeleteRead | RowsMayBeBack | MetadataChanged | ProtocolChanged | DomainMetadataChanged
 )
-"""What a winning commit did to make a change impossible; `version` is the winner's."""
+"""A commit of another writer that makes a change impossible, with its version."""
 
 
 class Winners:
     """The commits that landed after a version, as far as they can make a change impossible."""
 
     def __init__(self, version: int, terms: FileTerms | None = None) -> None:
-        """Know of nothing after `version`; `terms` are those of the read sets to come, if any."""
+        """Start after `version`; `terms` are the terms of the read sets to compare, if any."""
         self.version = version
         self._terms = terms
         self._removed: dict[FileKey, tuple[int, ...]] = {}
@@ -150,9 +150,9 @@ class Winners:
                     self._outlasted.add(change)
 
     def _take_steps(self, commit: Commit) -> None:
-        """Note what a commit says of paths that winners removed, with whatever vector.
+        """Note the deletion vectors that a commit gives to paths which winners removed.
 
-        An add of any other path is of a new file, or says the same of a file once more.
+        An add of any other path is a new file or repeats what the log says of a file.
         """
         for action in commit.actions:
             if isinstance(action, RemoveFile):
@@ -181,9 +181,9 @@ class Winners:
         return frozenset(path for path, _ in self._removed)
 
     def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:
-        """Return every conflict with the commits that landed after `read_set.version`.
+        """Return every conflict with the commits after `read_set.version`.
 
-        Appends, transaction identifiers and re-adds never conflict, nor does a change after which
+        Appends, transaction identifiers and repeated adds never conflict, nor do changes after which
         files written for `read_set.terms` are still valid.
         """
         removed = [

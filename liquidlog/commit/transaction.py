@@ -59,9 +59,8 @@ MAX_ATTEMPTS: Final = 1000
 _BACK_OFF_MS: Final = 20
 _MAX_BACK_OFF_MS: Final = 2_000
 _MAX_ATTEMPTS_WAITED: Final = 16
-"""After the first lost race, the longest wait is twice _BACK_OFF_MS, or twice the attempt's
-duration if that is longer. It doubles with each further race, up to _MAX_BACK_OFF_MS, or to the
-duration of _MAX_ATTEMPTS_WAITED attempts if that is longer."""
+"""Waits double from twice _BACK_OFF_MS up to _MAX_BACK_OFF_MS, or, where attempts take longer, from
+twice an attempt's duration up to that of _MAX_ATTEMPTS_WAITED attempts."""
 INTERVAL: Final = "delta.checkpointInterval"
 _DEFAULT_INTERVAL: Final = 10
 _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
@@ -69,10 +68,7 @@ _PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Source of a commit's time and ids.
-
-    `back_off` waits after so many races lost in a row; the last attempt took so many ms.
-    """
+    """Source of a commit's time and ids; `back_off` takes lost races and the last attempt's ms."""
 
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
@@ -89,10 +85,7 @@ def system_clock() -> Clock:
 
 
 def _back_off(lost: int, attempt_ms: int) -> None:
-    """Wait for a random time, longer with each race that was lost, and with what attempts take.
-
-    On a distant store, writers would otherwise mostly lose to each other.
-    """
+    """Wait for a random time, as writers on a distant store would mostly lose to each other."""
     most_ms = max(_MAX_BACK_OFF_MS, _MAX_ATTEMPTS_WAITED * attempt_ms)
     longest_ms = min(max(_BACK_OFF_MS, attempt_ms) << min(lost, 10), most_ms)
     time.sleep(secrets.randbelow(longest_ms) / 1000)
@@ -102,8 +95,8 @@ def _back_off(lost: int, attempt_ms: int) -> None:
 class Proposal:
     """A change to commit, derived from the newest snapshot at every attempt.
 
-    `problems` are reasons beyond conflicts. `prepare` does what takes long, not in a rehearsal.
-    `before_put` refuses for what is not in the log. `base` and `winners` are already read.
+    `problems` returns reasons beyond conflicts. `prepare` does slow work and is left out of a
+    rehearsal. `before_put` checks what the log does not hold. `base` and `winners` save requests.
     """
 
     read_set: ReadSet
@@ -188,7 +181,7 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
 
 
 def _begun(store: TableStore, proposal: Proposal) -> tuple[Snapshot, Winners]:
-    """Return the version to begin with, and the commits that landed until then."""
+    """Return the snapshot of the first attempt, and the commits up to it."""
     snapshot, read_set = proposal.base or load_snapshot(store), proposal.read_set
     winners = proposal.winners or Winners(read_set.version, read_set.terms)
     winners.take(load_commits(store, winners.version + 1, snapshot.version))
@@ -274,10 +267,7 @@ def _require_unprotected(snapshot: Snapshot) -> None:
 
 
 def _with_in_commit_timestamp(info: CommitInfo, snapshot: Snapshot) -> CommitInfo:
-    """Return the commitInfo with an in-commit timestamp after the last commit's, if enabled.
-
-    Source: PROTOCOL.md, "Writer Requirements for In-Commit Timestamps".
-    """
+    """Return the commitInfo, if enabled with an in-commit timestamp after the last commit's."""
     if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata.configuration):
         return info
     timestamp = max(info.timestamp or 0, snapshot.timestamp_ms + 1)
@@ -340,7 +330,7 @@ def put_commit(
 def _put_once(
     store: TableStore, version: int, content: bytes, txn_id: str
 ) -> tuple[PutOutcome | None, str]:
-    """Return the outcome of a put, None if unknown, and the reason why it had to be read back."""
+    """Return the outcome of a put, None if unknown, and why it was read back."""
     try:
         if store.put_log_if_absent(commit_name(version), content):
             return PutOutcome.LANDED, ""

@@ -35,7 +35,7 @@ from liquidlog.storage.options import OptionsSource, StorageOptions
 T = TypeVar("T")
 
 TASK_ATTEMPTS: Final = 4
-"""How often a task is tried whose error may pass, as on a cluster."""
+"""Attempts of a task whose error may pass, as on a cluster."""
 
 
 class LocalEngine(Engine):
@@ -128,10 +128,7 @@ _FILE, _TARGET, _SLICE, _ORDINAL, _START, _STOP = range(_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """Pieces in files; `places` has a row of six numbers per piece.
-
-    Which of the files it is in; target, slice and ordinal as in `Piece`; where it begins and ends.
-    """
+    """Pieces in files; a row of `places` is file, target, slice, ordinal, first byte, end."""
 
     files: tuple[str, ...]
     places: Places
@@ -200,10 +197,10 @@ class SpilledTasks:
 
 
 DEFAULT_LIMIT_BYTES: Final = 20 << 30
-"""The most input that a plan may have: beyond it, one machine is not the place."""
+"""Most input bytes of a plan; one machine is not the place for more."""
 
 _WORKER_BYTES: Final = 512 << 20
-"""What a worker is reckoned with; all of them get half of the memory that there is."""
+"""Memory of one worker; all workers get half of the machine's memory."""
 
 _SLICE_BYTES: Final = 8 << 20
 """A quarter of what tasks on a cluster read at a time; files do not depend on it."""
@@ -228,13 +225,7 @@ class _Slots:
 class LocalExecutor:
     """Context manager: an executor on worker processes of this machine.
 
-    Args:
-        conf: Must be empty: there is nothing to configure.
-        storage_options: With which workers open the files of tables, or a callable that gives
-            them, asked before each job.
-        read_back: Whether every output is read back and proved to hold what was read.
-        verb: For what it is started, as the markers of its runs say.
-        limit_bytes: The most input that groups to rewrite may have together.
+    The markers of its runs name `verb`. Groups have at most `limit_bytes` of input together.
     """
 
     def __init__(
@@ -284,10 +275,7 @@ class LocalExecutor:
         progress: Progress,
         cancelled: Cancelled | None = None,
     ) -> Iterator[Outcome]:
-        """Yield each group when it finishes or fails; a failure does not stop the others.
-
-        Closing the iterator ends what runs and deletes what it wrote.
-        """
+        """Yield each group when it finishes or fails; closing stops jobs and deletes their files."""
         self.require_doable(plan, groups, self._limit_bytes)
         storage = StorageOptions.of(self._storage_options)
         runs = runs_of(plan, groups, options=self._options, storage=storage, verb=self._verb)
@@ -356,7 +344,7 @@ def scratch_directory() -> Iterator[str]:
 
 @contextmanager
 def _locked_new(path: Path) -> Iterator[None]:
-    """Context manager: a file of this name, locked before it has the name."""
+    """Context manager: a file of this name, locked before it gets the name."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         Path(file.name).rename(path)

@@ -104,7 +104,7 @@ _PROGRAM: Final = (
     " from liquidlog.local.workers import serve; serve(connection)"
 )
 _GRACE_SECONDS: Final = 3.0
-"""How long a worker that is ended may take to delete what it was writing."""
+"""Time for a stopped worker to delete what it was writing."""
 
 
 def core_count() -> int:

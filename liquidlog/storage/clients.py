@@ -229,7 +229,7 @@ def _completed(options: StorageOptions, environment: Mapping[str, str]) -> dict[
 
 
 def _signing_key(named: Mapping[str, str]) -> str | None:
-    """Return the account's key; the client takes one that is not base64 for a passing fault."""
+    """Return the account's key; the client treats a key that is not base64 as a transient fault."""
     key = named.get("account_key")
     try:
         base64.b64decode(key or "")
@@ -261,10 +261,10 @@ _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 _PASSING_ERRNO: Final = frozenset(
     {errno.EIO, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
 )
-"""Errors of local and mounted file systems that a later try may not meet."""
+"""Errors of local and mounted file systems that may not occur again."""
 
 _NO_CLIENTS: Final = frozenset({"builtins", "pyarrow", "liquidlog", "liquidspark"})
-"""Packages whose errors are not those of a storage client."""
+"""Packages whose errors do not come from a storage client."""
 
 
 class AmbiguousPutError(Exception):
@@ -366,8 +366,8 @@ def http_status(error: BaseException | None) -> int | None:
 class BackOff:
     """How a read-only request is retried, for `total_seconds` at most.
 
-    Waits double; a random part is taken off, so that workers that were throttled together do not
-    retry together. A store that is not known to be busy is given up sooner: it may not exist.
+    Waits double less a random part, so that throttled workers do not retry together. A store
+    that is not known to be busy is given up sooner: it may not exist.
     """
 
     first_seconds: float = 0.2
@@ -462,7 +462,6 @@ class CurrentClient:
     """The client of an address: another one whenever a callable gives other options; mutable."""
 
     def __init__(self, address: ObjectAddress, options: StorageOptions) -> None:
-        """Open nothing yet."""
         self._address = address
         self._options = options
         self._client: Client | None = None
@@ -476,7 +475,7 @@ class CurrentClient:
 
 
 class _RecentClients:
-    """File systems of options that expire: fsspec itself would keep each of them for ever."""
+    """File systems of expiring options; fsspec itself would keep each of them forever."""
 
     def __init__(self) -> None:
         self._lock = Lock()

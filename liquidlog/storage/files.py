@@ -74,7 +74,7 @@ class StoredFile:
     def __init__(
         self, address: str, options: StorageOptions = NO_OPTIONS, *, size_bytes: int | None = None
     ) -> None:
-        """Ask for nothing yet; a file that should have `size_bytes` is refused if it has not."""
+        """Send no request yet; a file of another size than `size_bytes` is refused."""
         self._address = address
         self._options = options
         self._size_bytes = size_bytes
@@ -132,9 +132,9 @@ def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[ob
 
 
 def create_small(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> None:
-    """Create a small file; its name must be unique, and some clients drop empty uploads.
+    """Create a small file of a unique name; some clients drop an empty one.
 
-    On local disk, who reads it meanwhile may find the beginning of it.
+    On local disk, a reader may see only its beginning.
     """
     output = create(address, options)
     try:
@@ -252,8 +252,6 @@ class _LocalOutput:
 
 
 class _Upload:
-    """An object that is uploaded in parts while it is written."""
-
     def __init__(self, objects: Objects, path: str) -> None:
         self._objects = objects
         self._path = path
@@ -304,7 +302,7 @@ class _Upload:
 def are_apart(one: str, other: str) -> bool:
     """Return whether certainly neither of two addresses is, or lies below, the other.
 
-    What is in two kinds of storage may be the same: one may be mounted in the other.
+    Addresses of two kinds of storage may be the same: one may be mounted in the other.
     """
     try:
         if is_local(one) and is_local(other):

@@ -164,10 +164,7 @@ def sync_directory(path: str) -> None:
 
 
 def require_links(directory: str, uri: str) -> None:
-    """Refuse a file system that cannot create each file once, whole or not at all.
-
-    Mounts of SMB shares, object stores (gcsfuse, s3fs-fuse) and DBFS have no hard links.
-    """
+    """Refuse a file system without hard links, such as SMB, gcsfuse, s3fs-fuse and DBFS."""
     probe, other = (Path(directory, f"{PROBE_PREFIX}{secrets.token_hex(8)}") for _ in range(2))
     try:
         for path in (probe, other):

@@ -65,7 +65,7 @@ class ObjectFacts(FileFacts):
 class Objects:
     """The store of an address; `path` is the address in the client's form.
 
-    A request that is refused is repeated if a callable has other options now.
+    A request that is refused is sent again if a callable has newer options.
     """
 
     address: ObjectAddress
@@ -135,10 +135,7 @@ class Objects:
         return found
 
     def list_directory(self, path: str, first: str = "") -> tuple[ObjectFacts, ...] | None:
-        """Return the objects directly in a directory; None if nothing is in or below it.
-
-        S3 leaves out names before `first`, which saves requests.
-        """
+        """Return a directory's objects, None if nothing is below; S3 omits names before `first`."""
         if self.address.family != "s3":
             infos = self._infos(path)
             files = (info for info in infos or () if info["type"] == "file")
@@ -176,8 +173,7 @@ class Objects:
     def below(self, path: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, ObjectFacts]]:
         """Yield the objects below a directory, each with its path from there.
 
-        S3 lists the keys of all directories together; elsewhere those that `enter` refuses, by
-        their paths, are not listed.
+        S3 lists all directories together; other stores skip those that `enter` refuses.
         """
         waiting = [path]
         while waiting:
@@ -243,7 +239,7 @@ class Objects:
         return again(request)
 
     def _denied_to(self, used: StorageOptions, error: Exception) -> bool:
-        """Return whether credentials were refused, and there are others by now."""
+        """Return whether credentials were refused and newer ones exist."""
         return is_denied(error) and self.options.differ_from(used)
 
     def _piece(self, path: str, start: int, stop: int) -> bytes:
@@ -316,7 +312,7 @@ class Objects:
                 yield {**item, "name": f"{bucket}/{item['Key']}", "type": "file"}
 
     def _s3_pages(self, path: str, first: str = "", **more: object) -> Iterator[Mapping[str, Any]]:
-        """Yield the answers of S3 about keys below a directory, from the name `first` on."""
+        """Yield the pages of keys below a directory, from the name `first` on."""
         bucket, _, key = path.partition("/")
         prefix = f"{key}/" if key else ""
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, **more}
@@ -360,7 +356,7 @@ def _milliseconds(moment: Any) -> int:  # noqa: ANN401  what a client has for a 
 # is all of a small one, is read once for all of these.
 
 _WHOLE_BYTES: Final = 4 << 20
-"""Objects up to here are read by one request: it takes longer to ask than to read them."""
+"""Objects up to this size are read by one request, which is faster than asking for their size."""
 _TAIL_BYTES: Final = 256 << 10
 """Holds the footers of nearly all larger files."""
 _WHENCE_CURRENT: Final = 1
@@ -449,9 +445,9 @@ Enter: TypeAlias = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """What is somewhere below a directory, by its relative path.
+    """A file below a directory, by its relative path.
 
-    There are no facts of what a log cannot name for certain: links, devices, and names that are no
+    `facts` is None for what a log cannot name for certain: links, devices, and names that are no
     text or that some file systems spell in another way.
     """
 
@@ -460,10 +456,7 @@ class TreeEntry:
 
 
 def tree(directory: str, enter: Enter, options: StorageOptions = NO_OPTIONS) -> Iterator[TreeEntry]:
-    """Yield what is below a directory, and in it below those that `enter` is true of.
-
-    It is asked once for each directory, for its parent before.
-    """
+    """Yield what is below a directory; `enter` is asked once per directory, parents first."""
     if is_local(directory):
         return _files(local_path(directory), enter)
     return _objects(Objects.at(directory, options), enter)

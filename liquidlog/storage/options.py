@@ -23,11 +23,11 @@ _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNO
 SINGLE_WRITER: Final = "liquidlog_single_writer"
 """An option of our own, never passed to a client."""
 OptionsSource: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
-"""Options by name, or a callable that returns them, called again whenever they may have expired."""
+"""Options by name, or a callable that is called again whenever they may have expired."""
 _KEPT_SECONDS: Final = 60.0
-"""How long what a callable returned is used before the callable is asked again."""
+"""How long an answer of the callable is used."""
 _REMEMBERED: Final = 8
-"""How many answers of a callable are kept out of messages: a request may outlast some of them."""
+"""Answers of a callable that are kept out of messages: a request may outlast some of them."""
 _SHORTEST_SECRET: Final = 6
 _MOST_SHOWN: Final = 300
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -38,7 +38,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0}
 class StorageOptions:
     """Options as the user gave them, for workers, but never part of a document.
 
-    They are items, or those that a supply gives when it is asked, which are expiring.
+    They are `items`, or what `supply` gives when asked; those expire.
     """
 
     items: tuple[tuple[str, str], ...] = field(default=())
