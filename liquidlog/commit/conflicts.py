@@ -183,8 +183,8 @@ class Winners:
     def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:
         """Return every conflict with the commits after `read_set.version`.
 
-        Appends, transaction identifiers and repeated adds never conflict, nor do changes after which
-        files written for `read_set.terms` are still valid.
+        Appends, transaction identifiers and repeated adds never conflict, nor do changes
+        after which files written for `read_set.terms` are still valid.
         """
         removed = [
             (version, key[0]) for key in read_set.files for version in self._removed.get(key, ())

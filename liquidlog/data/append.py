@@ -77,7 +77,7 @@ def split_by_partition(
 
 
 def _texts(column: pa.Array, field: StructField) -> tuple[NDArray[np.int64], list[str | None]]:
-    """Return the number of each row's text (n,) int64, and the different texts."""
+    """Return the number of each row's text, (n,) int64, and the distinct texts."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     written = [*_spelled(encoded.dictionary, field), None]
     texts: dict[str | None, int] = {}
@@ -115,7 +115,7 @@ def _spelled(values: pa.Array, field: StructField) -> list[str | None]:
 
 
 def _number(value: np.floating) -> str:
-    """Return a number as Java writes it: with the fewest digits that are no other number."""
+    """Return a number as Java writes it: with the fewest digits that identify it."""
     if np.isnan(value):
         return "NaN"
     if np.isinf(value):
@@ -137,9 +137,8 @@ def conform(
 ) -> Iterator[pa.Table]:
     """Yield the data slice by slice with the columns, order, types and names of the table.
 
-    Names are matched exactly, else without case; conversions lose nothing. The schemas are compared
-    at once, values when their slice is read. With `missing_is_null`, fields that structs lack are
-    null.
+    Names are matched exactly, else without case; conversions lose nothing. Schemas are compared
+    at once, values as slices are read. With `missing_is_null`, fields that structs lack are null.
     """
     wanted = arrow_schema(schema)
     leniency = replace(_LENIENCY, missing_is_null=missing_is_null)
@@ -153,10 +152,9 @@ def conform(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A user's data as slices of a table's rows, each read when the iterator gets to it.
+    """A user's data as slices of a table's rows, read lazily; `path` is None for data in memory.
 
-    `mark` is what the file at `path` looked like before it was opened; both are None for data in
-    memory.
+    `mark` is the state of the file at `path` before it was opened.
     """
 
     slices: Iterator[pa.Table]

@@ -61,7 +61,6 @@ def _constant(number: int) -> np.uint64:
 
 
 Keys = tuple[np.uint64, np.uint64]
-"""Odd constants of the two lanes."""
 
 
 def _keys(number: int) -> Keys:
@@ -83,10 +82,7 @@ _FIELDS: Final = 500
 
 
 def multiset_checksum(table: pa.Table) -> int:
-    """Return the checksum of the rows, below 2**128; columns differ by position.
-
-    Dictionary-encoded columns count as what they encode.
-    """
+    """Return the checksum of the rows, below 2**128, with dictionaries decoded."""
     hasher = _LaneHasher()
     checksum = 0
     for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
@@ -186,7 +182,7 @@ class _LaneHasher:
         return _numbers(array)
 
     def _dictionary(self, array: pa.DictionaryArray) -> tuple[Lanes, Positions]:
-        """Return the hashes of a dictionary's values, and which of them entries have."""
+        """Return the hashes of a dictionary's values, and each entry's position in them."""
         dictionary = array.dictionary
         addresses = (buffer.address if buffer else 0 for buffer in dictionary.buffers())
         key = (dictionary.offset, len(dictionary), *addresses)
@@ -256,7 +252,7 @@ def _byte_strings(array: pa.Array) -> Lanes:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Bytes as aligned words with some zeros behind them, so that any word can be read."""
+    """Bytes as aligned words, with zeros behind them so that any word can be read."""
 
     aligned: Lane
 
@@ -267,9 +263,9 @@ class _Words:
         return cls(aligned)
 
     def from_each(self, starts: Positions) -> Iterator[Lane]:
-        """Yield the words at the starts, (n,), then those behind them, and so on.
+        """Yield the words at the starts, (n,), then the words after them, and so on.
 
-        Putting two aligned words together costs half of reading one that is not aligned.
+        Joining two aligned words takes half the time of reading an unaligned one.
         """
         places = starts >> _WORD_SHIFT
         right = ((starts & (_WORD_BYTES - 1)) << _BYTE_SHIFT).astype(np.uint64)
@@ -283,10 +279,10 @@ class _Words:
 
 
 def _texts(words: _Words, starts: Positions, lengths: npt.NDArray[np.int32]) -> Lanes:
-    """Return the hashes of byte strings, all of them at once.
+    """Return the hashes of byte strings, all at once.
 
-    A string of more than 8 bytes has the words from its start on that end before its last 8 bytes
-    begin to be the rest, and the word of its last 8 bytes, which may overlap.
+    A string of more than 8 bytes counts its words from the start that end before its last 8
+    bytes, then the rest, and then the word of its last 8 bytes, which may overlap the rest.
     """
     last = next(words.from_each(starts + np.maximum(lengths - _WORD_BYTES, 0)))
     if (lengths < _WORD_BYTES).any():
@@ -303,7 +299,7 @@ def _texts(words: _Words, starts: Positions, lengths: npt.NDArray[np.int32]) -> 
 def _absorbed(
     words: _Words, starts: Positions, lengths: npt.NDArray[np.int32], number: int
 ) -> Lanes:
-    """Return the sums of the words from `number` on, but for the last word of each string."""
+    """Return the sums of each string's words from `number` on, without its last word."""
     sums = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.uint64)
     texts = words.from_each(starts + number * _WORD_BYTES)
     while True:
@@ -345,7 +341,7 @@ def _within(array: pa.Array, children: pa.Array) -> pa.Array:
 
 
 _BITS: Final = {pa.float16(): pa.int16(), pa.float32(): pa.int32(), pa.float64(): pa.int64()}
-"""Arrow compares floating-point numbers as numbers; their bits are compared as integers."""
+"""Types whose bits are compared as integers: Arrow compares floating-point values as numbers."""
 
 
 def same_bits(first: pa.Table, second: pa.Table) -> bool:
@@ -357,7 +353,7 @@ def same_bits(first: pa.Table, second: pa.Table) -> bool:
 
 
 def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column without floating-point numbers and dictionaries."""
+    """Return a column with floats as integers and without dictionaries."""
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
     wanted = _bits_type(column.type)

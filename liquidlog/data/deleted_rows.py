@@ -61,7 +61,7 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _HASH_BITS: Final = 64
 _SPARE_BITS: Final = 4
-"""With these, one in 16 of the hashes that are no members begins as a member does."""
+"""With these bits, one in 16 hashes outside the set passes the first test."""
 _MOST_BITS: Final = 26
 
 Rows = npt.NDArray[np.int64]
@@ -83,7 +83,7 @@ class WantedRows:
     """Rows to find; `missing` counts those of `rows` that were not found yet. Mutable."""
 
     def __init__(self, rows: pa.Table, columns: Sequence[Path]) -> None:
-        """Look for rows, equal ones as often as they occur; `columns` can be asked for first."""
+        """Look for rows, equal ones as often as they occur; `may_be` tests `columns`."""
         self.rows = rows
         first, second = lanes = row_lanes(rows)
         self.checksum = lanes_checksum(lanes)
@@ -138,7 +138,7 @@ class WantedRows:
         self.missing -= len(kinds)
 
     def _require_equal(self, begins: Mask) -> None:
-        """Refuse rows of the same hashes that are not equal: any of them may stand for another."""
+        """Refuse unequal rows with the same hashes: any of them could stand for another."""
         again = np.flatnonzero(~begins)
         before, after = self._order[again - 1], self._order[again]
         if not same_bits(_taken(self.rows, before), _taken(self.rows, after)):
@@ -162,7 +162,7 @@ def _first_lane(columns: Sequence[pa.ChunkedArray]) -> Lane:
 
 
 class _Members:
-    """A set of hashes. Bits of them say of most others, from little memory, that they are none."""
+    """A set of hashes; a small table of their first bits excludes most others."""
 
     def __init__(self, hashes: Lane) -> None:
         self._sorted = np.unique(hashes)
@@ -199,9 +199,9 @@ def _taken(table: pa.Table, rows: Rows) -> pa.Table:
 
 
 class SoughtRows:
-    """The values that rows have in some columns; asks of bounds whether they admit any row.
+    """The values of rows in some columns, compared with the bounds of files and row groups.
 
-    Whatever holds one of the rows is admitted. A value between the ends of boxes counts as in both.
+    Whatever may hold one of the rows is admitted. A value between two boxes counts as in both.
     """
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
@@ -260,12 +260,12 @@ class _Axis:
 
 
 def _plain_zero(ends: pa.Array) -> pa.Array:
-    """Return ends with one zero: range ids count both as equal, but sort them as they come."""
+    """Return ends with one zero: range ids count both zeros as equal, but sort them apart."""
     return pc.add(ends, pa.scalar(0.0, ends.type)) if pa.types.is_floating(ends.type) else ends
 
 
 def _with_nan(highs: pa.Array) -> pa.Array:
-    """Return upper ends, NaN for infinity: footers leave NaN out, and their ends stand for it."""
+    """Return upper ends with NaN for infinity, which stands for the NaN that footers leave out."""
     if not pa.types.is_floating(highs.type):
         return highs
     infinite = pc.equal(highs, pa.scalar(float("inf"), highs.type))
@@ -275,14 +275,13 @@ def _with_nan(highs: pa.Array) -> pa.Array:
 # How much may be read here to find rows, and who reads what is more: the tasks of an executor.
 
 PARALLEL_FILES: Final = 4
-"""Files that are read here beside each other: each takes memory for a part of its rows."""
+"""Files read in parallel in this process: each needs memory for a part of its rows."""
 
 _TASKS_READ: Final = 3
-"""With tasks, at most so many times the bytes of the files are read, as a search and its proof may
-take: what takes more would better be rewritten."""
+"""Tasks read at most this many times the files' bytes, enough for a search and its proof."""
 
 Spend = Callable[[int], None]
-"""Called with the bytes that are about to be read; raises ReconcileLimitError if they are many."""
+"""Is called before bytes are read; raises ReconcileLimitError if they are too many."""
 
 Answer = TypeVar("Answer", "OutputRows", "ProvedRows")
 
@@ -290,12 +289,12 @@ Answer = TypeVar("Answer", "OutputRows", "ProvedRows")
 class ReadBudget:
     """Bytes that were read, here and by tasks; mutable, used by several threads.
 
-    Whatever might exceed the limit of this process is read by `tasks`, up to a limit of their own.
-    Without tasks it is refused.
+    What might exceed the limit of this process is read by `tasks`, up to their own limit, or is
+    refused without tasks.
     """
 
     def __init__(self, size_bytes: int, limit_bytes: int, tasks: Tasks | None) -> None:
-        """Count from 0 what is read of files that have `size_bytes` in all."""
+        """Count from 0; all files together have `size_bytes`."""
         self.tasks = tasks
         self.spent_bytes = 0
         self._here_bytes = limit_bytes
@@ -330,26 +329,25 @@ class ReadBudget:
 
 
 def _allow(_: int) -> None:
-    """Allow any number of bytes: what tasks have read is counted when they are done."""
+    """Allow any number of bytes: the bytes of tasks are counted when they are done."""
 
 
 PART_BYTES: Final = 64 << 20
-"""Rows of a file that are read together take about this in memory."""
+"""Memory of the rows of a file that are read together."""
 
 _MOST_LEAVES: Final = 4
-"""Columns by whose bounds files and row groups are left out, at most."""
+"""Columns whose bounds exclude files and row groups, at most."""
 
 _WORTH_A_LOOK: Final = 2
-"""A few columns are read first if all columns take at least so many times their bytes."""
+"""A few columns are read first if all columns together take this many times their bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
-    """How the data files of a rewrite are to be read and written; all paths are physical.
+    """How the data files of a rewrite are read and written; all paths are physical.
 
-    `schema` has the table's columns that files hold. `columns` are the clustering columns, none for
-    a compaction. `partition_columns` are not read; `former_partition_columns` have values in the
-    log.
+    `schema` has the columns that files hold. `columns` are the clustering columns, empty for a
+    compaction. `partition_columns` are not read; the log has values of `former_partition_columns`.
     """
 
     schema: StructType
@@ -438,10 +436,10 @@ class OutputRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRows:
-    """What was found in an output, and the bytes of the column chunks that were read for it.
+    """Rows found in an output, and the bytes of the column chunks that were read.
 
-    `positions` are physical rows, (n,) uint64, increasing, the first of equal ones; `wanted` the
-    number of a row that each of them equals, (n,) int64.
+    `positions` (n,) uint64 are physical rows, increasing, the first of equal ones; `wanted` (n,)
+    int64 are the numbers of the wanted rows that they equal.
     """
 
     positions: Positions
@@ -459,8 +457,6 @@ def search_output(spend: Spend, request: OutputRequest) -> OutputRows:
 
 
 class _OpenSearch:
-    """A search that goes on: what is still looked for, and the bytes that were read; mutable."""
-
     def __init__(self, spend: Spend, request: OutputRequest) -> None:
         self._request, self._spend = request, spend
         self._bytes_read = 0
@@ -501,7 +497,7 @@ class _OpenSearch:
         return file.read_bounded(columns, group, max_bytes=PART_BYTES)
 
     def _taken(self, file: DataFile, group: int, start: int) -> Iterator[Taken]:
-        """Yield physical rows of a row group, of which `start` is the first."""
+        """Yield the rows found in a row group; `start` is its first physical row."""
         rows = file.row_group_rows(group)
         may_be = is_live((start, start + rows), self._request.output.deleted)
         few, all_of = (file.stored_bytes(group, columns) for columns in (self._columns, None))
@@ -519,23 +515,23 @@ class _OpenSearch:
 
 
 _SLICE_BYTES: Final = 256 << 20
-"""Deleted rows that are looked for together take about this in memory, hashes and all."""
+"""Memory of the deleted rows that are looked for together, with their hashes."""
 
 _HASHED_ROW_BYTES: Final = 128
-"""What a row takes in memory besides its values: hashes, places in their order, range ids."""
+"""Memory of a row besides its values: hashes, places in their order, range ids."""
 
 _SENT_BYTES: Final = 64 << 20
-"""Rows that are looked for in several outputs at the same time take about this in memory. So do
-slices where tasks may look for them, as the driver of an executor may have little memory."""
+"""Memory of the rows that are looked for in several outputs at the same time, and of slices that
+tasks look for, as the driver of an executor may have little memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedRows:
     """Rows of one input that winners deleted.
 
-    `source` is what the plan says of it, with the planned vector. `positions` are physical rows
-    that are newly deleted; None for all that were live in the plan, but for those in `already`,
-    which an earlier attempt reconciled.
+    `source` is the input with the planned vector. `positions` are the newly deleted physical
+    rows; None stands for all rows live in the plan except `already`, which an earlier attempt
+    reconciled.
     """
 
     address: str
@@ -547,10 +543,7 @@ class DeletedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRows:
-    """Where the deleted rows are in the outputs: per output, physical rows to delete.
-
-    `checksum` is that of the deleted rows, and of the rows found.
-    """
+    """Physical rows to delete, per output; `checksum` is that of the deleted rows and of these."""
 
     positions: tuple[Positions, ...]
     rows: int
@@ -573,9 +566,8 @@ def find_rows(
 ) -> FoundRows:
     """Return rows of the outputs that equal the deleted rows, the first of equal ones.
 
-    Less than a GiB is in memory at a time. At most `limit_bytes` of column chunks are read here;
-    `tasks` read outputs that might take more, up to three times the size of all files, and without
-    them that is refused.
+    Less than a GiB is in memory at a time. This process reads at most `limit_bytes` of column
+    chunks; `tasks` read more, up to three times the files' size. Without tasks, more is refused.
     """
     size_bytes = _stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
     search = _Search(outputs, layout, storage, ReadBudget(size_bytes, limit_bytes, tasks))
@@ -592,7 +584,7 @@ def find_rows(
 
 
 class _Search:
-    """The outputs, and which of their rows were found so far; mutable."""
+    """The outputs, and the rows found in them so far; mutable."""
 
     def __init__(
         self,
@@ -679,7 +671,7 @@ class _Search:
         storage: StorageOptions,
         tasks: Tasks | None,
     ) -> Iterator[tuple[list[int], list[Rows], list[OutputRequest]]]:
-        """Yield outputs to search at the same time, with the numbers of what is missing by then."""
+        """Yield outputs to search at the same time, with the numbers of the rows still missing."""
         numbers: list[int] = []
         sent: list[Rows] = []
         requests: list[OutputRequest] = []
@@ -798,9 +790,8 @@ def write_without(
 ) -> WrittenFile:
     """Write a copy of an output without some rows, in the same order; return what it holds.
 
-    Rows that earlier attempts deleted are left out too. What is written is read back: its checksum
-    must be that of all rows of the output without that of the rows left out. `unique_id` names no
-    other file of the run.
+    The rows that earlier attempts deleted are left out too. The copy is read back: its checksum
+    must be that of the output less the rows left out. `unique_id` names no other file of the run.
     """
     gone = np.union1d(output.deleted, deleted.positions)
     if len(gone) >= output.file.num_records:
@@ -824,7 +815,7 @@ def write_without(
 
 
 def _copy(file: DataFile, gone: Positions, deleted: ProvedRows, writer: DataFileWriter) -> int:
-    """Write the rows of an output that are not gone; return the checksum that they should have."""
+    """Write the rows that are not gone; return the checksum that they should have."""
     whole = left_out = proved = start = 0
     for part in file.parts(max_bytes=PART_BYTES):
         span = start, start + len(part)

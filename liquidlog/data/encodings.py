@@ -33,9 +33,9 @@ def buffer_bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
 
 
 def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the n values of a fixed-width array over the same memory; those under nulls are any.
+    """Return the n values of a fixed-width array without a copy; values under nulls are arbitrary.
 
-    `dtype` has the width of the values, or half of it: then there are two entries per value.
+    `dtype` has the width of the values, or half of it with two entries per value.
     """
     width = array.type.bit_width // 8
     data = buffer_bytes(array.buffers()[1])
@@ -129,10 +129,7 @@ _INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all tables; a column stays in dictionaries if it is so in every table.
-
-    The chunks of every column are joinable.
-    """
+    """Return all rows in joinable chunks; dictionaries stay if every table has them."""
     first = tables[0].schema
     if any(table.schema != first for table in tables[1:]):
         fields = [
@@ -183,17 +180,14 @@ def map_dictionaries(
 
 
 def compacted(table: pa.Table) -> pa.Table:
-    """Return the table without values that no row uses, in dictionaries that weigh beside the rows.
-
-    A table with nothing to leave out is returned itself.
-    """
+    """Return the table without unused values in large dictionaries, or the table itself."""
     return map_dictionaries(table, _compacted_column)
 
 
 def by_first_use(table: pa.Table) -> pa.Table:
-    """Return the table with one dictionary per column: its values as rows first use them.
+    """Return the table with one dictionary per column, its values in the order of first use.
 
-    A Parquet writer that is given dictionaries which differ gives up on them.
+    A Parquet writer stops encoding with dictionaries when they differ.
     """
     return map_dictionaries(table, _column_by_first_use)
 
@@ -281,9 +275,9 @@ def _with_indices(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.Dictionary
 
 
 def _index_type(values: int, *, least_bits: int) -> pa.DataType:
-    """Return the narrowest type of indices by which Arrow joins dictionaries to so many values.
+    """Return the narrowest index type with which Arrow joins dictionaries to so many values.
 
-    A type holds one value more, but Arrow refuses to fill it.
+    A type could hold one value more, but Arrow refuses to fill it.
     """
     fitting = (
         kind
@@ -413,18 +407,13 @@ def decode_table(content: bytes | pa.Buffer) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leniency:
-    """What is allowed to differ besides the encoding.
+    """What may differ besides the encoding.
 
-    Attributes:
-        missing_is_null: Whether a field that is not there is null.
-        surplus_is_dropped: Whether a field that is not wanted is left out.
-        earlier: Other types that the part at a path may have; a cast from them loses nothing.
-        ignore_case: Whether a name may differ in case where no name is equal.
-        widen_decimals: Whether a decimal of the same scale may have fewer digits.
-        unsigned: Whether integers may be unsigned where the wanted type holds all of them.
-        as_spark_reads: Whether what Parquet's annotations leave out may be what Spark reads there:
-            byte and short columns as plain INT32, as Trino writes them, whose values must fit; and
-            timestamps that are not marked as UTC, which Spark reads as if they were.
+    `ignore_case` applies where no name is equal. `earlier` are other types that the part at a path
+    may have; a cast from them loses nothing. `widen_decimals` admits fewer digits at the same
+    scale, `unsigned` unsigned integers that the wanted type holds. `as_spark_reads` admits what
+    Spark reads despite missing annotations: byte and short columns as plain INT32 (Trino), whose
+    values must fit, and timestamps without the mark of UTC.
     """
 
     missing_is_null: bool = False
@@ -583,7 +572,7 @@ def _convert_struct(array: pa.StructArray, wanted: pa.StructType) -> pa.StructAr
 
 
 def _filled(part: pa.Array, variants: pa.StructArray) -> pa.Array:
-    """Return a binary of variants without nulls: a null variant has empty ones."""
+    """Return a variant's binary without nulls: a null variant has empty ones."""
     if part.filter(variants.is_valid()).null_count:
         raise pa.ArrowInvalid("a variant has no value or no metadata")
     return pc.fill_null(part, b"") if part.null_count else part

@@ -53,9 +53,9 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 class Located(NamedTuple):
-    """A data file: what the log says of it, where it is, and where its deletion vector is.
+    """A data file: its action, its path, and the path of its deletion vector.
 
-    `vector_path` is None for a vector in the log, or none.
+    `vector_path` is None without a vector and for a vector in the log.
     """
 
     file: InputFile
@@ -120,9 +120,9 @@ def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> b
 
 
 def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionVector:
-    """Write a file with one deletion vector, prove it, and return its descriptor.
+    """Write a file with one deletion vector, read it back, and return its descriptor.
 
-    `run` must have begun, and `unique_id` names no other file of it.
+    `run` must have begun; `unique_id` names no other file of it.
     """
     payload = encoded_payload(positions)
     uuid = run.uuid(unique_id)
@@ -154,7 +154,7 @@ def _require_written(
 
 
 Span = tuple[int, int]
-"""Consecutive physical rows of a file: the first, and the one after the last."""
+"""The first row of consecutive physical rows, and the row after the last."""
 
 
 class LogicalFile:
@@ -197,9 +197,9 @@ class LogicalFile:
     ) -> Self:
         """Open a local path or a URI and check it against what the log says of it.
 
-        `schema` has the columns that data files hold; hidden columns of `row_tracking` come last.
-        `partition_columns` are not read where a file holds them too. Of `former_partition_columns`,
-        which are columns of `schema`, every row has the value that `source` says.
+        `schema` has the columns that files hold; hidden columns of `row_tracking` come last.
+        `partition_columns` are not read where a file holds them too. `source` has the values of
+        `former_partition_columns`, which are columns of `schema`.
         """
         constants = _constants(
             path, source, schema, former_partition_columns, dictionary=dictionary
@@ -295,9 +295,9 @@ class LogicalFile:
             start = span[1]
 
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
-        """Yield some live rows in file order, as `read` returns them with all columns.
+        """Yield live rows in file order with all columns; about `max_bytes` are in memory.
 
-        `positions` are physical and increase. About `max_bytes` are in memory at a time.
+        `positions` are physical and increase.
         """
         if np.isin(positions, self._deleted, assume_unique=True).any():
             raise ValueError(f"{self._file.path}: rows that are deleted are asked for")

@@ -42,7 +42,7 @@ from liquidlog.storage.files import OtherSizeError, StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _BUFFERS_BYTES: Final = 64 << 20
-"""Of all columns together that are read page by page."""
+"""For all columns together that are read page by page."""
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _MAX_BUFFER_BYTES: Final = 8 << 20
 
@@ -170,10 +170,7 @@ class ParquetFile:
     def read_in_parts(
         self, row_group: int, columns: Sequence[str] | None, *, max_rows: int
     ) -> Iterator[pa.Table]:
-        """Yield the rows of one row group as `read`, at most `max_rows` at a time.
-
-        Needs memory for the rows of a part and a page of each column, not for the row group.
-        """
+        """Yield the rows of one row group, at most `max_rows` and a page per column in memory."""
         names = None if columns is None else list(columns)
         rows = 0
         with self.refusing(), ExitStack() as stack:
@@ -246,9 +243,9 @@ def _bits_per_value(chunk: pq.ColumnChunkMetaData) -> float:
 
 
 def _read(parquet: pq.ParquetFile, row_groups: list[int], columns: list[str] | None) -> pa.Table:
-    """Return rows of some row groups, also where a nested column was in Arrow dictionaries.
+    """Return rows of some row groups.
 
-    Every row group has its own, and Arrow does not read nested columns with more than one.
+    Each row group has dictionaries of its own; Arrow does not read nested columns with several.
     """
     if len(row_groups) <= 1 or not any(map(_has_nested_dictionary, parquet.schema_arrow.types)):
         return parquet.read_row_groups(row_groups, columns=columns)
@@ -288,7 +285,7 @@ def _open(
 
 
 def _found_schema(parquet: pq.ParquetFile) -> pa.Schema:
-    """Return the Arrow schema of a file, INT96 as what it means: an instant in UTC."""
+    """Return the Arrow schema of a file, with INT96 as instants in UTC."""
     schema = parquet.schema_arrow
     if not _has_int96(parquet):
         return schema
@@ -301,9 +298,9 @@ def _has_int96(parquet: pq.ParquetFile) -> bool:
 
 
 def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
-    """Return whether the INT96 values of one read have digits below the microsecond.
+    """Return whether INT96 values have digits below the microsecond.
 
-    Nanoseconds wrap around outside the years 1677 to 2262, and so does the product here; their
+    Nanoseconds wrap around outside the years 1677 to 2262, and so does the product here: their
     difference is right nonetheless.
     """
     pairs = zip(micros.itercolumns(), nanos.itercolumns(), strict=True)
@@ -331,7 +328,7 @@ def _leaf_types(found: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def _retyped(found: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
-    """Return the type with INT96 leaves in UTC; takes one of `leaves` for each of its own."""
+    """Return the type with INT96 leaves in UTC; consumes `leaves`."""
     if isinstance(found, pa.StructType):
         return pa.struct([child.with_type(_retyped(child.type, leaves)) for child in found])
     if isinstance(found, pa.MapType):
@@ -368,7 +365,7 @@ _WIDTHS: Final = {
     "BYTE_ARRAY": 4,
     "FIXED_LEN_BYTE_ARRAY": 16,
 }
-"""Bytes in memory of a value by its physical type, at least."""
+"""Least bytes in memory of a value by its physical type."""
 
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
@@ -435,9 +432,8 @@ class DataFile:
         """Open a local path or a URI and check that it can be read exactly.
 
         Columns have the types of `arrow_schema(schema, physical=True)`. With a column mapping,
-        columns that the table does not have are left out. `ignored` columns are not read; those of
-        the table are null. With `dictionary`, top-level strings that the file keeps in small
-        dictionaries are read so.
+        other columns are left out. `ignored` columns are not read; those of the table are null.
+        With `dictionary`, top-level strings in small dictionaries stay encoded.
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
@@ -531,8 +527,8 @@ class DataFile:
     ) -> pa.Table:
         """Return rows in file order, of some row groups; columns that the file lacks are null.
 
-        `columns` are paths: what is returned is flat, in this order and named by `quote_path`, and
-        a null struct makes its fields null. None stands for all columns in table order.
+        With `columns`, the result is flat, in their order and named by `quote_path`; a null struct
+        makes its fields null. None stands for all columns in table order.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         rows = sum(self.row_group_rows(group) for group in groups)
@@ -635,8 +631,7 @@ def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
 def find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
     """Return where the columns of `wanted` are in a file: by name, or in `id` mode by their ids.
 
-    A wanted column without an id is hidden and found by its name. Columns that are not wanted keep
-    names that no wanted column has.
+    A hidden column has no id and is found by name. Other columns get names that no wanted one has.
     """
     if mode is not MappingMode.ID:
         return _FileColumns(stored, stored)

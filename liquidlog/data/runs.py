@@ -61,10 +61,9 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS)]
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that began a run, for people: nothing is decided by it.
+    """The process that began a run, for people to read: `verb` is what it does.
 
-    `verb` is what it does, `started_ms` since when, by the clock of its `host`. `plan_id` is None
-    for runs without a plan.
+    `started_ms` is by the clock of its `host`; `plan_id` is None for runs without a plan.
     """
 
     verb: _Name
@@ -120,9 +119,8 @@ class RunStage(Enum):
 class Run:
     """One attempt to write files into a table.
 
-    `directory` is the table's address, `token` 12 hexadecimal digits that no other run has.
-    `directories` are those that its data files may be in besides the table's own, relative to that,
-    as names of files are.
+    `directory` is the table's address; `token` has 12 hexadecimal digits that no other run has.
+    `directories`, relative to it, may hold data files besides the table's own.
     """
 
     directory: str
@@ -131,7 +129,7 @@ class Run:
     directories: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a malformed token, since it becomes part of file names, and odd directories."""
+        """Refuse a malformed token or directory, since both become part of file names."""
         odd = [name for name in self.directories if not is_safe_directory(name)]
         if odd:
             raise ValueError(f"{odd[0]!r} is no directory of data files of the table")
@@ -140,10 +138,7 @@ class Run:
 
     @property
     def name_prefix(self) -> str:
-        """The prefix of the names of the run's data files.
-
-        The token comes first: object stores list by prefix, and a table may hold a million files.
-        """
+        """The first part of the names of the run's data files: object stores list by prefix."""
         return f"part-{self._uuid_start}-"
 
     @property
@@ -207,7 +202,7 @@ class Run:
     def finish(self, digest: str, *, keep: Collection[str] = ()) -> None:
         """Declare the run's outputs complete; delete its other files, those of lost task attempts.
 
-        `digest` is that of the documents with which the outputs, named by `keep`, may be committed.
+        `digest` is of the documents that may commit the outputs in `keep`.
         """
         settled = self._settle_fate(f"{RunStage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
@@ -221,10 +216,7 @@ class Run:
 
     @contextmanager
     def accepting(self, name: str) -> Iterator[None]:
-        """Context manager: delete a file that was written if its proof, the body, fails.
-
-        It is deleted as well if the run has ended meanwhile: nobody else would.
-        """
+        """Context manager: delete a file if its proof, the body, fails or the run has ended."""
         try:
             yield
             self._require_running()
@@ -274,14 +266,14 @@ class Run:
     def delete_files(self, names: Collection[str]) -> None:
         """Delete some of the run's files; the caller has proved that no version names them.
 
-        The marker is deleted first, so that a task that finishes a file later deletes it itself.
+        The marker goes first, so that a task that finishes a file later deletes it itself.
         """
         delete_file(self._marker, self.storage)
         for name in names:
             delete_file(self._address(name), self.storage)
 
     def forget(self, *, named: Collection[str] = ()) -> None:
-        """Delete the run's marker and fate, unless it has files other than those in `named`.
+        """Delete the run's marker and fate, unless it has files that are not in `named`.
 
         Without marker and fate, such files would never be listed.
         """
@@ -300,7 +292,7 @@ class Run:
             self.forget()
 
     def _settle_fate(self, content: bytes) -> bool:
-        """Put `content` as the fate if there is none; return whether the fate is now `content`."""
+        """Put `content` as the fate if there is none; return whether the fate is `content`."""
         for _ in range(_PUTS):
             try:
                 if put_if_absent(self._fate, content, self.storage):

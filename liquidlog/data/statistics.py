@@ -60,7 +60,7 @@ _EXPANSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Smallest and largest value in a form that Python orders as the table does.
+    """Smallest and largest value, in Python types that sort as the table does.
 
     Integers, days and microseconds are int, strings are UTF-8, decimals Decimal, floats _Float.
     """
@@ -158,7 +158,7 @@ def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
 
 
 def _decimal_bounds(column: pa.ChunkedArray, data_type: DecimalType) -> Ends:
-    """Return the bounds of decimals, as 64-bit integers where these hold all: 20 times faster."""
+    """Return the bounds of decimals, where possible as 64-bit integers: 20 times faster."""
     if pa.types.is_decimal64(column.type):
         chunks = [chunk.view(pa.int64()) for chunk in column.chunks]
     else:
@@ -228,7 +228,7 @@ def _iso(moment: np.datetime64) -> str | None:
 
 
 def truncate_min(text: str, prefix_chars: int) -> str | None:
-    """Return a lower bound of `text`: the text if it is short, else how it begins.
+    """Return a lower bound of `text`: the text if it is short, else its prefix.
 
     Prefixes are counted in UTF-16 code units, as the reference engine does; code points stay whole.
     """
@@ -238,9 +238,8 @@ def truncate_min(text: str, prefix_chars: int) -> str | None:
 def truncate_max(text: str, prefix_chars: int) -> str | None:
     """Return an upper bound of every text that begins as `text` does; None if there is none.
 
-    The character after the prefix is replaced by a larger one: by U+007F if it is below that, else
-    by the largest code point. A prefix that the largest code point follows is extended, up to twice
-    its length.
+    The character after the prefix is replaced by U+007F if that is larger, else by the largest
+    code point. A prefix before a largest code point is extended, up to twice its length.
     """
     if prefix_chars <= 0:
         return None
@@ -278,7 +277,7 @@ def rescan(
 ) -> FileStatistics:
     """Return statistics of all physical rows of a file, one row group in memory at a time.
 
-    `num_records` are the rows that the log says, `ignored` the table's hidden columns.
+    The log gives `num_records`; `ignored` are the table's hidden columns.
     """
     found = (path for path in options.indexed if find_column(schema, path, physical=True))
     tops = {path[0] for path in found}
@@ -305,10 +304,7 @@ def footer_problems(
     schema: StructType,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[str, ...]:
-    """Return every way in which a file's footer contradicts a result, as sentences.
-
-    A bound in the result may be wider than the footer's, never narrower.
-    """
+    """Return how a file's footer contradicts a result; bounds in the result may be wider."""
     with ParquetFile(address, storage=storage) as file:
         return tuple(_problems(file, written, schema))
 
@@ -320,9 +316,9 @@ def columns_held(
     size_bytes: int,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[Path, ...]:
-    """Return those of some columns, given by path and ids, that a file may have.
+    """Return the columns, given by path and ids, that a file may have.
 
-    Names count whatever their case; the ids of a struct include its fields'.
+    Names match in any case; the ids of a struct include its fields'.
     """
     with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
         schema = file.metadata.schema
@@ -379,7 +375,7 @@ _STORED: Final = {
     "FLOAT": pa.float32(),
     "DOUBLE": pa.float64(),
 }
-"""The Arrow type of statistics by physical type, where it is a number's."""
+"""The Arrow type of numeric statistics by physical type."""
 
 _DIGITS: Final = decimal.Context(prec=76)
 
@@ -393,9 +389,9 @@ def read_row_group_bounds(
 ) -> Bounds:
     """Return the bounds of the row groups of a file, a column for each leaf.
 
-    An end is known only where it certainly is one: a footer's type must be the leaf's, or an
-    integer that the table has widened; its place in today's calendar must be known. Statistics of
-    floating-point numbers leave out NaN, the largest number to Spark: their upper end is infinity.
+    An end is known only where it is certain: the footer's type is the leaf's or an integer that
+    the table has widened, and its place in today's calendar is known. Statistics of floats leave
+    out NaN, the largest number to Spark: their upper end is infinity.
     """
     groups = _row_groups(file)
     num_records = pa.array([group.num_rows for group in groups], pa.int64())
@@ -416,7 +412,7 @@ def _row_groups(file: ParquetFile) -> list[pq.RowGroupMetaData]:
 def _places(
     file: ParquetFile, schema: StructType, mapping: MappingMode, wanted: Sequence[Leaf]
 ) -> dict[Path, _Place]:
-    """Return where leaves are in a file, by physical path; only those that certainly are there."""
+    """Return where leaves are in a file, by physical path; only leaves certainly there."""
     table = arrow_schema(schema, physical=True)
     columns = find_columns(file.schema, table, mapping)
     if any(True for _ in columns.problems(table)):
@@ -462,7 +458,7 @@ def _column(file: ParquetFile, leaf: Leaf, place: _Place | None) -> ColumnBounds
 
 
 def _footer_ends(file: ParquetFile, leaf: Leaf, place: _Place) -> tuple[pa.Array, pa.Array]:
-    """Return the smallest and the largest value of each row group as the footer has them."""
+    """Return the smallest and the largest value of each row group by the footer."""
     kind, found = bounds_type(leaf), _statistics(file, place.number)
     if not (has_bounds(leaf.data_type) and _is_plain(place.stored, kind)):
         return pa.nulls(len(found), kind), pa.nulls(len(found), kind)
@@ -511,7 +507,7 @@ def _text(raw: Any) -> str | None:  # noqa: ANN401  as Arrow gives it
 
 
 def _with_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return ends of floating-point numbers that allow for NaN, which a footer leaves out."""
+    """Return ends of floats that allow for NaN, which a footer leaves out."""
     known = pc.and_(low.is_valid(), high.is_valid())
     numbers = pc.and_(known, pc.invert(pc.or_kleene(pc.is_nan(low), pc.is_nan(high))))
     numbers = pc.fill_null(numbers, fill_value=False)

@@ -52,55 +52,51 @@ _PAGES: Final = {
 }
 
 _PAGE_BYTES: Final = 1 << 20
-"""Of a page, before it is compressed; Arrow ends pages after 20 000 rows, too.
+"""Size of a page before compression; Arrow also ends pages after 20 000 rows.
 
 Measured on lineitem with pages of 16, 64, 256 and 1024 KiB, CPU milliseconds of delta-rs: 2197,
-1939, 1856, 1752 for all columns, 38, 42, 49, 49 for single days.
-"""
+1939, 1856, 1752 for all columns, 38, 42, 49, 49 for single days."""
 
 _MOST_BATCH_ROWS: Final = 8_192
 _LEAST_BATCH_ROWS: Final = 64
-"""Rows that Arrow encodes before it looks how large a page is: those of a page of the widest column
-within these limits. Its default of 1024 takes 6 % longer on lineitem than 65 536."""
+"""Rows between Arrow's looks at a page's size: rows of one page of the widest column within these
+limits. Its default of 1024 takes 6 % longer on lineitem than 65 536."""
 
 _SAMPLE_ROWS: Final = 16_384
 _DISTINCT_SHARE: Final = 0.75
-"""Of a sample this large: about 27 000 distinct values in all, whose dictionary fits its page."""
+"""About 27 000 distinct values in all, whose dictionary fits its page."""
 
 _NARROW_DISTINCT_SHARE: Final = 0.25
-"""The same for values of eight bytes or less, which compress well as they are.
+"""The same for values of up to eight bytes, which compress well without a dictionary.
 
 Measured on 48 000 random integers, bytes per row with a dictionary and without: 1.83 and 1.80 with
-5 000 distinct values (0.29 of a sample), 2.58 and 1.95 with 20 000.
-"""
+5 000 distinct values (0.29 of a sample), 2.58 and 1.95 with 20 000."""
 _NARROW_BITS: Final = 64
 
 _LIGHT_SHARE: Final = 1 / 64
-"""Dictionaries of fewer distinct values, as a share of a sample, are not worth thinking about."""
+"""Texts with at most this share of distinct values in a sample are put into dictionaries."""
 
 _TRIAL_ROWS: Final = 8_192
 _TRIAL_BYTES: Final = 8 << 20
 _TRIAL_SHARE: Final = 8
-"""Rows that are encoded to know what they take: so many, or bytes in memory, or one in so many."""
+"""A trial encodes this many rows, or bytes in memory, or one row in this many."""
 
 _LEAST_ROWS: Final = 1_024
 _LEAST_BYTES: Final = 256 << 10
-"""Fewer codes, and fewer bytes of values, say too little of a codec: such a column gets it."""
+"""A column with fewer bytes of codes or values says too little of a codec and gets it."""
 
 _MAX_GROWTH: Final = 0.01
-"""By how much, as a share, columns without the codec may make a file larger.
+"""Most growth of a file, as a share, by columns without the codec.
 
-Measured on TPC-H lineitem: 0.4 % more bytes, 3 % less time to read.
-"""
+Measured on TPC-H lineitem: 0.4 % more bytes, 3 % less time to read."""
 
 _OVERLOOKED_BYTES: Final = 128
-"""What a codec may have spent on describing the few values of a trial, which many would share.
+"""Bytes that a codec may spend on describing the few values of a trial.
 
-Without it, columns that are nearly always null lost the codec, and files grew by 15 %.
-"""
+Without it, columns that are nearly always null lost the codec, and files grew by 15 %."""
 
 _ARROW_NAMES: Final = {Codec.UNCOMPRESSED: "none", Codec.LZ4_RAW: "lz4"}
-"""Of the codecs that Arrow calls something else."""
+"""Codecs with other names in Arrow."""
 
 _ZSTD_LEVEL: Final = 1
 # Measured on lineitem sorted along the curve, 374 000 rows per file, nanoseconds per row and size:
@@ -108,7 +104,7 @@ _ZSTD_LEVEL: Final = 1
 # is 9 % smaller with level 3.
 
 FALSE_POSITIVES: Final = 0.01
-"""Of the values that a row group does not hold, this share is not seen to be absent."""
+"""Share of the absent values that a filter takes for present."""
 MAX_FILTER_SHARE: Final = 0.1
 """Filters take at most this share of the bytes of their row group's pages."""
 _FILTER_HASHES: Final = 8
@@ -147,9 +143,9 @@ class FileEncoding:
         return cls(compression, dictionaries, _tried(table, dictionaries, compression))
 
     def arguments(self, first: pa.Table, *, bloom_filters: Sequence[Path] = ()) -> dict[str, Any]:
-        """Return what Arrow's Parquet writer is told of pages, dictionaries, codecs and filters.
+        """Return the arguments of Arrow's Parquet writer.
 
-        The `first` row group sizes the filters, which are wanted most for the first leaves.
+        The `first` row group sizes the filters; earlier leaves come first.
         """
         widest = max((column.uncompressed for column in self.trial.columns), default=0)
         page_rows = _PAGE_BYTES * self.trial.rows // max(1, widest)
@@ -248,7 +244,7 @@ def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
 
 
 def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Trial:
-    """Encode some neighbours, since what a codec finds depends on the order of rows."""
+    """Encode some neighbouring rows, since compression depends on the order of rows."""
     if table.num_rows == 0:
         return Trial(0, ())
     row_bytes = max(1, table.nbytes // table.num_rows)
@@ -281,8 +277,8 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
 def worth_dictionaries(table: pa.Table) -> Iterator[str]:
     """Yield the Parquet paths of the leaves for which a dictionary pays, judged by some rows.
 
-    On TPC-H lineitem, leaving the hopeless columns out from the start saves a tenth of the encoding
-    time. Leaves inside lists and maps are always among them.
+    On TPC-H lineitem, leaving the other columns out from the start saves a tenth of the encoding
+    time. Leaves inside lists and maps are always yielded.
     """
     sample = _sampled(table)
     for child, column in zip(sample.schema, sample.itercolumns(), strict=True):
@@ -354,24 +350,22 @@ def _distinct(values: pa.ChunkedArray) -> int:
 
 
 ROW_GROUP_BYTES: Final = 640 << 20
-"""A row group takes at most so many bytes in memory, and has at most as many rows as asked for.
+"""Most bytes in memory of a row group, besides its limit of rows.
 
-Arrow writes a row group at once, so that all its rows must be there. Those of TPC-H lineitem take
-about four times their stored size here: a file of up to 145 MiB is one row group.
-"""
+Arrow writes a row group at once, so that all its rows must be there. Rows of TPC-H lineitem take
+about four times their stored size here: a file of up to 145 MiB is one row group."""
 
 _MOST_DECIMAL64_DIGITS: Final = 18
 
 _BUFFER_BYTES: Final = 1 << 20
-"""Bytes gathered before the file is written to. Arrow writes each page and its header by itself,
-and a call into Python for each takes a tenth of the time of encoding lineitem."""
+"""Bytes gathered before a write: Arrow writes each page and its header by itself, and a call into
+Python for each takes a tenth of the time of encoding lineitem."""
 
 
 class DataFileWriter:
-    """Writes slices of rows into one new file; a context manager that deletes it on failure.
+    """Context manager: writes slices of any size into one new file; deletes it unless `finish` ran.
 
-    The file exists only if `finish` returned. Slices are gathered into row groups, so their size
-    does not matter.
+    Slices are gathered into row groups.
     """
 
     def __init__(
@@ -385,8 +379,7 @@ class DataFileWriter:
     ) -> None:
         """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
 
-        The footer says that rows are sorted by the column `sorted_by` if the file is one row group
-        that was looked at.
+        The footer says that rows are sorted by `sorted_by` if they are, in one row group.
         """
         self._path, self._sorted_by = path, sorted_by
         self._schema = arrow_schema(schema, physical=True)
@@ -404,7 +397,6 @@ class DataFileWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Delete the file unless it was finished."""
         if not self._file.closed:
             self.discard()
 
@@ -523,14 +515,14 @@ class _RowGroups:
         return map_dictionaries(by_first_use(concat(tables)), partial(with_indices, kind=CODES))
 
     def _room(self, row_bytes: int) -> int:
-        """Return how many rows of this width are still to come: at least one in all."""
+        """Return how many rows of this width fit; at least one in all."""
         fitting = (ROW_GROUP_BYTES - self.pending_bytes) // row_bytes
         room = min(self._max_rows - self.pending_rows, fitting)
         return max(room, 0 if self.pending_rows else 1)
 
 
 def _is_sorted(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has its nulls first, and then ascending values; not of floats."""
+    """Return whether a column has nulls first, and then ascending values; False for floats."""
     column = column.cast(plain_type(column.type))
     if pa.types.is_floating(column.type):
         return False

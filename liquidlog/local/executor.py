@@ -275,7 +275,7 @@ class LocalExecutor:
         progress: Progress,
         cancelled: Cancelled | None = None,
     ) -> Iterator[Outcome]:
-        """Yield each group when it finishes or fails; closing stops jobs and deletes their files."""
+        """Yield each group when it finishes or fails; closing stops and deletes the rest."""
         self.require_doable(plan, groups, self._limit_bytes)
         storage = StorageOptions.of(self._storage_options)
         runs = runs_of(plan, groups, options=self._options, storage=storage, verb=self._verb)
