@@ -30,7 +30,7 @@ class Action(
 
 
 class DeletionVector(Action, frozen=True, kw_only=True, gc=False):
-    """Which rows of a data file are deleted, by reference; `cardinality` is their number."""
+    """A reference to the rows that are deleted from a data file; `cardinality` is their number."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -62,7 +62,7 @@ class AddFile(Action, frozen=True, kw_only=True, gc=False):
 
 
 class NamedFile(Action, frozen=True, kw_only=True, gc=False):
-    """What adds and removes have in common: the logical file, and whether rows came or went."""
+    """The fields that adds and removes share; `data_change` says whether rows came or went."""
 
     path: str
     data_change: bool = True
@@ -70,7 +70,7 @@ class NamedFile(Action, frozen=True, kw_only=True, gc=False):
 
 
 class CopiedAdd(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An add as it stands in the log, unknown fields included; `document` is its JSON object."""
+    """An add as the log has it, with its unknown fields; `document` is its JSON object."""
 
     path: str
     document: msgspec.Raw
@@ -116,13 +116,14 @@ FEATURE_ALIASES: Final[Mapping[str, str]] = {
     # Of Microsoft Fabric and early delta-rs (delta-kernel-rs, issue 2557).
     "timestampWithoutTimezone": "timestampNtz",
 }
-"""Names that writers gave to table features before the protocol named them. Names that end in
--preview are features of their own. Source: delta-kernel-rs, TableFeature.
+"""Early names of table features. A name with -preview is a feature of its own, no alias.
+
+Source: delta-kernel-rs, TableFeature.
 """
 
 
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
-    """What a client must understand of the table; the names of features are the protocol's."""
+    """What a client must support; features have the names of the protocol."""
 
     min_reader_version: int
     min_writer_version: int
@@ -155,7 +156,7 @@ class SetTransaction(Action, frozen=True, kw_only=True, gc=False):
 
 
 class Sidecar(Action, frozen=True, kw_only=True, gc=False):
-    """A file with file actions that a V2 checkpoint names; `path` is a name or an absolute URI."""
+    """A file of actions that a V2 checkpoint refers to; `path` is a name or an absolute URI."""
 
     path: str
     size_in_bytes: Int64 | None = None
@@ -163,7 +164,7 @@ class Sidecar(Action, frozen=True, kw_only=True, gc=False):
 
 
 class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
-    """Provenance of a commit. Only the fields this project reads or writes."""
+    """Who wrote a commit, and how; has only the fields that this project reads or writes."""
 
     timestamp: Int64 | None = None
     in_commit_timestamp: Int64 | None = None
@@ -196,27 +197,27 @@ ACTION_KEYS: Final[Mapping[type[msgspec.Struct], str]] = {
 
 
 ZCUBE_ID: Final = "ZCUBE_ID"
-"""Tag: the cube a file belongs to. Source: Delta Spark, AddFile.Tags."""
+"""Tag: the ZCube of a file. Source: Delta Spark, AddFile.Tags."""
 
 ZCUBE_ZORDER_BY: Final = "ZCUBE_ZORDER_BY"
-"""Tag: the JSON list of logical names that the file's cube was clustered by."""
+"""Tag: a JSON list of the logical names of the columns by which the ZCube was clustered."""
 
 FileKey = tuple[str, str | None]
-"""(path, deletion vector id): the identity of a logical file."""
+"""Path and id of the deletion vector: the identity of a logical file."""
 
 
 def vector_id(vector: DeletionVector | None) -> str | None:
-    """Return the id that, with the path, makes a logical file; None without a vector."""
+    """Return the id of a deletion vector, None without a vector."""
     return None if vector is None else vector.unique_id
 
 
 def replay_key(action: AddFile | RemoveFile) -> FileKey:
-    """Return the key by which an action replaces an older one; paths are in normal form."""
+    """Return the key by which an action replaces an older one, with the path in normal form."""
     return normal_path(action.path), vector_id(action.deletion_vector)
 
 
 def file_key(action: AddFile | RemoveFile | NamedFile) -> FileKey:
-    """Return the logical file that an add or remove is about, with the canonical path."""
+    """Return the logical file of an action, with the canonical path."""
     return canonical_path(action.path), vector_id(action.deletion_vector)
 
 
@@ -239,10 +240,10 @@ _COMMIT_INFO_FIELDS: Final = {
 
 
 def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
-    """Return the provenance in a commitInfo, None for null. Values of a wrong type are left out.
+    """Return the content of a commitInfo without values of a wrong type, None for null.
 
-    It is free-form JSON that no reader needs, and engines differ in how they spell its fields.
-    Readers do need an inCommitTimestamp, so that one must be a time.
+    Engines spell its fields differently and no reader needs them, except for inCommitTimestamp: a
+    wrong type there is an error.
     """
     try:
         return _commit_info_decoder.decode(raw)
@@ -272,7 +273,7 @@ class ActionLine(Action, frozen=True, kw_only=True, gc=False):
 
     @property
     def action(self) -> AnyAction | None:
-        """The action of this line, or None if it is of a kind this project does not know."""
+        """The action of this line, None if it is of an unknown kind."""
         return (
             self.add
             or self.remove
@@ -301,10 +302,10 @@ _commit_info_decoder: Final[msgspec.json.Decoder[CommitInfo | None]] = msgspec.j
 )
 
 _NOT_OURS: Final = (UnicodeDecodeError, RecursionError)
-"""Errors that msgspec raises which are not subclasses of its own MsgspecError."""
+"""Errors of msgspec that are not subclasses of its MsgspecError."""
 
 UNREADABLE: Final = (msgspec.MsgspecError, *_NOT_OURS)
-"""Everything that msgspec raises for text that is not JSON, or not the expected document."""
+"""All errors of msgspec for text that is not JSON, or not the expected document."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ActionLine)
@@ -313,17 +314,17 @@ _change_decoder = msgspec.json.Decoder(_ChangeLine)
 
 
 def decode_line(line: bytes) -> AnyAction | None:
-    """Return the action on one line of a commit file, None if it is of an unknown kind."""
+    """Return the action on a line of a commit file, None if its kind is unknown."""
     return _decoded(_decoder, line).action
 
 
 def decode_sidecar_line(line: bytes) -> Sidecar | None:
-    """Return the sidecar on one line of a V2 checkpoint in JSON, None if it is something else."""
+    """Return the sidecar on a line of a V2 checkpoint in JSON, None for another action."""
     return _decoded(_sidecar_decoder, line).sidecar
 
 
 def decode_change_line(line: bytes) -> str | None:
-    """Return the path of the file of the change data feed on one line, None if it names none."""
+    """Return the path of the change data file on a line, None if the line has another action."""
     found = _decoded(_change_decoder, line).cdc
     return None if found is None else found.path
 
@@ -338,7 +339,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 
 
 def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
-    """Return the newline-delimited JSON of a commit, one action per line, in the given order."""
+    """Return the newline-delimited JSON of a commit, one action per line."""
     encode, keys = _encoder.encode, _KEYS
     return b"".join(
         b"%s%s}\n"
@@ -350,14 +351,11 @@ def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
 _KEYS: Final = {kind: f'{{"{key}":'.encode() for kind, key in ACTION_KEYS.items()}
 
 
-# A change to a table before it has a version: what it says it did, and its actions
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The actions of one future commit, without commitInfo, and what commitInfo will say.
+    """The actions of one future commit and the content of its commitInfo.
 
-    `parameters` and `metrics` have the reference engine's spelling: lists are JSON strings,
+    `parameters` and `metrics` are spelled as Delta Spark spells them: lists are JSON strings,
     metrics are strings.
     """
 
@@ -370,50 +368,48 @@ class Change:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-# What became of a data file over commits: a larger deletion vector, its removal, or neither
+# The fate of a data file over several commits
 #
-# Rows of a file are only ever deleted, as long as every vector deletes at least as many rows as
-# the one before, and no state comes back that the file had left. Whoever read such a file knows
-# exactly which of its rows are gone. Everything else (a smaller vector, a file that was removed
-# and added back) is unclear: rows may have come back.
+# A file only loses rows as long as each deletion vector deletes at least as many rows as the one
+# before, and no earlier state returns. Then it is known which rows are gone. In all other cases
+# (a smaller vector, a file removed and added again) rows may have come back.
 #
-# Source: PROTOCOL.md, "Deletion Vectors" and "Action Reconciliation" (a logical file is a path
-# and a vector).
+# Source: PROTOCOL.md, "Deletion Vectors" and "Action Reconciliation".
 
 
 class Fate(Enum):
-    """What commits did to a file that was live with a certain deletion vector."""
+    """What commits did to a live file."""
 
     UNCHANGED = "unchanged"
     DELETED_FROM = "deleted from"
-    """It is live, with another vector, which deletes at least as many rows."""
+    """The file has another vector, which deletes at least as many rows."""
     REMOVED = "removed"
     UNCLEAR = "unclear"
-    """Rows may have come back, or the commits contradict each other."""
+    """Rows may have come back, or commits contradict each other."""
 
 
 @dataclass(slots=True)
 class Step:
-    """What one commit says about one path: ids of the vectors it removes, and vectors it adds."""
+    """What one commit does to one path: the ids of vectors it removes, and the vectors it adds."""
 
     version: int
     removed: set[str | None] = field(default_factory=set)
     added: dict[str | None, DeletionVector | None] = field(default_factory=dict)
 
     def add(self, vector: DeletionVector | None) -> None:
-        """Take in an add of the path with a vector."""
+        """Record an add of the path with this vector."""
         self.added[vector_id(vector)] = vector
 
     def remove(self, vector: DeletionVector | None) -> None:
-        """Take in a remove of the path with a vector."""
+        """Record a remove of the path with this vector."""
         self.removed.add(vector_id(vector))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The fate of a file, and the versions in which rows were deleted or that made it unclear.
+    """The fate of a file, and the versions that deleted rows or made the fate unclear.
 
-    `vector` is the newest one of a file that rows were deleted from, None for all others.
+    `vector` is the newest vector of a file that is `DELETED_FROM`, otherwise None.
     """
 
     fate: Fate
@@ -424,12 +420,12 @@ class Course:
 UNCHANGED = Course(fate=Fate.UNCHANGED)
 
 _State = tuple[str | None, int]
-"""The id of a file's vector, and how many rows it deletes."""
+"""A vector's id and its number of deleted rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChanges:
-    """The logical files that one commit adds and removes; in a rewrite no row comes or goes."""
+    """The logical files that one commit adds and removes; a rewrite changes no rows."""
 
     version: int
     operation: str
@@ -439,7 +435,7 @@ class FileChanges:
 
 
 def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> Course:
-    """Return what became of a file with this vector id and number of deleted rows, step by step."""
+    """Return the fate of a file that had this vector id and this number of deleted rows."""
     course: Course = UNCHANGED
     states: list[_State] = [(vector, deleted_rows)]
     for step in steps:

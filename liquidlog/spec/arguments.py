@@ -16,13 +16,13 @@ _MOST_SHOWN: Final = 60
 
 
 def column_paths(value: object, *, argument: str, empty: bool = False) -> tuple[Path, ...]:
-    """Return the name parts of each column: of one name, or of a sequence of names."""
+    """Return the parts of each column's name; `value` is one name or a sequence of names."""
     names = texts(value, argument=argument, of="column names", empty=empty)
     return tuple(split_path(name) for name in names)
 
 
 def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tuple[str, ...]:
-    """Return the texts of a sequence, or of a single one."""
+    """Return the texts of a sequence, or one text as a tuple."""
     found = several(value, (str,), argument=argument, of=of)
     if not found and not empty:
         raise UsageError(
@@ -32,7 +32,7 @@ def texts(value: object, *, argument: str, of: str, empty: bool = False) -> tupl
 
 
 def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str) -> tuple[T, ...]:
-    """Return the items of a sequence, or a single one, all of the types `kinds`."""
+    """Return the items of a sequence, or one item as a tuple; every item must be of `kinds`."""
     if isinstance(value, kinds):
         return (value,)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence | Iterator):
@@ -46,7 +46,7 @@ def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str
 
 def one(value: object, kind: type[T] | tuple[type[T], ...], *, argument: str, expected: str) -> T:
     """Return the value if it is of the type."""
-    # True and False are numbers to Python, and never meant as one.
+    # To Python, True and False are numbers; no caller means them so.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         refuse(argument, expected, value)
     return value
@@ -63,7 +63,7 @@ def address(value: object, *, argument: str) -> str:
 
 
 def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
-    """Return an application's id and the version of its transaction, None for none."""
+    """Return an application's id and its version, or None."""
     found: tuple[str, int] | None = None
     match value:
         case None:
@@ -76,7 +76,7 @@ def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
 
 
 def whole_number(value: object, *, argument: str, least: int = 0) -> int:
-    """Return a whole number."""
+    """Return a whole number of at least `least`."""
     try:
         found = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -87,7 +87,7 @@ def whole_number(value: object, *, argument: str, least: int = 0) -> int:
 
 
 def number(value: object, *, argument: str, least: float = 0.0) -> float:
-    """Return a finite number from `least` on."""
+    """Return a finite number of at least `least`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         found = float(value)
         if least <= found < math.inf:
@@ -126,19 +126,19 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-# The compression codecs of data files, by the names that tables, plans and people use
+# The compression codecs of data files, under the names that tables, plans and users give them
 #
 # Source: Apache Parquet format, Compression.md; Delta Kernel, TableConfig; Spark,
 # ParquetCompressionCodec.
 
 CODEC_PROPERTY: Final = "delta.parquet.compression.codec"
-"""The table property that names the codec of new files."""
+"""Property: the codec of new files."""
 
 
 class Codec(StrEnum):
-    """The codecs that we write; every reader that we know reads them.
+    """The codecs of files that we write; all known readers read them.
 
-    Brotli and LZO are not among them: Spark reads them only with libraries that it does not ship.
+    Brotli and LZO are left out: Spark reads them only with libraries that it does not ship.
     """
 
     ZSTD = "zstd"
@@ -150,16 +150,16 @@ class Codec(StrEnum):
 
 _ALIASES: Final = {
     "none": Codec.UNCOMPRESSED,
-    # Spark's own `lz4` is Hadoop's framing, which Parquet has replaced by LZ4_RAW.
+    # Spark's `lz4` has the framing of Hadoop, which Parquet has replaced by LZ4_RAW.
     "lz4": Codec.LZ4_RAW,
 }
 
 CODEC_NAMES: Final = (*(codec.value for codec in Codec), *_ALIASES)
-"""All names of codecs, in lower case; names are compared without case."""
+"""All names of codecs in lower case; case does not matter."""
 
 
 def parse_codec(name: str, *, where: str = "compression") -> Codec:
-    """Return the codec of that name."""
+    """Return the codec with this name, in any case."""
     lowered = name.lower()
     if lowered in _ALIASES:
         return _ALIASES[lowered]

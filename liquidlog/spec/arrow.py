@@ -36,13 +36,13 @@ from liquidlog.spec.schema import (
     with_fields,
 )
 
-# Columns of Arrow as texts of JSON, and maps as the values of one key.
+# Arrow columns as JSON texts, and the values of one key of maps
 
 _INDEX: Final = pa.int32()
 
 
 def json_texts(values: pa.Array) -> pa.Array:
-    """Return each integer, text, or map or struct of these as JSON, `null` for null."""
+    """Return each value (integer, text, or a map or struct of them) as JSON, `null` for null."""
     kind = values.type
     if values.null_count == len(values):
         return pa.repeat("null", len(values))
@@ -61,7 +61,7 @@ def json_texts(values: pa.Array) -> pa.Array:
 
 
 def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
-    """Return each map as the text of a JSON object; equal maps, often many, are rendered once."""
+    """Return each map as a JSON object; equal maps, which are common, are rendered once."""
     kinds, representatives = _kinds(maps)
     present = maps.is_valid().to_numpy(zero_copy_only=False)
     codes = pa.array(kinds, _INDEX, mask=~present)
@@ -69,8 +69,8 @@ def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
 
 
 def map_values(maps: pa.MapArray, key: str) -> pa.Array:
-    """Return the first value of `key` in each map, null if the map lacks it."""
-    # pc.map_lookup takes twenty times as long for the same.
+    """Return the first value of `key` in each map, null where the key is absent."""
+    # pc.map_lookup takes twenty times as long.
     offsets, keys, values = _entries(maps)
     if not len(keys):
         return pa.nulls(len(maps), maps.type.item_type)
@@ -87,7 +87,7 @@ def _entries(maps: pa.MapArray) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
 
 
 def _kinds(maps: pa.MapArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a number per map, equal for equal maps, and the position of one map per number."""
+    """Return a number per map, the same for equal maps, and the position of one map per number."""
     offsets, keys, values = _entries(maps)
     kinds = np.zeros(len(maps), np.int64)
     if not len(keys):
@@ -141,10 +141,10 @@ VARIANT: Final = pa.struct(
         pa.field("metadata", pa.binary(), nullable=False),
     ]
 )
-"""An unshredded variant; no struct of a table is equal to it, as those have nullable fields."""
+"""An unshredded variant. No struct of a table equals it, because their fields are nullable."""
 
 PARQUET_FIELD_ID: Final = b"PARQUET:field_id"
-"""The key under which Arrow keeps the field id of a Parquet column."""
+"""Arrow keeps a Parquet column's field id under this key."""
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
@@ -173,16 +173,16 @@ _MAX_PRECISION: Final = 38
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array; it is copied only if it has several chunks."""
+    """Return a column as one array; only several chunks are copied."""
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
-    """Return the Arrow schema of a table's rows, without void columns, which no data file has.
+    """Return the Arrow schema of a table without void columns, which no data file has.
 
-    Physical fields carry the field ids of column mapping where the schema has them.
+    Physical fields carry the field ids of column mapping, if there are any.
     """
     problems = unsupported_types(schema)
     if problems:
@@ -194,7 +194,7 @@ def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
 
 
 def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
-    """Return the Arrow form of one type that has one."""
+    """Return the Arrow form of a supported type."""
     match data_type:
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
@@ -211,7 +211,7 @@ def arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
 
 
 def unsupported_types(schema: StructType) -> tuple[str, ...]:
-    """Return "column: type" for every part of the schema that has no Arrow form, in order."""
+    """Return "column: type" for each part of the schema without an Arrow form, in order."""
     return tuple(
         f"{quote_path(path)}: {found}"
         for path, found in _parts(schema, ())
@@ -220,12 +220,12 @@ def unsupported_types(schema: StructType) -> tuple[str, ...]:
 
 
 def without_void(schema: StructType) -> StructType:
-    """Return the schema without its void fields, those inside arrays and maps included."""
+    """Return the schema without void fields, also inside arrays and maps."""
     return with_fields(schema, lambda field: None if field.data_type == VOID else field)
 
 
 def delta_schema(schema: pa.Schema) -> StructType:
-    """Return the table schema that can hold data of an Arrow schema; every column is nullable."""
+    """Return the table schema for an Arrow schema; every column is nullable."""
     problems: list[str] = []
     fields = [StructField(one.name, _delta_type((one.name,), one.type, problems)) for one in schema]
     if problems:
@@ -236,7 +236,7 @@ def delta_schema(schema: pa.Schema) -> StructType:
 
 
 def leaf_column(table: pa.Table, path: Path) -> pa.ChunkedArray:
-    """Return the column at a path of names in `table`, null where a struct around it is null."""
+    """Return the column at a path, null where an enclosing struct is null."""
     column = table.column(path[0])
     return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
 
@@ -295,7 +295,7 @@ def _delta_primitive(found: pa.DataType) -> DataType | None:
 
 
 def _delta_type(path: Path, found: pa.DataType, problems: list[str]) -> DataType:
-    """Return the type of a table that holds an Arrow type; one that has none is a problem."""
+    """Return the table type for an Arrow type; add a problem if there is none."""
     if isinstance(found, pa.StructType) and found.num_fields:
         children = ((one.name, _delta_type((*path, one.name), one.type, problems)) for one in found)
         return StructType(tuple(StructField(*child) for child in children))
@@ -313,22 +313,22 @@ def _delta_type(path: Path, found: pa.DataType, problems: list[str]) -> DataType
 
 
 def is_list(found: pa.DataType) -> bool:
-    """Return whether an Arrow type is a list of any layout (maps are not)."""
+    """Return whether an Arrow type is a list of any layout; a map is no list."""
     is_view = pa.types.is_list_view(found) or pa.types.is_large_list_view(found)
     is_fixed = pa.types.is_fixed_size_list(found)
     is_plain = pa.types.is_list(found) or pa.types.is_large_list(found)
     return bool(is_plain or is_fixed or is_view)
 
 
-# The lengths of char(n) and varchar(n), which are kept beside a schema that has only strings
+# The lengths of char(n) and varchar(n), which a schema itself has as plain strings
 #
-# The metadata of a top-level column holds its whole type as Spark's SQL writes it, such as
+# The metadata of a top-level column has its whole type in Spark's SQL, such as
 # `struct<a:varchar(3),b:array<char(2)>>`.
 #
 # Source: Spark, CharVarcharUtils and DataType.catalogString.
 
 CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
-"""The key of the metadata."""
+"""Key of column metadata: the type in SQL."""
 
 _SHOWN: Final = 60
 _LIMIT: Final = re.compile(r"(var)?char\s*\(\s*(\d{1,9})\s*\)", re.IGNORECASE)
@@ -339,7 +339,7 @@ _PLAIN: Final = re.compile(r"[^<>,:`]+")
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """At most `length` characters. Where `padded` (a char), readers pad texts with spaces to it."""
+    """At most `length` characters; readers pad a char (`padded`) with spaces to that length."""
 
     length: int
     padded: bool
@@ -350,7 +350,7 @@ class TextLimit:
 
 @dataclass(frozen=True, slots=True)
 class StructLimits:
-    """The limits of a struct's fields, in the type's order; None where there is none."""
+    """The limits of a struct's fields, in order."""
 
     fields: tuple[tuple[str, "Limits | None"], ...]
 
@@ -374,17 +374,17 @@ Limits: TypeAlias = TextLimit | StructLimits | ArrayLimits | MapLimits
 
 
 class CharTypeError(ValueError):
-    """The lengths of char and varchar in a column's metadata cannot be those of the column."""
+    """The type in a column's metadata does not fit the column."""
 
 
 def column_limits(field: StructField) -> Limits | None:
-    """Return the limits of a column's texts, in the shape of its type; None without any."""
+    """Return the limits of a column's texts, in the shape of its type, or None."""
     text = field.metadata.get(CHAR_VARCHAR)
     return _fitted(None if text is None else parse_limits(str(text)), field.data_type)
 
 
 def parse_limits(text: str) -> Limits | None:
-    """Return the limits in a type as Spark writes it, None if it has none."""
+    """Return the limits in a type in Spark's SQL, or None."""
     if text.count("<") > MAX_DEPTH:
         raise CharTypeError(f"{text[:_SHOWN]!r}... is nested too deeply")
     limits, rest = _type(text.strip(), text)

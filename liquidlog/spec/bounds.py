@@ -1,6 +1,6 @@
-"""Bounds: what statistics say of the values in each file, typed, column by column.
+"""Bounds: the smallest and largest value of each column in each file, typed, from statistics.
 
-`RULES` is the table of what writers are known to state wrongly.
+`RULES` lists what writers are known to state wrongly.
 
 Source: PROTOCOL.md, "Per-file Statistics".
 """
@@ -44,7 +44,7 @@ MAX_VALUES: Final = "maxValues"
 NULL_COUNT: Final = "nullCount"
 
 MILLISECOND_REST_US: Final = 999
-"""What a maximum of a timestamp is raised by, because the log holds milliseconds."""
+"""A maximum of a timestamp is raised by this, because the log holds milliseconds."""
 
 _LAST_US: Final = (1 << 63) - 1
 
@@ -58,12 +58,12 @@ _NEVER_SHOWN: Final = (PrimitiveType("variant"), VOID)
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Return whether a leaf of this type has min/max statistics (is eligible for skipping)."""
+    """Return whether leaves of this type have minimum and maximum, and so allow skipping."""
     return isinstance(data_type, DecimalType) or str(data_type) in _BOUNDED
 
 
 def bounds_type(leaf: Leaf) -> pa.DataType:
-    """Return the Arrow type of a leaf's bounds; the null type where Arrow has none for the leaf."""
+    """Return the Arrow type of a leaf's bounds, null if the leaf's type has no Arrow form."""
     alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
     shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
     return arrow_type(leaf.data_type) if shown else pa.null()
@@ -73,8 +73,7 @@ def bounds_type(leaf: Leaf) -> pa.DataType:
 class ColumnBounds:
     """The bounds of one column, one entry per file, null where unknown.
 
-    `low` and `high` are inclusive and of the column's Arrow type, times in microseconds;
-    `null_count` is int64 and counts rows.
+    `low` and `high` are inclusive, with times in microseconds; `null_count` (int64) counts rows.
     """
 
     low: pa.Array
@@ -84,17 +83,17 @@ class ColumnBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bounds:
-    """The bounds of some columns in each of some files, one entry of each array per file.
+    """The bounds of some columns in some files; every array has one entry per file.
 
-    `columns` are in the order in which the caller named the leaves. `num_records` (int64) are the
-    physical rows, null where unknown. Masks are numpy arrays of bool.
+    `columns` have the order of the requested leaves. `num_records` (int64) are the physical rows,
+    null where unknown. Masks are numpy arrays of bool.
     """
 
     columns: tuple[ColumnBounds, ...]
     num_records: pa.Array
 
     def __post_init__(self) -> None:
-        """Refuse arrays that differ in length, are in chunks, or are not of the types promised."""
+        """Refuse arrays of different lengths, in chunks, or of wrong types."""
         for number, column in enumerate(self.columns):
             ends = (column.low, column.high, column.null_count)
             if any(isinstance(array, pa.ChunkedArray) for array in ends):
@@ -112,43 +111,43 @@ class Bounds:
         return len(self.num_records)
 
     def low(self, number: int) -> pa.Array:
-        """Return the smallest value of column `number` in each file, null where unknown."""
+        """Return the smallest value of a column in each file, null where unknown."""
         return self.columns[number].low
 
     def high(self, number: int) -> pa.Array:
-        """Return the largest value of column `number` in each file, null where unknown."""
+        """Return the largest value of a column in each file, null where unknown."""
         return self.columns[number].high
 
     def null_count(self, number: int) -> pa.Array:
-        """Return how many rows of each file are null in column `number`, null where unknown."""
+        """Return the number of nulls of a column in each file, null where unknown."""
         return self.columns[number].null_count
 
     def known(self, number: int) -> NDArray[np.bool_]:
-        """Return which files have both ends of column `number`."""
+        """Return which files have both ends of a column."""
         both = pc.and_(self.low(number).is_valid(), self.high(number).is_valid())
         return np.asarray(both, np.bool_)
 
     def all_known(self) -> NDArray[np.bool_]:
-        """Return which files have both ends of every column; none where there are no columns."""
+        """Return which files have both ends of every column; without columns, none."""
         mask = np.full(len(self), bool(self.columns))
         for number in range(len(self.columns)):
             mask &= self.known(number)
         return mask
 
     def any_unknown(self) -> NDArray[np.bool_]:
-        """Return which files may have values of some column without ends of it."""
+        """Return which files may have values of a column whose ends are unknown."""
         mask = np.zeros(len(self), np.bool_)
         for number in range(len(self.columns)):
             mask |= self.unknown(number)
         return mask
 
     def only_nulls(self, number: int) -> NDArray[np.bool_]:
-        """Return which files hold nothing but nulls in column `number`, and so have no ends."""
+        """Return which files have only nulls in a column."""
         nulls = pc.fill_null(pc.equal(self.null_count(number), self.num_records), fill_value=False)
         return np.asarray(nulls, np.bool_) & ~self.known(number)
 
     def unknown(self, number: int) -> NDArray[np.bool_]:
-        """Return which files may hold any value in column `number`: they lack statistics."""
+        """Return which files lack statistics of a column, so that it may hold any value."""
         return ~(self.known(number) | self.only_nulls(number))
 
     def filter(self, mask: pa.BooleanArray) -> "Bounds":
@@ -156,11 +155,11 @@ class Bounds:
         return self._each(lambda array: array.filter(mask))
 
     def take(self, rows: pa.Array) -> "Bounds":
-        """Return the bounds of the files at `rows` (integers), in that order."""
+        """Return the bounds of the files at the positions `rows`, in that order."""
         return self._each(lambda array: array.take(rows))
 
     def select(self, numbers: Sequence[int]) -> "Bounds":
-        """Return the bounds of some columns, in the order of `numbers`."""
+        """Return the bounds of the columns at the positions `numbers`, in that order."""
         chosen = tuple(self.columns[number] for number in numbers)
         return Bounds(columns=chosen, num_records=self.num_records)
 
@@ -179,14 +178,14 @@ class Bounds:
 
 
 Mask = NDArray[np.bool_]
-"""(n,) bool, one per live file of a snapshot."""
+"""(n,) bool, one entry per live file of a snapshot."""
 
 BoundsOf = Callable[[Sequence[Leaf]], Bounds]
-"""Returns the bounds of leaves, one column per leaf, one entry per live file of a snapshot."""
+"""Returns the bounds of leaves in every live file of a snapshot."""
 
 
 def remembering(bounds_of: BoundsOf) -> BoundsOf:
-    """Return the same function, which loads the bounds of the same columns only once."""
+    """Return the function with a cache: it loads the bounds of the same columns once."""
     known: dict[tuple[Leaf, ...], Bounds] = {}
 
     def bounds(columns: Sequence[Leaf]) -> Bounds:
@@ -199,11 +198,11 @@ def remembering(bounds_of: BoundsOf) -> BoundsOf:
 
 
 ValuesOf = Callable[[str, pa.DataType], pa.Array]
-"""(section of the statistics, type) -> its values for one leaf, null where not of that type."""
+"""Maps a section of the statistics and a type to a leaf's values, null where of another type."""
 
 
 def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
-    """Return the bounds of a leaf as a log states them, without what is no bound."""
+    """Return the bounds of a leaf from the log, after the rules for any use."""
     wanted = bounds_type(leaf)
     null_count = values_of(NULL_COUNT, pa.int64())
     low = high = pa.nulls(len(null_count), wanted)
@@ -214,21 +213,21 @@ def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
 
 
 class Use(Enum):
-    """What bounds are used for."""
+    """The purpose of bounds."""
 
     ANY = auto()
     SKIPPING = auto()
-    """Files are skipped by them: they must hold every value, and may be wider."""
+    """To skip files: bounds must include every value and may be too wide."""
     ROWS = auto()
-    """Rows are read or replaced by them: they hold values that Delta's readers miss, too."""
+    """To read or replace rows: bounds must also include values that other Delta readers miss."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTraits:
-    """What rules ask of a column.
+    """Facts about a column that decide which rules apply.
 
-    `was_float` says that it was widened from float, `is_like_element` that Parquet gives its name
-    to the elements of arrays or maps that the table has.
+    `was_float`: it was widened from float. `is_like_element`: it has the name that Parquet gives to
+    elements of an array or map in this table.
     """
 
     data_type: DataType
@@ -238,7 +237,7 @@ class ColumnTraits:
 
 @dataclass(frozen=True, slots=True)
 class WriterRule:
-    """What is taken for bounds of the columns `of` that some writer states wrongly."""
+    """A correction of bounds that some writer states wrongly, for columns where `of` is true."""
 
     use: Use
     of: Callable[[ColumnTraits], bool]
@@ -246,7 +245,7 @@ class WriterRule:
 
 
 def mended(stated: ColumnBounds, use: Use, column: ColumnTraits) -> ColumnBounds:
-    """Return the bounds of a column after the rules for a use."""
+    """Return the bounds of a column, corrected for a use."""
     for rule in RULES:
         if rule.use is use and rule.of(column):
             stated = rule.instead(stated)
@@ -254,16 +253,16 @@ def mended(stated: ColumnBounds, use: Use, column: ColumnTraits) -> ColumnBounds
 
 
 def can_be_nan(data_type: DataType) -> bool:
-    """Return whether a column of this type can hold NaN, which Spark takes for the largest."""
+    """Return whether a column of this type can hold NaN, Spark's largest number."""
     return data_type in {PrimitiveType("float"), PrimitiveType("double")}
 
 
 _INT64_ENDS: Final = (-(1 << 63), (1 << 63) - 1)
 _INT64_DIGITS: Final = 18
-"""Every decimal with so many digits is far from the ends of int64."""
+"""Decimals of up to so many digits are far from the ends of int64."""
 
 _NO_SECONDS_IN_OFFSETS_US: Final = 94_694_400_000_000
-"""1973-01-01; from then on, the offsets of all time zones are whole minutes."""
+"""1973-01-01: since then, offsets of all time zones are whole minutes."""
 
 _MINUTE_US: Final = 60_000_000
 
@@ -272,16 +271,16 @@ _DOUBLE_ERROR: Final = 2.0**-52
 
 _REPEATED: Final = (ArrayType, MapType)
 _ELEMENTS: Final = ("key", "value", "item", "element")
-"""What Parquet calls the parts of arrays and maps."""
+"""Parquet's names for parts of arrays and maps."""
 
 _CUT: Final = r"\??\x{FFFD}+$"
-"""What marks a text that was cut; half of a character before it was written as a question mark."""
+"""The end of a text that was cut; a question mark is half of a character."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 
 def is_like_element(leaf: Leaf, schema: StructType) -> bool:
-    """Return whether a column has a name that elements of some array or map of the table have."""
+    """Return whether a column has Parquet's name for elements of an array or map in this table."""
     is_named_so = len(leaf.physical) == 1 and leaf.physical[0] in _ELEMENTS
     return is_named_so and any(isinstance(one.data_type, _REPEATED) for one in leaves(schema))
 
@@ -301,7 +300,7 @@ def _after_the_cut(stated: ColumnBounds) -> ColumnBounds:
 
 def _raised(stated: ColumnBounds) -> ColumnBounds:
     micros = pc.cast(stated.high, pa.int64())
-    # Past the last microsecond that there is, a maximum is unknown.
+    # A maximum past the last possible microsecond is unknown.
     inside = pc.less_equal(micros, _LAST_US - MILLISECOND_REST_US)
     raised = pc.if_else(inside, pc.add(micros, MILLISECOND_REST_US), None)
     return replace(stated, high=pc.cast(raised, stated.high.type))
@@ -342,7 +341,7 @@ def _around_doubles(stated: ColumnBounds) -> ColumnBounds:
 
 
 def _moved_large(values: pa.Array, move: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
-    """Return the decimals; those that their nearest double does not determine are moved."""
+    """Move the decimals that their nearest double does not determine."""
     error = pc.multiply(pc.abs(pc.cast(values, pa.float64())), _DOUBLE_ERROR)
     coarse = pc.fill_null(pc.greater(error, 0.5 * 10.0**-values.type.scale), fill_value=False)
     wide = pa.decimal256(values.type.precision + 2, values.type.scale)
@@ -351,14 +350,14 @@ def _moved_large(values: pa.Array, move: Callable[[pa.Array, pa.Array], pa.Array
 
 
 def _nan_alone(stated: ColumnBounds) -> ColumnBounds:
-    """Return bounds of NaN alone: infinity, since comparisons with NaN are false here."""
+    """Return infinite bounds for NaN alone, because comparisons with NaN are false here."""
     infinite = pa.scalar(float("inf"), stated.high.type)
     nan = pa.repeat(infinite, len(stated.high))
     return replace(stated, low=nan, high=nan)
 
 
 RULES: Final = (
-    # delta-rs states the ends of int64 for decimals without a scale that lie beyond.
+    # delta-rs states the ends of int64 for larger decimals without a scale.
     # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON.
     WriterRule(
         Use.ANY,
@@ -369,11 +368,11 @@ RULES: Final = (
         ),
         _without_int64_ends,
     ),
-    # Delta Spark before 3.3 cuts long texts with U+FFFD, which supplementary characters exceed.
+    # Delta Spark before 3.3 ends cut texts with U+FFFD; supplementary characters are larger.
     # Source: delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it.
     WriterRule(Use.ANY, lambda column: column.data_type == PrimitiveType("string"), _after_the_cut),
-    # Maxima of times lack their microseconds, by PROTOCOL.md and in checkpoints of Trino and
-    # delta-rs. Source: trinodb/trino#31231, delta-io/delta-rs#2571.
+    # Maxima of times lack microseconds, by PROTOCOL.md and in checkpoints of Trino and delta-rs.
+    # Source: trinodb/trino#31231, delta-io/delta-rs#2571.
     WriterRule(
         Use.ANY,
         lambda column: (
@@ -381,46 +380,46 @@ RULES: Final = (
         ),
         _raised,
     ),
-    # delta-rs before 1.6 counts null elements as null arrays and maps.
+    # delta-rs before 1.6 counts null elements as null arrays or maps.
     # Source: delta-io/delta-rs#4578, #4581.
     WriterRule(
         Use.ANY, lambda column: isinstance(column.data_type, _REPEATED), _no_count_of_elements
     ),
-    # delta-rs 0.22 to 1.1 counts nulls of elements as those of columns of the same name, like
-    # value. Source: tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578.
+    # delta-rs 0.22 to 1.1 counts null elements as nulls of a column with the element's name, such
+    # as value. Source: tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578.
     WriterRule(
         Use.SKIPPING,
         lambda column: column.is_like_element,
         lambda stated: replace(stated, null_count=pa.nulls(len(stated.null_count), pa.int64())),
     ),
-    # Delta Spark writes old instants with offsets that lack their seconds.
+    # Delta Spark writes old timestamps with offsets that lack their seconds.
     # Source: delta-io/delta#5512; StatisticsCollection, the format of timestamps.
     WriterRule(
         Use.SKIPPING,
         lambda column: column.data_type == PrimitiveType("timestamp"),
         _without_offset_seconds,
     ),
-    # A column that is double by now has the shortest text of its floats; Delta Spark skips such
+    # A column widened to double has the shortest text of its floats; Delta Spark skips such
     # files. Source: delta.typeChanges.
     WriterRule(
         Use.SKIPPING,
         lambda column: column.was_float and column.data_type == PrimitiveType("double"),
         _around_floats,
     ),
-    # Decimals of delta-rs were doubles on the way.
+    # delta-rs converts decimals to doubles before it writes bounds.
     # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal.
     WriterRule(
         Use.SKIPPING, lambda column: isinstance(column.data_type, DecimalType), _around_doubles
     ),
-    # Bounds from footers of Parquet, as of delta-rs, polars and kernel-rs, leave NaN out.
+    # Bounds from Parquet footers (delta-rs, polars, kernel-rs) ignore NaN.
     # Source: delta-io/delta#7101; parquet.thrift, ColumnOrder.
     WriterRule(Use.ROWS, lambda column: can_be_nan(column.data_type), _nan_alone),
 )
-"""What writers are known to state wrongly. Each has a test, by that writer where it can be had."""
+"""Each rule has a test with its writer, where that writer can be installed."""
 
 
 def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
-    """Return the bounds of the files of all parts, which are of the same columns, in order."""
+    """Return the bounds of the files of all parts, which have the same columns, in order."""
     if len(parts) == 1:
         return parts[0]
     columns = tuple(
@@ -435,7 +434,7 @@ def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
 
 
 def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return the values as `wanted`, null where a value cannot be converted."""
+    """Return values as the type `wanted`, null where they cannot be converted."""
     try:
         return pc.cast(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -446,17 +445,16 @@ def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.concat_arrays([cast_where_possible(part, wanted) for part in parts])
 
 
-# Raw statistics JSON to columns of typed bounds, file by file and value by value
+# Statistics in JSON to typed bounds, file by file and value by value
 #
-# Slow and exact: for the few files whose statistics the columnar reader refuses because they are
-# malformed or hold values of another type. Raw values are converted column by column, so that a
-# value of the wrong type costs one bound.
+# This is the slow path, for files whose statistics are malformed or have values of a wrong type.
+# A value of the wrong type costs only one bound.
 
 _object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds that `parse_bounds` promises, for each of `stats` (JSON strings)."""
+    """Return what `parse_bounds` promises, for `stats` as JSON strings."""
     documents = list(map(_members, stats.to_pylist()))
     sections = {
         name: [_members(document.get(name)) for document in documents]
@@ -473,7 +471,7 @@ def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 
 
 def _members(text: str | msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:
-    """Return the members of a JSON object, none of anything else."""
+    """Return the members of a JSON object, none for other values."""
     try:
         return _object_decoder.decode(text) if text else {}
     except (msgspec.MsgspecError, RecursionError):
@@ -488,7 +486,7 @@ def _raw(members: Mapping[str, msgspec.Raw], path: Path) -> bytes | None:
 
 
 def _typed(raw: Sequence[bytes | None], wanted: pa.DataType) -> pa.Array:
-    """Return values of JSON in a type, null where a value is of another."""
+    """Return JSON values as a type, null where a value has another."""
     try:
         if wanted == pa.string():
             document = b"[" + b",".join(value or b"null" for value in raw) + b"]"
@@ -503,9 +501,9 @@ def _typed(raw: Sequence[bytes | None], wanted: pa.DataType) -> pa.Array:
 
 # Statistics in JSON to typed bounds, many files at once
 #
-# Arrow's JSON reader takes the files of a batch at once, with the types of the asked leaves as
-# its schema, so that no number goes through a float. Batches that it refuses are halved until
-# the files at fault are alone; those few go through `bounds_exact`.
+# Arrow's JSON reader parses a batch of files with the types of the leaves as its schema, so that
+# no number passes through a float. A batch that it refuses is halved until only the faulty files
+# are left; `exact_bounds` parses these.
 
 _BATCH_FILES: Final = 32_768
 _FEW_FILES: Final = 64
@@ -515,9 +513,9 @@ _NUM_RECORDS_FIRST: Final = r'^\{"numRecords":(?P<n>[0-9]{1,18})[,}]'
 
 
 def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns` in each file of `stats` (JSON, null where a file has none).
+    """Return the bounds of `columns` in each file; `stats` are JSON, null where a file has none.
 
-    A bound is null where its file has none, or has one that is not of the column's type.
+    A bound is null where it is absent or not of the column's type.
     """
     chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
     batches = [
@@ -531,9 +529,9 @@ def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> 
 
 
 def record_counts(stats: pa.Array) -> pa.Array:
-    """Return numRecords (int64) of each file of `stats` (large strings), null where absent.
+    """Return numRecords (int64) of each file, null where absent; `stats` are large strings.
 
-    The known writers put it first; of such a string only its digits are read.
+    Known writers put it first, and then only its digits are parsed.
     """
     found = pc.extract_regex(stats, _NUM_RECORDS_FIRST)
     counts = pc.cast(pc.struct_field(found, "n"), pa.int64())
@@ -559,17 +557,17 @@ def _batch(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 
 
 def _regular(text: pa.Array, columns: Sequence[Leaf]) -> pa.Array:
-    """Return which files the columnar reader may take: one object each, all numbers plain."""
+    """Return which texts Arrow's reader may parse: one object each, with plain numbers only."""
     whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
     if any(can_be_nan(leaf.data_type) for leaf in columns):
-        # As text they are the protocol's; bare ones, which Arrow's reader takes, are no JSON.
+        # The protocol has these as texts; Arrow's reader also takes bare ones, which JSON forbids.
         for word in _NOT_FINITE:
             whole = pc.and_not(whole, pc.match_substring(text, word))
     return pc.fill_null(whole, fill_value=False)
 
 
 def _read(text: pa.Array, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of files that hold one object each, or what looks like one."""
+    """Return the bounds of files that seem to hold one object each."""
     if len(text) <= _FEW_FILES:
         return exact_bounds(text, columns)
     try:
@@ -580,7 +578,7 @@ def _read(text: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 
 
 def _parsed(text: pa.Array, columns: Sequence[Leaf]) -> pa.Table:
-    # Made here, since pyarrow imports pandas, where there is one, for its first value.
+    # Made here, because pyarrow imports an installed pandas when it makes its first value.
     end, nothing = (pa.scalar(value, text.type) for value in ("\n", ""))
     lines = pc.binary_join_element_wise(text, end, nothing)
     _, offsets, content = lines.buffers()
@@ -593,7 +591,7 @@ def _parsed(text: pa.Array, columns: Sequence[Leaf]) -> pa.Table:
             explicit_schema=_json_schema(columns), unexpected_field_behavior="ignore"
         ),
     )
-    # Each file gives one object or more, so only the right number means one from each.
+    # Each file gives at least one object, so an equal count means exactly one.
     if found.num_rows != len(text):
         raise pa.ArrowInvalid("a file has several objects for statistics")
     return found
@@ -605,7 +603,7 @@ def _json_schema(columns: Sequence[Leaf]) -> pa.Schema:
     for leaf in columns:
         if has_bounds(leaf.data_type):
             wanted = bounds_type(leaf)
-            # Arrow's JSON reader knows no zones and no dates; its casts from text do.
+            # Arrow's JSON reader does not parse zones and dates; its casts from text do.
             ends[leaf.physical] = pa.string() if pa.types.is_temporal(wanted) else wanted
     sections = ((MIN_VALUES, ends), (MAX_VALUES, ends), (NULL_COUNT, counts))
     fields = [pa.field(name, _struct(types)) for name, types in sections if types]
@@ -613,7 +611,7 @@ def _json_schema(columns: Sequence[Leaf]) -> pa.Schema:
 
 
 def _struct(types: Mapping[Path, pa.DataType]) -> pa.DataType:
-    """Return the type that has these types at their paths."""
+    """Return the struct type with these types at their paths."""
     if () in types:
         return types[()]
     below: dict[str, dict[Path, pa.DataType]] = {}
@@ -633,7 +631,7 @@ def _flat(found: pa.Table, columns: Sequence[Leaf]) -> Bounds:
     )
 
 
-# Per-file statistics as they are written: which columns get them, and their JSON
+# Statistics of new files: which columns have them, and their JSON
 #
 # Source: PROTOCOL.md, "Per-file Statistics".
 
@@ -644,10 +642,10 @@ DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatistics:
-    """Statistics of one data file, keyed by physical leaf path; a leaf without a bound is absent.
+    """Statistics of one data file by physical leaf path, without leaves that lack a bound.
 
-    Bounds are the JSON values that go into the log (strings for dates, timestamps, NaN and
-    infinities; decimal.Decimal for decimals).
+    Bounds are JSON values (strings for dates, timestamps, NaN and infinities), or
+    `decimal.Decimal` for decimals.
     """
 
     num_records: int
@@ -657,9 +655,9 @@ class FileStatistics:
 
 
 def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tuple[Leaf, ...]:
-    """Return the leaves that the table's properties ask statistics for, in schema order.
+    """Return the leaves that should have statistics by the table's properties, in schema order.
 
-    Named columns win over a number of columns; a named struct stands for all its leaves.
+    A list of names takes precedence over a number of columns; a struct's name means all its leaves.
     """
     named = configuration.get(STATS_COLUMNS)
     if named is not None:
@@ -676,7 +674,7 @@ def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tupl
 
 
 def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
-    """Return the `stats` of an add; `tight_bounds` says that the bounds are those of the rows."""
+    """Return the `stats` of an add; `tight_bounds` says that the bounds are exact for live rows."""
     document = {
         "numRecords": stats.num_records,
         "minValues": _nested(stats.min_values),
@@ -688,10 +686,9 @@ def encode_stats(stats: FileStatistics, *, tight_bounds: bool = False) -> str:
 
 
 def wide_bounds(stats: str, *, where: str) -> str:
-    """Return the statistics of a file with a deletion vector: bounds may be wider than its rows.
+    """Return the statistics of a file with a deletion vector, whose bounds may be too wide.
 
-    All else stays as it is written: the number of physical rows, and counts of nulls, of which
-    readers then believe none and all.
+    Counts stay as written: physical rows, and nulls, which readers trust only for none or all.
     """
     try:
         document = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])
@@ -721,8 +718,8 @@ def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:
         parent = document
         for part in path[:-1]:
             parent = parent.setdefault(part, {})
-        # Decimal's own text can have an exponent ("0E-18"), which some JSON readers take for a
-        # binary float; every digit is written instead.
+        # The text of a Decimal can have an exponent ("0E-18"), which some JSON readers parse as a
+        # float; so all digits are written.
         exact = isinstance(value, Decimal)
         parent[path[-1]] = msgspec.Raw(format(value, "f").encode()) if exact else value
     return document

@@ -1,9 +1,8 @@
-"""In which calendar a Parquet file counts its dates and timestamps, and the same values in today's.
+"""The calendar of dates and timestamps in a Parquet file, and their values in today's calendar.
 
-Spark counted in the hybrid calendar of java.util, Julian until 1582-10-04, before it took up the
-proleptic Gregorian one, and does so on demand to this day; runtimes of Databricks did for years.
-Both agree on dates since 1582-10-15, and on instants since 1900: zones had no local mean time in
-the hybrid one.
+Spark used the hybrid calendar of java.util (Julian until 1582-10-04) before the proleptic
+Gregorian one, and still does on request; Databricks runtimes did for years. Both calendars agree on
+dates since 1582-10-15, and on instants since 1900, because hybrid zones had no local mean time.
 
 Source: Spark, DataSourceUtils (`datetimeRebaseSpec`, `int96RebaseSpec`), RebaseDateTime and its
 julian-gregorian-rebase-micros.json, ParquetVectorUpdaterFactory (TIMESTAMP_NTZ is never moved).
@@ -26,12 +25,13 @@ _ZONE: Final = b"org.apache.spark.timeZone"
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 TODAYS_FOOTER: Final = {SPARK_VERSION: b"4.0.0"}
-"""What a footer says to Spark so that it takes values as they are: that of a writer whose calendar
-is today's. Without it, Spark 3 refuses dates before 1582-10-15 and timestamps before 1900."""
+"""A footer's key that tells Spark 3 that values are in today's calendar; without it, Spark refuses
+dates before 1582-10-15 and timestamps before 1900.
+"""
 
 
 class Stored(Enum):
-    """How dates and instants are stored, as far as rules differ; TIMESTAMP_NTZ has none."""
+    """How dates and instants are stored; TIMESTAMP_NTZ has no rules."""
 
     DATE = "date"
     INT64 = "timestamp"
@@ -39,7 +39,7 @@ class Stored(Enum):
 
 
 class Calendar(StrEnum):
-    """What a file says of the calendar of one kind of column."""
+    """The calendar of one kind of column in a file."""
 
     TODAYS = "today's"
     JULIAN = "the Julian"
@@ -47,15 +47,15 @@ class Calendar(StrEnum):
 
 
 class CalendarRule(NamedTuple):
-    """Files of Spark are Julian if its version is lower, compared as text, or if there is a key."""
+    """A file of Spark is Julian if its version is lower, compared as text, or if it has the key."""
 
     below: bytes
     key: bytes
 
     def calendar(self, footer: Mapping[bytes, bytes]) -> Calendar:
-        """Return the calendar by the key-value metadata of a footer.
+        """Return the calendar that a footer's key-value metadata imply.
 
-        Without a version Spark 4 takes values as today's; Spark has said its version since 2.4.1.
+        Spark 4 takes values without a version as today's; Spark writes its version since 2.4.1.
         """
         version = footer.get(SPARK_VERSION)
         if version is not None:
@@ -77,7 +77,7 @@ UTC_ZONES: Final = frozenset(
         *("Etc/UTC", "Etc/UCT", "Etc/GMT", "Etc/Zulu", "Etc/Universal", "Etc/Greenwich"),
     }
 )
-"""Zones in which Spark moves instants by whole days, as it moves dates."""
+"""Zones whose instants Spark moves by whole days, like dates."""
 
 SWITCH_DAYS: Final = np.array(
     [
@@ -85,12 +85,13 @@ SWITCH_DAYS: Final = np.array(
         *(-390745, -354220, -317695, -244645, -208120, -171595, -141427),
     ]
 )
-"""Days since 1970-01-01, as Julian files count them, from which on they are moved by another number
-of days. The first is 0001-01-01, the last 1582-10-15."""
+"""Julian days since 1970-01-01 where the number of days to move changes, from 0001-01-01 to
+1582-10-15.
+"""
 MOVED_DAYS: Final = np.array([2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, 0])
 _AGREED_DAYS: Final = int(SWITCH_DAYS[-1])
 _AGREED_ANYWHERE_DAYS: Final = -25567
-"""1900-01-01: since then instants are the same in every zone."""
+"""1900-01-01: since then instants agree in every zone."""
 
 _PER_DAY: Final = {
     "s": 86_400,
@@ -101,19 +102,19 @@ _PER_DAY: Final = {
 
 
 class UnmovableError(ValueError):
-    """A value whose place in today's calendar is not known; the message says which and why."""
+    """A value has no known place in today's calendar; the message names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calendars:
-    """The calendars of one file's columns, the zone of its instants, None if it does not say."""
+    """The calendars of one file's columns, and the zone of its instants, None if unknown."""
 
     kinds: Mapping[Stored, Calendar]
     zone: str | None
 
     @classmethod
     def of(cls, footer: Mapping[bytes, bytes] | None) -> Self:
-        """Return what the key-value metadata of a footer says."""
+        """Return the calendars that a footer's key-value metadata imply."""
         found = footer or {}
         zone = found.get(_ZONE)
         return cls(
@@ -123,14 +124,14 @@ class Calendars:
 
     @property
     def are_todays(self) -> bool:
-        """Whether no value has to be looked at."""
+        """Whether no value has to move."""
         return set(self.kinds.values()) == {Calendar.TODAYS}
 
     def move(self, array: pa.Array, meant: pa.DataType, path: Path) -> pa.Array:
-        """Return values in today's calendar, the array itself if all of them are.
+        """Return values in today's calendar, the same array if none has to move.
 
-        A value that cannot be moved as Spark moves it is refused. `meant` is the array's type, but
-        INT96 in UTC; it may have more fields.
+        Values that cannot be moved as Spark moves them are refused. `meant` is the array's type,
+        except that INT96 is in UTC and that it may have more fields.
         """
         kind = array.type
         if isinstance(kind, pa.StructType):
@@ -155,12 +156,12 @@ class Calendars:
         return array
 
     def bounds(self, ends: pa.Array) -> pa.Array:
-        """Return ends of values as a footer has them, null where calendars do not agree."""
+        """Return bounds from a footer, null where calendars do not agree."""
         kind = ends.type
         if isinstance(kind, pa.StructType):
             found = [ends.field(number) for number in range(kind.num_fields)]
             return _with_fields(ends, found, list(map(self.bounds, found)))
-        # A timestamp without zone may be INT96.
+        # A timestamp without zone can be INT96.
         stored = _stored(kind, kind) or (Stored.INT96 if pa.types.is_timestamp(kind) else None)
         if stored is None or self.kinds[stored] is Calendar.TODAYS:
             return ends
@@ -196,7 +197,7 @@ class Calendars:
         return moved.cast(array.type), known
 
     def _agreed_since(self, stored: Stored) -> int:
-        """Return the day since which values are the same in both calendars."""
+        """Return the day since which both calendars agree."""
         in_days = stored is Stored.DATE or self.zone in UTC_ZONES
         return _AGREED_DAYS if in_days else _AGREED_ANYWHERE_DAYS
 
@@ -210,7 +211,7 @@ class Calendars:
         return f"{where}, {why}"
 
     def refusal_of_old(self, stored: Stored) -> str | None:
-        """Return why values on which calendars do not agree are refused, None if they are not."""
+        """Return why values before the calendars agree are refused, None if they are not."""
         calendar = self.kinds[stored]
         if calendar is Calendar.UNKNOWN:
             return "of a calendar that the file does not say; rewrite it with Spark"
@@ -221,7 +222,7 @@ class Calendars:
 
 
 def are_old(values: pa.Array) -> NDArray[np.bool_]:
-    """Return which dates or timestamps are before calendars agree on them, (n,) bool."""
+    """Return which dates or timestamps lie before the calendars agree, (n,) bool."""
     per_day, numbers = _numbers(values)
     since = _AGREED_DAYS if pa.types.is_date(values.type) else _AGREED_ANYWHERE_DAYS
     old = pc.fill_null(pc.less(numbers, since * per_day), fill_value=False)
@@ -231,7 +232,7 @@ def are_old(values: pa.Array) -> NDArray[np.bool_]:
 def _with_fields(
     array: pa.StructArray, found: Sequence[pa.Array], fields: Sequence[pa.Array]
 ) -> pa.StructArray:
-    """Return structs with other values in their fields, the same array if those are the found."""
+    """Return structs with new fields, the same array if nothing changed."""
     if all(new is old for new, old in zip(fields, found, strict=True)):
         return array
     mask = array.is_null() if array.null_count else None
@@ -249,7 +250,7 @@ def _stored(kind: pa.DataType, meant: pa.DataType) -> Stored | None:
 
 
 def _numbers(array: pa.Array) -> tuple[int, Any]:
-    """Return how many units a day has, and dates or timestamps as int64 in this unit."""
+    """Return the units per day, and dates or timestamps as int64 in this unit."""
     if pa.types.is_date32(array.type):
         return 1, array.cast(pa.int32()).cast(pa.int64())
     unit = array.type.unit if isinstance(array.type, pa.TimestampType) else "ms"

@@ -21,19 +21,19 @@ from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.paths import canonical_path
 
 Positions: TypeAlias = npt.NDArray[np.uint64]
-"""Increasing, distinct row numbers of a data file: physical rows, counted from 0."""
+"""Physical rows of a data file, counted from 0: increasing and distinct."""
 
 RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
 
 FILE_VERSION: Final = 1
-"""First byte of a file of deletion vectors."""
+"""The first byte of a file of deletion vectors."""
 
 VECTOR_OFFSET: Final = 1
-"""Where the first vector of such a file begins, behind the version."""
+"""The offset of the first vector in such a file, after the version."""
 
 ENCODED_UUID_CHARS: Final = 20
-"""Of the end of a relative vector's path: the uuid in its file's name, as Z85."""
+"""The length of the uuid, as Z85, at the end of a relative vector's path."""
 
 VECTOR_PREFIX: Final = "deletion_vector_"
 _VECTOR_SUFFIX: Final = ".bin"
@@ -50,7 +50,7 @@ _Z85: Final = (
 _B85: Final = (
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 )
-"""The digits of two encodings that are alike in everything else; Python has the second."""
+"""The digits of Z85 and of Python's b85, encodings that differ in nothing else."""
 _OTHERS: Final = bytes(set(range(256)) - set(_Z85))
 _DIGITS: Final = bytes.maketrans(_Z85, _B85)
 
@@ -70,7 +70,7 @@ class VectorFault(Enum):
 
 
 class DeletionVectorError(ValueError):
-    """A deletion vector cannot be trusted; `fault` says in which way."""
+    """A deletion vector cannot be trusted; `fault` says why."""
 
     def __init__(self, fault: VectorFault, message: str) -> None:
         super().__init__(fault, message)
@@ -82,7 +82,7 @@ class DeletionVectorError(ValueError):
 
 
 def vector_path(vector: DeletionVector) -> str | None:
-    """Return the decoded path of the file that holds a vector, None for one inside the log."""
+    """Return the decoded path of a vector's file, None for an inline vector."""
     match vector.storage_type:
         case "i":
             return None
@@ -104,7 +104,7 @@ def vector_path(vector: DeletionVector) -> str | None:
 
 
 def inline_payload(vector: DeletionVector) -> bytes:
-    """Return the bitmap that an inline descriptor carries itself."""
+    """Return the bitmap of an inline vector."""
     content = decode_z85(vector.path_or_inline_dv)
     padding_bytes = len(content) - vector.size_in_bytes
     if not 0 <= padding_bytes < _WORD_BYTES:
@@ -116,7 +116,7 @@ def inline_payload(vector: DeletionVector) -> bytes:
 
 
 def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
-    """Return (offset, length) of a stored vector in its file, in bytes, frame included."""
+    """Return the offset and the length in bytes of a stored vector in its file, with its frame."""
     offset = vector.offset or 0
     if offset < 0 or vector.size_in_bytes < 0:
         raise DeletionVectorError(
@@ -126,7 +126,7 @@ def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
 
 
 def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
-    """Return the bitmap inside the bytes that `framed_bytes` asked for."""
+    """Return the bitmap inside the frame, the bytes at `framed_bytes`."""
     if len(content) < vector.size_in_bytes + 2 * _WORD_BYTES:
         raise DeletionVectorError(VectorFault.CUT_OFF, "its deletion vector is cut off")
     (size_bytes,) = struct.unpack_from(">i", content)
@@ -177,7 +177,7 @@ def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Pos
 
 
 def encoded_payload(positions: Positions) -> bytes:
-    """Return magic number and bitmap of the rows to delete; inverse: `deleted_positions`."""
+    """Return magic number and bitmap of deleted rows; `deleted_positions` is the inverse."""
     if not len(positions) or not (positions[1:] > positions[:-1]).all():
         raise ValueError("a deletion vector needs rows in increasing order")
     bitmap = BitMap64(positions)
@@ -186,13 +186,13 @@ def encoded_payload(positions: Positions) -> bytes:
 
 
 def vector_file(payload: bytes) -> bytes:
-    """Return the content of a file with one vector, which begins at offset `VECTOR_OFFSET`."""
+    """Return the content of a file with one vector, at offset `VECTOR_OFFSET`."""
     frame = struct.pack(">i", len(payload)), payload, struct.pack(">I", zlib.crc32(payload))
     return b"".join((bytes([FILE_VERSION]), *frame))
 
 
 def stored_vector(name: UUID, payload: bytes, *, cardinality: int) -> DeletionVector:
-    """Return the descriptor of the vector in the table's own file `vector_file_name(name)`."""
+    """Return the descriptor of a vector in the table's file `vector_file_name(name)`."""
     return DeletionVector(
         storage_type=RELATIVE,
         path_or_inline_dv=encode_z85(name.bytes),
@@ -203,25 +203,25 @@ def stored_vector(name: UUID, payload: bytes, *, cardinality: int) -> DeletionVe
 
 
 def vector_file_name(name: UUID) -> str:
-    """Return the last part of the path of a file of vectors."""
+    """Return the file name of a file of vectors."""
     return f"{VECTOR_PREFIX}{name}{_VECTOR_SUFFIX}"
 
 
 def vector_codes(names: Iterable[str]) -> dict[str, str]:
-    """Return the encoded uuids of files of vectors, by which descriptors end, with their names."""
+    """Return the encoded uuids at the end of descriptors, each with the name of its file."""
     found = ((_VECTOR_NAME.fullmatch(name), name) for name in names)
     return {encode_z85(UUID(match["uuid"]).bytes): name for match, name in found if match}
 
 
 def encode_z85(content: bytes) -> str:
-    """Return bytes, a multiple of four, as Z85 text; inverse: `decode_z85`."""
+    """Return bytes as Z85 text; their number is a multiple of four."""
     if len(content) % _WORD_BYTES:
         raise ValueError(f"Z85 encodes a multiple of four bytes, not {len(content)}")
     return base64.b85encode(content).translate(bytes.maketrans(_B85, _Z85)).decode()
 
 
 def decode_z85(text: str) -> bytes:
-    """Return the bytes that Z85 text stands for, a multiple of four."""
+    """Return the bytes of Z85 text; their number is a multiple of four."""
     digits = text.encode()
     if len(digits) % 5 or digits.translate(None, _OTHERS) != digits:
         raise DeletionVectorError(VectorFault.Z85, "its deletion vector is not Z85 text")

@@ -1,4 +1,4 @@
-"""Changes of a schema: types that widen, what features ask of it, what written files outlast.
+"""Changes of a schema: wider types, demands of features, and whether written files stay valid.
 
 Source: PROTOCOL.md, "Type Widening".
 """
@@ -50,7 +50,7 @@ from liquidlog.spec.schema import (
 )
 
 TYPE_CHANGES: Final = "delta.typeChanges"
-"""Key of a field's metadata: every change of its type, oldest first."""
+"""Key of field metadata: all changes of the field's type, oldest first."""
 
 _WIDER: Final[Mapping[str, frozenset[str]]] = {
     "byte": frozenset({"short", "integer", "long", "double"}),
@@ -61,11 +61,11 @@ _WIDER: Final[Mapping[str, frozenset[str]]] = {
     "date": frozenset({"timestamp_ntz"}),
 }
 _DIGITS: Final[Mapping[str, int]] = {"byte": 10, "short": 10, "integer": 10, "long": 20}
-"""Digits before the point that a decimal must have to take an integer."""
+"""Digits before the point that a decimal needs to hold an integer."""
 
 
 def is_widening(source: DataType, target: DataType) -> bool:
-    """Return whether `target` can hold every value of `source`, as the protocol defines it."""
+    """Return whether `target` holds every value of `source` by the protocol."""
     match source, target:
         case PrimitiveType(name), PrimitiveType(wider):
             return wider in _WIDER.get(name, ())
@@ -87,7 +87,7 @@ def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType
 def earlier_types(schema: StructType) -> Mapping[Path, frozenset[DataType]]:
     """Return the types that data files may still have for a column, by physical path.
 
-    The schema must be without `schema_problems`.
+    The schema must have no `schema_problems`.
     """
     found: dict[Path, set[DataType]] = {}
     for path, field in fields_with_paths(schema, physical=True):
@@ -130,29 +130,30 @@ def _type(change: Mapping[str, Any], key: str) -> DataType:
         return PrimitiveType(f"unreadable {key}")
 
 
-# Which changes of a schema leave data files, written before them, complete and valid
+# Changes of a schema that leave older data files complete and valid
 #
-# Columns may be added that can be null: a file without a column has null in it for every row.
-# What is said about a column to people and to those who insert rows may change. Nothing else
-# may.
+# Nullable columns may be added: a file without a column has null there in every row. Notes for
+# people and for INSERT may change. Nothing else may.
 #
 # Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Default Columns" and "Identity
 # Columns".
 
 _ABOUT_INSERTS: Final = frozenset({"comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"})
-"""Metadata that says nothing about rows that are there: what people read, what INSERT puts where a
-row has no value, and the last value that an identity column gave out."""
+"""Metadata that does not concern existing rows: comments, values for later INSERTs, and the last
+value of an identity column.
+"""
 
 _OF_NEW_COLUMNS: Final = frozenset(
     {"comment", "CURRENT_DEFAULT", CHAR_VARCHAR, FIELD_ID, PHYSICAL_NAME}
 )
-"""What a new column may say of itself. A value for rows that are there, a generating expression, an
-identity or an invariant would ask something of files without the column."""
+"""The metadata that a new column may have. A value for existing rows, a generation expression, an
+identity or an invariant would demand something of files without the column.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """A column that was added: its paths, and its ids with those in it; none if one has none."""
+    """An added column: its paths and all ids in it; no ids if one field has none."""
 
     logical: Path
     physical: Path
@@ -161,7 +162,7 @@ class NewColumn:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What became of a schema."""
+    """The difference between two schemas."""
 
     new: tuple[NewColumn, ...]
     problems: tuple[str, ...]
@@ -248,7 +249,7 @@ def _problems_of_new(field: StructField, logical: Path) -> Iterator[str]:
             yield f"the new column {name} is void"
 
 
-# What a table demands, by its features and properties, before files may be written
+# What a table's features and properties demand before files may be written
 #
 # Source: PROTOCOL.md, "Column Mapping", "Type Widening", "Iceberg Compatibility V1", "Void
 # Type".
@@ -263,7 +264,7 @@ _MATERIALIZING: Final = (
     "delta.writePartitionColumnsToParquet",
     "delta.enableMaterializePartitionColumnsFeature",
 )
-"""Properties that ask for data files with the partition columns in them."""
+"""Properties that demand data files with partition columns."""
 
 _WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
@@ -272,7 +273,7 @@ _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 def file_problems(
     partition_columns: Sequence[str], configuration: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return every reason in the properties why data files may be neither added nor removed."""
+    """Return all reasons in the properties that forbid adding and removing files."""
     problems = [
         f"{name} with partition columns, which data files must then hold too"
         for name in _MATERIALIZING
@@ -289,7 +290,7 @@ def file_problems(
 def schema_problems(
     protocol: Protocol, configuration: Mapping[str, str], schema: StructType
 ) -> tuple[str, ...]:
-    """Return every reason in the schema and properties why no file may be written."""
+    """Return all reasons in the schema and properties that forbid writing files."""
     features = frozenset(table_features(protocol))
     problems = list(mapping_problems(schema, configuration))
     for path, field in fields_with_paths(schema):
@@ -329,7 +330,7 @@ def _void_problems(data_type: DataType, path: Path, *, is_repeated: bool) -> Ite
 def _iceberg_problems(
     features: frozenset[str], configuration: Mapping[str, str], schema: StructType
 ) -> Iterator[str]:
-    """Yield what IcebergCompatV1 forbids. The statistics it wants are always written."""
+    """Yield what IcebergCompatV1 forbids; its statistics are always written."""
     if mapping_mode(configuration) is MappingMode.NONE:
         yield f"{ICEBERG_COMPAT_V1} without column mapping"
     if "deletionVectors" in features:
@@ -347,14 +348,13 @@ def _iceberg_problems(
             yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
 
 
-# What data files were written for, and whether they can still be committed after a change of it
+# Whether written data files can be committed after metadata or protocol changed
 #
-# One rule for everybody who has written files and finds that the table's metadata or protocol
-# is another one by now. Every property and every feature that may change is listed with the
-# reason; whatever is not listed may not.
+# One rule for every writer of files. Each property and feature that may change is listed with the
+# reason; all others may not.
 #
-# The principle: had the files been committed directly before the change, the change could have
-# been made all the same, and would have left them as they are.
+# The principle: if the files had been committed just before the change, the change would still
+# have been possible, and would not have touched them.
 #
 # Source: PROTOCOL.md, "Table Features", "Requirements for Writers", "Per-file Statistics".
 
@@ -391,9 +391,11 @@ FREE_PROPERTIES: Final[Mapping[str, str]] = {
     "delta.targetFileSize": "it is about plans that are made later",
     MAX_COLUMN_ID: "it grows with new columns, and may not fall",
 }
-"""Properties that may have changed since files were written, with the reason. Those of constraints
-may too: whoever adds one has checked every row, and the files have the same rows. So may those that
-do not begin with `delta.` or `parquet.`: they are not Delta's."""
+"""Properties that may change after files were written, with the reason.
+
+Constraints may, too: whoever adds one checks all rows, and the files have the same rows. So may
+properties outside `delta.` and `parquet.`, which are not Delta's.
+"""
 
 BOUND_PROPERTIES: Final[Mapping[str, str]] = {
     CODEC_PROPERTY: "it is how files are written",
@@ -412,14 +414,15 @@ BOUND_PROPERTIES: Final[Mapping[str, str]] = {
     "delta.compatibility.symlinkFormatManifest.enabled": "manifests name files",
     "delta.requireCheckpointProtectionBeforeVersion": "a feature was dropped",
 }
-"""Properties that may not have changed since files were written, with the reason. Nor may any other
-that begins with `delta.`: what it asks of files is not known."""
+"""Properties that may not change after files were written, with the reason. Other properties in
+`delta.` may not either, because their demands are unknown.
+"""
 
 _TYPE: Final = "it is a type that columns may have; files without such a column are as before"
 _ROWS: Final = "it is about rows that change, and the files have the rows that were there"
 
 FREE_FEATURES: Final[Mapping[str, str]] = {
-    # Why a file written before the feature was added is valid after, from PROTOCOL.md.
+    # Why, by PROTOCOL.md, an older file stays valid when the feature is added.
     "allowColumnDefaults": 'metadata that "only applies for write operations, not read operations"',
     "appendOnly": 'new log entries "may rearrange data (i.e. add and remove actions where'
     ' dataChange=false)"',
@@ -438,14 +441,15 @@ FREE_FEATURES: Final[Mapping[str, str]] = {
     "vacuumProtocolCheck": "it is about who may run VACUUM",
     "variantType": _TYPE,
 }
-"""Features that may have been added since files were written, with the reason. Any other may not,
-and none may have been removed."""
+"""Features that may be added after files were written, with the reason. Others may not, and no
+feature may be removed.
+"""
 
 
 class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What else of a table than its id and schema data files are written for.
+    """The demands on data files besides the table's id and schema.
 
-    `features` are sorted, with all that versions imply; files may depend on `properties`.
+    `features` are sorted and include those that versions imply; files may depend on `properties`.
     """
 
     min_reader_version: int
@@ -456,7 +460,7 @@ class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTerms:
-    """What data files were written for; `partition_columns` are physical names in their order."""
+    """The demands that data files were written for; `partition_columns` are physical names."""
 
     table_id: str
     schema_string: str
@@ -465,7 +469,7 @@ class FileTerms:
 
 
 def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
-    """Return what files of a table with this metadata and protocol are written for."""
+    """Return the demands of a table with this metadata and protocol."""
     return TableTerms(
         min_reader_version=protocol.min_reader_version,
         min_writer_version=protocol.min_writer_version,
@@ -475,7 +479,7 @@ def table_terms(metadata: Metadata, protocol: Protocol) -> TableTerms:
 
 
 def metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
-    """Yield a clause per reason why files written for `terms` are not valid under `metadata`."""
+    """Yield a clause for each reason why files written for `terms` are invalid under `metadata`."""
     if metadata.id != terms.table_id:
         yield f"the table's id is {metadata.id}, not {terms.table_id}"
     yield from partitioning_changes(terms.partition_columns, metadata)
@@ -489,7 +493,7 @@ def metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
 
 
 def protocol_changes(terms: FileTerms, protocol: Protocol) -> Iterator[str]:
-    """Yield a clause per reason why files written for `terms` are not valid under `protocol`."""
+    """Yield a clause for each reason why files written for `terms` are invalid under `protocol`."""
     before = terms.table
     for kind, old, new in (
         ("reader", before.min_reader_version, protocol.min_reader_version),
@@ -505,7 +509,7 @@ def protocol_changes(terms: FileTerms, protocol: Protocol) -> Iterator[str]:
 
 
 def new_columns(terms: FileTerms, metadata: Metadata) -> tuple[NewColumn, ...]:
-    """Return the columns of `metadata` that files written for `terms` do not have."""
+    """Return the columns of `metadata` that are absent from files written for `terms`."""
     return _schema_growth(terms.schema_string, metadata.schema_string).new
 
 
@@ -523,7 +527,7 @@ def _bound_properties(metadata: Metadata) -> dict[str, str]:
 
 
 def partitioning_changes(before: tuple[str, ...], metadata: Metadata) -> Iterator[str]:
-    """Yield a clause if files are partitioned by other columns than those (physical names)."""
+    """Yield a clause if the table has other partition columns than `before` (physical names)."""
     now = physical_partition_columns(metadata)
     if before == now:
         return
@@ -549,9 +553,9 @@ def _property_changes(before: Mapping[str, str], after: Mapping[str, str]) -> It
 def _mapping_problems(
     terms: FileTerms, metadata: Metadata, new: tuple[NewColumn, ...]
 ) -> Iterator[str]:
-    """Yield why columns that look new may be in files: they have no fresh ids.
+    """Yield why files may contain columns that look new: their ids are not fresh.
 
-    RESTORE brings a dropped column back with the id and the physical name that it had.
+    RESTORE brings back a dropped column with its old id and physical name.
     """
     before = terms.table.properties
     if before.get(MODE, MappingMode.NONE).lower() == MappingMode.NONE:

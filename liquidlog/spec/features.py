@@ -1,8 +1,8 @@
 """Protocol versions and table features: what we read, what we write, what we refuse.
 
-*Inspect* means everything that needs only the log: detail, history, files, cubes, health, plan.
-*Write* means a rewrite, an append, a clustering change. A feature is listed here only when the
-obligations of PROTOCOL.md for that use are met in full; everything else is refused by name.
+*Inspect* needs only the log: detail, history, files, cubes, health, plan. *Write* is a rewrite, an
+append, or a change of clustering. A feature is listed only if all its obligations in PROTOCOL.md
+for that use are met; all others are refused by name.
 
 Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
 """
@@ -24,14 +24,14 @@ DELETION_VECTORS: Final = "deletionVectors"
 ROW_TRACKING: Final = "rowTracking"
 
 PREVIEW: Final = "-preview"
-"""What the names of features end in that were tried out before they were decided on."""
+"""The end of the names of preview features."""
 
 ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
 ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
-"""Properties: rows keep their ids when they move; no new ids are assigned. Never both."""
+"""Properties: rows keep their ids when they move; no new ids are assigned. Never both are set."""
 
 _SWITCHES: Final[Mapping[tuple[str, str], str]] = {
-    # (property, value in lower case): the feature that the value puts into effect.
+    # (property, value in lower case): the feature that this enables
     ("delta.appendOnly", "true"): "appendOnly",
     ("delta.enableChangeDataFeed", "true"): "changeDataFeed",
     ("delta.enableDeletionVectors", "true"): DELETION_VECTORS,
@@ -46,10 +46,9 @@ _SWITCHES: Final[Mapping[tuple[str, str], str]] = {
     ("delta.columnMapping.mode", "name"): COLUMN_MAPPING,
     ("delta.columnMapping.mode", "id"): COLUMN_MAPPING,
 }
-"""Which property puts which feature into effect; values are compared in lower case."""
 
 LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
-    # feature: (reader version that implies it, writer version that implies it)
+    # feature: (reader version, writer version) that imply it
     "appendOnly": (0, 2),
     "invariants": (0, 2),
     "checkConstraints": (0, 3),
@@ -59,8 +58,8 @@ LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     "identityColumns": (0, 6),
 }
 
-# A reader feature changes how a log or a data file is read. Of these we read what the log alone
-# says: deletion vectors are counted, column mapping is resolved, types are named.
+# A reader feature changes how a log or a data file is read. Here only the log is read: deletion
+# vectors are counted, column mapping is resolved, types are named.
 _INSPECT_READER_FEATURES: Final = frozenset(
     {
         *(COLUMN_MAPPING, DELETION_VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
@@ -83,24 +82,24 @@ _CREATE_FEATURES: Final = (DOMAIN_METADATA, CLUSTERING, "invariants", "appendOnl
 
 
 def feature_named(name: str) -> str | None:
-    """Return the feature of a name in any case that we write tables with, None if there is none."""
+    """Return the writable feature with this name in any case, or None."""
     known = {feature.lower(): feature for feature in _WRITE_FEATURES}
     return known.get(FEATURE_ALIASES.get(name, name).lower())
 
 
 def switched_feature(name: str, value: str) -> str | None:
-    """Return the feature that a property puts into effect with this value, None if none."""
+    """Return the feature that a property enables with this value, or None."""
     return _SWITCHES.get((name, value.lower()))
 
 
 def table_features(protocol: Protocol) -> tuple[str, ...]:
-    """Return every feature the protocol asks for, listed or implied by its versions, sorted."""
+    """Return all features of a protocol, listed or implied by its versions, sorted."""
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     return tuple(sorted(listed | set(implied_features(protocol))))
 
 
 def implied_features(protocol: Protocol) -> tuple[str, ...]:
-    """Return the features that legacy protocol versions imply without listing them."""
+    """Return the features that legacy protocol versions imply."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     implied = {
         name
@@ -113,7 +112,7 @@ def implied_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def malformed(protocol: Protocol) -> tuple[str, ...]:
-    """Return the reasons why the protocol action itself is unsound; empty if it is sound."""
+    """Return the reasons why a protocol action contradicts itself."""
     reader, writer = protocol.min_reader_version, protocol.min_writer_version
     problems = []
     if not 1 <= reader <= READER_FEATURE_VERSION:
@@ -130,7 +129,7 @@ def malformed(protocol: Protocol) -> tuple[str, ...]:
 
 
 def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
-    """Return everything in the protocol that stops us from reading the log."""
+    """Return the parts of a protocol that stop us from reading the log."""
     unknown = set(protocol.reader_features or ()) - _INSPECT_READER_FEATURES
     return (*malformed(protocol), *sorted(unknown))
 
@@ -138,7 +137,7 @@ def unsupported_for_inspection(protocol: Protocol) -> tuple[str, ...]:
 def unsupported_for_writing(
     protocol: Protocol, configuration: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return everything in the protocol that stops us from committing to the table."""
+    """Return the parts of a protocol that stop us from committing."""
     listed = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     problems = sorted(listed - _WRITE_FEATURES)
     mode = configuration.get("delta.columnMapping.mode", "none")
@@ -156,7 +155,7 @@ def unsupported_for_writing(
 
 
 def is_true(configuration: Mapping[str, str], key: str) -> bool:
-    """Return whether a table property is set to true."""
+    """Return whether a table property is true."""
     return configuration.get(key, "").lower() == "true"
 
 
@@ -166,24 +165,24 @@ def is_clustered(protocol: Protocol) -> bool:
 
 
 def has_in_commit_timestamps(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Return whether every commit must carry its own, monotonic timestamp."""
+    """Return whether every commit needs its own, increasing timestamp."""
     listed = IN_COMMIT_TIMESTAMP in (protocol.writer_features or ())
     return listed and is_true(configuration, "delta.enableInCommitTimestamps")
 
 
 def has_deletion_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Return whether writers may delete rows by deletion vectors."""
+    """Return whether writers may add deletion vectors."""
     listed = DELETION_VECTORS in (protocol.writer_features or ())
     return listed and is_true(configuration, "delta.enableDeletionVectors")
 
 
 def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Protocol:
-    """Return the protocol of a new table with `extra` features; (1, 2) if it needs none."""
+    """Return the protocol of a new table with the features `extra`, or (1, 2) without features."""
     if not clustered and not extra:
         return Protocol(min_reader_version=1, min_writer_version=2)
     base = _CREATE_FEATURES if clustered else ("invariants", "appendOnly")
     readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
-    # Column mapping alone has a reader version of its own, before there were lists of features.
+    # Only column mapping had a reader version before lists of features.
     listed = () if readers == (COLUMN_MAPPING,) else readers
     legacy_version = LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1
     return Protocol(
@@ -195,9 +194,9 @@ def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Proto
 
 
 def clustering_upgrade(protocol: Protocol) -> Protocol:
-    """Return the protocol with clustering added, every feature the old versions implied listed.
+    """Return the protocol with clustering, and with all features that older versions implied.
 
-    Omitting an implied feature would silently stop it from being enforced.
+    Without a place in the list, an implied feature would silently lose its effect.
     """
     listed = list(protocol.writer_features or implied_features(protocol))
     listed.extend(name for name in (DOMAIN_METADATA, CLUSTERING) if name not in listed)
@@ -210,9 +209,9 @@ def clustering_upgrade(protocol: Protocol) -> Protocol:
 
 
 def column_mapping_upgrade(protocol: Protocol) -> Protocol:
-    """Return the protocol with column mapping added, as the reference engine adds it.
+    """Return the protocol with column mapping, as Delta Spark adds it.
 
-    Legacy versions are raised to the ones that imply it; lists of features name it.
+    Legacy versions are raised to the versions that imply it; otherwise it is listed.
     """
     reader, writer = LEGACY_FEATURES[COLUMN_MAPPING]
     if COLUMN_MAPPING in table_features(protocol):
@@ -233,10 +232,10 @@ def column_mapping_upgrade(protocol: Protocol) -> Protocol:
 
 
 def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
-    """Return the protocol with these features too, as the reference engine merges them.
+    """Return the protocol with more features, as Delta Spark merges them; versions never decrease.
 
     A legacy version stays one if another implies exactly these features, else everything is listed.
-    Versions never become lower. Source: Delta Spark, TableFeatureSupport.merge.
+    Source: Delta Spark, TableFeatureSupport.merge.
     """
     listed = table_features(protocol)
     if set(features) <= set(listed):
@@ -264,7 +263,7 @@ def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
 
 
 def _legacy(features: frozenset[str], least: int) -> Protocol | None:
-    """Return the protocol of legacy versions that implies exactly these features, if one does."""
+    """Return the legacy protocol that implies exactly these features, or None."""
     mapped = COLUMN_MAPPING in features
     for writer in range(least, WRITER_FEATURE_VERSION):
         legacy = Protocol(
@@ -277,7 +276,7 @@ def _legacy(features: frozenset[str], least: int) -> Protocol | None:
 
 
 def without_feature(protocol: Protocol, feature: str) -> Protocol:
-    """Return the protocol without a feature of writers; a legacy version if that says the same."""
+    """Return the protocol without a writer feature, as a legacy version if one is equal."""
     left = tuple(name for name in protocol.writer_features or () if name != feature)
     legacy = None if protocol.reader_features else _legacy(frozenset(left), 1)
     if legacy is not None:

@@ -1,8 +1,7 @@
-"""Partition columns: which columns files hold, values as the log spells them, and directories.
+"""Partition columns: the columns in data files, values as the log spells them, and directories.
 
-A file's partition values are texts by the columns' physical names. Two spellings of one value are
-one partition to the reference engine, which compares typed values; null and "", which the protocol
-reads as null, are two.
+Partition values are texts by physical name. Delta Spark compares typed values, so two spellings of
+one value are one partition; null and "" are two, though the protocol reads "" as null.
 
 Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark, PartitionUtils; Spark,
 ExternalCatalogUtils.escapePathName.
@@ -36,7 +35,7 @@ from liquidlog.spec.schema import (
 )
 
 PartitionTexts = Mapping[str, str | None]
-"""Partition values by physical name, as the log spells them."""
+"""Partition values by physical name, spelled as in the log."""
 
 NULL_DIRECTORY: Final = "__HIVE_DEFAULT_PARTITION__"
 RANDOM_PREFIXES: Final = "delta.randomizeFilePrefixes"
@@ -44,10 +43,10 @@ RANDOM_PREFIX_LENGTH: Final = "delta.randomPrefixLength"
 
 _DEFAULT_PREFIX_LENGTH: Final = 2
 _LONGEST_NAME_BYTES: Final = 255
-"""Longest name of a directory that file systems take."""
+"""The longest name of a directory in usual file systems."""
 
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
-"""Characters that Hive's directories hold as % and two hex digits."""
+"""Characters that Hive's directories spell as % and two hex digits."""
 
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
 _BOOLEANS: Final = {"true": "true", "false": "false"}
@@ -60,7 +59,7 @@ _TIME: Final = re.compile(
 def partition_fields(
     schema: StructType, partition_columns: Sequence[str], *, where: str
 ) -> tuple[StructField, ...]:
-    """Return the fields of the partition columns, whose logical names are given, in their order."""
+    """Return the fields of partition columns, which are given by logical names, in order."""
     known = {field.name: field for field in schema.fields}
     missing = [name for name in partition_columns if name not in known]
     if missing:
@@ -70,7 +69,7 @@ def partition_fields(
 
 
 def physical_partition_columns(metadata: Metadata) -> tuple[str, ...]:
-    """Return the physical names of the columns that a table is partitioned by, in their order."""
+    """Return the physical names of a table's partition columns, in order."""
     if not metadata.partition_columns:
         return ()
     schema = parse_schema(metadata.schema_string, where="the metaData")
@@ -79,7 +78,7 @@ def physical_partition_columns(metadata: Metadata) -> tuple[str, ...]:
 
 
 def data_schema(schema: StructType, physical: Collection[str]) -> StructType:
-    """Return the columns that data files hold: all but the columns with these physical names."""
+    """Return the columns of data files: all but those with these physical names."""
     if not physical:
         return schema
     return StructType(tuple(f for f in schema.fields if f.physical_name not in physical))
@@ -87,10 +86,10 @@ def data_schema(schema: StructType, physical: Collection[str]) -> StructType:
 
 @lru_cache(maxsize=1 << 16)
 def same_value(text: str | None, data_type: DataType) -> str | None:
-    """Return one spelling for all spellings of a partition value; None for null.
+    """Return one spelling for all spellings of a partition value, None for null.
 
-    A timestamp without a zone differs from any with a zone: which moment it is depends on who reads
-    it. A text that is no value of the type is the same as itself only.
+    A timestamp without a zone never equals one with a zone, because its moment depends on the
+    reader. A text that is not of the type only equals itself.
     """
     if text is None:
         return None
@@ -137,7 +136,7 @@ def _instant(text: str, *, has_zone: bool) -> str:
 
 
 def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str:
-    """Return the directory of a partition as Hive names it, relative to the table."""
+    """Return the directory of a partition, relative to the table, with Hive's spelling."""
     return "/".join(
         f"{_escaped(name)}={_escaped(values[physical] or NULL_DIRECTORY)}"
         for physical, name in names.items()
@@ -145,13 +144,13 @@ def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str
 
 
 def directory_settings(configuration: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the properties that say how `output_directory` names directories."""
+    """Return the properties that `output_directory` depends on."""
     named = (RANDOM_PREFIXES, RANDOM_PREFIX_LENGTH, MODE)
     return {name: configuration[name] for name in named if name in configuration}
 
 
 def has_short_directories(configuration: Mapping[str, str]) -> bool:
-    """Return whether directories say nothing of partition values, and partitions may share them."""
+    """Return whether directories omit partition values, so that partitions may share one."""
     mapped = mapping_mode(configuration) is not MappingMode.NONE
     return mapped or configuration.get(RANDOM_PREFIXES, "").lower() == "true"
 
@@ -159,9 +158,9 @@ def has_short_directories(configuration: Mapping[str, str]) -> bool:
 def output_directory(
     configuration: Mapping[str, str], values: PartitionTexts, unique_id: str
 ) -> str:
-    """Return where files of a partition are written: as the reference engine names it.
+    """Return the directory for new files of a partition, named as by Delta Spark.
 
-    Tables with column mapping or random prefixes, and values too long for a name, get a short one.
+    It is short for column mapping, random prefixes, and values that are too long for a name.
     """
     if has_short_directories(configuration):
         return prefix_directory(configuration, unique_id)
@@ -170,19 +169,19 @@ def output_directory(
 
 
 def is_too_long(directory: str) -> bool:
-    """Return whether a file system may refuse a part of a directory because of its length."""
+    """Return whether a part of a directory is too long for some file system."""
     return any(len(part.encode()) > _LONGEST_NAME_BYTES for part in directory.split("/"))
 
 
 def prefix_directory(configuration: Mapping[str, str], unique_id: str) -> str:
-    """Return a directory of a few characters, as random as `unique_id`, of the table's length."""
+    """Return a directory of random characters from `unique_id`; the table sets their number."""
     text = configuration.get(RANDOM_PREFIX_LENGTH, "")
     length = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_PREFIX_LENGTH
     return hashlib.sha256(unique_id.encode()).hexdigest()[:length]
 
 
 def is_safe_directory(directory: str) -> bool:
-    """Return whether files may be written to a directory: one below the table, and not its log."""
+    """Return whether a directory is below the table and not its log."""
     parts = directory.split("/")
     odd = {"\\", ":", "\0"} & set(directory)
     return not odd and parts[0] != "_delta_log" and not {"", ".", ".."} & set(parts)
@@ -192,15 +191,13 @@ def _escaped(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-# Partition values, texts in the log, as values of a column: exactly what readers see, or refused
+# Partition values from texts in the log, exactly as readers see them
 #
-# A text of which readers of different engines make different values is no value here: files
-# that held one of them would change what the others read. A TIMESTAMP without a zone, as the
-# protocol first had them, is one in the zone that whoever reads the table names; delta-rs takes
-# UTC, Spark that of its session.
+# A text is refused if engines read it differently: a file that contained one engine's value would
+# change what others read. The reader names the zone of a TIMESTAMP without one; delta-rs takes
+# UTC, Spark its session's zone.
 #
-# Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark casts the texts as Spark
-# does.
+# Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark casts texts as Spark does.
 
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
@@ -219,17 +216,17 @@ _FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "timestamp": (_WITH_ZONE, "YYYY-MM-DDThh:mm:ss.ffffffZ"),
     "timestamp_ntz": (_LOCAL, "YYYY-MM-DD hh:mm:ss.ffffff"),
 }
-"""What a text must look like, by type; the pattern, and in words."""
+"""The pattern of a text for each type, and its description."""
 
 _BYTES: Final = frozenset({"string", "binary"})
 _EXACT: Final = Context(prec=400)
 
 READ_AS: Final = "UTC"
-"""The zone of timestamps that name none, unless whoever reads the table names another."""
+"""The zone of timestamps without one, unless the reader names another."""
 
 
 def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
-    """Yield each partition column whose values cannot be spelled so that all readers agree."""
+    """Yield each partition column whose values have no spelling that all readers agree on."""
     for field in fields:
         kind = field.data_type
         name = kind.name if isinstance(kind, PrimitiveType) else str(kind)
@@ -240,9 +237,9 @@ def unwritable_partitions(fields: Sequence[StructField]) -> Iterator[str]:
 def in_zone(
     values: PartitionTexts, fields: Sequence[StructField], time_zone: str
 ) -> PartitionTexts:
-    """Return partition values with timestamps in UTC that had no zone: moments in `time_zone`.
+    """Return partition values with timestamps that lack a zone moved from `time_zone` to UTC.
 
-    Of two moments it is the first one. Spark reads those that a clock skipped as this does.
+    Of two moments with the same local time, the first is taken; skipped times are read as by Spark.
     """
     zoneless = zoneless_columns([values], fields)
     if not zoneless:
@@ -256,7 +253,7 @@ def in_zone(
 def zoneless_columns(
     documents: Sequence[PartitionTexts], fields: Sequence[StructField]
 ) -> tuple[str, ...]:
-    """Return the physical names of TIMESTAMP columns with values that name no zone."""
+    """Return the physical names of TIMESTAMP columns with values that lack a zone."""
     return tuple(
         field.physical_name
         for field in fields
@@ -277,7 +274,7 @@ def _moment(text: str | None, zone: ZoneInfo) -> str | None:
 
 
 def typed_value(text: str | None, field: StructField) -> pa.Scalar:
-    """Return a partition value in the Arrow type of its column; null for None and ""."""
+    """Return a partition value in its column's Arrow type; None and "" become null."""
     kind = arrow_type(field.data_type)
     name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""
     if not text:
@@ -306,9 +303,9 @@ def _disagreement(text: str, field: StructField, because: str) -> str:
 def untyped_values(
     documents: Sequence[PartitionTexts], fields: Sequence[StructField]
 ) -> Iterator[str]:
-    """Yield why a text is no value of its column, once for each text.
+    """Yield why a text is not a value of its column, once per text.
 
-    A text of no characters is none: the protocol reads null, Delta Spark "".
+    The empty text is refused: the protocol reads it as null, Delta Spark as "".
     """
     for field in fields:
         name = field.data_type.name if isinstance(field.data_type, PrimitiveType) else ""

@@ -1,18 +1,18 @@
-"""Paths of data files as the log spells them: when two paths are one file, and where it is.
+"""Paths of data files in the log: when two paths are the same file, and where it is.
 
-The log holds URIs, relative to the table or absolute. Its actions are about one file if the
-*normal* forms are equal: without empty and dot segments, without `file:` and the slashes after it,
-still encoded, as `a%20b` and `a b` are two files to other engines. The *canonical* form is the
-normal one decoded, once; it is what files are opened by and what documents and people see:
+The log holds URIs, relative to the table or absolute. Two actions are about the same file if the
+*normal* forms are equal: without empty and dot segments, without `file:` and its slashes, still
+encoded, because other engines treat `a%20b` and `a b` as two files. The *canonical* form is the
+normal form, decoded once; files are opened by it, and documents and people see it:
 
-- `a b/c`: relative to the table. One that could be taken for an address begins with `./`.
-- `/x/y`: absolute on local disk, however it was spelled (`/x/y`, `file:/x/y`, `file:///x/y`).
+- `a b/c`: relative to the table. It begins with `./` where it could be taken for an address.
+- `/x/y`: absolute on local disk, in any spelling (`/x/y`, `file:/x/y`, `file:///x/y`).
 - `s3://bucket/key`, `file://host/x`: absolute elsewhere.
 
-A relative and an absolute path are two files to the reference engine, even where they meet.
-`file:/x` and `file:///x` are one URI to it, which it finds out where both are in one partition of
-its state, and not where they are in two; delta-rs compares texts. Where that matters it sees other
-files than we do, and commits that remove files are refused.
+Delta Spark takes a relative and an absolute path for two files, even where they meet. It takes
+`file:/x` and `file:///x` for one URI, but notices that only if both are in one partition of its
+state; delta-rs compares texts. Where it then sees other files than we do, commits that remove files
+are refused.
 
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, CanonicalPathFunction, which applies
 java.net.URI.normalize and qualifies a path without a scheme.
@@ -35,11 +35,11 @@ from liquidlog.errors import CorruptLogError
 _ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
 _AUTHORITY: Final = re.compile(r"//([^/]*)(.*)", re.DOTALL)
 _ODD: Final = (":", "//", "/.")
-"""A path without any of these, and without a leading dot, is in normal form already."""
+"""A path without these and without a leading dot is in normal form."""
 _LOCAL_START: Final = r"^file:(?://)?(/[^/])"
 _OTHER_START: Final = r"^[a-z][a-z0-9+.-]*://[^/%:]+/"
 _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
-"""Characters that need no escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
+"""Characters without an escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
 _LOOK_BYTES: Final = 1 << 22
 _LONGEST: Final = len("file:")
 _ONE_STORAGE: Final = {
@@ -48,18 +48,18 @@ _ONE_STORAGE: Final = {
     "gcs://": "gs://",
     "abfs://": "abfss://",
 }
-"""Schemes that are other names of a scheme: two files to the reference engine, one object."""
+"""Schemes with the same objects: Delta Spark sees two files, storage has one."""
 
 
 def normal_path(path: str) -> str:
-    """Return the normal form of a data file's path in the log, by which actions are compared."""
-    # Written out, as this runs once per action of a commit.
+    """Return the normal form of a path in the log, by which actions are compared."""
+    # Written out, because it runs once per action.
     odd = ":" in path or "//" in path or "/." in path
     if not odd and not path.startswith("."):
         return path
     absolute = _ABSOLUTE.fullmatch(path)
     if absolute is None:
-        # A host without a scheme, which no engine opens: left as it is.
+        # No engine opens a host without a scheme: left as it is.
         return path if path.startswith("//") else _without_dots(path)
     scheme, rest = absolute[1].lower(), absolute[2]
     host = ""
@@ -70,30 +70,30 @@ def normal_path(path: str) -> str:
 
 
 def encoded_path(path: str) -> str:
-    """Return a path relative to the table as the log spells it; inverse of `canonical_path`."""
+    """Return a path relative to the table as the log spells it; `canonical_path` is the inverse."""
     return quote(path, safe=_PATH_SAFE)
 
 
 def canonical_path(path: str) -> str:
-    """Return the canonical form of a data file's path in the log."""
+    """Return the canonical form of a path in the log."""
     return _decoded(normal_path(path))
 
 
 def is_below_table(path: str) -> bool:
-    """Return whether a path is relative to the table, and leads nowhere else."""
+    """Return whether a path is relative to the table and stays inside it."""
     odd = path.startswith(("/", "./", "../")) or _ABSOLUTE.fullmatch(path) is not None
     return not odd and normal_path(path) == path
 
 
 def are_plain(paths: pa.Array) -> bool:
-    """Return whether all paths are relative and canonical as they stand; a null counts as plain."""
+    """Return whether all paths are relative and canonical already; null counts as plain."""
     if _may_differ(paths) or _holds(paths, ("%",)):
         return False
     return not pc.any(pc.starts_with(paths, "/")).as_py()
 
 
 def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the normal form of many paths; one scan finds those that are not normal yet."""
+    """Return the normal form of many paths; only those that need it are changed."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(normal_paths, paths.chunks), pa.string())
     if not _may_differ(paths):
@@ -110,7 +110,7 @@ def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return the canonical form of many paths; one scan finds those that are not normal yet."""
+    """Return the canonical form of many paths; only those that need it are changed."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(canonical_paths, paths.chunks), pa.string())
     paths = normal_paths(paths)
@@ -120,7 +120,7 @@ def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedA
 
 
 def _changed(paths: pa.Array, which: pa.Array, change: Callable[[str], str]) -> pa.Array:
-    """Return paths with some of them changed; files of one directory share the work."""
+    """Return paths with some of them changed, once per directory."""
     directories: dict[str, str] = {}
 
     def changed(path: str) -> str:
@@ -149,7 +149,7 @@ def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
     first, end = int(ends[paths.offset]), int(ends[paths.offset + len(paths)])
     wanted = [part.encode() for part in texts]
     for start in range(first, end, _LOOK_BYTES):
-        # Steps overlap by the longest text, which may span the end of one.
+        # Slices overlap by the longest text, which may cross the end of one.
         stop = min(start + _LOOK_BYTES + _LONGEST - 1, end)
         piece = text.slice(start, stop - start).to_pybytes()
         if any(part in piece for part in wanted):
@@ -158,7 +158,7 @@ def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
 
 
 def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
-    """Return canonical paths; those of files below the table are relative to it."""
+    """Return canonical paths, relative for files below the table."""
     away = _away(paths)
     if away is None:
         return paths
@@ -176,14 +176,14 @@ def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
 
 
 def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
-    """Return the canonical paths of files that the log has under more than one name.
+    """Return the canonical paths of files that the log has under several names.
 
-    Of such a file, which is encoded or addressed in two ways, a reader would get the rows twice.
+    A reader would get the rows of such a file, encoded or addressed in two ways, twice.
     """
     normal = normal_paths(paths)
     found = canonical_paths(normal)
     again: set[str] = set()
-    # Most often every path occurs once, and counting shows it.
+    # Usually every path occurs once, which counting shows.
     if found is not normal and pc.count_distinct(found).as_py() < len(found):
         again.update(_repeated(pc.unique(normal), canonical_paths))
     away = _away(found)
@@ -202,7 +202,7 @@ def _repeated(paths: pa.Array, form: Callable[[pa.Array], pa.Array]) -> list[str
 
 
 def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
-    """Yield the files that both a path leading out of the table and another path name."""
+    """Yield the files that have one path out of the table and another path."""
     absolute = paths.filter(away)
     inner = names_in_table(absolute, table_uri)
     inner = inner.filter(pc.not_equal(inner, absolute))
@@ -212,7 +212,7 @@ def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
 
 
 def _away(paths: pa.Array) -> pa.Array | None:
-    """Return which paths are not below the table by themselves, None if all are."""
+    """Return which paths are absolute or begin with `../`, None if there are none."""
     away = pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "../"))
     if _holds(paths, ("://",)):
         away = pc.or_(away, pc.match_substring_regex(paths, r"^[a-z][a-z0-9+.-]*://"))
@@ -250,21 +250,21 @@ def _decoded(path: str) -> str:
         found = unquote(path, errors="strict")
     except UnicodeDecodeError:
         raise CorruptLogError("_delta_log", f"the path {path!r} is not UTF-8") from None
-    # An encoded colon or slash is part of a name, which must not be taken for an address.
+    # An encoded colon or slash is part of a name and must not make an address of it.
     hides = _ABSOLUTE.fullmatch(found) and not _ABSOLUTE.fullmatch(path)
     return f"./{found}" if hides else found
 
 
-# Which files below a table's directory may be data, by their names alone
+# Which files below a table's directory may be data, by name
 #
 # Source: PROTOCOL.md, "Data Files", "Change Data Files", "Deletion Vectors"; Delta Spark,
 # DeltaTableUtils.isHiddenDirectory.
 
 CHANGE_DATA_DIR: Final = "_change_data"
-"""The directory with files of the change data feed, directly below the table's."""
+"""The directory of the change data feed, directly below the table's."""
 
 ICEBERG_DIR: Final = "metadata"
-"""The directory with metadata of Iceberg, directly below the table's."""
+"""The directory of Iceberg metadata, directly below the table's."""
 
 _DATA: Final = re.compile(r".+\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
 _RUN: Final = re.compile(
@@ -273,10 +273,10 @@ _RUN: Final = re.compile(
 
 
 def is_hidden(path: str, partition_columns: Collection[str]) -> bool:
-    """Return whether no data is at or below a path in the table because of its last name.
+    """Return whether the last name of a path says that no data is there.
 
-    Names that begin with `_` or `.` are those of other things, except directories of partition
-    columns with such a name, and the change data.
+    Names that begin with `_` or `.` say so, except the change data and directories of partition
+    columns with such a name.
     """
     if path in {CHANGE_DATA_DIR, ICEBERG_DIR}:
         return path == ICEBERG_DIR
@@ -287,22 +287,22 @@ def is_hidden(path: str, partition_columns: Collection[str]) -> bool:
 
 
 def is_data_name(path: str) -> bool:
-    """Return whether a file is called as writers call data files, and files of vectors."""
+    """Return whether writers name data files or files of vectors in this way."""
     return _DATA.fullmatch(path.rpartition("/")[2]) is not None
 
 
 def is_log_directory(path: str) -> bool:
-    """Return whether a directory is the log of a table, this one's or another's below it."""
+    """Return whether a directory is the log of this table or of one below it."""
     return path.rpartition("/")[2] == LOG_DIR
 
 
 def run_token_of(path: str) -> str | None:
-    """Return the token of the run that a file of such a name is of, if it is of one; else None."""
+    """Return the run's token in the name of a file that a run wrote, or None."""
     found = _RUN.fullmatch(path.rpartition("/")[2])
     return None if found is None else found["begin"] + found["end"]
 
 
-# Parse and format file names of `_delta_log`. No I/O
+# File names of `_delta_log`
 #
 # Source: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files".
 
@@ -312,7 +312,7 @@ LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
 MAX_VERSION: Final = 2**63 - 1
 MAX_LOG_BYTES: Final = 8 << 30
-"""Largest log file that is read whole. Delta Spark's commits of a million files take about 1 GB."""
+"""The largest log file that is loaded whole. A commit of a million files has about 1 GB."""
 
 _VERSION = r"(?P<version>\d{20})"
 _COMMIT = re.compile(_VERSION + r"\.json")
@@ -322,7 +322,7 @@ _V2 = re.compile(_VERSION + r"\.checkpoint\.[0-9a-fA-F-]{36}\.(?:json|parquet)")
 
 
 class LogFileKind(Enum):
-    """Kind of a file in `_delta_log`; files of other kinds are ignored."""
+    """Files of other kinds are ignored."""
 
     COMMIT = "commit"
     CLASSIC_CHECKPOINT = "classic checkpoint"
@@ -332,9 +332,9 @@ class LogFileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file in `_delta_log` whose name the protocol gives a meaning; `part` counts from 1.
+    """A file of `_delta_log` with a name of the protocol; `part` counts from 1.
 
-    `etag` identifies the content in an object store, empty if the store has none.
+    `etag` identifies the content in an object store, empty if the store has no such thing.
     """
 
     name: str
@@ -358,7 +358,7 @@ _PATTERNS: Final = (
 def parse_log_file(
     name: str, size_bytes: int, modification_time_ms: int, etag: str = ""
 ) -> LogFile | None:
-    """Return the log file that `name` stands for, None if the protocol gives it no meaning."""
+    """Return the log file with this name, None if the protocol has no such name."""
     for pattern, kind in _PATTERNS:
         match = pattern.fullmatch(name)
         if match:
@@ -377,15 +377,15 @@ def parse_log_file(
 
 
 def commit_name(version: int) -> str:
-    """Return the file name of the commit of `version`."""
+    """Return the file name of a commit."""
     return f"{version:0{VERSION_DIGITS}d}.json"
 
 
 def classic_checkpoint_name(version: int) -> str:
-    """Return the file name of the classic checkpoint of `version`."""
+    """Return the file name of a classic checkpoint."""
     return f"{version:0{VERSION_DIGITS}d}.checkpoint.parquet"
 
 
 def log_path(name: str) -> str:
-    """Return the path of a log file relative to the table, for messages."""
+    """Return a log file's path relative to the table, for messages."""
     return f"{LOG_DIR}/{name}"

@@ -23,7 +23,7 @@ PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 FIELD_ID: Final = "delta.columnMapping.id"
 
 MAX_DEPTH: Final = 100
-"""Most levels of nesting that are read: no engine writes more, and more would exhaust the stack."""
+"""The deepest nesting that is parsed: no engine writes more, and more would exhaust the stack."""
 
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)$")
 _BARE_NAME = re.compile(r"[a-zA-Z0-9_]+")
@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without parts; names this project does not know are kept as they are."""
+    """A type without parts; unknown names are kept."""
 
     name: str
 
@@ -41,7 +41,7 @@ class PrimitiveType:
 
 
 VOID: Final = PrimitiveType("void")
-"""The type of columns that are null in every row, which no file has."""
+"""The type of columns that are always null; no data file has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A named field; `metadata` is kept exactly as the log has it."""
+    """A named field; `metadata` is exactly as in the log."""
 
     name: str
     data_type: "DataType"
@@ -108,7 +108,7 @@ DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf column under both of its names."""
+    """A leaf column with both its paths."""
 
     logical: Path
     physical: Path
@@ -117,7 +117,7 @@ class Leaf:
 
 
 def parse_schema(text: str, *, where: str) -> StructType:
-    """Return the schema in a metaData action's `schemaString`."""
+    """Return the schema in a `schemaString`."""
     if not text:
         raise CorruptLogError(where, "the metaData has no schemaString")
     try:
@@ -132,7 +132,7 @@ def parse_schema(text: str, *, where: str) -> StructType:
 
 
 def schema_json(schema: StructType) -> str:
-    """Return the schema as the protocol's JSON, without spaces; inverse of parse_schema."""
+    """Return the schema as the protocol's JSON without spaces; `parse_schema` is the inverse."""
     return json.dumps(_type_document(schema), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -142,28 +142,28 @@ def leaves(schema: StructType) -> Iterator[Leaf]:
 
 
 def render_schema(schema: StructType) -> str:
-    """Return the schema as indented text, one field per line, for messages."""
+    """Return the schema as indented text, one field per line."""
     return "\n".join(_render(schema, 1))
 
 
 def find_column(schema: StructType, path: Path, *, physical: bool = False) -> StructField | None:
-    """Return the field at `path`, an exact match before one in another case, as Spark does.
+    """Return the field at `path` outside arrays and maps, or None.
 
-    Arrays and maps are not entered. None if there is no such field.
+    As in Spark, an exact match comes before a match in another case.
     """
     found = _fields_at(schema, path, physical=physical)
     return found[-1] if found else None
 
 
 def resolve_path(schema: StructType, path: Path, *, physical: bool = False) -> tuple[Path, Path]:
-    """Return (logical path, physical path) of an existing column, in the schema's spelling."""
+    """Return the logical and the physical path of an existing column, in the schema's spelling."""
     found = _fields_at(schema, path, physical=physical)
     assert found is not None  # noqa: S101  find_column came first
     return tuple(one.name for one in found), tuple(one.physical_name for one in found)
 
 
 def _fields_at(schema: StructType, path: Path, *, physical: bool) -> list[StructField] | None:
-    """Return the field at a path behind those around it, None if there is none."""
+    """Return the structs around a field, outermost first, and the field; None if it is absent."""
     found: list[StructField] = []
     data_type: DataType = schema
     for part in path:
@@ -178,17 +178,17 @@ def _fields_at(schema: StructType, path: Path, *, physical: bool) -> list[Struct
 
 
 def quote_path(path: Path) -> str:
-    """Return `a.b` with backticks where needed, as Spark's FieldReference; inverse: split_path."""
+    """Return `a.b`, with backticks where needed; inverse: `split_path`."""
     return ".".join(map(_quote_part, path))
 
 
 def quote_paths(paths: Iterable[Path]) -> tuple[str, ...]:
-    """Return columns as a user writes them, each as `quote_path` does."""
+    """Return columns as users write them; see `quote_path`."""
     return tuple(quote_path(path) for path in paths)
 
 
 def split_path(text: str) -> Path:
-    """Return the name parts of a column as a user writes it: `a.b`, with backticks if needed."""
+    """Return the parts of a column's name as users write it: `a.b`, with backticks where needed."""
     if not isinstance(text, str):
         raise UsageError(f"a column name must be text, found {type(text).__name__}")
     parts: list[str] = []
@@ -210,7 +210,7 @@ def split_path(text: str) -> Path:
 
 
 def split_paths(text: str) -> tuple[Path, ...]:
-    """Return the columns of a comma-separated list; commas inside backticks do not separate."""
+    """Return the columns of a list, separated by commas outside backticks."""
     pieces = re.findall(r"(?:`(?:[^`]|``)*`|[^,`]|`)+", text)
     return tuple(split_path(piece.strip()) for piece in pieces)
 
@@ -249,7 +249,7 @@ def _render(struct: StructType, depth: int) -> Iterator[str]:
 
 
 def parse_type(document: Any, depth: int = 0) -> DataType:  # noqa: ANN401  JSON
-    """Return the type in a piece of a schema's JSON, which is `depth` levels below its root."""
+    """Return the type in a part of a schema's JSON, `depth` levels below the root."""
     if depth > MAX_DEPTH:
         raise ValueError(f"types are nested deeper than {MAX_DEPTH} levels")
     if isinstance(document, str):
@@ -304,7 +304,7 @@ def _type_document(data_type: DataType) -> Any:  # noqa: ANN401  JSON
 
 
 def field_document(child: StructField) -> dict[str, Any]:
-    """Return a field as an object of the protocol's JSON."""
+    """Return a field as the protocol's JSON object."""
     return {
         "name": child.name,
         "type": _type_document(child.data_type),
@@ -313,7 +313,7 @@ def field_document(child: StructField) -> dict[str, Any]:
     }
 
 
-# Walking and changing the fields of a schema, those inside arrays and maps included
+# The fields of a schema, also inside arrays and maps: walks and changes
 #
 # Source: PROTOCOL.md, "Field Path".
 
@@ -323,7 +323,7 @@ def fields_with_paths(
 ) -> Iterator[tuple[Path, StructField]]:
     """Yield every field with its path, a struct before its fields.
 
-    The parts of arrays and maps are `element`, `key` and `value` in a path.
+    In a path, parts of arrays and maps are `element`, `key` and `value`.
     """
     match schema:
         case StructType(fields):
@@ -341,7 +341,7 @@ def fields_with_paths(
 
 
 def data_type_at(data_type: DataType, path: Path) -> DataType | None:
-    """Return the type at a path of `element`, `key` and `value` inside arrays and maps."""
+    """Return the type inside arrays and maps at a path of `element`, `key` and `value`."""
     for part in path:
         match data_type, part:
             case ArrayType(element), "element":
@@ -358,7 +358,7 @@ def data_type_at(data_type: DataType, path: Path) -> DataType | None:
 def with_fields(
     schema: StructType, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
-    """Return the schema with every field in it changed, or dropped where the change is None."""
+    """Return the schema with every field changed, or dropped where the change is None."""
 
     def inside(data_type: DataType) -> DataType:
         match data_type:
@@ -376,7 +376,7 @@ def with_fields(
 
 
 def plain_nullable(schema: StructType) -> StructType:
-    """Return the schema with names and types and nothing else: every part of it can be null."""
+    """Return the schema with only names and types; every part is nullable."""
 
     def nullable(data_type: DataType) -> DataType:
         match data_type:
@@ -414,7 +414,7 @@ def with_field(
     return StructType(tuple(fields))
 
 
-# Column mapping: its mode, what it demands of a schema, and new ids and names of columns
+# Column mapping: mode, demands on a schema, new ids and names
 #
 # Source: PROTOCOL.md, "Column Mapping"; Delta Spark, DeltaColumnMapping.
 
@@ -435,7 +435,7 @@ class MappingMode(StrEnum):
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
-    """Return the mode that a table's properties set."""
+    """Return the mode in a table's properties."""
     text = configuration.get(MODE, "none")
     try:
         return MappingMode(text.lower())
@@ -444,7 +444,7 @@ def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
 
 
 def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every reason why the columns of a table cannot be located with certainty."""
+    """Return all reasons why a table's columns cannot be found with certainty."""
     try:
         mode = mapping_mode(configuration)
     except UsageError as error:
@@ -469,7 +469,7 @@ def with_mapping(
 ) -> tuple[StructType, int]:
     """Return the schema with fresh ids and physical names, and the largest id.
 
-    Ids count from `first`, a struct before its fields. A mapping that the schema had is replaced.
+    Ids count from `first`, a struct before its fields, and replace earlier ones.
     """
     numbers = count(first)
     largest = first - 1

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def floats_around(low: float, high: float) -> tuple[float, float]:
-    """Return the smallest and the largest float that numbers from `low` to `high` may become.
+    """Return the smallest and the largest float that numbers from `low` to `high` can round to.
 
-    A number that is no float may become a neighbour of its nearest float, as rounding twice may do.
+    After rounding twice, a number may be a neighbour of its nearest float.
     """
     lows, highs = widened_to_floats(np.array([low]), np.array([high]))
     return float(lows[0]), float(highs[0])
@@ -34,7 +34,7 @@ def floats_around(low: float, high: float) -> tuple[float, float]:
 def widened_to_floats(
     low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return float64 bounds that hold `low` and `high` and the floats that were written so."""
+    """Return float64 bounds that include `low`, `high` and the floats they were written from."""
     return _outward(low, -np.inf, np.minimum), _outward(high, np.inf, np.maximum)
 
 
@@ -47,7 +47,7 @@ def _outward(values: NDArray[np.float64], end: float, farther: np.ufunc) -> NDAr
     return found
 
 
-# Text from outside without what looks like a credential: signatures, tokens, users in URIs
+# Text from outside with credentials masked: signatures, tokens, users in URIs
 
 _SIGNED: Final = re.compile(
     r"(?i)((?:\bsig|signature|x-amz-security-token|x-amz-signature|x-amz-credential|accountkey"
@@ -57,12 +57,12 @@ _SIGNED: Final = re.compile(
 _BEARER: Final = re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}")
 _USER: Final = re.compile(r"(?i)\b(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^\s/?#@]+)@")
 _CONTAINER: Final = frozenset({"abfs", "abfss", "wasb", "wasbs"})
-"""Schemes in which a container, and no user, stands before `@`."""
+"""Schemes with a container, not a user, before `@`."""
 _MASK: Final = "***"
 
 
 def masked(text: str) -> str:
-    """Return `text` with `***` in place of signatures, tokens, and users with their passwords."""
+    """Return `text` with `***` for signatures, tokens, and users with passwords."""
 
     def without_user(found: re.Match[str]) -> str:
         is_container = found["scheme"].lower() in _CONTAINER and ":" not in found["user"]
@@ -73,14 +73,13 @@ def masked(text: str) -> str:
     return _BEARER.sub(rf"\1{_MASK}", text)
 
 
-# Text from outside, with every character that a terminal would act on made visible
+# Text from outside with all characters visible that a terminal would act on
 #
-# A log, a file name or an error of a parser can hold control characters, marks that turn the
-# direction of text, characters without width, and halves of a surrogate pair. Each becomes the
-# escape that Python writes for it, `\x1b` or `\u202e`; all other characters stay.
+# A log, a file name or a parser's error can have control characters, marks of text direction,
+# characters without width, and halves of surrogate pairs. Each becomes its escape in Python,
+# such as `\x1b`; all others stay.
 #
-# Source: Unicode 15, general categories Cc, Cf (but signs that are seen, like U+0600), Cs, Zl,
-# Zp.
+# Source: Unicode 15, general categories Cc, Cf (without visible signs, like U+0600), Cs, Zl, Zp.
 
 _HIDDEN: Final = (
     r"\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
@@ -93,21 +92,21 @@ _NOT_ASCII: Final = re.compile(f"(?!\n)[{_HIDDEN}]|[^\x00-\x7f]")
 
 
 def visible(text: str) -> str:
-    """Return `text` as one line without characters that hide or act, each as its escape."""
-    # Printable text hides nothing, and this test is much faster.
+    """Return `text` as one line, with escapes for characters that hide or act."""
+    # This test is much faster, and printable text hides nothing.
     return text if text.isprintable() else _IN_A_LINE.sub(_escape, text)
 
 
 def visible_lines(text: str, *, indent: str = "  ") -> str:
-    """Return `text` like `visible`, but with its lines; all after the first are indented.
+    """Return `text` like `visible`, but with its line breaks, each followed by an indent.
 
-    The indent keeps a line break in a name from beginning a line that reads as another message.
+    Thus no line in a name looks like another message.
     """
     return _IN_LINES.sub(_escape, text.replace("\n", f"\n{indent}"))
 
 
 def visible_json(document: str, *, ascii_only: bool = False) -> str:
-    """Return an equal JSON document in which hidden characters are JSON escapes."""
+    """Return an equal JSON document with hidden characters escaped."""
     return (_NOT_ASCII if ascii_only else _IN_LINES).sub(_json_escape, document)
 
 
@@ -120,11 +119,11 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-# Scalars that JSON has no form for, as statistics and documents write them
+# Scalars without a form in JSON, as statistics and documents write them
 
 
 def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scalar
-    """Return a value with a form in JSON for NaN, infinities and times (with `Z` if in UTC)."""
+    """Return a value as JSON has it: NaN, infinities and times (with `Z` in UTC) become text."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -139,7 +138,7 @@ def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scala
 
 # Sizes as people write them: 16MiB, 1.5GiB, 100GB, 4096
 #
-# GB, MB, kB are read as Spark reads them: powers of 1024, like GiB, MiB, KiB.
+# As in Spark, GB, MB and kB are powers of 1024, like GiB, MiB and KiB.
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -147,7 +146,7 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def parse_size(text: int | str) -> int:
-    """Return a size in bytes; a number is bytes already."""
+    """Return a size in bytes; a number already is in bytes."""
     if isinstance(text, bool) or not isinstance(text, str | SupportsIndex):
         raise UsageError(
             f"a size must be bytes or text with a unit, as 16MiB, found {type(text).__name__}"
@@ -174,7 +173,7 @@ def render_size(size_bytes: int) -> str:
     return f"{size:.1f} {_UNITS[-1]}"
 
 
-# Times as the log keeps them and as people and documents write them
+# Times in the log, and as people and documents write them
 
 _DURATION: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -194,7 +193,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str) -> int:
-    """Return a time of people, in UTC by default, or a number of ms as ms since the epoch."""
+    """Return a time, in UTC by default, in ms since the epoch; a plain number already is in ms."""
     if not isinstance(text, str):
         raise UsageError(f"a time must be text, found {type(text).__name__}")
     if text.removeprefix("-").isdecimal():
@@ -209,7 +208,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration in ms: a whole number of seconds, minutes, hours or days, like 12h."""
+    """Return a duration, a whole number of seconds, minutes, hours or days like 12h, in ms."""
     if not isinstance(text, str):
         raise UsageError(f"a duration must be text like 12h, found {type(text).__name__}")
     found = _DURATION.fullmatch(text.strip().lower())
@@ -221,7 +220,7 @@ def parse_duration(text: str) -> int:
 
 
 def retention_ms(configuration: Mapping[str, str]) -> int | None:
-    """Return how long tombstones are kept, in ms; None if the table says it in unknown words."""
+    """Return how long tombstones are kept, in ms, None if the property cannot be parsed."""
     text = configuration.get(RETENTION, _DEFAULT_RETENTION).strip().lower()
     steps = text.removeprefix("interval").strip()
     found = _STEP.findall(steps)
@@ -231,7 +230,7 @@ def retention_ms(configuration: Mapping[str, str]) -> int | None:
 
 
 def rough_duration(duration_ms: int) -> str:
-    """Return a duration in its largest unit that goes into it, rounded down, like `12 min`."""
+    """Return a duration in the largest fitting unit, rounded down: `12 min`."""
     units = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
     fitting = ((size, name) for size, name in units if duration_ms >= size)
     size, name = next(fitting, (1_000, "s"))
@@ -239,7 +238,7 @@ def rough_duration(duration_ms: int) -> str:
 
 
 def iso_time(time_ms: int) -> str:
-    """Return a time (ms since the epoch) as ISO 8601 in UTC, as its number beyond the calendar."""
+    """Return a time (ms since the epoch) as ISO 8601 in UTC, or as a number beyond the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -247,16 +246,13 @@ def iso_time(time_ms: int) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-# Rows of a listing: a tuple of mappings that turns into Arrow or pandas
-
-
 class Rows(tuple[Mapping[str, Any], ...]):
-    """Rows in the order shown; a key that a row lacks is null in a table."""
+    """Rows in display order; an absent key is null in a table."""
 
     __slots__ = ()
 
     def to_arrow(self) -> pa.Table:
-        """Return one Arrow row per mapping, with every key of any row as a column."""
+        """Return one Arrow row per mapping; columns are the keys of all rows."""
         names = dict.fromkeys(name for row in self for name in row)
         return pa.table({name: _column([row.get(name) for row in self]) for name in names})
 
@@ -277,7 +273,7 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array(values)
 
 
-# Suggestions for misspelled names: at most a handful, and only near ones
+# Suggestions for misspelled names: few, and only similar ones
 
 _NEAR: Final = 0.7
 _MOST_NEAR: Final = 3
@@ -286,9 +282,9 @@ _SHORTEST_PART: Final = 4
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three known names that are spelled almost so, the nearest first.
+    """Return up to three known names with a similar spelling, the nearest first.
 
-    A name that contains this one, or is another field of the same struct, is near, too.
+    A name that contains this one, or another field of the same struct, counts as similar.
     """
     names = tuple(known)
     same = tuple(candidate for candidate in names if candidate.lower() == name.lower())
@@ -300,7 +296,7 @@ def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
-    """Return the end of a sentence about an unknown name: the near names, or all that exist."""
+    """Return the end of a sentence about an unknown name: similar names, or all names."""
     near = near_names(name, known)
     if near:
         return f"; did you mean {' or '.join(near)}?"
@@ -312,7 +308,7 @@ def suggestion(name: str, known: Sequence[str], *, what: str) -> str:
 
 
 def unknown_columns(unknown: Sequence[str], schema: StructType) -> Iterator[str]:
-    """Yield a sentence per name that no column has, with suggestions."""
+    """Yield a sentence per unknown name, with suggestions."""
     names = [quote_path(leaf.logical) for leaf in leaves(schema)]
     listed = False
     for name in dict.fromkeys(unknown):
@@ -334,26 +330,26 @@ def _score(name: str, candidate: str) -> float:
     return alike
 
 
-# Values as one line, and as plain HTML tables that need no style sheet and no network
+# Values on one line, and as plain HTML tables without style sheet or network
 #
-# Names that others chose are in them: everything is escaped.
+# Everything is escaped, because others chose some of the names.
 
 NOT_MEASURED: Final = "not measured"
-"""What stands in place of a number that is None because it was not measured."""
+"""Shown in place of None for a number that was not measured."""
 
 _ROWS_SHOWN: Final = 20
 
 
 def escaped(text: str) -> str:
-    """Return `text` escaped for use as text or as an attribute of HTML or SVG."""
+    """Return `text` escaped for HTML and SVG, as text or attribute."""
     return escape(visible(text))
 
 
 class Summary:
-    """Mixin: an object is shown by a few facts, on one line in a console, as tables in a notebook.
+    """Mixin: shows an object by a few facts, on one line in a console, as tables in a notebook.
 
-    By default a dataclass shows its fields that are known numbers and texts, and as rows its first
-    list of other dataclasses. Its `repr` is no constructor call: it may be of a million files.
+    By default these are a dataclass's known numbers and texts, and its first list of dataclasses as
+    rows. `repr` is no constructor call, because an object may have a million files.
     """
 
     __slots__ = ()
@@ -369,7 +365,7 @@ class Summary:
         return names, [[row.get(name) for name in names] for row in plain]
 
     def __repr__(self) -> str:
-        """Return the class and the facts on one line, what is hidden in texts as escapes."""
+        """Return the class and the facts on one line, with hidden characters escaped."""
         facts = (f"{name}={_spelled(value)}" for name, value in self._facts().items())
         return f"{type(self).__name__}({', '.join(facts)})"
 
@@ -380,7 +376,7 @@ class Summary:
 
 
 def _values(value: object) -> Mapping[str, object]:
-    """Return the fields of a dataclass that are known, by name; nothing of any other object."""
+    """Return the fields of a dataclass that are not None, by name; nothing for other objects."""
     if not is_dataclass(value):
         return {}
     found = {one.name: getattr(value, one.name) for one in fields(value)}
@@ -398,7 +394,7 @@ def _is_plain(item: object) -> bool:
 
 
 def html_document(value: object) -> str:
-    """Return a dataclass as tables: its plain fields in one, each list or mapping in its own."""
+    """Return a dataclass as tables: one of plain fields, and one per list or mapping."""
     found = _values(value).items()
     plain = [(name, item) for name, item in found if not _is_nested(item)]
     parts = [_html_table(("", ""), plain)]
@@ -409,7 +405,7 @@ def html_document(value: object) -> str:
 
 
 def _html_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return the first rows as a table, and how many more there are; nothing without rows."""
+    """Return the first rows as a table and the number of the others; empty without rows."""
     more = len(rows) - _ROWS_SHOWN
     rest = f"<p>and {more} more</p>" if more > 0 else ""
     return _html_table(names, rows[:_ROWS_SHOWN]) + rest if rows else ""
@@ -455,11 +451,11 @@ def _text(cell: Any) -> str:  # noqa: ANN401
     return "" if cell is None else str(cell)
 
 
-# Commands for a shell that change a table by a statement, ready to be pasted
+# Shell commands that change a table by a statement
 
 
 def alter(uri: str, clause: str) -> str:
-    """Return the command that runs ALTER TABLE with a clause; `uri` is the table's address."""
+    """Return the command for an ALTER TABLE clause; `uri` is the table's address."""
     place = uri.replace("`", "``")
     return f"liquidlog sql {shlex.quote(f'ALTER TABLE delta.`{place}` {clause}')}"
 

@@ -127,6 +127,13 @@ def test_a_column_of_nulls_matches_is_null_only() -> None:
     assert matches("NOT i = 1", nulls) == [False]
 
 
+def test_nan_counts_as_the_largest_number() -> None:
+    file = FileSpec(path="1", bounds={"f": (1.0, "NaN")})
+    assert matches("f > 1e300", file) == [True]
+    assert matches("f < 1", file) == [False]
+    assert matches("f >= 1", file) == [True]
+
+
 @pytest.mark.parametrize(
     "predicate",
     ["", "i = ", "i = 1; i = 2", "SELECT 1", "'open", "nope = 1", "f(st.nope) = 1", "a.b = 1"],
