@@ -25,7 +25,7 @@ def main() -> None:
 def start(module: str) -> None:
     """Import the module of a command line, and exit with the status that its `start` returns.
 
-    Importing takes long enough to be interrupted, so it happens here, where that is one sentence.
+    Users may interrupt the import, which takes long; that ends in one sentence too.
     """
     try:
         if refusal := _closed_output():
@@ -39,9 +39,9 @@ def start(module: str) -> None:
 
 
 def _closed_output() -> str | None:
-    """Return why nothing is done where the output was closed, None if it was not.
+    """Return why nothing is done if stdout is closed, None if it is open.
 
-    A file that is opened later would become the closed stream, and get what is printed by others.
+    A file that is opened later would take the closed stream's number, and get what others print.
     """
     closed = [name for name in _STREAMS if getattr(sys, name) is None]
     for _ in closed:

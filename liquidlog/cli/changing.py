@@ -159,20 +159,20 @@ def drop_feature(table: Address, feature: str, *, truncate_history: bool, dry_ru
 
 
 def emit_created(*, dry_run: bool) -> None:
-    """Print that a table was created, or would be."""
+    """Print that a table was or would be created."""
     shown = partial(changes.created, dry_run=dry_run)
     emit({"version": 0}, shown, dry_run=dry_run)
 
 
 def emit_altered(opened: Table, version: int, what: str, *, dry_run: bool) -> None:
-    """Print the version of a table that has a change, or would have it."""
+    """Print the version that has or would have a change."""
     is_new = version != opened.opened.seen_version
     shown = partial(changes.altered, has=f"has {what}", have=f"have {what}", is_new=is_new)
     emit({"version": version}, partial(shown, dry_run=dry_run), dry_run=dry_run)
 
 
 def open_other(address: str, options: Mapping[str, str]) -> Table:
-    """Return another table than the one that storage options were given for."""
+    """Open a second table with the storage options of the first; none on local disk."""
     return Table.open(address, storage_options={} if is_local(address) else options)
 
 

@@ -18,18 +18,17 @@ from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.options import is_secret
 
 _VARIABLE: Final = "env"
-"""The key of a value that is in a variable of the environment."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Variable:
-    """A variable of the environment that holds a value, and the key that names it in the file."""
+    """A variable of the environment, and the key in the file that names it."""
 
     name: str
     where: str
 
     def value(self) -> str:
-        """Return what it holds."""
+        """Return its value."""
         found = os.environ.get(self.name)
         if found is None:
             raise UsageError(f"{self.where}: the environment has no variable {self.name}; set it")
@@ -38,12 +37,12 @@ class Variable:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageDefaults:
-    """Options of storages by the prefix of addresses; the longest prefix counts, alone."""
+    """Options of storages by prefix of addresses; only the longest prefix counts."""
 
     by_prefix: Mapping[str, Mapping[str, str | Variable]] = field(default_factory=dict)
 
     def of(self, *addresses: str) -> Mapping[str, str]:
-        """Return the options of addresses; those on local disk have none."""
+        """Return the options of addresses; addresses on local disk have none."""
         found = {self._prefix(one): one for one in addresses if not is_local(one)}
         if len(found) > 1:
             first, second = [*found.values()][:2]
@@ -64,7 +63,7 @@ class StorageDefaults:
 
 
 def read_storages(found: object, where: str) -> StorageDefaults:
-    """Return the options in a section of a file; variables are read when they are needed."""
+    """Return the options in a section of a file; variables are read later."""
     if not isinstance(found, dict):
         raise UsageError(f"{where} must be tables of options by prefix")
     by_prefix = {}
@@ -113,17 +112,14 @@ def _closed(prefix: str) -> str:
 # Defaults of options from a file, `liquidlog.toml`: a section for each verb, and of storages
 #
 # A value of the file counts as if it stood on the command line, which wins. What a user must
-# have decided for this very command cannot come from a file at all. A file that was only found,
-# in the current directory or above it, may have come with a clone: it decides nothing but how
-# plans are made and judged; what could run code or send credentials elsewhere needs a file that
-# the user named.
+# decide for each command cannot come from a file. A file that was only found, in the current
+# directory or above it, may have come with a clone: it decides only how plans are made and judged.
+# What could run code or send credentials elsewhere needs a file that the user named.
 
 FILE_NAME: Final = "liquidlog.toml"
 VARIABLE: Final = "LIQUIDLOG_CONFIG"
-"""Environment variable that names a file, as --config does."""
 
 STORAGES: Final = "storage-options"
-"""The section with options of storages."""
 
 HARMLESS: Final = frozenset(
     {
@@ -132,10 +128,10 @@ HARMLESS: Final = frozenset(
         *("amplification", "redact", "sample"),
     }
 )
-"""Options that any file may set: how plans are made, judged and committed, and what is shown."""
+"""Options that any file may set."""
 
 NAMED_ONLY: Final = frozenset({"spark-conf"})
-"""Options that only a file that the user named may set: Spark runs code that its settings name."""
+"""Options that need a file that the user named, since Spark runs code that its settings name."""
 
 _MAX_BYTES: Final = 1 << 20
 _OFF: Final = "liquidlog.no-config"
@@ -145,10 +141,10 @@ _log: Final = Log(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a file says; `is_named` if the user named it, `passed_over` are files that do not count.
+    """A file of defaults; `is_named` if the user named it.
 
-    `used` are the options of the verb that it sets, `settings` those that `--set` gives on the
-    command line, `storages` the options of storages by prefix.
+    `used` are the verb's options that it sets, `settings` those of `--set`. `passed_over` are
+    files of other users, which do not count.
     """
 
     path: str
@@ -161,10 +157,10 @@ class Defaults:
 
 
 class DefaultedCommand(click.Command):
-    """A command whose options have defaults in a file; it says which counted, and in errors too."""
+    """A command whose options have defaults in a file; its log and errors name them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; an option of an earlier release is refused by its successor."""
+        """Parse the words; the error for an option of an earlier release names its successor."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -175,7 +171,7 @@ class DefaultedCommand(click.Command):
             raise click.UsageError(text, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  click's signature
-        """Run the command."""
+        """Run the command, and add the defaults to its errors."""
         defaults: Defaults | None = ctx.meta.get(_KEPT)
         if defaults is None:
             return super().invoke(ctx)
@@ -229,7 +225,7 @@ def _of_running_command() -> Defaults | None:
 
 
 def storage_defaults(*addresses: str) -> Mapping[str, str]:
-    """Return the storage options that the file of the running command has for some addresses."""
+    """Return the storage options of some addresses in the running command's file."""
     defaults = _of_running_command()
     found = {} if defaults is None else defaults.storages.of(*addresses)
     if defaults is not None and found:
@@ -239,13 +235,13 @@ def storage_defaults(*addresses: str) -> Mapping[str, str]:
 
 
 def set_by_file() -> Mapping[str, Any]:
-    """Return the settings that the file of the running command has for its verb."""
+    """Return the running verb's settings in the command's file."""
     defaults = _of_running_command()
     return {} if defaults is None else defaults.settings
 
 
 def defaults_of_table(context: click.Context) -> Mapping[str, str]:
-    """Return the storage options that a file has for the table that is named, if one is."""
+    """Return the storage options in the file for the command's table, if it has one."""
     table = context.params.get("table")
     return storage_defaults(table) if isinstance(table, str) else {}
 
@@ -311,7 +307,7 @@ OPTIONS: Final = (
         f" {FILE_NAME}]",
     ),
 )
-"""The options of every verb that say which file counts; --no-config is looked at first."""
+"""Options of every verb; --no-config is evaluated first."""
 
 
 def _chosen(named: str | None) -> Defaults | None:

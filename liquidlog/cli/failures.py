@@ -1,4 +1,4 @@
-"""Failures: turns every error into one sentence or one JSON document, and an exit status."""
+"""Turn every error into one sentence or one JSON document, and an exit status."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from liquidlog.report.printing import say, show, show_json
 from liquidlog.spec.text import near_names
 
 DEBUG_VARIABLE: Final = "LIQUIDLOG_DEBUG"
-"""Environment variable; if it is set, an unexpected error is shown with its traceback."""
+"""If this environment variable is set, an unexpected error shows its traceback."""
 
 _NO_COMMAND: Final = re.compile(r"No such command '(.+?)'")
 
@@ -32,8 +32,7 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
         say("interrupted; groups that were committed stay committed")
         return EXIT_INTERRUPTED
     if _is_of_output(error):
-        # Output that is still buffered would fail again, with a traceback, when the interpreter
-        # exits.
+        # Buffered output would fail again, with a traceback, when the interpreter exits.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # whoever read it has seen enough
@@ -67,7 +66,9 @@ def _failure(error: BaseException) -> LiquidlogError:
         detail = f"cannot be written: {error.strerror}; what was committed stays committed"
         return StorageError("standard output", detail)
     if isinstance(error, click.ClickException):
-        return UsageError(_click_message(error))
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        where = "" if context is None else f"; see {context.command_path} --help"
+        return UsageError(f"{_problem(error)}{where}")
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     if isinstance(error, UnicodeEncodeError):
@@ -84,12 +85,6 @@ def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
     if encoding != "utf-8":
         advice = f"the character set of this environment is {encoding}; set LC_ALL=C.UTF-8"
     return LiquidlogError(f"the name {error.object!r} cannot be used: {advice}")
-
-
-def _click_message(error: click.ClickException) -> str:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    where = "" if context is None else f"; see {context.command_path} --help"
-    return f"{_problem(error)}{where}"
 
 
 def _problem(error: click.ClickException) -> str:

@@ -39,10 +39,10 @@ from liquidlog.report.printing import say
 if TYPE_CHECKING:
     from liquidlog.clustering.health import Health, HealthBar
 
-# What only some of these commands need, they import themselves: it takes longer than to look.
+# Modules that few of these commands need are imported there, since importing takes long.
 
 _TREND_FIELDS: Final = ("table_uri", "total_file_count", "average_depth")
-"""Fields that identify a line of a trend, whichever release wrote it."""
+"""Fields in every line of a trend, whichever release wrote it."""
 
 
 @verb("liquidlog detail ./sales", "liquidlog detail ./sales --timestamp 2026-01-31T12:00:00Z")
@@ -190,8 +190,7 @@ def _said(bars: "Sequence[HealthBar]", measured: "Health") -> int:
     for bar in crossed:
         say(f"bar crossed: {bar.text}")
     for bar in unmeasured:
-        # A bar that cannot be judged was not kept.
-        if not crossed:
+        if not crossed:  # what cannot be judged did not pass either
             require_measured(bar, measured)
         say(f"bar not judged: {bar.text}")
     return EXIT_BAR_CROSSED if crossed else EXIT_OK

@@ -15,7 +15,7 @@ from liquidlog.version import __version__
 
 
 class Verb(NamedTuple):
-    """A verb's summary in the list of commands, and the module to import for running it."""
+    """The module of a verb, and its summary in the list of commands."""
 
     module: str
     summary: str
@@ -98,19 +98,19 @@ class CommandLine(click.Group):
         self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        """Return the names of the verbs, section by section."""
+        """Return the verbs, section by section."""
         return list(_VERBS)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb that is called; one of an earlier release is refused by its successor."""
+        """Return the called verb; the error for one of an earlier release names its successor."""
         if args and args[0] in GONE:
             raise click.UsageError(f"the verb {args[0]} is gone: use {GONE[args[0]]}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Offer the verbs with their summaries, without importing any of them, and options."""
+        """Offer verbs and options, without importing a verb."""
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -135,7 +135,7 @@ class CommandLine(click.Group):
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Liquid clustering for Delta tables: planned without a JVM, rewritten on Spark."""
-    # At this point the command's module has been imported, and pyarrow with it.
+    # The command's module has been imported by now, and pyarrow with it.
     from liquidlog.cli.output import warnings_said
     from liquidlog.startup import do_without_pandas
 
@@ -160,7 +160,6 @@ def run(
 
 def start() -> int:
     """Run the command line and return its exit status."""
-    # Imports make many objects and no garbage: collecting every 700 objects takes a sixth of their
-    # time.
+    # Imports make no garbage, but collecting every 700 objects takes a sixth of their time.
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     return run(cli)

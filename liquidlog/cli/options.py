@@ -37,7 +37,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def directories(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Offer directories: tables on local disk are some."""
+    """Offer directories, as tables on local disk are."""
     return [CompletionItem(typed, type="dir")]
 
 
@@ -47,7 +47,7 @@ def files(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionI
 
 
 def one_of(names: Callable[[], Iterable[str]]) -> Complete:
-    """Offer names, which are asked for only then: what knows them may take long to import."""
+    """Offer names; `names` is called late, as it may import much."""
 
     def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
         return [CompletionItem(name) for name in names() if name.startswith(typed)]
@@ -56,10 +56,7 @@ def one_of(names: Callable[[], Iterable[str]]) -> Complete:
 
 
 def offered_columns(context: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Offer the columns of TABLE behind the last comma; those of a table that is far away are not.
-
-    A shell waits for them: nothing that fails is said.
-    """
+    """Offer the columns of a TABLE on local disk behind the last comma; no failure is said."""
     before, comma, last = typed.rpartition(",")
     # Behind an option that lacks its value, click leaves arguments where they are.
     address = context.params.get("table") or next(iter(context.args), None)
@@ -92,13 +89,12 @@ def executors() -> Iterable[str]:
 # Types of option values: text on the command line to numbers, shares, sizes and pairs
 
 Value = TypeVar("Value")
-"""What the text of an option stands for."""
 
 _WHOLE: Final = 100.0
 
 
 class Parsed(click.ParamType[Value]):
-    """A type of option values that are parsed from text."""
+    """A type of option values, parsed from text."""
 
     def __init__(self, name: str, parse: Callable[[str], Value]) -> None:
         self.name = name
@@ -110,7 +106,7 @@ class Parsed(click.ParamType[Value]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Value:
-        """Return the value; one that is no text is a default, or was parsed before."""
+        """Parse a text; any other value is a default, or was parsed before."""
         if not isinstance(value, str):
             return cast("Value", value)
         try:
@@ -120,7 +116,7 @@ class Parsed(click.ParamType[Value]):
 
 
 def whole_number(least: int, most: int | None = None) -> Parsed[int]:
-    """Return the type of whole numbers from `least` to `most`."""
+    """Return a type of whole numbers, with both ends."""
 
     def parse(text: str) -> int:
         number: int | None = None
@@ -175,18 +171,18 @@ R = TypeVar("R")
 
 
 class Address(NamedTuple):
-    """Where a command finds its table, and the options of its storage."""
+    """The address of a command's table, and the options of its storage."""
 
     uri: str
     options: Mapping[str, str]
 
     def open(self) -> Table:
-        """Return the table."""
+        """Open the table."""
         return Table.open(self.uri, storage_options=self.options)
 
 
 def verb(*examples: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a function the command of the same name, with a help text that ends with examples."""
+    """Make a function the command of the same name; examples end its help text."""
     heading = "Example:" if len(examples) == 1 else "Examples:"
     made = click.command(
         cls=DefaultedCommand, epilog="\n".join(["\b", heading, *(f"  {line}" for line in examples)])
@@ -204,7 +200,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def table_argument(command: Callable[..., R]) -> Callable[..., R]:
-    """Add the TABLE argument and its storage's options; the command receives an `Address`."""
+    """Add the TABLE argument and its storage options; the command receives an `Address`."""
 
     @functools.wraps(command)
     def with_address(table: str, storage_options: Mapping[str, str], **given: object) -> R:
@@ -218,7 +214,7 @@ def pairs_option(
     help_text: str,
     default: Callable[[click.Context], Mapping[str, str]] = lambda _: {},
 ) -> Decorator:
-    """Return the decorator that adds a repeated option key=value; the command gets a mapping."""
+    """Return a decorator that adds a repeated option key=value; the command gets a mapping."""
 
     def mapping(
         context: click.Context, _: click.Parameter, pairs: Sequence[tuple[str, str]]
@@ -256,7 +252,7 @@ advice_option: Final = click.option(
 
 
 def executor_option(help_text: str, **how: Any) -> Decorator:  # noqa: ANN401  click's
-    """Return the decorator that adds `--executor`."""
+    """Return a decorator that adds `--executor`."""
     return click.option("--executor", shell_complete=one_of(executors), help=help_text, **how)
 
 
@@ -281,9 +277,9 @@ def chosen_version(table: Table, version: int | None, timestamp: str | None) -> 
 
 
 def settings_options(*visible: str, stages: Sequence[Stage] = tuple(Stage)) -> Decorator:
-    """Return the decorator that adds settings as options; the command receives `settings`.
+    """Return a decorator that adds settings as options; the command receives `settings`.
 
-    `visible` have an option of their own; `--set NAME=VALUE` gives any of these stages.
+    `visible` settings have their own option; `--set NAME=VALUE` gives any setting of these stages.
     """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
@@ -329,7 +325,7 @@ def _names(stages: Sequence[Stage]) -> Iterator[str]:
 
 
 def bar_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Add the options of a judgement; the command receives `bar`, arguments of Table.judge."""
+    """Add the options of a judgement; the command receives `bar` for Table.judge."""
 
     @functools.wraps(command)
     def with_bar(payback_days: float | None, queries_per_day: float | None, **given: object) -> R:
@@ -365,17 +361,17 @@ def _visible(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def output_option(help_text: str, *, required: bool = False) -> Decorator:
-    """Return the decorator that adds `-o`: a local file that is replaced."""
+    """Return a decorator that adds `-o`, a local file to replace."""
     return click.option("-o", "--output", type=LOCAL_FILE, required=required, help=help_text)
 
 
 def workload_option(help_text: str) -> Decorator:
-    """Return the decorator that adds `--workload`, an address for `workload_at`."""
+    """Return a decorator that adds `--workload`, an address for `workload_at`."""
     return click.option("--workload", help=help_text)
 
 
 def workload_at(source: str | None, uri: str, options: Mapping[str, str]) -> Workload:
-    """Return what readers ask of the table, as a file or a source says it; nothing without one."""
+    """Return the queries of a table in a file or another source; none without a source."""
     if source is None:
         return ()
     # Its modules take longer to import than it takes to look at a table.

@@ -29,10 +29,6 @@ _PACKAGES: Final = ("liquidlog", "liquidspark")
 _MOST: Final = len(_LEVELS) - 1
 
 
-def _is_verbose() -> bool:
-    return any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
-
-
 def _heard(context: click.Context, _: click.Parameter, count: int) -> None:
     if not count or context.resilient_parsing:
         return
@@ -49,7 +45,6 @@ VERBOSE: Final = click.Option(
     callback=_heard,
     help="Log on stderr what is read, decided and written, with times; -vv logs the details.",
 )
-"""The option of every verb; it takes effect before anything else of the command."""
 
 
 def _flag(name: str, help_text: str) -> click.Option:
@@ -64,14 +59,14 @@ ALL: Final = _flag("--all", "List everything; on a terminal, long listings are c
 
 
 def is_json() -> bool:
-    """Return whether the running command prints a JSON document."""
+    """Return whether the running command prints JSON."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get("--json"))
 
 
 @contextmanager
 def logged(level: int) -> Iterator[None]:
-    """Context manager: what the packages log from a level on appears on stderr, and only there."""
+    """Context manager: the packages' log from a level on goes to stderr."""
     handler, before = _Line(), []
     for name in _PACKAGES:
         log = logging.getLogger(name)
@@ -97,12 +92,13 @@ class _Line(logging.Handler):
 
 @contextmanager
 def executors_heard() -> Iterator[None]:
-    """Context manager: messages of executors to the logger EXECUTOR_GROUP appear on stderr.
+    """Context manager: messages of executors, in the logger EXECUTOR_GROUP, go to stderr.
 
-    With `--json` they do not, for the document of an error; with `-v` they are lines of the log.
+    With `--json`, stderr is only for the document of an error; with `-v`, messages are log lines.
     """
     log = logging.getLogger(EXECUTOR_GROUP)
-    handler = logging.NullHandler() if is_json() or _is_verbose() else _Said()
+    is_verbose = any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
+    handler = logging.NullHandler() if is_json() or is_verbose else _Said()
     level = log.level
     log.addHandler(handler)  # without any, Python prints warnings on stderr
     if not is_json():
@@ -120,13 +116,13 @@ class _Said(logging.Handler):
 
 
 def note(text: str) -> None:
-    """Say something beside the result; nothing beside a JSON document."""
+    """Say something on stderr, unless the command prints JSON."""
     if not is_json():
         say(text)
 
 
 def require_consent(what: str, *, yes: bool) -> None:
-    """Say what would be done, and ask whether that is wanted; with `yes`, only say it."""
+    """Say what would be done, and ask whether to go on unless `yes`."""
     if yes:
         say(f"note: {what}")
         return
@@ -140,17 +136,17 @@ def require_consent(what: str, *, yes: bool) -> None:
 # Output of commands: text or JSON on stdout, warnings on stderr, and files
 
 FORMAT_VERSION: Final = 1
-"""The version of documents that `--json` prints; documents of plans have a version of their own."""
+"""The version of the documents of `--json`; plans have their own version."""
 
 Listed = TypeVar("Listed", pa.Table, Rows)
 
 _MAX_LINE_BYTES: Final = 1 << 20
-"""Far more than the length of any line that a command appends."""
+"""Far longer than any line that a command appends."""
 
 
 @contextmanager
 def warnings_said() -> Iterator[None]:
-    """Context manager: warnings, including every one about a checkpoint, are printed on stderr."""
+    """Context manager: warnings go to stderr; each about a checkpoint is repeated."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
         warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
@@ -164,11 +160,7 @@ def emit(
     root: str | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Print a command's result on stdout, as `render` shows it or as a JSON object.
-
-    That is the `document` of a value that has one. `root` is the field of the object that holds the
-    result; without it the result is the object.
-    """
+    """Print a result on stdout, as `render` shows it or as JSON, in the field `root` if given."""
     if not is_json():
         show(render(value), cut=_is_cut())
         return
@@ -180,7 +172,6 @@ def emit(
 
 
 def _is_cut() -> bool:
-    """Return whether listings are cut to a screen; --all and --limit say how many to show."""
     context = click.get_current_context(silent=True)
     if context is None or context.params.get("limit") is not None:
         return False
@@ -188,23 +179,20 @@ def _is_cut() -> bool:
 
 
 def first_of(rows: Listed, limit: int | None) -> Listed:
-    """Return the first `limit` rows, or all without a limit."""
+    """Return the first `limit` rows, all if None."""
     if isinstance(rows, Rows):
         return Rows(rows[:limit])
     return rows.slice(0, limit)
 
 
 def say_rest(total: int, limit: int | None) -> None:
-    """Print on stderr how many of all rows a limit left out."""
+    """Say how many rows a limit left out."""
     if limit is not None and total > limit:
         say(f"{total - limit} more of {total} left out by --limit {limit}")
 
 
 def replace_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
-    """Write a local file atomically: a reader sees the old content or the new, never a part.
-
-    The content may come in pieces. If it cannot be written, the old content stays.
-    """
+    """Write a local file atomically; if that fails, the old content stays."""
     whole = content.encode() if isinstance(content, str) else content
     pieces = [whole] if isinstance(whole, bytes) else whole
     try:
@@ -232,10 +220,7 @@ def replace_file(path: Path, content: str | bytes | Iterable[bytes]) -> None:
 
 
 def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
-    """Refuse to append to a file whose first line is not a JSON object with these fields.
-
-    A missing or empty file is accepted, and so is a pipe or a device.
-    """
+    """Refuse to append to a file with a first line that is not a JSON object with these fields."""
     if not path.is_file():
         return
     try:
@@ -260,7 +245,7 @@ def require_lines(path: Path, names: Collection[str], *, kind: str) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append a line to a local file in one write, so that lines of several processes stay whole.
 
-    If a crash cut the last line off, it gets a line end first, so that both lines stay apart.
+    If a crash cut the last line off, it gets a line end first.
     """
     data = line.encode()
     try:

@@ -43,7 +43,7 @@ from liquidlog.report.jsonable import printed_plan
 from liquidlog.table import Table
 
 _EVERY: Final = ""
-"""The value of `--why` without a path."""
+"""`--why` without a path."""
 
 
 def criteria_for(
@@ -55,9 +55,9 @@ def criteria_for(
     sample: bool = True,
     **bar: Any,  # noqa: ANN401  as criteria_of takes it
 ) -> Criteria:
-    """Return for whom a plan is judged: whoever asks its `where` if nothing else is known.
+    """Return how to judge a plan; without a workload, its `where` is the only query.
 
-    A `where` that only says which partitions are rewritten asks nothing.
+    A `where` that only selects partitions to rewrite is not a query.
     """
     where = made.policy.where
     if not asked and where is not None and not made.partitioned_by:
@@ -72,7 +72,7 @@ def judged(
     policy: Mapping[str, Any],
     advice: str | None,
 ) -> Verdict:
-    """Return the verdict on the table; on the plan itself if options asked for it."""
+    """Return the verdict on the table, or on the plan itself if options changed it."""
     words = policy if advice is None else {**policy, "advice": advice}
     if words:
         source = criteria.workload_source if made.readers is not None else None

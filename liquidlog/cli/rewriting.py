@@ -101,7 +101,7 @@ _EXECUTOR_OPTION: Final = executor_option(
 
 
 def _commit_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return how groups are committed; limits that contradict each other are refused."""
+    """Return how to commit groups, unless limits contradict each other."""
     commits = settings[Stage.COMMIT]
     reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
     return commits
@@ -109,7 +109,7 @@ def _commit_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> Mapping[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Engine:
-    """By what plans of a verb are rewritten; `executor` may be AUTO."""
+    """The executor of a verb, perhaps AUTO, and its settings."""
 
     verb: str
     executor: str
@@ -125,7 +125,6 @@ class _Engine:
         configuration: Mapping[str, str],
         settings: Mapping[Stage, Mapping[str, Any]],
     ) -> "_Engine":
-        """Return the engine of what was given; settings without effect are refused."""
         run = settings[Stage.RUN]
         engine = cls(
             verb=verb,
@@ -140,7 +139,7 @@ class _Engine:
         return engine
 
     def chosen(self, made: ClusteringPlan, *, quietly: bool = False) -> ChosenExecutor:
-        """Return what rewrites a plan, and say it if it was not named."""
+        """Return the executor of a plan, and say which if it was not named."""
         limit, conf = self.local_limit, self.configuration
         chosen = choose_executor(self.executor, made, conf, limit_bytes=limit)
         if self.executor == AUTO and made.groups and not quietly:
@@ -150,14 +149,13 @@ class _Engine:
     def require_doable(
         self, chosen: ChosenExecutor, made: ClusteringPlan, groups: Collection[int] | None = None
     ) -> None:
-        """Refuse groups, all if None, that the executor would refuse."""
+        """Refuse groups (all if None) that the executor would refuse."""
         if made.groups:
             require_doable(chosen.name, made, groups, self._limit_bytes(chosen))
 
     def open(
         self, chosen: ChosenExecutor, storage_options: Mapping[str, str]
     ) -> AbstractContextManager[Executor]:
-        """Return a context manager that starts the executor."""
         return open_executor(
             chosen.name,
             self.configuration,
@@ -178,9 +176,9 @@ class _Engine:
         chosen: ChosenExecutor,
         storage_options: Mapping[str, str],
     ) -> Iterator[ExecutorWhenNeeded]:
-        """Context manager: an executor for a plan, which is started for the first with groups.
+        """Context manager: an executor that starts with the first plan that has groups.
 
-        Says before it who else may be at work on the table, and meanwhile what the executor says.
+        Others who may be at work on the table are named before, the executor's messages meanwhile.
         """
         if made.groups:
             _say_who_is_at_work(opened)
@@ -197,7 +195,7 @@ def _say_who_is_at_work(opened: Table) -> None:
     try:
         others = at_work(opened.opened.store, opened.opened.clock)
     except LiquidlogError:
-        return  # whoever cannot be asked is not spoken of; what the rewrite needs, it asks itself
+        return  # this is only a note; what the rewrite needs, it asks itself
     for other in others:
         say(
             f"note: another rewrite may be at work on this table: {other}. This one goes on: plans"
@@ -285,7 +283,7 @@ def _in_rounds(
 
 
 def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> float | None:
-    """Return what a round must gain so that another follows, None if there is only one."""
+    """Return how much a round must gain so that another follows, None if there is only one."""
     if rounds.get("final"):
         if "strategy" in policy:
             require_rounds(policy["strategy"])  # no table needs to be read to refuse it
@@ -296,7 +294,7 @@ def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> flo
 
 
 def _say_verdict(verdict: "Verdict | None", *, yes: bool) -> None:
-    """Say the verdict before anything is written; ask whether to go on against it, if one can."""
+    """Say the verdict; if it is against the rewrite, ask on a terminal whether to go on."""
     if is_json() or verdict is None:
         return
     if verdict.answer == "leave" and sys.stdin.isatty():

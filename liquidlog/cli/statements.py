@@ -1,4 +1,4 @@
-"""The command that takes a statement of SQL: each is the call of the verb that it stands for."""
+"""The command that takes a statement of SQL, and calls the verb that the statement stands for."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -84,7 +84,7 @@ def sql(
 
 
 class _Caller:
-    """Calls verbs of the command line for one table."""
+    """Calls verbs for one table."""
 
     def __init__(self, context: click.Context, table: Address, *, dry_run: bool) -> None:
         self._context = context
@@ -188,7 +188,7 @@ class _Caller:
 
 
 def address(table: ask.TableName) -> str:
-    """Return the path of a table."""
+    """Return the path of a table; a name is refused."""
     if isinstance(table, ask.TableAt):
         return table.uri
     raise UsageError(

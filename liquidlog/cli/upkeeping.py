@@ -1,4 +1,4 @@
-"""Commands about many tables: decide by a policy and act, or only look."""
+"""Commands about many tables: act by a policy, or only look."""
 
 from collections.abc import Mapping
 from functools import partial

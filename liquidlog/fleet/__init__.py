@@ -1,8 +1,8 @@
 """Many tables: found, looked at, ranked, and kept in shape one after the other.
 
-- `finding` them by globs and in catalogs
-- `policy` what is asked of them, from a file of TOML
-- `deciding` what is seen of one, and what follows
-- `survey` of all in a few processes, without acting
-- `tick` on all in order, within a budget
+- `finding` tables by globs and in catalogs
+- `policy` what to do with which tables, from a file of TOML
+- `deciding` what a table's log says, and what follows from a policy
+- `survey` looking at all tables in a few processes, without acting
+- `tick` acting on all tables in order, within a budget
 """

@@ -1,7 +1,6 @@
-"""What is seen of a table, in its log alone, and what follows from a policy for it.
+"""What a table's log says, and what a policy wants of the table.
 
-What was done is read from commitInfo, the newest commits first, and no more of them
-than are asked for. What the log no longer has is not known.
+Past work is read from commitInfo, newest commits first, and no more of them than needed.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,19 +27,16 @@ from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.text import render_size, rough_duration
 
 SMALL_PART: Final = 8
-"""A file is small that is below this part of the size that the table's files are to have.
-
-Source: Apache Amoro, whose fragments are an eighth of the target size.
-"""
+"""Files below an eighth of the target size are small, as the fragments of Apache Amoro are."""
 
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 MOST_COMMITS: Final = 1_000
-"""No more commits are read, so that a table with a commit per second is looked at soon enough."""
+"""The most commits that are read, as a table may have one per second."""
 
 _OPTIMIZE: Final = "OPTIMIZE"
 _NOTES: Final = frozenset({vacuum.START, vacuum.END, ORPHANS})
-"""Operations whose commits change no file: they are no reason for a rewrite."""
+"""Operations whose commits change no file, and so are no reason for a rewrite."""
 
 _TOGETHER: Final = 16
 
@@ -50,11 +46,11 @@ class Decision(StrEnum):
 
     REWRITE = "rewrite"
     PLAN = "plan"
-    """A plan was saved; nothing else was done."""
+    """Only a plan was saved."""
     LEAVE = "leave"
-    """There is nothing to do that is worth it, or the table cannot be rewritten."""
+    """No rewrite is worth it, or the table cannot be rewritten."""
     POSTPONE = "postpone"
-    """It would be worth it, but not now: budget, or others at work."""
+    """A rewrite is worth it, but not now: the budget is spent, or others are at work."""
     FAIL = "fail"
 
 
@@ -62,10 +58,9 @@ class Decision(StrEnum):
 class PastWork:
     """What the newest `commits_read` commits say; `is_whole` if the log has no others.
 
-    `commits_since` counts the commits since the last rewrite, whoever made it, without those that
-    change no file; `since_ms` is when that rewrite was committed. If no rewrite was read, both are
-    those of all that was read, and `last_rewrite` (its version) is None.
-    `commits_since_checkpoint` counts those that readers read after the newest one.
+    `commits_since` counts the commits that changed files since the last rewrite, which was
+    committed at `since_ms` as version `last_rewrite`. If none was read, `last_rewrite` is None, and
+    all commits read count.
     """
 
     commits_read: int
@@ -83,7 +78,7 @@ def past_work(
     enough: Callable[[PastWork], bool] = lambda _: False,
     most: int = MOST_COMMITS,
 ) -> PastWork:
-    """Return what the newest commits say of upkeep; reading ends when `enough` says so."""
+    """Return what the newest commits say of upkeep, read until `enough` is true."""
     listing = list_log(store)
     newest_first = sorted(listing.commits, reverse=True)
     tally = _Tally(listing)
@@ -97,7 +92,7 @@ def past_work(
 
 
 class _Tally:
-    """Counts commits, the newest first."""
+    """Counts commits, newest first."""
 
     def __init__(self, listing: LogListing) -> None:
         self._listing = listing
@@ -108,7 +103,6 @@ class _Tally:
         self._vacuum_ms: int | None = None
 
     def add(self, version: int, info: Mapping[str, Any]) -> None:
-        """Count one commit."""
         self._read += 1
         operation, at_ms = info.get("operation"), self._time_ms(version, info)
         if self._last is None:
@@ -120,7 +114,7 @@ class _Tally:
             self._last = version
 
     def result(self, commits: int) -> PastWork:
-        """Return what was counted; `commits` is the number of commits in the log."""
+        """Return the counts; the log has so many `commits`."""
         return PastWork(
             commits_read=self._read,
             is_whole=self._read == commits,
@@ -138,10 +132,10 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What triggers are compared with; None is not known, or not what the table has.
+    """The numbers that triggers are compared with; None is unknown, or does not apply.
 
-    `commits` and `since_last_ms` count since the last rewrite; if the log no longer has one, since
-    its oldest commit, and `is_since_rewrite` is false.
+    `commits` and `since_last_ms` count since the last rewrite, or if not `is_since_rewrite`, since
+    the log's oldest commit.
     """
 
     commits: int
@@ -156,7 +150,7 @@ class Seen:
 def seen_of(
     snapshot: Snapshot, past: PastWork, when: RewriteWhen, bounds_of: BoundsOf, now_ms: int
 ) -> Seen:
-    """Return what a policy's triggers are compared with; the depth only if the policy needs it."""
+    """Return the numbers that triggers are compared with; the depth only if `when` has it."""
     columns = clustering_state(snapshot).columns
     sizes = snapshot.files["size"]
     small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
@@ -178,7 +172,7 @@ def _unclustered(snapshot: Snapshot) -> int:
 
 
 def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
-    """Return the depth as a multiple of that after a full rewrite, None if it has none."""
+    """Return the depth as a multiple of the depth after a full rewrite, None without columns."""
     columns = clustering_state(snapshot).columns
     if not snapshot.files.num_rows or not columns:
         return None
@@ -189,14 +183,14 @@ def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """A reason to judge a table: the key of the policy, and a sentence with its numbers."""
+    """A reason to judge a table: the policy's key, and a sentence with numbers."""
 
     name: str
     detail: str
 
 
 def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
-    """Return the reasons why a table is worth judging, of those that do not need a verdict."""
+    """Return the reasons to judge a table that need no verdict."""
     share = seen.small_files / seen.files if seen.files > 1 else None
     age_ms = seen.since_last_ms if seen.commits else None
     since, last = "the log begins", "the oldest commit is from"
@@ -236,7 +230,7 @@ def _commits(seen: Seen) -> str:
 
 
 def not_triggered(when: RewriteWhen, seen: Seen) -> str:
-    """Return why a table is not worth judging, or not worth rewriting yet, in numbers."""
+    """Return why a table is not judged or rewritten yet, in numbers."""
     since = " since the last rewrite" if seen.is_since_rewrite else ""
     found = [f"{_commits(seen)}{since}"]
     if when.unclustered_bytes is not None and seen.unclustered_bytes is not None:
@@ -250,10 +244,9 @@ def not_triggered(when: RewriteWhen, seen: Seen) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a policy wants of a table: a rewrite or None, what asked for it, and why in any case.
+    """What a policy wants of a table: a rewrite or None, with its triggers and the reason.
 
-    `verdict` is that on the table, None if it was not needed. `is_early` says that a rewrite is
-    worth it, but not as soon after the last one.
+    `verdict` is None if it was not needed; `is_early` if a rewrite comes too soon after the last.
     """
 
     rewrite: Option | None
@@ -264,11 +257,10 @@ class Answer:
 
 
 def lasting_bar(bar: Bar, seen: Seen) -> Bar:
-    """Return what a rewrite must do to be worth it, as long as what it brings lasts.
+    """Return the bar within which a rewrite must pay back, shortened to the last one's age.
 
-    What is appended undoes a rewrite, and the next one takes the same files again. So it must pay
-    back within the time since the last one, if that is shorter than the bar's days: a table that
-    was rewritten yesterday waits until that is worth it again, or gets a smaller rewrite.
+    Appends undo a rewrite, and the next one takes the same files again, so a table that was
+    rewritten yesterday waits, or gets a smaller rewrite.
     """
     if seen.since_last_ms is None or not seen.is_since_rewrite:
         return bar
@@ -277,16 +269,15 @@ def lasting_bar(bar: Bar, seen: Seen) -> Bar:
 
 
 def _within(bar: Bar, days: float) -> Bar:
-    """Return a bar of other days, and of as many fewer or more queries."""
+    """Return a bar of other days, and of queries in proportion."""
     queries = bar.payback_queries * days / bar.payback_days
     return replace(bar, payback_days=days, payback_queries=queries)
 
 
 def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -> Answer:
-    """Return what a policy wants of a table; it is judged only if that can change the answer.
+    """Return what a policy wants of a table, which is judged only if that can change the answer.
 
-    `judge` returns the verdict by a bar. What sets other clustering columns is left to people: the
-    best rewrite by those that the table has is taken instead, if that is worth it.
+    New clustering columns are left to people: only rewrites by the table's own columns count.
     """
     when = policy.when
     found = triggers(when, seen)
@@ -316,13 +307,13 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
 
 
 def rank(option: Option) -> float:
-    """Return a key by which what pays back soonest comes first: the part of its time it takes."""
+    """Return a sort key, the payback as a share of the time allowed: the soonest comes first."""
     return (option.payback_queries or 0.0) / option.bar.most_queries(option.per_day)
 
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """What is left of a budget; `begun_ms` is when the run began. Not frozen: it is spent."""
+    """A budget and what was spent of it since the run began."""
 
     budget: Budget
     begun_ms: int
@@ -330,20 +321,20 @@ class Spending:
 
     @property
     def left_bytes(self) -> int | None:
-        """The bytes that are left, None without a limit."""
+        """The bytes left, None without a limit."""
         if self.budget.bytes is None:
             return None
         return max(0, self.budget.bytes - self.spent_bytes)
 
     def is_over(self, now_ms: int) -> str | None:
-        """Return why nothing at all can be begun any more, None if something can."""
+        """Return why nothing can be begun any more, None if the time is not over."""
         minutes = self.budget.minutes
         if minutes is None or now_ms - self.begun_ms < minutes * _MINUTE_MS:
             return None
         return f"the {minutes:g} minutes of the budget are over"
 
     def is_spent(self) -> str | None:
-        """Return why no rewrite can be begun any more, None if one can."""
+        """Return why no rewrite can be begun any more, None if bytes are left."""
         if self.left_bytes != 0:
             return None
         return f"the budget of {render_size(self.budget.bytes or 0)} is spent"

@@ -1,8 +1,8 @@
 """Find tables by addresses and globs, on local disk, in object stores and in catalogs.
 
-A directory is a table if it holds `_delta_log`. Nothing inside a table is looked at, and nothing
-whose name begins with `_` or `.`. Of what a catalog lists, only the addresses of its Delta tables
-are taken: AWS Glue is asked through boto3, Unity Catalog through its REST API.
+A directory is a table if it holds `_delta_log`. Nothing inside a table is looked at, and no name
+that begins with `_` or `.`. Of a catalog, only the addresses of Delta tables are taken: AWS Glue is
+asked through boto3, Unity Catalog through its REST API.
 
 Source: unitycatalog, api/Apis/TablesApi.md, listTables. Databricks answers the same request.
 """
@@ -36,14 +36,14 @@ _WILD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
 _PARALLEL: Final = 16
 _DEEPEST: Final = 32
-"""Levels below a `**`: directories that link to one above them end somewhere."""
+"""The most levels below a `**`, as directories may link to one above them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A table's address, or why there is none for what was asked.
+    """A table's address, or why nothing was found at an address.
 
-    `others` counts what catalogs list that are no Delta tables; the first of all has the sum.
+    `others` counts tables of other formats in catalogs; the first of all has the sum.
     """
 
     address: str
@@ -52,7 +52,7 @@ class Found:
 
 
 class ListingAddress(NamedTuple):
-    """Which catalog, which database or schema in it, and a pattern of tables' names."""
+    """A catalog, a database or schema in it, and a pattern of tables' names."""
 
     catalog: str
     parts: tuple[str, ...]
@@ -60,7 +60,7 @@ class ListingAddress(NamedTuple):
 
 
 def is_glob(address: str) -> bool:
-    """Return whether an address stands for many: `*`, `?` or `[` is in it."""
+    """Return whether an address has a wildcard."""
     return _WILD.search(address) is not None
 
 
@@ -70,10 +70,8 @@ def find_tables(
     """Return the tables at addresses and globs, each once, in the order of `wanted`, then by name.
 
     `*`, `?` and `[…]` stand for parts of one name, `**` for any number of directories. An address
-    without them is a table, whether there is one or not; with `below`, it stands for the table at
-    it, or else for all tables below it. `glue://database[/pattern]` and
-    `unity://catalog.schema[/pattern]` stand for the Delta tables that a catalog lists. What matches
-    nothing, or cannot be listed, is a problem of its own.
+    without them is a table, whether there is one or not; with `below`, it also stands for tables
+    below it. `glue://` and `unity://` list a catalog. What matches nothing is a problem of its own.
     """
     listings = [address for address in excluded if is_listing(address)]
     if listings:
@@ -122,7 +120,7 @@ def _searched(address: str, options: StorageOptions) -> Iterator[Found]:
 
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
-    """Yield the Delta tables that a catalog lists; a location that is no table's is a problem."""
+    """Yield the Delta tables of a catalog; an impossible location is a problem."""
     catalog, place, pattern = parse_listing(address)
     tables = _glue_tables if catalog == "glue" else _unity_tables
     entries = [*islice(tables(place, options), MOST_TABLES + 1)]
@@ -140,7 +138,7 @@ def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
         try:
             yield Found(address=table_address(location), others=others)
         except UsageError as error:
-            # The location is another's word: it is masked where it is shown.
+            # The catalog's location may hold a secret.
             yield Found(address=masked(location), problem=error.message, others=others)
         others = 0
 
@@ -171,7 +169,6 @@ def _is_excluded(table: str, excluded: Sequence[tuple[str, tuple[str, ...]]]) ->
 
 
 def _match(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return whether the names of directories are those that globs stand for."""
     if not names:
         return not parts
     if names[0] == _ANY_DEPTH:
@@ -180,13 +177,13 @@ def _match(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 
 class _Search:
-    """Walks directories level by level, several requests at once."""
+    """Walks directories level by level, with several requests at once."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._options = options
 
     def below(self, root: str, names: tuple[str, ...]) -> Iterable[str]:
-        """Return the tables below a directory that the names lead to."""
+        """Return the tables below a directory whose path matches `names`."""
         level = {(root, names)}
         tables: set[str] = set()
         with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -203,7 +200,8 @@ class _Search:
     ) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
         """Return the tables at a place, and the places to look at next."""
         where, names = place
-        if self._is_table(where):
+        # One request where a listing of the table's data files could take a thousand.
+        if holds_any(f"{where.rstrip('/')}/{LOG_DIR}", self._options_of(where)):
             ends = all(name == _ANY_DEPTH for name in names)
             return ([where] if ends else []), []
         if not names:
@@ -223,21 +221,16 @@ class _Search:
         named = [found for found in inside if fnmatchcase(found, name)]
         return [], [(f"{where.rstrip('/')}/{found}", rest) for found in named]
 
-    def _is_table(self, where: str) -> bool:
-        # One request where a listing of the table's data files could take a thousand.
-        return holds_any(f"{where.rstrip('/')}/{LOG_DIR}", self._options_of(where))
-
     def _options_of(self, where: str) -> StorageOptions:
         return StorageOptions.of(None) if is_local(where) else self._options
 
 
 def _is_link(directory: str) -> bool:
-    """Return whether a directory is a symbolic link, which `**` does not follow."""
     return is_local(directory) and os.path.islink(directory)  # noqa: PTH114  as addresses have it
 
 
 MOST_TABLES: Final = 100_000
-"""More tables than any catalog has that one run could look at; a listing without end has an end."""
+"""More tables than one run could look at; ends an endless listing."""
 
 _ADDRESS: Final = re.compile(r"(?i)(glue|unity)://([^/?#@:]+)(?:/([^/?#@]+))?/?")
 _PLACEHOLDER: Final = "-__PLACEHOLDER__"
@@ -245,7 +238,7 @@ _PARTS_OF_UNITY: Final = 2
 
 
 def is_listing(address: str) -> bool:
-    """Return whether an address stands for the tables of a catalog."""
+    """Return whether an address is a catalog's."""
     return address.lower().startswith(("glue://", "unity://"))
 
 
@@ -268,11 +261,10 @@ def parse_listing(address: str) -> ListingAddress:
 
 
 def glue_location(table: Mapping[str, Any]) -> str | None:
-    """Return where a table of Glue is, as `get_tables` describes it; None if it is no Delta table.
+    """Return the location of a table in Glue's `get_tables`, None if it is no Delta table.
 
-    Spark, Athena and Glue's crawler each mark Delta tables in their own way. Where Spark registers
-    one in a database without a location, the storage descriptor has a placeholder, and the path is
-    among the properties of its serialization.
+    Spark, Athena and Glue's crawler each mark Delta tables differently. In a database without a
+    location, Spark writes a placeholder, and the path into the properties of the serialization.
     """
     properties = {
         name.lower(): str(value).lower() for name, value in (table.get("Parameters") or {}).items()
@@ -299,10 +291,10 @@ _GLUE_OPTIONS: Final = {
 
 
 def _glue_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
-    """Yield (name, location) of the tables of a database; others than Delta's have no location.
+    """Yield (name, location) of the tables of a database; other formats have no location.
 
-    Credentials and region are those of the storage options, else what boto3 finds: the environment,
-    a profile, a role. AWS_ENDPOINT_URL_GLUE names another server than AWS's own.
+    Without storage options, boto3 finds credentials and region; it also knows the variable
+    AWS_ENDPOINT_URL_GLUE.
     """
     try:
         import boto3
@@ -339,10 +331,10 @@ def _arguments(options: StorageOptions) -> dict[str, str]:
 
 
 ADDRESSES: Final = ("UNITY_WORKSPACE_URL", "DATABRICKS_WORKSPACE_URL", "DATABRICKS_HOST")
-"""Variables with the server's address, named as delta-rs and Databricks' own tools name them."""
+"""Variables with the server's address, named as in delta-rs and Databricks' tools."""
 
 TOKENS: Final = ("UNITY_ACCESS_TOKEN", "DATABRICKS_ACCESS_TOKEN", "DATABRICKS_TOKEN")
-"""Variables with the bearer's token, if the server wants one."""
+"""Variables with the bearer token, if the server wants one."""
 
 _UNITY_TABLES: Final = "/api/2.1/unity-catalog/tables"
 _PER_PAGE: Final = 50
@@ -379,7 +371,7 @@ def _is_here(host: str) -> bool:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: it would take the token to wherever that leads."""
+    """Follows no redirect, which would take the token elsewhere."""
 
     def redirect_request(self, *_: Any) -> None:  # noqa: ANN401  urllib's signature
         return None
@@ -389,7 +381,7 @@ _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def _unity_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
-    """Yield (name, location) of the tables of a schema; others than Delta's have no location."""
+    """Yield (name, location) of the tables of a schema; other formats have no location."""
     where, (server, token) = f"unity://{'.'.join(place)}", _server()
     query = dict(zip(("catalog_name", "schema_name"), place, strict=True))
     query["max_results"] = str(_PER_PAGE)
@@ -438,7 +430,7 @@ def _refuse(where: str, error: Exception, options: StorageOptions) -> NoReturn:
 
 
 def _said(error: urllib.error.HTTPError) -> str:
-    """Return what the server says in its own words, if it does: `message` of a JSON object."""
+    """Return the server's own `message` in its JSON, if there is one."""
     try:
         return str(json.loads(error.read(1 << 16)).get("message") or "")
     except (OSError, ValueError, AttributeError):

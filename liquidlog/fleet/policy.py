@@ -1,8 +1,7 @@
-"""A policy of upkeep: which tables are looked at, when they are rewritten, what that may take.
+"""A policy of upkeep in TOML: which tables to look at, when to rewrite them, within what budget.
 
-It is a file of TOML. What it does not say has the defaults of `UpkeepPolicy`; every wrong key is
-named at once, with what was expected and found. Sizes are bytes and times milliseconds, unless a
-name says otherwise. A limit that is None is none.
+Missing keys have the defaults of `UpkeepPolicy`; all wrong keys are named at once, with what was
+expected and found. None is no limit.
 """
 
 import math
@@ -23,7 +22,7 @@ T = TypeVar("T")
 _DAY_MS: Final = 86_400_000
 _WHOLE: Final = 100.0
 _LONGEST: Final = 60
-"""Longer values are cut in errors, in characters."""
+"""Errors cut longer values, in characters."""
 
 _GONE: Final = {
     "quiet": "quiet windows are gone: let the schedule start tick only when it may work",
@@ -31,17 +30,15 @@ _GONE: Final = {
     " longer, or name a table in exclude",
     "rewrite.readings_a_day": "say queries_per_day: all queries of a table in a day",
 }
-"""Keys that there were, and what to do instead."""
+"""Keys of earlier releases, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteWhen:
-    """What makes a table worth judging: any of these, each at least so much.
+    """The least of any of these that makes a table worth judging.
 
-    `commits` and `age_ms` count since the last rewrite, whoever made it; `age_ms` only if something
-    was committed since. `unclustered_bytes` and `depth_ratio` are those of the health,
-    `small_file_share` is that of files below SMALL_FILE_BYTES among all. Within `payback_days` the
-    best rewrite must have paid back.
+    `commits` and `age_ms` count since the last rewrite, `age_ms` only if something was committed
+    since. The best rewrite must pay back within `payback_days`.
     """
 
     commits: int | None = None
@@ -54,10 +51,7 @@ class RewriteWhen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePolicy:
-    """When tables are rewritten, and for whom that must be worth it.
-
-    `workload` is where the readers' predicates are, in the form that commands take.
-    """
+    """When tables are rewritten, and for whose queries; `workload` is their address."""
 
     when: RewriteWhen
     bar: Bar = field(default_factory=Bar)
@@ -66,7 +60,7 @@ class RewritePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one run may take: bytes of the files to rewrite, and minutes to begin rewrites in."""
+    """The most bytes that one run may rewrite, and the minutes within which rewrites may begin."""
 
     bytes: int | None = None
     minutes: float | None = None
@@ -74,17 +68,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPolicy:
-    """A checkpoint is made when the newest is so many commits old."""
+    """A checkpoint is due when the newest is so many commits old."""
 
     commits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuumPolicy:
-    """A vacuum is made when the last that deleted something is `age_ms` old.
-
-    It keeps files for `retain`, a duration as the command takes it; as the table says if None.
-    """
+    """A vacuum is due when the last one is `age_ms` old; `retain` is the command's option."""
 
     age_ms: int
     retain: str | None = None
@@ -93,16 +84,11 @@ class VacuumPolicy:
 DEFAULT_WHEN: Final = RewriteWhen(
     commits=20, unclustered_bytes=1 << 30, small_file_share=0.5, depth_ratio=1.5, age_ms=7 * _DAY_MS
 )
-"""What makes a table worth judging if a policy does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepPolicy:
-    """What a run of upkeep does with which tables.
-
-    `tables` and `exclude` are addresses, or globs of them. `rewrite`, `checkpoint` and `vacuum` are
-    None where nothing of that kind is to be done.
-    """
+    """What to do with which tables, given by addresses and globs; None is not to be done."""
 
     tables: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -113,10 +99,7 @@ class UpkeepPolicy:
 
 
 class _Kind(NamedTuple, Generic[T]):
-    """A kind of value: what is expected, in words, and what parses it.
-
-    `parse` raises ValueError for whatever is not of this kind.
-    """
+    """A kind of value: its description, and a parser that raises ValueError."""
 
     expected: str
     parse: Callable[[object], T]
@@ -198,17 +181,15 @@ _KEYS: Final[Mapping[str, Mapping[str, _Kind[Any]]]] = {
     "checkpoint": {"commits": _COUNT},
     "vacuum": {"age": _DURATION, "retain": _RETENTION},
 }
-"""The tables of a policy, and the kinds of their keys' values."""
+"""The kinds of values, by table and key of a policy."""
 
 _NEEDED: Final = {"checkpoint": "commits", "vacuum": "age"}
-"""Keys that their tables must have."""
 
 _FIELDS: Final = {"age": "age_ms"}
-"""Fields that are not called as their keys."""
+"""Fields that have another name than their keys."""
 
 
 def _parsed(kind: _Kind[T], value: object) -> T:
-    """Return a value of a kind."""
     try:
         return kind.parse(value)
     except (ValueError, UsageError, OverflowError):
@@ -241,16 +222,13 @@ def read_policy(path: str) -> UpkeepPolicy:
 
 
 def _from(home: str, address: str) -> str:
-    """Return an address as seen from a directory; whole paths and URIs are as they are."""
+    """Return an address relative to a directory; absolute paths and URIs stay as they are."""
     is_whole = not is_local(address) or "://" in address or address.startswith(("~", "file:"))
     return address if is_whole else os.path.join(home, address)  # noqa: PTH118
 
 
 def parse_policy(text: str, where: str) -> UpkeepPolicy:
-    """Return the policy in a text; what it does not say has the defaults of UpkeepPolicy.
-
-    `where` is the file that errors name.
-    """
+    """Return the policy in a text; errors name the file `where`."""
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -265,14 +243,13 @@ def parse_policy(text: str, where: str) -> UpkeepPolicy:
 
 
 def _wrong(where: str, detail: str) -> UsageError:
-    """Return the error of a file that is no policy: trying again brings nothing."""
     return UsageError(f"{where}: {detail}", policy=where)
 
 
 def _sections(
     found: Mapping[str, Any], name: str, problems: list[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name, values by field) of a table of TOML and of those in it; note what is wrong."""
+    """Yield (name, values by field) of a table of TOML and its inner tables; collect problems."""
     kinds, values = _KEYS[name], dict[str, Any]()
     for key, value in found.items():
         path = f"{name}.{key}" if name else key
@@ -295,7 +272,6 @@ def _sections(
 
 
 def _missing(found: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield what a table of TOML must have and has not."""
     needed = _NEEDED.get(name)
     if needed is not None and needed not in found:
         yield f"{name}.{needed}: expected {_KEYS[name][needed].expected}, found nothing"
@@ -304,14 +280,13 @@ def _missing(found: Mapping[str, Any], name: str) -> Iterator[str]:
 
 
 def _tables_in(name: str) -> list[str]:
-    """Return the keys of a table that are tables themselves."""
+    """Return a table's keys that are tables themselves."""
     below = f"{name}." if name else ""
     inner = (path.removeprefix(below) for path in _KEYS if path.startswith(below))
     return [key for key in inner if key and "." not in key]
 
 
 def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:
-    """Return the policy of values that are right."""
     rewrite = dict(sections.get("rewrite", {}))
     workload, when = rewrite.pop("workload", None), sections.get("rewrite.when")
     asked = RewritePolicy(

@@ -1,6 +1,6 @@
-"""A survey of many tables: all are looked at in a few processes, and ranked by their verdicts.
+"""A survey of many tables, which a few processes look at, ranked by their verdicts.
 
-Nothing is written but the pages that show them. What readers ask is read from one workload, once.
+Only pages are written. One workload, read once, has the queries of all tables.
 """
 
 import hashlib
@@ -40,13 +40,13 @@ from liquidlog.workload.sources import found_in, open_table
 _log: Final = Log(__name__)
 
 MOST_PROCESSES: Final = 8
-"""The most processes: each looks at one table at a time, and has its own connections."""
+"""The most processes; each looks at one table at a time."""
 
 _FEWEST_PROCESSES: Final = 2
-"""Also on one core: storage that is far away is waited for by one of them."""
+"""Two even on one core, as one may wait for storage."""
 
 _SOON_LOOKED_AT: Final = 3
-"""So few tables are looked at before other processes have started."""
+"""One process looks at so few tables sooner than others start."""
 
 _ORDER: Final = (Decision.REWRITE, Decision.FAIL, Decision.LEAVE)
 _OPENED_TOGETHER: Final = 4
@@ -55,12 +55,12 @@ _LONGEST: Final = 60
 
 
 class Readers:
-    """The queries of a workload, by the table that they ask."""
+    """The queries of a workload by table."""
 
     def __init__(
         self, source: str | None, addresses: Sequence[str], options: StorageOptions
     ) -> None:
-        """Read the workload, if there is a source; tables that cannot be opened are left out."""
+        """Read the workload, if there is a source, without tables that cannot be opened."""
         self.source = source
         self._options = options
         self._queries: dict[str, list[Query]] = {}
@@ -78,27 +78,27 @@ class Readers:
         return None
 
     def queries_of(self, address: str) -> tuple[Query, ...]:
-        """Return what the workload asks of a table, as it was recorded."""
+        """Return the recorded queries of a table."""
         return tuple(self._queries.get(normal(address), ()))
 
     def of(self, address: str) -> Workload | None:
-        """Return what readers ask of a table: nothing without a workload, None if nobody asks."""
+        """Return the predicates on a table; () without a workload, None if it has none of them."""
         if self.source is None:
             return ()
         return predicates_of(self.queries_of(address), address, self._options) or None
 
 
 def unasked(source: str | None, bar: Bar) -> Verdict:
-    """Return the verdict on a table that the queries of a workload do not ask."""
+    """Return the verdict on a table that has no query in a workload."""
     found = no_verdict("leave", f"{source} asks nothing of it", Criteria(bar=bar))
     return replace(found, readers="workload")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """A table as it was looked at; what is not known is None, and a verdict is a document.
+    """What was found about a table; None is unknown, `verdict` is a document.
 
-    `action` is REWRITE if that is worth it, else LEAVE, or FAIL; `page` is the name of a file.
+    `action` is REWRITE, LEAVE or FAIL; `page` is the name of a file.
     """
 
     table: str
@@ -117,16 +117,16 @@ class Surveyed:
 
     @property
     def answer(self) -> str:
-        """The answer of the verdict; what was not judged is left alone, or failed."""
+        """The answer of the verdict; without one, the action."""
         return self.action.value if self.verdict is None else str(self.verdict["answer"])
 
     @property
     def worth(self) -> Mapping[str, Any] | None:
-        """The verdict, None unless a rewrite is worth it."""
+        """The verdict if a rewrite is worth it, else None."""
         return self.verdict if self.action is Decision.REWRITE else None
 
     def document(self) -> dict[str, Any]:
-        """Return the table ready to print as JSON."""
+        """Return the JSON document of the table."""
         return {
             "table": self.table,
             "files": self.files,
@@ -145,9 +145,9 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """Where pages of tables are written, and what makes one of an overview and a workload's name.
+    """The directory of the tables' pages, and a function that other processes can import.
 
-    `render` is a function that another process can import.
+    It makes a page from an overview and a workload's name.
     """
 
     directory: str
@@ -156,11 +156,10 @@ class Pages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRequest:
-    """What is asked of a survey.
+    """The arguments of a survey.
 
-    `prefixes` are addresses of tables or of what is above them, and globs. Without a `workload`,
-    the address of one, readers are assumed. With one of `processes` that
-    is this one; there is one for each core, within limits, if None.
+    `prefixes` are addresses of tables or directories above them, and globs. Without a `workload`
+    (an address), readers are assumed. One of `processes` is this one; None is one per core.
     """
 
     prefixes: tuple[str, ...]
@@ -173,7 +172,7 @@ class FleetRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What one process is asked for one table, with the queries that ask this table."""
+    """The survey of one table, with its queries in the workload."""
 
     address: str
     request: FleetRequest
@@ -181,16 +180,15 @@ class Survey:
 
     @property
     def storage_options(self) -> Mapping[str, str] | None:
-        """The options of the table; on local disk there are none."""
+        """The options of the table; none on local disk."""
         return None if is_local(self.address) else self.request.storage_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The tables of a survey, the one first whose rewrite pays back soonest.
+    """The tables of a survey: first the rewrite that pays back soonest.
 
-    Behind those that are worth it come the tables that failed, then those to leave alone, the
-    largest first. `workload` is the address of the readers' workload, None for assumed ones.
+    Then come failed tables, then tables to leave alone, the largest first.
     """
 
     tables: tuple[Surveyed, ...]
@@ -199,7 +197,7 @@ class Fleet:
     seconds: float
 
     def document(self) -> dict[str, Any]:
-        """Return the survey ready to print as JSON."""
+        """Return the JSON document of the survey."""
         return {
             "tables": [table.document() for table in self.tables],
             "readers": "assumed" if self.workload is None else "workload",
@@ -220,9 +218,9 @@ def survey(
     on_found: Callable[[int], None] = lambda _: None,
     on_table: Callable[[Surveyed], None] = lambda _: None,
 ) -> Fleet:
-    """Return what all tables are like and what to do with them; one's failure stops no other.
+    """Look at all tables; the failure of one stops no other.
 
-    `on_found` hears of the number of tables, `on_table` of each once it was looked at.
+    `on_found` gets the number of tables, `on_table` each result.
     """
     if not request.prefixes:
         raise UsageError("there is nothing to look at: name tables, or what is above them")
@@ -257,7 +255,7 @@ def survey(
 
 
 def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
-    """Return tables in the order in which `Fleet` has them."""
+    """Return tables in the order of `Fleet`."""
 
     def place(one: Surveyed) -> tuple[int, float, int, str]:
         return _ORDER.index(one.action), one.rank, -(one.size_bytes or 0), one.table
@@ -266,7 +264,7 @@ def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
 
 
 def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
-    """Yield the tables as they are looked at, in other processes if they are many."""
+    """Yield results as they come, from other processes if there are many tables."""
     if processes == 1 or (processes is None and len(asked) <= _SOON_LOOKED_AT):
         yield from map(surveyed, asked)
         return
@@ -284,7 +282,7 @@ def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory, and those above it."""
+    """Make a directory and its parents."""
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -292,7 +290,7 @@ def make_directory(directory: str) -> None:
 
 
 def surveyed(survey: Survey) -> Surveyed:
-    """Return what a table is like and what to do with it; an error is its outcome."""
+    """Look at one table; any error becomes its result."""
     started = time.monotonic()
     try:
         found = _surveyed(survey)
@@ -304,7 +302,7 @@ def surveyed(survey: Survey) -> Surveyed:
 
 
 def not_surveyed(address: str, error: LiquidlogError) -> Surveyed:
-    """Return the outcome of a table that failed."""
+    """Return the result of a table that failed."""
     return Surveyed(table=address, action=Decision.FAIL, reason=error.message, error=error)
 
 
@@ -332,7 +330,7 @@ def _surveyed(survey: Survey) -> Surveyed:
 
 
 def _judged(request: FleetRequest, table: Table, asked: Workload, known: Surveyed) -> Surveyed:
-    """Return a table with its verdict, and its page, if there are to be any."""
+    """Add the verdict, and write the page if wanted."""
     arguments: dict[str, Any] = {
         "workload": asked,
         "workload_source": request.workload,
@@ -366,14 +364,14 @@ def _decided(known: Surveyed, verdict: Verdict) -> Surveyed:
 
 
 def as_known(error: Exception) -> LiquidlogError:
-    """Return an error as one of ours; what is none is told by its class."""
+    """Return an error as one of ours; a foreign one is named by its class."""
     if isinstance(error, LiquidlogError):
         return error
     return LiquidlogError(f"{type(error).__name__}: {error}")
 
 
 def file_name(address: str, suffix: str) -> str:
-    """Return a plain name that only the table at this address has, ending with the suffix."""
+    """Return a plain file name that no other table has."""
     last = address.rstrip("/").rpartition("/")[2]
     name = _ODD.sub("-", last)[:_LONGEST].lstrip(".-") or "table"
     digest = hashlib.sha256(address.encode(errors="surrogatepass")).hexdigest()[:12]

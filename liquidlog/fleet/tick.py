@@ -1,7 +1,7 @@
 """One run of upkeep over many tables: look at all, rank them, spend the budget from the top.
 
-A table that is due is claimed, looked at again, rewritten as far as the budget pays for it, and
-tidied up. Nothing is kept between two runs but what the tables' own logs say.
+A table that is due is claimed, looked at again, rewritten within the budget, and tidied up. Between
+two runs, nothing is kept but the tables' own logs.
 """
 
 import math
@@ -60,29 +60,29 @@ _log: Final = Log(__name__)
 _SEE_ORPHANS = "if that was killed, `liquidlog orphans` lists what it left"
 
 _LOOKING: Final = 4
-"""Tables looked at together: storage that is far away is waited for once, and few are in memory."""
+"""Tables that are looked at together: few are in memory, but they wait together for storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """A checkpoint or a vacuum that was due: why, what came of it, or the error."""
+    """A checkpoint or a vacuum: why it was due, and its result or error."""
 
     reason: str
     done: Mapping[str, Any] | None = None
     error: LiquidlogError | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the chore ready to print as JSON."""
+        """Return the JSON document of the chore."""
         error = None if self.error is None else self.error.document()
         return {"reason": self.reason, "done": self.done, "error": error}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOutcome:
-    """What became of one table.
+    """What the run did with one table.
 
-    `version` is the last that the run saw or made, None if none could be read. `bytes_rewritten`
-    are those of the inputs of groups that were committed, or would be; `versions` their commits.
+    `version` is the last that the run saw or made. `bytes_rewritten` are those of the inputs of
+    groups that were or would be committed, as `versions`.
     """
 
     table: str
@@ -101,13 +101,13 @@ class TableOutcome:
 
     @property
     def errors(self) -> tuple[LiquidlogError, ...]:
-        """All that failed."""
+        """The errors of the rewrite and of chores."""
         chores = (self.checkpoint, self.vacuum)
         found = (self.error, *(chore.error for chore in chores if chore is not None))
         return tuple(error for error in found if error is not None)
 
     def document(self) -> dict[str, Any]:
-        """Return the outcome ready to print as JSON."""
+        """Return the JSON document of the outcome."""
         return {
             "table": self.table,
             "decision": self.decision.value,
@@ -127,10 +127,10 @@ class TableOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """What one run of upkeep did: the tables in the order in which they were decided.
+    """What one run did, with the tables in the order of its decisions.
 
-    `spent_bytes` counts the inputs of all rewrites that were begun, also of those that failed.
-    `left_out` counts what catalogs listed that are no Delta tables.
+    `spent_bytes` counts the inputs of all rewrites that began, `left_out` the tables of other
+    formats in catalogs.
     """
 
     tables: tuple[TableOutcome, ...]
@@ -140,7 +140,7 @@ class Ticked:
     left_out: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return the run ready to print as JSON."""
+        """Return the JSON document of the run."""
         return {
             "tables": [table.document() for table in self.tables],
             "budget": {"bytes": self.budget_bytes, "spent": self.spent_bytes},
@@ -150,16 +150,15 @@ class Ticked:
 
     @property
     def exit_status(self) -> int:
-        """EXIT_ERROR if anything that was decided could not be done, else EXIT_OK."""
+        """EXIT_ERROR if anything failed, else EXIT_OK."""
         return EXIT_ERROR if any(table.errors for table in self.tables) else EXIT_OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worthwhile:
-    """A rewrite that is worth it, without its plan, which is made again when it is its turn.
+    """A rewrite that is worth it by `bar`; its plan is made again when it is its turn.
 
-    `arguments` are those of Table.plan; `workload` is what the layout is fitted to, if anything.
-    `bar` is what it had to do to be worth it.
+    `arguments` are for Table.plan, and the layout is fitted to `workload`, if to any.
     """
 
     arguments: Mapping[str, Any]
@@ -182,9 +181,9 @@ class Worthwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A table as it was looked at: the outcome unless something is done, and what is to be done.
+    """A table's outcome if nothing is done, and what is due.
 
-    `checkpoint` and `vacuum` say why they are due; None if they are not.
+    `checkpoint` and `vacuum` say why they are due, None if they are not.
     """
 
     outcome: TableOutcome
@@ -192,15 +191,10 @@ class Looked:
     checkpoint: str | None = None
     vacuum: str | None = None
 
-    @property
-    def has_chores(self) -> bool:
-        """Whether a checkpoint or a vacuum is due."""
-        return self.checkpoint is not None or self.vacuum is not None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looker:
-    """Looks at tables by one policy, for the same readers and with the same storage options."""
+    """Looks at tables by one policy, for the same readers."""
 
     policy: UpkeepPolicy
     readers: Readers
@@ -208,11 +202,11 @@ class Looker:
     clock: Clock
 
     def options_of(self, address: str) -> OptionsSource | None:
-        """Return the storage options of a table; on local disk there are none."""
+        """Return the storage options of a table; none on local disk."""
         return None if is_local(address) else self.options
 
     def look(self, address: str) -> Looked:
-        """Return what a table needs; an error is its outcome."""
+        """Return what a table needs; any error becomes its outcome."""
         started_ms = self.clock.now_ms()
         try:
             looked = self._looked(address)
@@ -245,7 +239,7 @@ class Looker:
         return self._with_chores(Looked(outcome=outcome, candidate=candidate), past)
 
     def _candidate(self, table: Table, past: PastWork) -> tuple[Worthwhile | None, Answer]:
-        """Return the rewrite that is worth it, if any, and the answer of the policy."""
+        """Return the worthwhile rewrite, if any, and the policy's answer."""
         policy = self.policy.rewrite
         if policy is None:
             reason = "the policy asks for no rewrites"
@@ -285,7 +279,7 @@ class Looker:
 
 
 def judge_table(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
-    """Return the verdict on a table by a bar."""
+    """Judge a table by a bar."""
     opened = table.opened
     criteria = Criteria(
         workload=asked, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
@@ -300,10 +294,7 @@ def _failed(address: str, error: Exception) -> TableOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Acts on tables that were looked at.
-
-    With `dry_run` nothing is written, with `plans` (a directory) only plans.
-    """
+    """Acts on tables; with `dry_run` nothing is written, with `plans` (a directory) only plans."""
 
     looker: Looker
     executor: ExecutorWhenNeeded
@@ -316,7 +307,7 @@ class Actor:
         return self.looker.clock
 
     def act(self, looked: Looked) -> TableOutcome:
-        """Do what is due for a table, unless something holds it up; an error is its outcome."""
+        """Do what is due for a table, or postpone it; any error becomes its outcome."""
         if looked.candidate is None and self._skips_chores(looked):
             return looked.outcome
         started_ms = self._clock.now_ms()
@@ -331,7 +322,7 @@ class Actor:
         return replace(outcome, seconds=seconds)
 
     def _skips_chores(self, looked: Looked) -> bool:
-        return not looked.has_chores or self.plans is not None
+        return self.plans is not None or (looked.checkpoint is None and looked.vacuum is None)
 
     def _acted(self, looked: Looked) -> TableOutcome:
         held = self.spending.is_over(self._clock.now_ms())
@@ -351,13 +342,13 @@ class Actor:
             return self._done(looked)
 
     def _alone(self, store: TableStore) -> "AbstractContextManager[tuple[AtWork, ...]]":
-        """Return a claim of a table, unless nothing is written: it says who is in the way."""
+        """Claim a table, unless nothing is written; yields others at work on it."""
         if self.dry_run or self.plans is not None:
             return nullcontext(at_work(store, self._clock))
         return claimed(store, self._clock)
 
     def _done(self, looked: Looked) -> TableOutcome:
-        """Look again if the table changed since, then do what is due."""
+        """Look again if the table has changed, then do what is due."""
         address = looked.outcome.table
         table = Table.open(address, storage_options=self.looker.options_of(address))
         if looked.candidate is not None and table.snapshot().version != looked.outcome.version:
@@ -395,7 +386,7 @@ class Actor:
         return self._committed(table, plan, outcome)
 
     def _affordable(self, table: Table, candidate: Worthwhile) -> ClusteringPlan | None:
-        """Return the plan, or a part of it that is worth it and that the budget pays for."""
+        """Return the plan, or a worthwhile part of it within the budget, None without any."""
         plan = table.plan(**candidate.arguments, workload=candidate.workload)
         left = self.spending.left_bytes
         if left is None or plan.size_bytes <= left:
@@ -408,7 +399,7 @@ class Actor:
     def _parts(
         self, table: Table, plan: ClusteringPlan, candidate: Worthwhile, left: int
     ) -> Iterator[ClusteringPlan]:
-        """Yield smaller plans: the files that gain most where rows are clustered, first groups."""
+        """Yield smaller plans: of clustered tables, the files that gain most; then first groups."""
         if plan.columns and candidate.arguments.get("strategy"):
             arguments: Mapping[str, Any] = {
                 "max_file_size": candidate.arguments.get("max_file_size"),
@@ -419,7 +410,7 @@ class Actor:
         yield affordable(plan, left)
 
     def _is_worth_it(self, table: Table, plan: ClusteringPlan, bar: Bar) -> bool:
-        """Return whether a part of what is worth it is so itself."""
+        """Return whether a part of a plan is worth it by itself."""
         if not plan.groups:
             return False
         workload = self.looker.readers.of(table.uri) or ()
@@ -456,7 +447,7 @@ class Actor:
 
 
 class _PartlyDoneError(Exception):
-    """A rewrite of which some groups were not committed; the outcome says which were."""
+    """Some groups of a rewrite were not committed; `outcome` has the others."""
 
     def __init__(self, outcome: TableOutcome, error: LiquidlogError) -> None:
         super().__init__(error.message)
@@ -489,7 +480,7 @@ def _vacuum(table: Table, retain: str | None, *, dry_run: bool) -> Mapping[str, 
 
 
 def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
-    """Return what came of a chore; its error does not undo what was done before."""
+    """Do a chore; its error does not undo earlier work."""
     try:
         return Chore(reason=reason, done=do())
     except LiquidlogError as error:
@@ -498,10 +489,10 @@ def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickRequest:
-    """What one run is asked for: the policy, tables and globs besides, and what it may do.
+    """The arguments of a run; `tables` adds addresses and globs to those of the policy.
 
-    `choose_executor` names what rewrites a plan, `open_executor` starts it for its first rewrite.
-    With `dry_run` nothing is written; with `plans` (a directory) only plans are.
+    `choose_executor` names the executor of a plan, `open_executor` starts it for its first rewrite.
+    With `dry_run` nothing is written, with `plans` (a directory) only plans.
     """
 
     policy: UpkeepPolicy
@@ -514,10 +505,9 @@ class TickRequest:
 
 
 def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
-    """Look at each table, decide, act, and return what became of each.
+    """Look at each table, decide and act; the failure of one stops no other.
 
-    One table's failure stops no other, and neither do two runs at once: a table is claimed before
-    it is worked on.
+    Two runs may work at once, since each claims a table before it works on it.
     """
     policy, now = request.policy, clock or system_clock()
     wanted = (*policy.tables, *request.tables)
@@ -559,7 +549,7 @@ def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
 
 
 def ranked(tables: Sequence[Looked]) -> list[Looked]:
-    """Return tables in the order in which their rewrites pay back, the others behind."""
+    """Return tables in the order in which rewrites pay back, others last."""
     last = math.inf
     return sorted(tables, key=lambda one: last if one.candidate is None else one.candidate.rank)
 
@@ -571,7 +561,7 @@ def _looked(looker: Looker, addresses: Sequence[str]) -> list[Looked]:
 
 
 def save_plan(directory: str, plan: ClusteringPlan) -> str:
-    """Save a plan and return the path of its file; one of the same table is replaced."""
+    """Save a plan, replacing an older one of the table, and return its path."""
     make_directory(directory)
     path = Path(directory, file_name(plan.table_uri, ".json"))
     local.replace(str(path), encode_plan(plan))
