@@ -1,4 +1,4 @@
-"""Advice: which layout a table should have for its readers, how to get it, and its document."""
+"""Advice: the best layout of a table for its readers, how to get it, and its document."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -32,19 +32,19 @@ from liquidlog.spec.schema import Path, quote_path, split_path
 from liquidlog.spec.text import Summary, alter, set_properties, unset_properties
 
 SAVED_AS: Final = "ADVICE.json"
-"""The name of the document in commands, as long as it is not saved."""
+"""The document's name in commands until it is saved."""
 
 _LOSERS: Final = 10
 _LOSES: Final = 1.01
-"""A predicate loses if it costs more than this many times what it costs now."""
+"""A predicate loses if it then costs more than this many times its cost now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Current:
-    """The table as it is, read by the newest queries.
+    """The table as the newest queries read it now.
 
-    `read_share` is the share of the table's bytes that one reading opens; `bytes_per_reading` and
-    `files_per_reading` are means of the same.
+    `read_share` is the mean share of the table's bytes that a query opens; `bytes_per_reading` and
+    `files_per_reading` are means, too.
     """
 
     columns: tuple[Path, ...]
@@ -55,9 +55,9 @@ class Current:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A layout, and what one reading of the newest queries would open: see Current.
+    """A layout, and what a newest query would open on average: see Current.
 
-    `older_read_share` is the share that the older queries, by which it is chosen, would open.
+    `older_read_share` is the share for the older queries, which chose the layout.
     """
 
     candidate: Candidate
@@ -86,7 +86,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateReads:
-    """What one reading of a predicate opens now and with the best layout."""
+    """What a query of a predicate opens now and with the best layout."""
 
     where: str
     share: float
@@ -110,7 +110,7 @@ class PredicateReads:
 def losers(
     wheres: Sequence[str], weights: Floats, now: Readings, after: Readings
 ) -> tuple[PredicateReads, ...]:
-    """Return the predicates that would cost more than now, those that lose most first."""
+    """Return the predicates that would cost more than now, the greatest losers first."""
     lost = after.seconds - now.seconds
     loses = after.seconds > now.seconds * _LOSES
     order = np.argsort(-(lost * weights), kind="stable")
@@ -129,15 +129,13 @@ def losers(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Advice(Summary):
-    """Which layout a table should have for its readers, and what it would bring.
+    """The best layout of a table for its readers, and its gain.
 
-    `best` is the layout that the older queries choose, None if there is nothing to choose from;
-    `is_recommended` says whether it is what the `verdict` on the table says, and `reason` why, or
-    why not. `gain` is the share of their wait that queries save, and `interval` and `gain_interval`
-    are where the best layout's read share and its gain lie in nine of ten cases. `columns` maps
-    those that come into question to what they bring beside the best layout's others. `sets` and
-    `unset` are the properties by which the table remembers the layout. `notes` say what was left
-    out or could not be measured.
+    The older queries choose `best`, None if there is no choice; `is_recommended` and `reason` say
+    whether to make it, and why. `gain` is the share of their wait that queries save; the best
+    layout's read share and gain lie in `interval` and `gain_interval` in nine of ten cases.
+    `columns` maps candidate columns to their gains beside the best layout's others. The table
+    remembers the layout by `sets` and `unset` properties. `notes` say what was not measured.
     """
 
     table_uri: str
@@ -192,11 +190,11 @@ class Advice(Summary):
 
     @property
     def recommended(self) -> Measured | None:
-        """The layout to have, None if the table is best left alone."""
+        """The layout to make, None to leave the table alone."""
         return self.best if self.is_recommended else None
 
     def saved_as(self, path: str) -> "Advice":
-        """Return the advice with commands that name the file it is saved to."""
+        """Return the advice with commands that name the file of its document."""
         named = shlex.quote(path)
         commands = tuple(one.replace(SAVED_AS, named) for one in self.commands)
         return replace(self, commands=commands)
@@ -296,7 +294,7 @@ class AdvisedLayout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdviceDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan takes of saved advice; the other fields are for people."""
+    """The part of saved advice that a plan needs; other fields are for people."""
 
     kind: str
     format_version: int
@@ -342,7 +340,7 @@ def decode_advice(data: bytes, *, where: str) -> AdviceDocument:
 def plan_arguments(
     advised: AdviceDocument, *, table_id: str, columns: tuple[Path, ...], uri: str
 ) -> Mapping[str, Any]:
-    """Return the arguments of a plan that makes the advised layout of a table, clustered so."""
+    """Return the arguments of a plan that makes the advised layout."""
     layout = advised.recommended
     if advised.table_id != table_id:
         raise UsageError(
@@ -366,7 +364,7 @@ def plan_arguments(
     return layout_arguments(wanted, prefix, layout.curve, layout.max_file_bytes)
 
 
-# From advice to a table: the columns and properties to set, and the commands that do it
+# From advice to a table: the columns and properties to set, and the commands that set them
 
 _CURVE_PROPERTY: Final = "liquidlog.curve"
 _SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
@@ -374,7 +372,7 @@ _SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """What makes a layout: see `Advice`."""
+    """The settings and commands that make a layout: see `Advice`."""
 
     commands: tuple[str, ...] = ()
     protocol_change: ProtocolChange | None = None
@@ -386,7 +384,7 @@ NOTHING_TO_DO: Final = Steps()
 
 
 def steps(snapshot: Snapshot, best: Candidate) -> Steps:
-    """Return what makes a candidate the layout of a table; nothing for a partitioned one."""
+    """Return the steps that make a candidate the table's layout; none for a partitioned table."""
     if snapshot.metadata.partition_columns:
         return NOTHING_TO_DO
     sets, unset = _properties(snapshot, best)
@@ -415,7 +413,7 @@ def steps(snapshot: Snapshot, best: Candidate) -> Steps:
 
 
 def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the properties to set and to remove, so that a plan makes this layout."""
+    """Return the properties to set and to remove so that a plan makes this layout."""
     configuration = snapshot.metadata.configuration
     sets: dict[str, str] = {}
     unset = []
@@ -428,6 +426,6 @@ def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tu
         sets[PREFIX_PROPERTY] = prefix
     elif not prefix and PREFIX_PROPERTY in configuration:
         unset.append(PREFIX_PROPERTY)
-    # Neither has a say in the layout that was measured; the second has none in a clustered table.
+    # Neither shaped the measured layout; the second has no effect on a clustered table.
     unset += [name for name in (WEIGHTS_PROPERTY, ZORDER_PROPERTY) if name in configuration]
     return sets, tuple(unset)

@@ -1,8 +1,8 @@
-"""What speaks for a layout: queries that choose it and newer ones that judge it, and its gain.
+"""The evidence for a layout: older queries choose it, newer ones judge it and its gain.
 
-A layout that is fitted to the older queries suits these better than any others. So that it is not
-chosen for that, they are parted once more, into folds: it is fitted without the readings of one
-fold and measured by them, fold by fold.
+A layout that is fitted to the older queries suits these better than any others. So that this does
+not decide the choice, they are split into folds: a layout is fitted without one fold and measured
+by it, fold by fold.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,19 +16,19 @@ from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.sample import Floats
 
 _NEWEST_SHARE: Final = 0.3
-"""The share of all readings that a choice is judged on: the newest."""
+"""The share of all queries, the newest, that judges a choice."""
 
 BY_TIME: Final = "time"
 BY_SHAPE: Final = "shape"
 NOT_AT_ALL: Final = "none"
 
 FEW: Final = 10
-"""Of fewer queries, none is held back: a layout is chosen and judged on all."""
+"""Fewer queries are not split: all of them choose and judge."""
 
 _FOLDS: Final = 4
 _FOLDS_OF_MANY: Final = 2
 _MANY: Final = 200
-"""So many queries say enough of what readers ask if a layout is fitted to half of them."""
+"""From so many queries on, half of them are enough to fit a layout."""
 
 _STEPS: Final = 60
 _SEED: Final = 20261122
@@ -38,8 +38,8 @@ _SEED: Final = 20261122
 class Halves:
     """The weights of p predicates among the older queries and among the newest, (p,) each.
 
-    `by` says what parts them: `time`; `shape` if times are not known, where of predicates on the
-    same columns a fixed choice is judged on; `none` if there are too few, and both are all.
+    `by` says what splits them: `time`; `shape` if times are unknown, so that predicates on the same
+    columns are split in a fixed way; `none` if there are too few, and both halves are all.
     """
 
     older: Floats
@@ -50,9 +50,9 @@ class Halves:
 def by_time(
     weights: Floats, firsts_ms: Sequence[int | None], lasts_ms: Sequence[int | None]
 ) -> Halves | None:
-    """Return the queries before and after a time; None if times are not known, or there is one.
+    """Return the queries before and after a time; None if times are unknown, or all the same.
 
-    A query was asked evenly between its first and its last time.
+    A query counts as asked evenly between its first and its last time.
     """
     if not len(lasts_ms) or any(one is None for one in lasts_ms):
         return None
@@ -78,9 +78,9 @@ def _share_after(first: Floats, last: Floats, time: float) -> Floats:
 
 
 def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) -> Halves:
-    """Return two parts of the queries in which every shape is asked; of a lone one, both have some.
+    """Return two halves that both have every shape; few queries are not split.
 
-    A handful of queries is not parted.
+    Both halves have a part of the weight of a predicate that is alone in its shape.
     """
     older, newest = weights.copy(), weights.copy()
     is_parted = False
@@ -108,9 +108,9 @@ def _places(shapes: Sequence[Hashable]) -> dict[Hashable, list[int]]:
 def folds(weights: Floats, shapes: Sequence[Hashable], count: int | None = None) -> Floats:
     """Return the weight of each predicate in each fold, (count, p); they add up to `weights`.
 
-    What was asked several times is in as many folds, so that it is measured by a layout that knows
-    it. A lone predicate on its columns is in all: nothing else tells of them. `weights` are numbers
-    of readings, or, if some are below 1, shares. There are four folds, and two of many predicates.
+    A predicate that was asked several times is in as many folds, so that a layout that knows it
+    measures it. A lone predicate on its columns is in all: no other tells of them. `weights` count
+    queries, or, if some are below 1, are shares. There are four folds, two if predicates are many.
     """
     random = np.random.default_rng(_SEED)
     asked = np.flatnonzero(weights > 0)
@@ -138,7 +138,7 @@ _ENDS: Final = (0.05, 0.95)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certainty:
-    """Where a gain and a read share lie in nine of ten cases."""
+    """The ranges of a gain and of a read share in nine of ten cases."""
 
     gain: Range
     read_share: Range
@@ -153,10 +153,10 @@ def certainty(
 ) -> Certainty:
     """Return the ranges of a gain and of a read share, by a bootstrap.
 
-    All arrays have one entry per predicate: the cost of one reading now and with the layout, and
-    the share of the table's bytes that it then opens. `halves` are the last two by each half of the
-    sampled rows. Predicates are drawn with replacement, each with its weight. Every draw has the
-    error of one half: what that half says beside the mean of all halves.
+    All arrays have one entry per predicate: the cost of one query now and with the layout, and the
+    share of the table's bytes that it then opens. `halves` has the last two by each half of the
+    sampled rows. Predicates are drawn with replacement, with their weights; every draw adds the
+    distance of one half from the mean of all halves.
     """
     random = np.random.default_rng(_SEED)
     count = len(weights)
@@ -184,10 +184,10 @@ def _range(values: Floats) -> Range:
     return Range(float(low), float(high))
 
 
-# Whether a layout brings enough for its columns to be set, in one sentence
+# Whether a layout gains enough to set its columns, in one sentence
 
 MIN_GAIN: Final = 0.1
-"""The least gain of a recommended layout, if nobody says: a tenth of the cost of reading."""
+"""The default least gain of a recommended layout: a tenth of the cost of reading."""
 
 NO_COLUMNS: Final = "joining small files, without clustering columns,"
 OWN_COLUMNS: Final = "laying rows out anew by the columns that the table has"
@@ -195,18 +195,17 @@ PARTITIONS: Final = "joining small files inside partitions"
 """What makes fewer files without other columns."""
 
 _LONGER: Final = 1.005
-"""A query waits longer only if it is seen in two decimals."""
+"""Two decimals show a longer wait only from this ratio on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What a layout brings to the readers that it is judged by.
+    """The gain of a layout for the readers that judge it.
 
-    `cost_now` and `cost_after` are the mean seconds that one reading waits for the store;
-    `cost_joined` is what it would be if small files were only joined, without clustering them,
-    `cost_now` if that is less. `range` is that of the gain, as a share of `cost_now`.
-    `share_of_older` is the gain of the queries by which the layout was chosen, which are older than
-    those that judge it if `is_by_time`. `joins` says how files are joined.
+    `cost_now` and `cost_after` are the mean seconds that one query waits for the store;
+    `cost_joined` is the cost if small files were only joined, at most `cost_now`; `joins` says how.
+    `range` holds the gain, a share of `cost_now`. `share_of_older` is the gain of the queries that
+    chose the layout, which are older than those that judge it if `is_by_time`.
     """
 
     cost_now: float
@@ -224,12 +223,12 @@ class Gain:
 
     @property
     def share_beyond_joining(self) -> float:
-        """What clustering brings beyond joining files, as a share of the cost after joining."""
+        """The gain of clustering beyond joined files, as a share of the cost with these."""
         return 1 - self.cost_after / self.cost_joined if self.cost_joined > 0 else 0.0
 
 
 def refusal(gain: Gain, *, min_gain: float) -> str | None:
-    """Return why a layout does not bring enough, None if it does."""
+    """Return why a layout does not gain enough, None if it does."""
     if gain.share <= 0 < gain.share_of_older:
         return (
             f"the best layout saves the queries that chose it {gain.share_of_older:.0%} of their"
@@ -262,11 +261,11 @@ def _no_gain(gain: Gain) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """Predicted and observed bytes of the scans whose engine counted them, summed over them.
+    """The sums of predicted and observed bytes over the scans whose engine counted them.
 
-    `median_error` is the median over the scans of the predicted bytes' distance from the observed
-    ones, as a share of these; None if nothing was observed. `scans_on_their_version` is the number
-    of scans that were predicted on the files that the table had then; the others on today's.
+    `median_error` is the scans' median distance of predicted from observed bytes, as a share of
+    these; None if nothing was observed. `scans_on_their_version` counts the scans that were
+    predicted on the files of their time; the others on today's.
     """
 
     scans: int = 0
@@ -282,9 +281,8 @@ def backtest(
 ) -> Backtest:
     """Return the back-test of scans; all arrays have one entry per predicate.
 
-    Bytes are those of one scan. `on_version` is 1 where the prediction is on the files that the
-    table had then, else 0. A scan that was seen to read nothing is wrong by its whole if anything
-    was predicted.
+    Bytes are those of one scan. `on_version` is 1 if its prediction is on the files of its time,
+    else 0. The error of a scan that read nothing is 1 if any bytes were predicted.
     """
     if not len(weights):
         return Backtest()

@@ -13,16 +13,15 @@ from liquidlog.plan import FittedWorkload
 from liquidlog.spec.schema import Path, quote_path
 
 _MOST_SETS: Final = 64
-"""Sets of columns of which every form is tried; of more, the best few are tried in every form."""
+"""Up to so many sets of columns are tried in every form; of more, only the best few."""
 _MOST_COLUMNS: Final = 8
-"""Columns of which every set is measured; of more, sets are grown from the best ones."""
+"""Of up to so many columns, every set is measured; of more, sets grow from the best ones."""
 _FEWEST_FILE_BYTES: Final = 16 << 20
-"""The smallest maximum file size that is tried where nobody names one."""
+"""The smallest maximum file size that is tried by default."""
 MOST_FILES: Final = 1024
-"""Most files that a table is cut into by a smaller maximum file size than its own."""
+"""The most files into which a smaller maximum file size than its own cuts the table."""
 SAME: Final = 0.01
-"""Layouts whose readings cost and read no more than this above the best are as good as it: the
-plainest of them is taken."""
+"""Layouts that cost and read at most this more than the best are as good: the plainest is taken."""
 _SMALLER: Final = 4
 _MIB: Final = 1 << 20
 _BEAM: Final = 4
@@ -33,9 +32,9 @@ _BEST_TO_FIT: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A layout: what OPTIMIZE FULL would be told.
+    """A layout, as OPTIMIZE FULL would get it.
 
-    `prefix` has some of the `columns`. `is_fitted` says that the layout follows what readers ask.
+    `prefix` has some of the `columns`. `is_fitted` says that the layout follows readers' queries.
     """
 
     columns: tuple[Path, ...]
@@ -50,7 +49,7 @@ class Candidate:
 
     @property
     def plainness(self) -> tuple[int, bool, bool, bool, int]:
-        """Sort key: what is simpler to set and to explain comes first."""
+        """Sort key: simpler to set and to explain comes first."""
         is_kd = self.curve is Curve.KD
         return len(self.columns), self.is_fitted, bool(self.prefix), is_kd, -self.max_file_bytes
 
@@ -80,7 +79,7 @@ def sets_of_columns(columns: Sequence[Path], max_columns: int) -> list[tuple[Pat
 
 
 def plainest(columns: tuple[Path, ...], max_file_bytes: int) -> Candidate:
-    """Return the layout of some columns that needs no setting: flat, along a Hilbert curve."""
+    """Return the layout of columns without settings: flat, along a Hilbert curve."""
     curve = Curve.HILBERT if len(columns) > 1 else Curve.LINEAR
     return Candidate(columns=columns, curve=curve, max_file_bytes=max_file_bytes)
 
@@ -98,9 +97,9 @@ def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]
 
 
 def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to measure, the own one first and then ever smaller ones.
+    """Return the maximum file sizes to measure: the table's own, then ever smaller ones.
 
-    If the table's `files` are smaller than all of these, so is the last: as large as they are now.
+    The last is the size of its `files` now if that is smaller than all others.
     """
     sizes = [own_max_file_bytes]
     while True:
@@ -117,9 +116,9 @@ def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -
 class Space:
     """What is searched.
 
-    `columns` may be clustered by, `few_valued` of them may be a prefix. `sizes` are maximum file
-    sizes, the table's own first and the smallest last. Two columns of `one_order` are not tried
-    together: the order of one is the order of the other, as of a time and its day.
+    A layout clusters by some of `columns`; the `few_valued` may be a prefix. `sizes` are maximum
+    file sizes, the table's own first and the smallest last. Two columns of `one_order` are not
+    tried together: they order rows alike, as a time and its day do.
     """
 
     columns: tuple[Path, ...]
@@ -143,10 +142,10 @@ class Space:
 
 
 def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
-    """Return what readers open with each candidate that was measured.
+    """Return what readers open with each measured candidate.
 
-    `weights` (p,) are those of the predicates that the search goes by. Columns and forms are
-    compared at the smallest maximum file size.
+    The search goes by predicates with `weights`, (p,). It compares columns and forms at the
+    smallest maximum file size.
     """
     found: Measured = {}
 
@@ -177,7 +176,6 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
 
 
 def _wider(columns: Sequence[Path], best: Sequence[Candidate]) -> list[tuple[Path, ...]]:
-    """Return the sets of columns with one more than the best ones."""
     return sorted(
         {
             tuple(path for path in columns if path in one.columns or path == more)
@@ -189,7 +187,7 @@ def _wider(columns: Sequence[Path], best: Sequence[Candidate]) -> list[tuple[Pat
 
 
 def costs(found: Mapping[Candidate, Readings], weights: Floats) -> Mapping[Candidate, float]:
-    """Return the mean seconds of a reading with each candidate."""
+    """Return the mean seconds of a query with each candidate."""
     total = float(weights.sum())
     return {one: float(weights @ read.seconds) / total for one, read in found.items()}
 
@@ -201,7 +199,7 @@ def ordered(found: Mapping[Candidate, Readings], weights: Floats) -> list[Candid
 
 
 class Regret(NamedTuple):
-    """How many times the least cost of a reading a layout's is, and the same of its bytes."""
+    """The ratios of a layout's cost and bytes to the least of any layout."""
 
     cost: float
     bytes: float
@@ -210,11 +208,11 @@ class Regret(NamedTuple):
 def regrets(
     known: Mapping[Candidate, Readings], unknown: Mapping[Candidate, Readings], weights: Floats
 ) -> Mapping[Candidate, Regret]:
-    """Return how far each candidate is from the best, at worst.
+    """Return each candidate's worst distance from the best.
 
-    Nobody knows whether readers will ask again what they asked (then they open what is `known` of
-    candidates fitted to these very predicates), or for other constants (then what is `unknown`, of
-    candidates fitted to others of their kinds). So each candidate is held against the best of both.
+    Readers may repeat their queries (then they open what is `known`, of candidates fitted to these
+    very predicates) or ask for other constants (then `unknown`, of candidates fitted to others of
+    their kinds). Each candidate is compared with the best of both.
     """
     both = (known, unknown)
     cost = _worst([costs(found, weights) for found in both])
@@ -225,7 +223,6 @@ def regrets(
 
 
 def _worst(figures: Sequence[Mapping[Candidate, float]]) -> Mapping[Candidate, float]:
-    """Return how many times the least one each candidate's figure is, at worst."""
     least = [min(each.values()) for each in figures]
     return {
         one: max(
@@ -237,7 +234,7 @@ def _worst(figures: Sequence[Mapping[Candidate, float]]) -> Mapping[Candidate, f
 
 
 def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
-    """Return the best candidate: the plainest of those that are as good as any."""
+    """Return the best candidate: the plainest of all that are as good as any."""
     best = min(found.values())
     same = [
         one
@@ -250,9 +247,9 @@ def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
 def preferred_since(
     found: Mapping[Candidate, Readings], best: Candidate, newest: Floats
 ) -> tuple[Candidate, float] | None:
-    """Return the candidate by other columns that suits the newest queries best, and its gain.
+    """Return the candidate of other columns that suits the newest queries best, and its gain.
 
-    The gain is a share of the cost of a reading with `best`. None if no other columns suit better.
+    The gain is a share of the cost of a query with `best`. None if no other columns suit better.
     """
     known = costs(found, newest)
     others = {one: cost for one, cost in known.items() if set(one.columns) != set(best.columns)}
@@ -270,12 +267,11 @@ def marginal_gains(
     cost_now: float,
     cost_joined: float,
 ) -> dict[Path, float | None]:
-    """Return what each column brings beside the best candidate's others, as a share of `cost_now`.
+    """Return each column's gain beside the best candidate's others, as a share of `cost_now`.
 
-    That is what the best layout without the column costs more; for a column that the best candidate
-    does not have, what the best layout with it too would cost less: nothing for a column in the
-    order of one that it has. Without any column files can still be joined, which costs
-    `cost_joined`. None if no such layout was measured.
+    That is what the best layout without the column costs more. For a column that the best candidate
+    lacks, it is what the best layout with it would cost less: nothing if a column of the candidate
+    has the same order. Without any column, joined files cost `cost_joined`. None if not measured.
     """
     known = costs(found, weights)
     own = frozenset(best.columns)

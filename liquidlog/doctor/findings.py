@@ -45,17 +45,17 @@ from liquidlog.spec.bounds import (
 from liquidlog.spec.schema import Leaf, Path, quote_path
 from liquidlog.spec.text import Summary, alter, render_size, set_properties
 
-# Removes of past commits that removed nothing, and what that left in the table.
+# Removes of past commits that removed nothing, and what they left in the table.
 
 _MOST_LISTED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missed:
-    """Files (`paths`) that a commit said to remove and that were not live, and what is left of it.
+    """Files (`paths`) that a commit said to remove though they were not live, and what is left.
 
-    Version `earlier` had removed them before, None if no version had had them. `files` are live and
-    hold what either of the two wrote; `are_doubled` says that both moved the same rows.
+    Version `earlier` had removed them before, None if no version ever had them. `files` are live
+    and hold what either version wrote; `are_doubled` says that both moved the same rows.
     """
 
     version: int
@@ -76,10 +76,10 @@ class Missed:
 
 
 class Histories:
-    """Commits taken in one after the other, and which of their removes missed."""
+    """Collects commits in order, and which of their removes missed."""
 
     def __init__(self, *, is_whole: bool) -> None:
-        """Know no commit yet; `is_whole` says that the table was empty before the first one."""
+        """Begin without commits; `is_whole` says that the table was empty before the first one."""
         self._is_whole = is_whole
         self._live: dict[str, tuple[str | None, int]] = {}
         self._removed: dict[str, int] = {}
@@ -92,7 +92,7 @@ class Histories:
         """Take in the next commit."""
         version = commit.version
         parents: set[int] = set()
-        # Of a file that is removed with several vectors, that with its own comes first.
+        # Of several removes of a file with different vectors, that with its own vector comes first.
         removed = sorted(set(commit.removed), key=lambda key: self._vector(key[0]) != key[1])
         for path, vector in removed:
             live = self._live.get(path)
@@ -122,7 +122,7 @@ class Histories:
             self._missed.setdefault((version, earlier), []).append(path)
 
     def missed(self) -> tuple[Missed, ...]:
-        """Return the removes of files that were not live, as long as what they left is live."""
+        """Return the removes that missed, as long as what they left is live."""
         by_version: dict[int, list[str]] = {}
         for path, (_, added) in self._live.items() if self._missed else ():
             by_version.setdefault(added, []).append(path)
@@ -144,7 +144,7 @@ class Histories:
             for first in (version, earlier)
         )
         are_doubled = earlier is not None and version in self._parents and earlier in self._parents
-        # Rows that both moved are there once if what one of the two wrote is gone.
+        # If nothing is left of one version's files, rows that both moved are there once.
         if earlier is not None and not (later and before if are_doubled else later or before):
             return None
         return Missed(
@@ -157,7 +157,7 @@ class Histories:
         )
 
     def _family(self, version: int | None) -> Collection[int]:
-        """Return a version, and those that only rewrote what it or one of these wrote."""
+        """Return a version, and all versions that only rewrote files of it or of one of these."""
         family = set() if version is None else {version}
         for rewrite, parents in self._parents.items():
             if not parents.isdisjoint(family):
@@ -165,18 +165,18 @@ class Histories:
         return family
 
     def left_with_another_vector(self, live: Collection[FileKey]) -> dict[FileKey, int]:
-        """Return which `live` files a version, the value, removed with another vector only."""
+        """Return the version that removed each of the `live` files with another vector only."""
         found = {key: self._removed[key[0]] for key in live if key[0] in self._removed}
         return found | {key: self._other_vector[key] for key in live if key in self._other_vector}
 
     @property
     def suspects(self) -> frozenset[str]:
-        """The paths that `left_with_another_vector` needs to know about, if they are live."""
+        """The paths whose liveness `left_with_another_vector` needs to know."""
         return frozenset({*self._removed, *(path for path, _ in self._other_vector)})
 
 
 def missed_of(commits: Iterable[FileChanges]) -> tuple[Missed, ...]:
-    """Return the removes that missed among commits after others that are not known."""
+    """Return the removes that missed among commits, without the commits before them."""
     histories = Histories(is_whole=False)
     for commit in commits:
         histories.take(commit)
@@ -190,15 +190,14 @@ def listed(texts: Iterable[str], most: int = _MOST_LISTED) -> str:
     return "; ".join(shown[:most]) + (f"; {rest} more" if rest > 0 else "")
 
 
-# Which columns a workload asks for, and what the log lacks for it.
+# The columns that a workload asks for, and what the log lacks for them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedColumn:
     """A column that a workload asks for.
 
-    `share` is the share of readings that do. `files_without` is the number of live files without
-    statistics of it.
+    `share` is its share of queries; `files_without` counts live files without its statistics.
     """
 
     leaf: Leaf
@@ -210,11 +209,10 @@ class AskedColumn:
 class Asked:
     """What a workload asks for.
 
-    `columns` are those that can have bounds, the most asked first. `unlike_share` is the share of
-    readings that ask for no clustering column, `unlike_columns` what they ask for, and
-    `unlike_read_share` the share of the table's bytes that they read on average. `cannot_prune`
-    lists the conditions that rule out no file, `not_usable` the predicates that are no condition on
-    the table.
+    `columns` can have bounds, the most asked first. `unlike_share` is the share of queries that ask
+    for no clustering column but for `unlike_columns`; on average they read the share
+    `unlike_read_share` of the table's bytes. The conditions in `cannot_prune` rule out no file; the
+    predicates in `not_usable` are no condition on the table.
     """
 
     columns: tuple[AskedColumn, ...]
@@ -225,7 +223,7 @@ class Asked:
     not_usable: tuple[NotUsable, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return what is said of the workload's predicates, ready to print as JSON."""
+        """Return the facts about the workload's predicates as plain JSON values."""
         return {"cannot_prune": self.cannot_prune, "not_usable": self.not_usable}
 
 
@@ -236,11 +234,11 @@ def asked_of(
     bounds_of: BoundsOf,
     now_ms: int | None,
 ) -> Asked:
-    """Return what a workload asks for, of a table that is clustered by these columns.
+    """Return what a workload asks of a table that is clustered by these columns.
 
-    Predicates that are no condition on the table count nowhere.
+    It leaves out predicates that are no condition on the table.
     """
-    # The SQL parser takes a third of a command's start.
+    # Importing the SQL parser takes a third of a command's start.
     from liquidlog.predicates.conditions import referenced_leaves_each
     from liquidlog.predicates.matching import answers
 
@@ -248,7 +246,7 @@ def asked_of(
     found = answers(snapshot, workload, bounds_of, session)
     weights = shares(found.workload)
     wheres = [one.where for one in found.workload]
-    # Whatever was answered is a condition on the table.
+    # Every answered predicate is a condition on the table.
     named = [
         leaves
         for leaves in referenced_leaves_each(snapshot, wheres)
@@ -298,16 +296,16 @@ def asked_of(
     )
 
 
-# What findings are derived from, and what a finding says.
+# The facts that findings come from, and the parts of a finding.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One fault of a table.
 
-    `files` is the number of files that have the fault, None for a fault of the table itself.
-    `command` repairs it; if it is `fixable`, that is `doctor --fix`, which rewrites no data file.
-    It is None where nothing should be done, or no command of ours does it: `detail` says which.
+    `files` counts the files with the fault, None for a fault of the table itself. The `command`
+    that repairs a `fixable` fault is `doctor --fix`, which rewrites no data file. It is None if
+    nothing should be done, or no command of ours does it: `detail` says which.
     """
 
     name: str
@@ -321,16 +319,14 @@ class Finding:
 class Examined:
     """The facts about a table that findings are derived from.
 
-    `bounds` has those of the clustering columns, one entry per live file. `min_cube_bytes` is the
-    size from which a cube counts as stable. `state` and `health` are
-    None if the domain cannot be read; `domain_problem` says why. `wrong_properties` says what is
-    wrong with the values of properties about the layout, by their names. `verdict` says what
-    should be done about the layout, None if the domain cannot be read; `rewritten` marks the files
-    that it takes. `asked` is what a workload asks for, None without one; `workload_source` is where
-    a command finds that workload. `refused_dates` says why a rewrite would refuse files for the
-    calendar of their dates, a sentence for each, of a few that were looked into. `missed` are
-    removes of past commits that removed nothing, and
-    `not_removed` the live files that a version, the value, removed with another vector only.
+    `bounds` are those of the clustering columns, one entry per live file. Cubes are stable from
+    `min_cube_bytes` on. If the domain cannot be read, `state`, `health` and `verdict` are None, and
+    `domain_problem` says why. `wrong_properties` maps layout properties to what is wrong with their
+    values. `rewritten` marks the files that the verdict takes. `asked` is None without a workload;
+    `workload_source` is where a command finds it. `refused_dates` has a sentence for each examined
+    file that a rewrite would refuse for the calendar of its dates. `missed` are past removes that
+    removed nothing; `not_removed` maps live files to a version that removed them with another
+    vector only.
     """
 
     snapshot: Snapshot
@@ -385,7 +381,7 @@ def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None
 def repaired(
     snapshot: Snapshot, name: str, detail: str, command: str | None, files: int | None = None
 ) -> Finding:
-    """Return a finding with its command; one of a verb says `{table}` instead of the table."""
+    """Return a finding with its command, in which a verb has `{table}` in place of the table."""
     filled = command
     if command is not None and not command.startswith("liquidlog "):
         filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
@@ -397,8 +393,8 @@ def by_rewrite(
 ) -> Finding:
     """Return a finding about files that only a rewrite changes: a mask, or `count` of them.
 
-    Its command is that of the rewrite that is worth it, if that takes some of these files. Else it
-    has none, and `detail` says why the files are left alone.
+    Its command is the rewrite that is worth it, if that takes some of these files. Else it has
+    none, and `detail` says why the files are left alone.
     """
     verdict, rewritten = examined.verdict, examined.rewritten
     command = None
@@ -419,26 +415,26 @@ def by_rewrite(
     )
 
 
-# Findings about the layout, each with the command of the rewrite that is worth it.
+# Findings about the layout, with the command of the rewrite that is worth it.
 
 SMALL_FILE_BYTES: Final = 1 << 20
-"""Of a smaller file, a query waits longer for the first byte than for all others."""
+"""For a smaller file, a query waits longer for the first byte than for all others."""
 
 _FEWEST_SMALL: Final = 8
-"""Fewer small files are not told."""
+"""Fewer small files are no finding."""
 
 _MATTERS: Final = 0.1
-"""The least share of readings that ask for a column for that to be told."""
+"""The least share of queries that makes their column a finding."""
 
 _READS_MUCH: Final = 0.5
-"""The least share of the bytes that readers must read for their columns to be told."""
+"""The least share of bytes that queries must read for their columns to be a finding."""
 
 _MOST_NAMED: Final = 5
 """The most columns that a finding names."""
 
 
 def indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
-    """Return the command for the property that also asks for statistics of these columns."""
+    """Return the command for the property that adds statistics of these columns."""
     named = snapshot.metadata.configuration.get(STATS_COLUMNS)
     if named is None:
         return alter(snapshot.uri, set_properties({NUM_INDEXED_COLUMNS: "-1"}))
@@ -496,7 +492,7 @@ def _constant(examined: Examined) -> Iterator[Finding]:
     health, state = examined.health, examined.state
     if health is None or state is None or not state.columns:
         return
-    # A key in one file is the optimum; with a key in many files, no rewrite can separate them.
+    # A key in one file is the optimum; a key in many files cannot be separated by a rewrite.
     if health.constant_file_count > 1 and health.constant_file_count * 2 > health.files_with_stats:
         names = ", ".join(health.cluster_by_keys)
         more = "cluster by one more column that readers ask for"
@@ -590,7 +586,7 @@ def _asked(examined: Examined) -> Iterator[Finding]:
 
 
 def is_unlike(asked: Asked) -> bool:
-    """Return whether many readings ask for no clustering column, and read much."""
+    """Return whether many queries ask for no clustering column and read much."""
     return asked.unlike_share >= _MATTERS and asked.unlike_read_share >= _READS_MUCH
 
 
@@ -600,7 +596,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _advise(examined: Examined) -> str | None:
-    """Return the command that says which columns suit the workload, None without a source of it."""
+    """Return the command that says which columns suit the workload, None without its source."""
     source = examined.workload_source
     return None if source is None else f"advise {{table}} --workload {shlex.quote(source)}"
 
@@ -621,17 +617,17 @@ UNKNOWN_PROPERTY: Final = "unknown-property"
 UNUSED_PROPERTY: Final = "unused-property"
 
 FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
-"""Findings that `doctor --fix` repairs, in the order in which it repairs them."""
+"""Findings that `doctor --fix` repairs, in order."""
 
 _NAMED: Final = 20
 """The most files that a finding names."""
 
 _SAID: Final = 3
-"""The most commits of which a finding says what each did."""
+"""The most commits that a finding describes."""
 
 
 def findings(examined: Examined) -> tuple[Finding, ...]:
-    """Return all faults; one whose repair also resolves others comes before them."""
+    """Return all faults; a fault whose repair also resolves others comes before these."""
     found = [*_history_findings(examined), *_domain_findings(examined)]
     found += _property_findings(examined)
     if examined.state is not None and examined.state.columns:
@@ -651,7 +647,7 @@ def without_range(snapshot: Snapshot, bounds: Bounds) -> pa.Table:
 def with_cut_bounds(
     snapshot: Snapshot, bounds: Bounds, columns: Sequence[ClusteringColumn]
 ) -> pa.Table:
-    """Return the live files (FILES_SCHEMA) with bounds of a clustering column cut to one prefix."""
+    """Return the live files (FILES_SCHEMA) with a clustering column's bounds cut to one prefix."""
     found = np.zeros(snapshot.files.num_rows, np.bool_)
     for number, column in enumerate(columns):
         truncated = truncation(bounds, number, column, prefix_chars(snapshot))
@@ -661,7 +657,7 @@ def with_cut_bounds(
 
 
 def _history_findings(examined: Examined) -> Iterator[Finding]:
-    """Yield what writers broke that did not see each other's commits, or not their vectors."""
+    """Yield what writers broke because they missed each other's commits or vectors."""
     doubled = [one for one in examined.missed if one.are_doubled]
     others = [one for one in examined.missed if not one.are_doubled]
     for name, missed in ((DOUBLED_ROWS, doubled), (REMOVED_UNKNOWN, others)):

@@ -1,7 +1,7 @@
 """Repairs of a table without rewriting data: changes of its clustering domain and of files' adds.
 
-Every repaired file is added again with the same content and `dataChange` false, so that streams
-ignore it; all other fields of its add stay unchanged.
+A repair adds a file again with the same content and `dataChange` false, so that streams ignore it;
+all other fields of its add stay unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from liquidlog.spec.bounds import FileStatistics, encode_stats
 OPERATION: Final = "REPAIR"
 
 NOTHING_LEFT: Final = Change(operation=OPERATION, parameters={}, actions=())
-"""The change, without actions, if other commits have meanwhile removed every file to repair."""
+"""No repair: other commits have meanwhile removed every file to repair."""
 
 _SECTIONS: Final = ("minValues", "maxValues", "nullCount")
 _NUM_RECORDS: Final = "numRecords"
@@ -33,7 +33,7 @@ Document = dict[str, Any]
 
 
 def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
-    """Return the change that replaces a broken domain; without columns, by an empty one."""
+    """Return the change that replaces a broken domain, by an empty one without columns."""
     return Change(
         operation=OPERATION,
         parameters={
@@ -62,12 +62,11 @@ def with_statistics(
     replaces: bool,
     tight_bounds: bool,
 ) -> tuple[CopiedAdd, ...]:
-    """Return the adds of `files` with more statistics from `found`, whose keys are decoded paths.
+    """Return the adds of changed `files` with more statistics from `found`, by decoded path.
 
-    The result leaves out files whose statistics do not change. Statistics in the log are kept,
-    unless `replaces` is true. `tight_bounds` says whether the table's statistics record if bounds
-    are exact. `found` covers physical rows, so the bounds of a file with deleted rows are not
-    exact.
+    `replaces` says whether to replace statistics in the log, and `tight_bounds` whether the table's
+    record if bounds are exact. As `found` covers physical rows, those of a file with deleted rows
+    are not exact.
     """
     deleted = files["deletion_vector"].combine_chunks().is_valid().to_pylist()
     paths = (files["path"].to_pylist(), decoded_paths(files).to_pylist())
@@ -85,7 +84,7 @@ def with_statistics(
 def _completed(
     before: Document, statistics: FileStatistics, *, tight: bool | None, replaces: bool
 ) -> Document | None:
-    """Return statistics completed by `statistics`, None if that changes nothing."""
+    """Return statistics completed by others, None if that changes nothing."""
     after = _merged(before, _decoder.decode(encode_stats(statistics)), replaces=replaces)
     if after == before:
         return None
@@ -104,7 +103,7 @@ def _copied(path: str, original: Mapping[str, msgspec.Raw], statistics: Document
 
 
 def _document(text: str | None) -> Document:
-    """Return statistics as the log has them, an empty document if they are not a JSON object."""
+    """Return statistics in the log, an empty document if they are not a JSON object."""
     try:
         found = _decoder.decode(text) if text else {}
     except (msgspec.MsgspecError, RecursionError):
@@ -113,7 +112,7 @@ def _document(text: str | None) -> Document:
 
 
 def _merged(before: Document, computed: Document, *, replaces: bool) -> Document:
-    """Return statistics with computed values for those that are missing, or for all of them."""
+    """Return statistics with computed values for missing ones, or for all of them."""
     sections = {
         name: _filled(before.get(name), computed[name], replaces=replaces) for name in _SECTIONS
     }

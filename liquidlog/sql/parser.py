@@ -1,4 +1,4 @@
-"""Statements: the text of one, to its value.
+"""Parse the text of a statement to its value.
 
 Source: Delta Lake, "Table utility commands" and "Use liquid clustering"; Databend, "ALTER TABLE
 RECLUSTER" and "CLUSTERING_INFORMATION".
@@ -33,8 +33,7 @@ from liquidlog.sql.statements import Creation
 from liquidlog.sql.words import A_TABLE, Words
 
 # New tables, columns, types and properties, from sqlglot's trees of Databricks' SQL.
-#
-# What a tree has and is not used here is refused: nothing that is asked for is left out silently.
+# Whatever a tree asks for and this does not use is refused, never left out silently.
 # Source: Spark, SQL reference, "Data Types"; PROTOCOL.md, "Primitive Types".
 
 _PRIMITIVES: Final[Mapping[str, str]] = {
@@ -68,7 +67,7 @@ NO_AUTO: Final = "columns are not chosen by themselves; ADVISE says which suit r
 
 
 def create(words: Words) -> Creation:
-    """Return the statement behind CREATE."""
+    """Parse the rest of a statement behind CREATE."""
     if words.sees("OR", "REPLACE"):
         words.fail("a table is not replaced here, since its rows would go; use IF NOT EXISTS")
     words.expect("TABLE")
@@ -147,7 +146,7 @@ def _properties_of(words: Words, given: Iterable[Expr]) -> Mapping[str, str]:
 
 
 def added(words: Words) -> tuple[Path, StructType]:
-    """Read columns to add: the path of the struct that gets them, () for the table, and them."""
+    """Parse columns to add: return the path of their struct, () for the table, and the columns."""
     head, tail = ("CREATE TABLE t ", "") if words.sees("(") else ("CREATE TABLE t (", "\n)")
     begin, tree = words.offset, words.tree(head, tail)
     given = tree.this.expressions
@@ -163,7 +162,7 @@ def added(words: Words) -> tuple[Path, StructType]:
 
 
 def column_type(name: str, text: str) -> StructField:
-    """Return a column whose type is written as in SQL."""
+    """Return a column whose type is written in SQL."""
     words = Words(f"ALTER TABLE t ADD COLUMN c {text}")
     words.take("ALTER", "TABLE", "T", "ADD", "COLUMN")
     (field,) = added(words)[1].fields
@@ -212,7 +211,7 @@ def _field(words: Words, column: exp.ColumnDef, depth: int) -> StructField:
 
 
 def _type(words: Words, kind: Expr, at: int, depth: int) -> DataType | TextLimit:
-    """Return a type; a char or varchar, which is a string with a limit, only as a whole column."""
+    """Parse a type; only a whole column may be char or varchar: a string with a limit."""
     if depth > MAX_DEPTH:
         words.fail(f"a type is nested more than {MAX_DEPTH} levels deep", at=at)
     name = kind.this.name if isinstance(kind, exp.DataType) else ""
@@ -282,11 +281,11 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "deletion vectors go when OPTIMIZE rewrites a file": ("REORG",),
     "a directory of Parquet files is converted by Delta Spark": ("CONVERT",),
 }
-"""Why there is no such statement, and first words of those."""
+"""Why a statement does not exist, and the first words of such statements."""
 
 
 def parse_statement(text: str) -> ask.Statement:
-    """Return the statement that a text is."""
+    """Return the statement in a text."""
     words = Words(text)
     begin = words.offset
     try:

@@ -1,4 +1,4 @@
-"""Statements as values: what a text asks for, with names as they were written.
+"""Statements as values, with names as they were written.
 
 A `where` is the text of a condition in Spark's SQL, which `Table` takes.
 """
@@ -35,7 +35,7 @@ TableName = TableAt | TableNamed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """CREATE TABLE: an empty table; `definition` are arguments of `Table.definition`.
+    """CREATE TABLE: an empty table; `definition` has the arguments of `Table.definition`.
 
     With `like`, it has the definition of that table, and more properties.
     """
@@ -49,9 +49,9 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """ALTER TABLE: the call of a `method` of `Table`, which rewrites no file.
+    """ALTER TABLE: calls a `method` of `Table`, which rewrites no file.
 
-    `has` says what the table has then; `names` are arguments without a name.
+    `has` says what the table has then; `names` are positional arguments.
     """
 
     table: TableName
@@ -65,9 +65,8 @@ class Alteration:
 class RewriteStatement:
     """OPTIMIZE, or Databend's RECLUSTER of the files that overlap most.
 
-    OPTIMIZE takes a `where` on partition columns only; with `explain` it says what would be done.
-    RECLUSTER goes on until nothing is left with `final`, and finds no table no error with
-    `if_exists`.
+    The `where` of OPTIMIZE names partition columns only; with `explain` it only says what it would
+    do. RECLUSTER goes on until nothing is left if `final`; the table may be missing if `if_exists`.
     """
 
     table: TableName
@@ -82,7 +81,7 @@ class RewriteStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuum:
-    """VACUUM: delete what no version needs of the last `retain_hours`, None for the property."""
+    """VACUUM: delete files that no version of the last `retain_hours` needs; None: the property."""
 
     table: TableName
     retain_hours: int | None = None
@@ -91,10 +90,7 @@ class Vacuum:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A statement that writes nothing: a `verb`, and its arguments.
-
-    These are detail, history with a `limit`, health, and advise with `sources` of queries.
-    """
+    """A statement that writes nothing: detail, history, health or advise, with its arguments."""
 
     table: TableName
     verb: str
@@ -106,7 +102,7 @@ Statement = Creation | Alteration | RewriteStatement | Vacuum | Question
 
 
 def table_of(parts: Path) -> TableName:
-    """Return the table that a name in SQL stands for: delta.`path`, else a name of a catalog."""
+    """Return the table of a name in SQL: delta.`path`, else a name in a catalog."""
     if len(parts) == len(("delta", "path")) and parts[0].lower() == "delta":
         return TableAt(parts[1])
     return TableNamed(parts)

@@ -1,7 +1,7 @@
-"""Words of a statement, what sqlglot makes of a text, and errors that point at a word.
+"""Words of a statement, sqlglot's trees of a text, and errors that point at a word.
 
-As words, every word is a name, as in Spark. Which words mean something is decided by the
-statements, so that a column may be called `full` or `none`.
+Every word is a name, as in Spark. The statements decide which words have a meaning, so a column may
+be called `full` or `none`.
 """
 
 import re
@@ -29,11 +29,11 @@ _CLOSED: Final = re.compile(
     r"""(?:--[^\n]*|/\*.*?\*/|'(?:\\.|[^\\'])*'|"(?:\\.|[^\\"])*"|`[^`]*`|(?!/\*|['"`]).)*""",
     re.DOTALL,
 )
-"""A text up to the first quote or comment that does not end."""
+"""Matches a text up to its first quote or comment that does not end."""
 
 
 class _UnreadableError(ParseError):
-    """`offset` is where in the text the word is; None at its end."""
+    """The word at `offset` in the text cannot be parsed; at its end if None."""
 
     def __init__(self, message: str, offset: int | None) -> None:
         super().__init__(message)
@@ -42,7 +42,7 @@ class _UnreadableError(ParseError):
 
 
 class _Words(Databricks):
-    """Quotes, comments and numbers of Databricks' SQL; no keywords."""
+    """Splits quotes, comments and numbers of Databricks' SQL; knows no keywords."""
 
     class Tokenizer(Databricks.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
@@ -50,7 +50,7 @@ class _Words(Databricks):
 
 
 class _Trees(Databricks):
-    """Databricks' SQL, in which no statement is left unread."""
+    """Parses Databricks' SQL and leaves no statement unparsed."""
 
     class Parser(Databricks.Parser):  # type: ignore[misc,valid-type]  # a class
         def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -66,7 +66,7 @@ class _Trees(Databricks):
 
 
 class Words:
-    """The words of one statement, read from the first to the last."""
+    """The words of one statement, taken from the first to the last."""
 
     def __init__(self, text: str) -> None:
         """Split a text into words."""
@@ -103,34 +103,34 @@ class Words:
         )
 
     def take(self, *words: str) -> bool:
-        """Read these words if they are the next; return whether they are."""
+        """Take these words if they are next; return whether they were."""
         found = self.sees(*words)
         self._next += len(words) if found else 0
         return found
 
     def expect(self, *words: str, what: str | None = None) -> None:
-        """Read these words, called `what` in the error."""
+        """Take these words, called `what` in the error."""
         for word in words:
             if not self.take(word):
                 self.refuse(what or word)
 
     def name(self, what: str = "a column's name") -> str:
-        """Read one name, in backticks or bare."""
+        """Take one name, in backticks or bare."""
         return self._text(TokenType.VAR, TokenType.IDENTIFIER, what=what)
 
     def path(self, what: str = "a column's name") -> tuple[str, ...]:
-        """Read names with points between them."""
+        """Take names with points between them."""
         return self.listed(lambda: self.name(what), between=".")
 
     def listed(self, read: Callable[[], T], *, between: str = ",") -> tuple[T, ...]:
-        """Read something as often as it is there."""
+        """Take a list of what `read` takes."""
         found = [read()]
         while self.take(between):
             found.append(read())
         return tuple(found)
 
     def columns(self) -> tuple[str, ...]:
-        """Read names of columns, in parentheses or bare, and return them as `Table` takes them."""
+        """Take names of columns, in parentheses or bare, and return them as `Table` takes them."""
         closes = self.take("(")
         found = self.listed(self.path)
         if closes:
@@ -142,11 +142,11 @@ class Words:
         return self.token is not None and self.token.token_type is TokenType.STRING
 
     def string(self, what: str) -> str:
-        """Read a text in quotes."""
+        """Take a text in quotes."""
         return self._text(TokenType.STRING, what=what, empty=True)
 
     def number(self, what: str) -> int:
-        """Read a whole number."""
+        """Take a whole number."""
         if self.token is None or not self.token.text.isdecimal():
             self.refuse(what)
         return int(self._text(TokenType.NUMBER, what=what))
@@ -159,14 +159,14 @@ class Words:
         return token.text
 
     def table(self) -> TableName:
-        """Read a table: a name, delta.`path`, or a path in quotes."""
+        """Take a table: a name, delta.`path`, or a path in quotes."""
         if not self.sees_string():
             return table_of(self.path(A_TABLE))
         begin, uri = self.offset, self.string(A_TABLE)
         return TableAt(uri or self.fail("the path of a table is empty", at=begin))
 
     def condition(self, *ends: str) -> str | None:
-        """Read WHERE and a condition, which goes to one of the words `ends`, if there is one."""
+        """Take WHERE and a condition up to one of the words `ends`; return None without WHERE."""
         if not self.take("WHERE"):
             return None
         begin, depth = self.offset, 0
@@ -186,10 +186,10 @@ class Words:
     def tree(
         self, head: str | None = None, tail: str = "", *, closing: str = "a type, a comma or )"
     ) -> Expr:
-        """Read all that is left; return what sqlglot makes of the whole statement.
+        """Take all that is left; return sqlglot's tree of the whole statement.
 
-        With `head` and `tail`, of what is left between these; places in the text stay as they are.
-        `closing` is what errors say that was expected where a parenthesis could have ended.
+        With `head` and `tail`, the tree has what is left between these; offsets stay as they are.
+        `closing` is what errors expect where a parenthesis could have ended.
         """
         begin, self._next = self.offset, len(self._tokens)
         left = self.text[: self.offset]
@@ -216,17 +216,17 @@ class Words:
         return found
 
     def seek(self, *words: str, after: int = 0) -> int:
-        """Return where the first of these words begins behind an offset; the offset if nowhere."""
+        """Return the first offset from `after` on where one of these words begins, else `after`."""
         found = (one.start for one in self._tokens if one.text.upper() in words)
         return next((start for start in found if start >= after), after)
 
     def finish(self, *more: str) -> None:
-        """Require that the statement ends here; `more` is what could still have come."""
+        """Require the end of the statement; `more` could still have come."""
         if self.token is not None:
             self.refuse(*more, "the end of the statement")
 
     def refuse(self, *expected: str) -> NoReturn:
-        """Refuse the next token; says what was expected instead."""
+        """Refuse the next token, and say what was expected."""
         *others, last = expected
         listed = f"{', '.join(others)} or {last}" if others else last
         if self.sees("<"):
@@ -240,7 +240,7 @@ class Words:
         self.fail(f"expected {listed}, found {self._shown()}{hint}")
 
     def fail(self, problem: str, *, at: int | None = None) -> NoReturn:
-        """Refuse the statement because of the next token, or of what stands at an offset."""
+        """Refuse the statement because of the next token, or of the text at an offset."""
         before = self.text[: self.offset if at is None else at]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         raise UsageError(f"line {line}, column {column}: {problem}", line=line, column=column)

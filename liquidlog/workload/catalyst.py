@@ -1,7 +1,7 @@
 """Conditions as Spark prints them, to SQL: constants get their column's type.
 
-Spark prints constants of plans without quotes: `2024-01-02`, `1.0`, `a, b`. Only the type of the
-column that they are compared with tells what they are.
+Plans show constants without quotes: `2024-01-02`, `1.0`, `a, b`. Only the type of the column that a
+constant is compared with tells what it is.
 """
 
 import re
@@ -21,7 +21,7 @@ _TIMESTAMP: Final = re.compile(r"-?(?:\d{4,6}-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:
 _BOOLEAN: Final = re.compile(r"true|false")
 _BINARY: Final = re.compile(r"0x[0-9A-Fa-f]*")
 _PLAIN_DOUBLE: Final = 1e7
-"""Whole doubles below are written as integers: Java prints larger ones with an exponent."""
+"""Smaller whole doubles are written as integers: Java prints others with an exponent."""
 
 PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), _WHOLE),
@@ -33,7 +33,7 @@ PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "decimal": _DECIMAL,
     "binary": _BINARY,
 }
-"""How values of a type look, by the name of the type; text has no pattern."""
+"""The looks of a type's values by its name; text has no pattern."""
 
 
 _PRINTED: Final[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ _PRINTED: Final[Mapping[str, str]] = {
 
 
 def type_name(data_type: DataType | None) -> str:
-    """Return the name by which the rules here know a type, empty for any other."""
+    """Return a type's name in this module, empty for a type that it does not know."""
     if isinstance(data_type, DecimalType):
         return "decimal"
     name = data_type.name if isinstance(data_type, PrimitiveType) else ""
@@ -53,7 +53,7 @@ def type_name(data_type: DataType | None) -> str:
 
 
 def printed_type(kind: str) -> str:
-    """Return the same of a type as Spark prints it."""
+    """Return the same for a type as Spark prints it."""
     if kind.startswith("decimal"):
         return "decimal"
     return "string" if kind.startswith(("char", "varchar")) else _PRINTED.get(kind, kind)
@@ -67,7 +67,7 @@ def sql_text(text: str) -> str:
 def sql_literal(text: str, type_of: str) -> str | None:
     """Return a printed value as a SQL literal, None if it is no value of the type.
 
-    `type_of` is the type's name as `type_name` has it. A timestamp keeps the zone that it names.
+    `type_of` is a name by `type_name`. A timestamp keeps its zone.
     """
     if type_of == "string":
         return sql_text(text)
@@ -132,7 +132,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Two operands and what stands between them."""
+    """Two operands and the operator between them."""
 
     operator: str
     left: "Node"
@@ -141,14 +141,14 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What is not so."""
+    """The negation of a condition."""
 
     inner: "Node"
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Whether a value is in a list of constants."""
+    """A test whether a value is in a list of constants."""
 
     value: "Node"
     members: tuple[Constant, ...]
@@ -156,7 +156,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of arguments."""
+    """A function and its arguments."""
 
     name: str
     arguments: tuple["Node", ...]
@@ -164,7 +164,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value as another type, by its SQL name."""
+    """A value cast to another type, by its SQL name."""
 
     inner: "Node"
     target: str
@@ -172,7 +172,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A condition that is not understood, as printed."""
+    """A condition that nobody understands, as printed."""
 
     printed: str
 
@@ -201,11 +201,11 @@ _MATCHES: Final[Mapping[str, tuple[str, str]]] = {
     "endswith": ("%", ""),
     "contains": ("%", "%"),
 }
-"""What a LIKE has before and behind the text."""
+"""The wildcards of a LIKE before and behind the text."""
 _OF_DATES: Final = frozenset(
     {"year", "month", "day", "dayofmonth", "quarter", "dayofweek", "weekofyear", "dayofyear"}
 )
-"""Functions of dates to which Spark adds a cast by itself."""
+"""Spark adds a cast to these functions of dates."""
 _WILD: Final = frozenset("%_\\")
 
 
@@ -254,7 +254,6 @@ def _operand(node: Node, operator: str = "") -> str:
 
 
 def _is_plain(node: Node) -> bool:
-    """Return whether a node binds closer than AND and OR."""
     match node:
         case Binary(operator):
             return operator in COMPARISONS
@@ -313,7 +312,7 @@ def pushed(node: Node) -> str | None:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it."""
+    """Yield a node and all nodes below it."""
     yield node
     match node:
         case Binary(_, left, right):
@@ -330,14 +329,14 @@ def walk(node: Node) -> Iterator[Node]:
             return
 
 
-# Read the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`
+# Parse the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`
 #
 # Spark does not quote text: `(s#1 = a, b)` is a comparison with `a, b`, and `s#1 IN (a,b,c)`
-# may have two members or three. So reading is a search: every way to read the whole is found,
-# up to a limit, and who calls decides what several of them mean.
+# may have two members or three. So parsing is a search for every way to understand the whole,
+# up to a limit; the caller decides what several ways mean.
 
 _STEPS: Final = 60_000
-"""How much is tried per text before it counts as not understood."""
+"""After so many steps per text, it counts as not understood."""
 _MOST_READINGS: Final = 9
 
 _ATTRIBUTE: Final = re.compile(r"#\d+L?")
@@ -354,11 +353,11 @@ _RESULTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("date_add", "date_sub", "to_date", "last_day", "trunc"), "date"),
     "date_trunc": "timestamp",
 }
-"""The type that a function returns, where text is compared with it."""
+"""The result types of functions that text is compared with."""
 
 
 class TooHardError(ValueError):
-    """A text has too many ways to be read."""
+    """There are too many ways to understand a text."""
 
 
 Reading = tuple[Node, ...]
@@ -380,9 +379,9 @@ class Names:
 
 
 def readings(text: str, names: Names, *, bracketed: bool = True) -> tuple[Reading, ...]:
-    """Return every way to read a list of conditions, at most nine.
+    """Return at most nine ways to understand a list of conditions, or one without brackets.
 
-    Without brackets, the text is one condition. A condition that cannot be read is Opaque.
+    A condition that cannot be parsed is Opaque.
     """
     body = text[1:-1] if bracketed and text.startswith("[") and text.endswith("]") else text
     if not body:
@@ -518,7 +517,7 @@ class _Search:
         for node, end in self._value(start, ""):
             yield node, end
             yield from self._membership(node, end)
-        # A constant stands in front only where the other side names no constant: a number or a day.
+        # A constant stands first only if the other side names no constant: a number or a day.
         for type_of in ("number", "date"):
             yield from self._constants(start, type_of, " ")
 
@@ -536,7 +535,7 @@ class _Search:
         self, value: Node, start: int, type_of: str, marks: tuple[str, str]
     ) -> Iterator[tuple[Node, int]]:
         separator, closing = marks
-        # Of a column of an unknown type, all members are numbers or all are text.
+        # If a column's type is unknown, all members are numbers or all are text.
         kinds = ("number", "string") if type_of == "any" else (type_of,)
         for kind in kinds:
             found = False
@@ -551,10 +550,7 @@ class _Search:
     def _listed(
         self, start: int, type_of: str, separator: str, closing: str
     ) -> Iterator[tuple[tuple[Constant, ...], int]]:
-        """Yield lists of constants with their ends, at the closing mark, the longest lists first.
-
-        This is a loop, since lists are long.
-        """
+        """Yield lists of constants with their ends, the longest first; loops, as lists are long."""
         stops = ",)"
         first = self._constants(start, type_of, stops, listed=True)
         tried: list[tuple[tuple[Constant, ...], Iterator[tuple[Constant, int]]]] = [((), first)]
@@ -580,9 +576,9 @@ class _Search:
     def _constants(
         self, start: int, type_of: str, stops: str, *, listed: bool = False
     ) -> Iterator[tuple[Constant, int]]:
-        """Yield constants that begin at a place; text ends before any of the `stops`."""
+        """Yield the constants that begin at a place; text ends before any of the `stops`."""
         self._step()
-        # A comparison with NULL is folded: outside of lists, what prints as null is text.
+        # Spark folds comparisons with NULL: outside of lists, `null` is text.
         if self._text.startswith("null", start) and (listed or type_of not in {"string", "any"}):
             yield Constant("null", "NULL"), start + 4
         known = self._matched(start, type_of)
@@ -597,7 +593,7 @@ class _Search:
     def _matched(self, start: int, type_of: str) -> tuple[Constant, int] | None:
         if type_of in {"number", "any"}:
             found = _NUMBER.match(self._text, start)
-            # As part of a longer word it is text.
+            # A number inside a longer word is text.
             if found is None or self._text[found.end() : found.end() + 1] not in {
                 "",
                 ",",
@@ -612,7 +608,7 @@ class _Search:
         return None if found is None or constant is None else (constant, found.end())
 
     def _text_ends(self, start: int, stops: str) -> Iterator[int]:
-        # Text does not name attributes of the very plan that it stands in.
+        # Text does not name attributes of its own plan.
         found = self._attributes.search(self._text, start)
         last = len(self._text) if found is None else found.start()
         for place in range(start, last):

@@ -1,4 +1,4 @@
-"""The one form of an imported workload: JSON lines, one per table and distinct question."""
+"""The one form of an imported workload: JSON lines, one per table and distinct query."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from liquidlog.spec.schema import Path, StructField, StructType
 from liquidlog.spec.text import iso_time, parse_time
 from liquidlog.workload.catalyst import printed_type, type_name
 
-# The tables that are asked for, and how sources name them: by path, URI or name.
+# The wanted tables, and how sources name them: by path, URI or name.
 
 _FILE: Final = re.compile(r"file:/+")
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "dbfs": "dbfs"}
@@ -25,7 +25,7 @@ _DEEPEST: Final = 50
 
 
 def normal(location: str) -> str:
-    """Return a table's path or URI as it is compared: one spelling of scheme and slashes."""
+    """Return a table's path or URI in one spelling of scheme and slashes, to compare it."""
     text = location.strip().strip("`")
     if _FILE.match(text):
         text = _FILE.sub("/", text, count=1)
@@ -45,7 +45,7 @@ def _last_name(location: str) -> str:
 
 @dataclass(frozen=True)
 class KnownTable:
-    """A table that is asked for."""
+    """A wanted table."""
 
     address: str
     schema: StructType
@@ -58,7 +58,7 @@ class KnownTable:
 
     @property
     def names(self) -> frozenset[str]:
-        """The last parts of the names that queries may have for it, in lower case."""
+        """The last parts of the names that queries may use for the table, in lower case."""
         return frozenset({_last_name(normal(self.address)), self.name.lower()} - {""})
 
     def has(self, columns: Iterable[str]) -> bool:
@@ -77,20 +77,20 @@ def _types(fields: Iterable[StructField], path: Path) -> Iterator[tuple[Path, st
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables that are asked for; without any, every table is."""
+    """The wanted tables; without any, every table is wanted."""
 
     known: tuple[KnownTable, ...] = ()
 
     def want(self, address: str) -> bool:
-        """Return whether the table at an address is asked for."""
+        """Return whether the table at an address is wanted."""
         own = {normal(table.address) for table in self.known}
         return not own or normal(address) in own
 
     def at(self, locations: Mapping[str, frozenset[str]]) -> Mapping[str, KnownTable]:
-        """Return the known tables at locations, each with the columns that are read of it.
+        """Return the known tables at locations; `locations` has the columns that are read there.
 
-        A table that lies at none of them was perhaps moved: it is then at the only location of its
-        name whose columns it has.
+        A table at none of them was perhaps moved: it is then at the only location with its name and
+        columns that it has.
         """
         found: dict[str, KnownTable] = {}
         for table in self.known:
@@ -107,7 +107,7 @@ class Tables:
         return found
 
     def named(self, name: str) -> KnownTable | None:
-        """Return the known table that a query calls so, None if there is none or several."""
+        """Return the known table of a name in a query, None if there is none or several."""
         plain = normal(name)
         exact = [table for table in self.known if normal(table.address) == plain]
         found = exact or [table for table in self.known if _last_name(plain) in table.names]
@@ -142,12 +142,12 @@ def _parts(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-# What sources yield: questions to tables, and what cannot be used, with its reason
+# What sources yield: queries of tables, and why some cannot be used
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What one reading of a query read, on average, as its engine counted."""
+    """What a query read on average, as its engine counted."""
 
     files: int
     bytes: int
@@ -155,10 +155,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How often something was asked, with which weight in all, when, and how much was read.
+    """How often something was asked, with which total weight, when, and how much was read.
 
     `first_ms` and `last_ms` are in ms since 1970, None if the source does not tell. `files` and
-    `bytes` are sums over the questions whose number is `measured`.
+    `bytes` are sums over the `measured` queries.
     """
 
     times: int = 1
@@ -170,7 +170,7 @@ class Tally:
     bytes: int = 0
 
     def __add__(self, other: "Tally") -> Self:
-        """Return this with the numbers of both."""
+        """Return the sum of both tallies."""
         firsts = [one for one in (self.first_ms, other.first_ms) if one is not None]
         lasts = [one for one in (self.last_ms, other.last_ms) if one is not None]
         return replace(
@@ -186,7 +186,7 @@ class Tally:
 
     @property
     def observed(self) -> Observed | None:
-        """What one question read, on average; None if its engine did not say."""
+        """What one query read on average; None if its engine did not say."""
         if not self.measured:
             return None
         return Observed(round(self.files / self.measured), round(self.bytes / self.measured))
@@ -195,7 +195,7 @@ class Tally:
 def asked_once(
     time_ms: int | None, files: int | None, size_bytes: int | None, weight: float = 1.0
 ) -> Tally:
-    """Return the tally of one question; files and bytes are None if its engine did not say."""
+    """Return the tally of one query; files and bytes are None if its engine did not say."""
     tally = Tally(weight=weight, first_ms=time_ms, last_ms=time_ms)
     if files is None or size_bytes is None:
         return tally
@@ -204,10 +204,10 @@ def asked_once(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query(Tally):
-    """What readers asked a table, and how often.
+    """A query of a table, and how often readers asked it.
 
-    `conjuncts` are SQL conditions that all hold for a row that is wanted; none means all rows.
-    `ambiguous` says that the source allows other conditions than these.
+    The `conjuncts` are SQL conditions that hold for every wanted row; none means all rows.
+    `ambiguous` says that the source also allows other conditions.
     """
 
     table: str
@@ -224,7 +224,7 @@ class Query(Tally):
 
     @property
     def reads_nothing(self) -> bool:
-        """Whether the query was answered from the log alone, as a count of all rows is."""
+        """Whether the log alone answered the query, as it does a count of all rows."""
         return not self.conjuncts and self.observed is not None and self.observed.files == 0
 
     def document(self) -> dict[str, Any]:
@@ -247,8 +247,6 @@ def encode_queries(queries: Iterable[Query]) -> bytes:
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """A query in a line, as it was written by `Query.document`."""
-
     table: str
     conjuncts: tuple[str, ...]
     weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
@@ -260,7 +258,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def is_query(document: dict[str, Any]) -> bool:
-    """Return whether a decoded line has the fields by which an imported query is known."""
+    """Return whether a decoded line has the fields that mark an imported query."""
     return {"table", "conjuncts"} <= document.keys()
 
 
@@ -293,7 +291,7 @@ def decode_query(document: dict[str, Any], place: str) -> Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfOther:
-    """Questions to a table that was not asked for."""
+    """Queries of a table that is not wanted."""
 
     table: str
     times: int = 1
@@ -301,7 +299,7 @@ class OfOther:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUnderstood:
-    """Questions that cannot be used: why, and one of them as the source has it."""
+    """Queries that cannot be used: why, and one of them as the source has it."""
 
     reason: str
     example: str = ""
@@ -311,12 +309,12 @@ class NotUnderstood:
 Found = Query | OfOther | NotUnderstood
 
 
-# Questions put together: one line per table and distinct conditions, and what was left out
+# Sums of queries: one line per table and distinct conditions, and what was left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The queries of sources; how many scans they had, and why which of them are not used."""
+    """The queries of sources, how many scans they had, and why some scans are not used."""
 
     queries: tuple[Query, ...]
     other_tables: dict[str, int]
@@ -348,7 +346,7 @@ class Imported:
 
 
 def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
-    """Return questions put together, in the order in which they were first found."""
+    """Return the sums of queries, in the order in which each was first found."""
     queries: dict[tuple[str, frozenset[str], bool, str], Query] = {}
     others: dict[str, int] = {}
     unread: dict[str, NotUnderstood] = {}
@@ -369,7 +367,7 @@ def grouped(found: Iterable[Found], *, since_ms: int | None = None) -> Imported:
     )
 
 
-# Queries without their constants: shapes, with each constant's place among those of its column
+# Queries without their constants: each constant becomes its place among those of its column
 
 _STEPS: Final = 1000
 """A place is a quantile in thousandths: `:q250` lies above a quarter of the constants."""
@@ -378,7 +376,7 @@ _UNKNOWN: Final = ":redacted"
 
 
 def redacted(imported: Imported) -> Imported:
-    """Return what was imported with placeholders like `:q250` for constants, without examples.
+    """Return a workload with placeholders like `:q250` for constants, without examples.
 
     The number is the constant's quantile, in thousandths, among all constants that the queries
     compare with the same column of the same table, once per use. Functions and columns stay.

@@ -37,7 +37,7 @@ SQL: Final = "sql"
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """What columns a log has; nested ones as a.b. `kept` are the values of rows that count."""
+    """The columns of a log, nested ones as a.b; a row counts if it has the values in `kept`."""
 
     source: str
     dialect: str
@@ -87,17 +87,17 @@ FORMS: Final = (
         kept=(("state", ("finished",)), ("query_state", ("finished",))),
     ),
 )
-"""Of logs that fit several forms, the first counts."""
+"""A log that fits several forms has the first of them."""
 
 
 def form_of(names: Iterable[str]) -> LogForm | None:
-    """Return the form of a log with columns of these names, None if it is none of them."""
+    """Return the form of a log with these columns, None if it has none."""
     lower = {name.lower() for name in names}
     return next((form for form in FORMS if lower >= set(form.known_by)), None)
 
 
 def flat(row: Row) -> dict[str, Any]:
-    """Return a row with its names in lower case, and nested values under a.b."""
+    """Return a row with names in lower case, and nested values under a.b."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         lower = str(name).lower()
@@ -108,9 +108,9 @@ def flat(row: Row) -> dict[str, Any]:
 
 
 def rows_asked(rows: Iterable[Row], form: LogForm, tables: Tables) -> Iterator[Found]:
-    """Yield what the rows of a log ask; a file or byte count is that of a whole statement.
+    """Yield the queries in the rows of a log.
 
-    It is used only for a statement that reads one table.
+    Counts of files and bytes are those of a statement, so they serve only if it reads one table.
     """
     for row in rows:
         found = flat(row)
@@ -138,7 +138,7 @@ def statement_asked(
 ) -> Iterator[Found]:
     """Yield what one or several statements ask of each table that they read.
 
-    Why a file of SQL cannot be parsed is said with its place; texts of a log are counted together.
+    The error of a file of SQL names its place; errors in texts of a log are counted together.
     """
     try:
         statements = parse_statements(text, dialect)
@@ -191,7 +191,7 @@ def _number(found: Row, names: tuple[str, ...]) -> int | None:
     return None
 
 
-# The predicates of DELETE, UPDATE and MERGE that a Delta table's own log has
+# The predicates of DELETE, UPDATE and MERGE in a Delta table's own log
 
 SOURCE: Final = "delta-log"
 _OPERATIONS: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
@@ -200,7 +200,7 @@ _OPERATIONS: Final = frozenset({"DELETE", "UPDATE", "MERGE"})
 def statements_asked(infos: Iterator[Mapping[str, Any]], table: KnownTable) -> Iterator[Found]:
     """Yield what the commits of a table ask of it, from their commitInfo.
 
-    A MERGE names its source's columns too: only what its condition says of the table alone counts.
+    A MERGE names its source's columns too: only conditions on the table alone count.
     """
     for info in infos:
         operation = info.get("operation")
@@ -212,7 +212,7 @@ def statements_asked(infos: Iterator[Mapping[str, Any]], table: KnownTable) -> I
 
 
 def predicates(found: object) -> tuple[str, ...]:
-    """Return the conditions in a parameter: one text, or a list of them as JSON."""
+    """Return the conditions in a parameter: one text, or a list of texts as JSON."""
     if isinstance(found, list):
         return tuple(str(one) for one in found)
     if not isinstance(found, str) or not found.strip():

@@ -1,7 +1,7 @@
 """Conditions of scans and statements as Spark prints them; of MERGE, those on the target.
 
 The ids of a table's columns follow each other in a plan, in the order of its schema. So the columns
-of a condition fall into two runs; what an INSERT puts in is of the source.
+of a condition form two runs; an INSERT takes its values from the source.
 """
 
 import re
@@ -30,7 +30,7 @@ from liquidlog.workload.catalyst import (
 )
 
 OF_SOURCE: Final = "__source_"
-"""Put before the names of the source's columns."""
+"""The prefix of the source's columns."""
 
 _ATTRIBUTE: Final = re.compile(r"([A-Za-z_][\w-]*)#(\d+)(L?)")
 _TARGET: Final = re.compile(r"Delta\[version=[^,\]]*, ([^\]]+)\], ")
@@ -40,7 +40,7 @@ _INSERT: Final = re.compile(r"Insert \[actions: \[(.*?)\]\]", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The target's place and the condition of a MERGE, the source's columns renamed."""
+    """The target's place and the condition of a MERGE, with the source's columns renamed."""
 
     location: str
     condition: str
@@ -71,9 +71,9 @@ def _balanced(text: str, start: int) -> str:
 
 
 def of_target(condition: str, order: Sequence[str], inserted: frozenset[str]) -> tuple[str, bool]:
-    """Return a condition with the source's columns renamed, and whether it is certain which.
+    """Return a condition with the source's columns renamed, and whether these are certain.
 
-    `order` has the target's columns; `inserted` the ids of columns that are surely the source's.
+    `order` has the target's columns; `inserted` has ids of columns that surely are the source's.
     """
     places = {name: place for place, name in enumerate(order)}
     starts: dict[int, int] = {}
@@ -83,7 +83,7 @@ def of_target(condition: str, order: Sequence[str], inserted: frozenset[str]) ->
             starts[start] = starts.get(start, 0) + 1
     if not starts:
         return _renamed(condition, places, None), True
-    # Of several runs, the target's is the one that is named most, then the one named first.
+    # The target's run is the one that is named most, of several the first.
     chosen = max(starts, key=lambda start: starts[start])
     return _renamed(condition, places, chosen), len(starts) == 1
 
@@ -97,19 +97,19 @@ def _renamed(condition: str, places: dict[str, int], chosen: int | None) -> str:
     return _ATTRIBUTE.sub(rename, condition)
 
 
-# Scans as plans have them, to the SQL conditions that their readers asked
+# Scans in plans, to the SQL conditions of their readers
 
 _NAMED: Final = re.compile(r"([A-Za-z_][\w-]*)#\d+(L?)")
 _RUNTIME: Final = ("dynamicpruning", "might_contain", "bloomfilter")
-"""What Spark adds while a query runs: filters of joins, whose values no plan has."""
+"""Filters that Spark adds for joins at run time; no plan has their values."""
 _INTERNAL: Final = "__delta_internal"
-"""Begins the names of columns that no table has: what a DELETE or UPDATE reads beside them."""
+"""The prefix of columns that no table has: a DELETE or UPDATE reads them too."""
 _ODD: Final = frozenset(",()[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanText:
-    """What a plan says of a scan, as printed, without what differs between its repetitions.
+    """The printed text of a scan, without what differs between its repetitions.
 
     `above` is the condition of the filter above it, and `joined` names the columns that joins
     compare. `zone` is the session's time zone, in which times are printed.
@@ -126,7 +126,7 @@ class ScanText:
 
 @dataclass(frozen=True, slots=True)
 class ScanConditions:
-    """SQL conditions of a scan; `unread` are those as printed that are not understood."""
+    """The SQL conditions of a scan; `unread` are printed conditions that are not understood."""
 
     conjuncts: tuple[str, ...]
     ambiguous: bool
@@ -136,8 +136,8 @@ class ScanConditions:
 def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) -> ScanConditions:
     """Return the conditions of a scan.
 
-    `types` has the columns that are known; `read` names the top-level columns that files hold:
-    those of partitions are not among them.
+    `types` has the known columns; `read` names the top-level columns in files, without partition
+    columns.
     """
     zone = _Zone(scan.zone)
     names = Names({**_named(scan), **types}, zone)
@@ -150,7 +150,7 @@ def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) 
 
 
 def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> ScanConditions:
-    """Return the conditions of a DELETE or UPDATE, whose condition is one printed expression."""
+    """Return the conditions of a DELETE or UPDATE, which prints them as one expression."""
     clock = _Zone(zone)
     named = _named(ScanText(location="", data=printed))
     found = readings(printed, Names({**named, **types}, clock), bracketed=False)
@@ -173,7 +173,6 @@ def _as_sql(nodes: Sequence[Node], *, doubtful: bool) -> ScanConditions:
 
 
 def _columns(node: Node) -> set[str]:
-    """Return the names of the top-level columns that a condition names."""
     return {one.path[0] for one in walk(node) if isinstance(one, Column)}
 
 
@@ -185,7 +184,7 @@ def _named(scan: ScanText) -> dict[Path, str]:
 
 
 def _chosen(found: tuple[Reading, ...], pushed_text: str | None) -> tuple[Reading, bool]:
-    """Return what a text says as far as it is certain or plain, and whether there is doubt."""
+    """Return the certain or plain part of a text's meaning, and whether there is doubt."""
     if pushed_text is not None and len(found) > 1:
         texts = [", ".join(text for node in one if (text := pushed(node))) for one in found]
         same = [one for one, text in zip(found, texts, strict=True) if f"[{text}]" == pushed_text]
@@ -210,10 +209,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _mixed(above: str, names: Names, read: frozenset[str]) -> Iterator[Node]:
-    """Yield conditions of the filter above that name columns of files and of partitions at once.
-
-    A scan's own lists have neither kind of these.
-    """
+    """Yield conditions on columns of files and of partitions at once, which a scan never lists."""
     if not above or not read:
         return
     found = readings(above, names, bracketed=False)
@@ -241,7 +237,7 @@ def _is_runtime(node: Node) -> bool:
 
 
 def _is_inferred(node: Node, asked: Sequence[Node], joined: tuple[str, ...]) -> bool:
-    """Return whether a condition `c IS NOT NULL` only says what others say already."""
+    """Return whether other conditions imply `c IS NOT NULL`."""
     match node:
         case Call("isnotnull", (Column(path),)):
             others = [one for one in asked if one is not node]
@@ -261,7 +257,7 @@ def _needs(node: Node, path: Path) -> bool:
 
 
 def _recombined(asked: Sequence[Node]) -> list[Node]:
-    """Return conditions with the parts into which Spark takes `LIKE 'a%b'` put together."""
+    """Return conditions with the parts of `LIKE 'a%b'`, which Spark splits, joined again."""
     kept = list(asked)
     for node in asked:
         match node:
@@ -302,7 +298,7 @@ def _shown(node: Node) -> str:
 
 
 class _Zone:
-    """Times of a session's zone, as SQL literals in UTC; those that occur twice are doubtful."""
+    """Renders a session's times in UTC as SQL literals; a time that occurs twice is doubtful."""
 
     def __init__(self, name: str) -> None:
         self._name = name

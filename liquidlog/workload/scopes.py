@@ -1,7 +1,7 @@
-"""The sources of a SELECT, and whose column each name in it is: proved, in doubt, or of no source.
+"""The sources of a SELECT, and the source of each name in it: proved, in doubt, or none.
 
-A name is proved to be of a source if every other reading of the statement would be an error. What
-sqlglot's own `qualify` does is not enough for that: where a schema is not known it guesses.
+A name is proved to belong to a source if the statement is an error otherwise. sqlglot's `qualify`
+does not prove that: where it lacks a schema, it guesses.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ from sqlglot import exp
 from liquidlog.workload.form import KnownTable, Tables
 
 _READING: Final = frozenset({"delta_scan", "parquet_scan", "read_parquet"})
-"""DuckDB's functions that read what is at an address."""
+"""Functions of DuckDB that read what is at an address."""
 _MARK: Final = "\0"
-"""What the names begin with that stand for sources, and for places among outputs."""
+"""The prefix of names for sources, and for places among outputs."""
 _MERGED: Final = _MARK + "using"
 _GIVEN: Final = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 _UNSTABLE: Final = (exp.Rand, exp.Randn, exp.Uuid)
 _NOT_OF_ROWS: Final = (exp.Query, exp.AggFunc, exp.Window, exp.UDTF, exp.Explode, *_UNSTABLE)
 _ALIASES_IN_WHERE: Final = frozenset({"duckdb"})
-"""Dialects where a WHERE may name what the SELECT gives a name to."""
+"""Dialects whose WHERE may use the names that the SELECT gives."""
 _COMMAS_LAST: Final = frozenset({"duckdb", "trino"})
 _LEFT_ALONE: Final = frozenset({"SEMI", "ANTI"})
 
@@ -30,7 +30,7 @@ Ctes = Mapping[str, "Named"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """A query that has a name, and the names that it may use; no query inside a recursion."""
+    """A named query and the names that it may use; `query` is None inside a recursion."""
 
     query: exp.Query | None
     ctes: Ctes
@@ -40,12 +40,11 @@ class Named:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FromSource:
-    """What stands in a FROM: a table, a query, or neither.
+    """An entry of a FROM: a table, a query, or neither.
 
-    `names` are what may stand before its columns. `columns` has what each of its columns is called
-    in what it reads, None for one in doubt; it is None where any name may be a column. A condition
-    on an opaque source may be one on what it reads; one on a cut source, whose rows depend on each
-    other, is none.
+    `names` may stand before its columns. `columns` maps each column to its name in what the source
+    reads, None if in doubt; it is None itself if any name may be a column. A condition on an opaque
+    source may be one on what it reads; on a cut source, whose rows depend on each other, it is not.
     """
 
     names: frozenset[str]
@@ -60,7 +59,7 @@ class FromSource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """A condition whose columns name their sources; `doubtful` are sources it may be about, too."""
+    """A condition whose columns name their sources; it may be about `doubtful` sources, too."""
 
     tree: exp.Expr
     of: frozenset[int]
@@ -71,7 +70,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
-    """A condition, the sources that it leaves rows out of, and those that may be NULL before it."""
+    """A condition, the sources whose rows it leaves out, and those that may be NULL before it."""
 
     bound: Bound
     narrowed: frozenset[int]
@@ -82,8 +81,8 @@ class Filter:
 class View:
     """The sources of one SELECT; `ons` are the conditions of its joins.
 
-    `merged` has the sources of the columns in USING. `hidden` sources are seen by their own joins
-    only. Of `picked` ones, the other rows decide which are read.
+    `merged` has the sources of the columns in USING. Only their own joins see `hidden` sources.
+    Which rows of `picked` sources are read depends on their other rows.
     """
 
     outer: "View | None"
@@ -109,8 +108,8 @@ class View:
     ) -> Bound | None:
         """Return a condition with the sources of its columns, None if it is none on rows.
 
-        `aliases` is how many names of the SELECT it may use, None for all. In `is_late` clauses
-        these may hide the columns of sources.
+        It may use the first `aliases` names of the SELECT, or all. In `is_late` clauses these
+        names may hide the columns of sources.
         """
         if tree.find(*_NOT_OF_ROWS) is not None:
             return None
@@ -136,7 +135,7 @@ class View:
         return Bound(holder.this, of, merged, frozenset(doubtful), is_whole)
 
     def about(self, bound: Bound, number: int) -> exp.Expr | None:
-        """Return a condition as one on a single source alone, None if it is none."""
+        """Return a condition as one on a single source alone, None if it is not."""
         shared = all(number in self.merged[name] for name in bound.merged)
         named = bound.of | ({number} if bound.merged else frozenset())
         if not bound.is_whole or named != {number} or not shared:
@@ -155,10 +154,7 @@ class View:
         return copied.unnest()
 
     def output(self, key: str) -> exp.Expr | frozenset[int] | None:
-        """Return what the SELECT gives under a key of `outputs`: an expression of its columns.
-
-        None is no expression; a set has the sources that it may be of.
-        """
+        """Return the expression of an output by its key, None, or the sources that it may be of."""
         everyone = frozenset(range(len(self.sources)))
         if key.startswith(_MARK):
             place = int(key[1:])
@@ -238,7 +234,7 @@ class View:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether each name can only be of the one source, which is no query."""
+        """Whether every name can only belong to the one source, which is no query."""
         return len(self.sources) == 1 and self.outer is None and self.sources[0].query is None
 
     def _alias(self, place: int, parts: Sequence[exp.Expr]) -> exp.Expr | frozenset[int]:
@@ -252,7 +248,7 @@ class View:
         return _dotted(tree, parts[1:])
 
     def of(self, number: int, parts: Sequence[exp.Expr]) -> exp.Expr | frozenset[int]:
-        """Return a column of a source; the source if it is in doubt, nothing if it has none."""
+        """Return a column of a source; the source if it is in doubt, no source if it has none."""
         source, name = self.sources[number], parts[0].name.lower()
         key: str | None = parts[0].name
         if source.columns is not None:
@@ -264,7 +260,7 @@ class View:
         return _dotted(_column(parts[0], key, f"{_MARK}{number}"), parts[1:])
 
     def seen(self, visible: range | None = None) -> list[int]:
-        """Return the sources whose columns can be named: of a range of them, or of all shown."""
+        """Return the sources whose columns can be named, among a range or among all shown."""
         if visible is not None:
             return list(visible)
         return [one for one in range(len(self.sources)) if one not in self.hidden]
@@ -276,10 +272,10 @@ class View:
 
 
 class Scopes:
-    """Views of SELECTs, each made once."""
+    """Makes the view of each SELECT once."""
 
     def __init__(self, tables: Tables, dialect: str) -> None:
-        """Know tables, and the dialect that statements were read in."""
+        """Take the wanted tables, and the dialect of the statements."""
         self._tables = tables
         self._dialect = dialect
         self._views: dict[int, tuple[exp.Select, View]] = {}
@@ -405,7 +401,7 @@ class Scopes:
         return replace(source, columns=shown, is_opaque=has_pivot, is_cut=is_cut)
 
     def _called(self, table: exp.Table, function: exp.Func) -> FromSource:
-        """Return what a function in a FROM reads: a table at an address, as in DuckDB, or none."""
+        """Return the source of a function in a FROM: in DuckDB it may be a table at an address."""
         called = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
         # DuckDB names the rows of a function after it.
         names = frozenset({(table.alias or called).lower()})
@@ -419,7 +415,7 @@ class Scopes:
 
 
 def with_ctes(query: exp.Expr, outer: Ctes) -> Ctes:
-    """Return the queries that have names inside a query."""
+    """Return the named queries inside a query."""
     with_ = query.args.get("with_")
     if with_ is None:
         return outer
@@ -438,7 +434,7 @@ def with_ctes(query: exp.Expr, outer: Ctes) -> Ctes:
 
 
 def split(condition: exp.Expr) -> list[exp.Expr]:
-    """Return conditions that are one together; BETWEEN is two."""
+    """Return the conditions that AND joins; BETWEEN is two."""
     pending = [condition]
     found: list[exp.Expr] = []
     while pending:
@@ -457,7 +453,7 @@ def split(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _narrowed(side: str, kind: str, left: frozenset[int], right: frozenset[int]) -> frozenset[int]:
-    """Return the sources of which the condition of a join leaves out rows."""
+    """Return the sources whose rows a join's condition leaves out."""
     if kind == "ANTI":
         return right
     if kind == "SEMI" or not side:
@@ -497,7 +493,7 @@ def _all_columns(view: View, side: Iterable[int]) -> list[str] | None:
 
 
 def _show(shown: exp.Expr, view: View) -> None:
-    """Add what one expression of a SELECT gives to its outputs."""
+    """Add the outputs of one expression of a SELECT."""
     star = shown if isinstance(shown, exp.Star) else None
     if isinstance(shown, exp.Column) and isinstance(shown.this, exp.Star):
         star = shown.this
@@ -550,7 +546,7 @@ def _open(view: View, star: exp.Expr | None, without: frozenset[str]) -> None:
 
 
 def _made(item: exp.Expr) -> FromSource:
-    """Return what a FROM makes anew: rows of a function, of VALUES, of an array."""
+    """Return the source of new rows: of a function, of VALUES, of an array."""
     shown = _alias_columns(item)
     alias = item.args.get("alias")
     names = frozenset({alias.name.lower()} - {""}) if alias is not None else frozenset()
@@ -563,12 +559,12 @@ def _alias_columns(item: exp.Expr) -> tuple[str, ...]:
 
 
 def _places(names: Sequence[str] | None) -> dict[str, str | None] | None:
-    """Return the place of each name among a query's outputs; one that two have is in doubt."""
+    """Return the place of each name among a query's outputs; a repeated name is in doubt."""
     if names is None:
         return None
     places: dict[str, str | None] = {}
     for number, name in enumerate(names):
-        # An output without a name of its own keeps its place for a name that an alias gives it.
+        # An output without a name keeps its place for a name that an alias gives it.
         key = name or f"{_MARK}{number}"
         places[key] = None if key in places else f"{_MARK}{number}"
     return places
@@ -581,7 +577,7 @@ def _columns(known: KnownTable | None) -> Mapping[str, str | None] | None:
 def _renamed(
     columns: Mapping[str, str | None] | None, names: Sequence[str]
 ) -> Mapping[str, str | None] | None:
-    """Return columns whose first ones have other names."""
+    """Return columns with other names for the first ones."""
     if not names:
         return columns
     if columns is None:
@@ -605,7 +601,7 @@ def _table_name(table: exp.Table) -> str:
 
 
 def _key(source: FromSource, name: str) -> str | None:
-    """Return the name in lower case if the source is known to have such a column."""
+    """Return the name in lower case if the source surely has such a column."""
     return name if source.columns is not None and name in source.columns else None
 
 
@@ -618,7 +614,6 @@ def _column(part: exp.Expr, key: str, source: str) -> exp.Column:
 
 
 def _dotted(tree: exp.Expr, parts: Iterable[exp.Expr]) -> exp.Expr:
-    """Return the field of a column at a path."""
     for part in parts:
         tree = exp.Dot(this=tree, expression=part.copy())
     return tree

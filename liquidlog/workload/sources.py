@@ -45,9 +45,9 @@ from liquidlog.workload.spark_events import BEGINNING, EventLog, questions
 
 _CHUNK_BYTES: Final = 4 << 20
 _PIECE_BYTES: Final = 64 << 10
-"""A damaged stream loses what one request would have brought."""
+"""A damaged stream loses at most one piece."""
 _LARGEST_BLOCK_BYTES: Final = 64 << 20
-"""Spark's blocks have 32 KiB; larger ones than this are not of Spark."""
+"""Spark's blocks have 32 KiB; larger ones than this are not Spark's."""
 
 _LZ4_BLOCK: Final = b"LZ4Block"
 _LZ4_HEADER: Final = struct.Struct("<8sBiii")
@@ -60,7 +60,7 @@ _LZF: Final = b"ZV"
 
 
 class DamagedStreamError(OSError):
-    """What is left of a file cannot be decompressed; all before it was."""
+    """The rest of a file cannot be decompressed; all before it was."""
 
 
 def chunks(file: Any) -> Iterator[bytes]:  # noqa: ANN401  a file of any storage
@@ -125,7 +125,7 @@ def _snappy_chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _block(file: BinaryIO, size: int, *, may_end: bool = False) -> bytes:
-    """Return the next bytes, none at the end of the file if it `may_end` here."""
+    """Return the next bytes; none at the end of the file if it `may_end` here."""
     block = file.read(size)
     if len(block) < size and (block or not may_end):
         raise DamagedStreamError("it ends within a block")
@@ -179,7 +179,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
 
 _PARQUET: Final = b"PAR1"
 _MAX_TEXT_BYTES: Final = 256 << 20
-"""A file of SQL, or of JSON that is one list, is held in memory: it may have this size."""
+"""A file of SQL, or of JSON that is one list, is held in memory up to this size."""
 _SNIFFED_BYTES: Final = 64 << 10
 _ROLLING: Final = "eventlog_v2_"
 _EVENTS: Final = "events_"
@@ -193,7 +193,7 @@ _EXPECTED: Final = (
 
 
 def open_table(address: str, options: StorageOptions = NO_OPTIONS) -> KnownTable:
-    """Return a table to ask for, at its newest version."""
+    """Return a wanted table at its newest version."""
     store = _store(address, options)
     snapshot = load_snapshot(store)
     return KnownTable(store.uri, snapshot.schema, snapshot.metadata.name or "")
@@ -206,7 +206,7 @@ def _store(address: str, options: StorageOptions) -> TableStore:
 def found_in(
     addresses: Sequence[str], tables: Tables, options: StorageOptions = NO_OPTIONS
 ) -> Iterator[Found]:
-    """Yield what sources ask: files, directories of them, and Delta tables."""
+    """Yield the queries in sources: files, directories of files, and Delta tables."""
     for address in addresses:
         yield from _found(address.rstrip("/") or address, tables, options, named=True)
 
@@ -248,7 +248,7 @@ def _part_number(name: str) -> tuple[int, str]:
 
 
 def _events(addresses: Sequence[str], tables: Tables, options: StorageOptions) -> Iterator[Found]:
-    """Yield what the event log of an application asks, of which these are the parts."""
+    """Yield the queries in an application's event log, given its parts."""
     log = EventLog()
     for address in addresses:
         with closing(_opened(address, options)) as file:
@@ -321,7 +321,7 @@ Reader = Callable[[str, Tables, StorageOptions], Iterator[Found]]
 
 def _reader(address: str, start: bytes) -> Reader | None:
     if start.startswith(BEGINNING):
-        return _event_file
+        return lambda one, tables, options: _events([one], tables, options)
     if start.startswith(_PARQUET):
         return _parquet
     if address.lower().endswith(".sql"):
@@ -330,19 +330,12 @@ def _reader(address: str, start: bytes) -> Reader | None:
     if text.startswith((b"{", b"[")):
         return _json
     first = text.partition(b"\n")[0].decode(errors="replace")
-    return _csv if form_of(_header(first)) is not None else None
-
-
-def _header(line: str) -> list[str]:
-    return [name.strip().strip('"') for name in line.rstrip("\r").split(_separator(line))]
+    names = [name.strip().strip('"') for name in first.rstrip("\r").split(_separator(first))]
+    return _csv if form_of(names) is not None else None
 
 
 def _separator(line: str) -> str:
     return max((",", "\t", ";", "|"), key=line.count)
-
-
-def _event_file(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
-    return _events([address], tables, options)
 
 
 def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:

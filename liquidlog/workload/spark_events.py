@@ -29,7 +29,7 @@ from liquidlog.workload.scans import (
 )
 
 BEGINNING: Final = b'{"Event":"'
-"""What every line of an event log begins with."""
+"""The beginning of every line of an event log."""
 _SQL: Final = b'{"Event":"org.apache.spark.sql.'
 _ENVIRONMENT: Final = b'{"Event":"SparkListenerEnvironmentUpdate"'
 
@@ -40,7 +40,7 @@ BYTES_AFTER_SKIPPING: Final = "number of bytes after skipping"
 
 
 class Metric(msgspec.Struct, rename="camel"):
-    """A counter of a node, and the accumulator that holds it."""
+    """A counter of a plan's node, and its accumulator."""
 
     name: str
     accumulator_id: int
@@ -57,7 +57,7 @@ class PlanNode(msgspec.Struct, rename="camel"):
 
 
 class Event(msgspec.Struct, rename="camel"):
-    """The fields of the events that tell of a query; `event` is the name of its class."""
+    """The fields of events about a query; `event` is the name of the class."""
 
     event: str = msgspec.field(name="Event")
     execution_id: int | None = None
@@ -81,7 +81,6 @@ SESSION_ZONE: Final = "spark.sql.session.timeZone"
 
 
 def _zone_of(line: bytes) -> str:
-    """Return the session's time zone, as the settings of an application name it."""
     try:
         found = _SETTINGS.decode(line)
     except _UNDECODED:
@@ -90,7 +89,7 @@ def _zone_of(line: bytes) -> str:
 
 
 _PASSING: Final = ("ColumnarToRow", "InputAdapter", "WholeStageCodegen")
-"""Nodes that hand rows on as they are."""
+"""Nodes that hand rows on unchanged."""
 
 
 def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
@@ -107,14 +106,13 @@ def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
 
 
 # Spark's event log: the scans of each query, what they asked, and what they read
-#
-# A query's plan may come several times, as it is adapted while it runs: a scan counts once, by
-# the accumulators of its counters. What a log tells is added up as it is read, so that memory
-# holds the distinct scans and the queries that run at one time.
+# A query's plan may come several times, as Spark adapts it while it runs: a scan counts once, by
+# the accumulators of its counters. A log is added up as it is read, so memory holds only the
+# distinct scans and the queries that run at one time.
 
 _LOCATION: Final = re.compile(r"(\w+)(?:\(\d+ paths\))? ?\[(.*?)(?:, \.\.\.)?\]?$", re.DOTALL)
 _OF_FILES: Final = frozenset({"InMemoryFileIndex", "CatalogFileIndex", "MetadataLogFileIndex"})
-"""Indexes of plain files, of which no Delta table is read."""
+"""Indexes of plain files, which are no Delta table."""
 _LOG: Final = "_delta_log"
 _LOG_OF_TABLE: Final = re.compile(r" - (\S.*?)/_delta_log")
 _ATTRIBUTE: Final = re.compile(r"([A-Za-z_][\w-]*)(#\d+L?)")
@@ -137,11 +135,11 @@ SOURCE: Final = "spark-event-log"
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """A distinct question in a log: a scan's text, or a statement's condition as printed.
+    """A distinct query in a log: a scan's text, or a statement's condition as printed.
 
-    `schema` is the type of the columns that were read, as printed. `kind` is scan, files (that
-    are no table), statement, doubtful (a statement with columns of which table is not certain) or
-    count, which is answered from the log.
+    `schema` is the printed type of the columns read. `kind` is scan, files (no table), statement,
+    doubtful (a statement some of whose columns may be another table's) or count, which the log
+    answers.
     """
 
     kind: str
@@ -174,7 +172,7 @@ class _Execution:
     is_local: bool = False
 
     def own_scans(self) -> list[tuple["_Execution", _Scan]]:
-        """Return the scans of a statement's own table, each with what runs it."""
+        """Return the scans of a statement's own table, each with its execution."""
         return [
             (below, scan)
             for below in self.below
@@ -183,14 +181,14 @@ class _Execution:
         ]
 
     def own_reads(self) -> tuple[int | None, int | None]:
-        """Return the files and bytes of the first of these, None if not counted."""
+        """Return the files and bytes of the first own scan, None if not counted."""
         for below, scan in self.own_scans():
             return below.values.get(scan.files_id), below.values.get(scan.bytes_id)
         return None, None
 
 
 class EventLog:
-    """What an application's log tells of each distinct question: how often, when, and its reads."""
+    """What an application's log tells of each distinct query: how often, when, and its reads."""
 
     def __init__(self) -> None:
         self.tallies: dict[Asks, Tally] = {}
@@ -219,7 +217,7 @@ class EventLog:
                 self._not_understood("a line is no event", line)
 
     def finish(self) -> None:
-        """Count the queries that still run where the log ends."""
+        """Count the queries that still run at the end of the log."""
         for execution_id in sorted(self._running, reverse=True):
             self._ended(execution_id)
 
@@ -400,11 +398,11 @@ def _table_of(execution: _Execution, scans: list[_Scan]) -> str:
     return "" if named is None else named[1]
 
 
-# What an event log tells, as questions to tables: each distinct scan is read once
+# An event log, as queries of tables: each distinct scan is parsed once
 
 
 def questions(log: EventLog, tables: Tables) -> Iterator[Found]:
-    """Yield what an event log tells, in the order in which it was first asked."""
+    """Yield the queries in an event log, in the order in which each was first asked."""
     yield from log.unread.values()
     types: dict[str, dict[Path, str]] = {}
     for asks in log.tallies:

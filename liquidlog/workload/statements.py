@@ -1,9 +1,9 @@
-"""SQL statements, taken apart: per table that is read, the conditions on its own columns.
+"""SQL statements, taken apart: for each table that is read, the conditions on its own columns.
 
 A condition counts for a table if leaving out the rows that do not satisfy it changes no answer: in
 a WHERE, in the ON of a join that leaves out rows of the table, on the groups of an aggregation, or
-around a query that hands the columns on. What is only perhaps such a condition is not used, and the
-reading is ambiguous. What compares tables with each other narrows none of them.
+around a query that hands the columns on. A condition that only perhaps counts is not used, and the
+query is ambiguous. A condition that compares tables with each other counts for none of them.
 """
 
 import logging
@@ -35,9 +35,9 @@ _STRICT: Final = (
     exp.DateTrunc, exp.TimestampTrunc, exp.TsOrDsToDate, exp.Date, exp.Upper, exp.Lower,
     exp.CurrentDate, exp.CurrentTimestamp, exp.Tuple,
 )  # fmt: skip
-"""Expressions that are null, or not true, where a null decides."""
+"""Expressions that are null, or not true, if an operand is null."""
 
-# The parser warns of each statement that it does not know; these are counted and shown instead.
+# The parser warns of each unknown statement; these are counted and shown instead.
 # An application that asks for the parser's warnings still gets them.
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
@@ -64,7 +64,7 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Above:
-    """Conditions on what a query gives, and whether there may be others."""
+    """Conditions on a query's output, and whether there may be others."""
 
     conditions: tuple[exp.Expr, ...] = ()
     is_doubtful: bool = False
@@ -85,7 +85,7 @@ def parse_statements(text: str, dialect: str = "") -> tuple[exp.Expr, ...]:
 
 
 def weighted_statements(statements: Sequence[exp.Expr]) -> Iterator[tuple[exp.Expr, float]]:
-    """Yield each statement with the weight that a comment in it says, as `weight: 3`, else 1.
+    """Yield each statement with the weight in its comment, as `weight: 3`, else 1.
 
     sqlglot treats a comment behind a semicolon, in the same line, as a statement of its own.
     """
@@ -109,9 +109,9 @@ def _number(text: str) -> float | str:
 
 
 def table_reads(statement: exp.Expr, tables: Tables, dialect: str = "") -> tuple[TableRead, ...]:
-    """Return what a statement reads, one entry per mention of a table.
+    """Return the tables that a statement reads, one entry per mention.
 
-    A condition alone is one on the only table that is known.
+    A condition alone is one on the only known table.
     """
     if isinstance(statement, exp.Condition) and not isinstance(statement, exp.Query):
         if len(tables.known) != 1:
@@ -135,7 +135,7 @@ def table_reads(statement: exp.Expr, tables: Tables, dialect: str = "") -> tuple
 
 
 def _as_query(statement: exp.Expr) -> exp.Query | None:
-    """Return the query that reads what a statement reads, None if it reads nothing."""
+    """Return a statement as a query that reads the same, None if it reads nothing."""
     match statement:
         case exp.Query():
             return statement
@@ -192,7 +192,7 @@ def _merged(statement: exp.Merge) -> exp.Query | None:
 
 
 class _Reader:
-    """Reads queries, and notes what they read of each table."""
+    """Collects what queries read of each table."""
 
     def __init__(self, tables: Tables, dialect: str) -> None:
         self.found: list[TableRead] = []
@@ -201,7 +201,7 @@ class _Reader:
     def read(
         self, query: exp.Expr, outer_ctes: Ctes, above: _Above, outer: View | None, depth: int
     ) -> None:
-        """Note what a query reads; conditions above it name its outputs."""
+        """Collect what a query reads; conditions above it name its outputs."""
         if depth > _DEEPEST or len(self.found) > _MOST_READS:
             raise RecursionError
         ctes = with_ctes(query, outer_ctes)
@@ -221,7 +221,7 @@ class _Reader:
         self, query: exp.SetOperation, ctes: Ctes, above: _Above, outer: View | None, depth: int
     ) -> None:
         self.read(query.this, ctes, above, outer, depth)
-        # Columns are the same by their place. That is not known next to a star of any columns.
+        # Columns correspond by place, which is unknown next to a star of unknown columns.
         by_place = self._scopes.outputs(query.this, ctes, outer) is not None
         if above.conditions and not by_place and not query.args.get("by_name"):
             above = _Above(is_doubtful=True)
@@ -235,7 +235,7 @@ class _Reader:
         doubtful = set(range(len(view.sources))) if above.is_doubtful else set()
         filters = list(view.ons)
         for bound in _bound_filters(select, view, above.conditions, doubtful):
-            # A column of USING has one value on both sides, where one of them is hidden too.
+            # A column of USING has one value on both sides, even if one of them is hidden.
             joined = [view.merged[name] for name in bound.merged]
             filters.append(Filter(bound, shown.union(*joined) - view.picked, view.nullable))
         for number in range(len(view.sources)):
@@ -271,7 +271,7 @@ class _Reader:
 
 
 def _is_cut(query: exp.Expr) -> bool:
-    """Return whether which rows a query gives depends on its other rows."""
+    """Return whether a query's choice of rows depends on its other rows."""
     distinct = query.args.get("distinct")
     has_on = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
     cutting = ("limit", "offset", "sample", "connect", "match", "pivots")
@@ -281,7 +281,7 @@ def _is_cut(query: exp.Expr) -> bool:
 def _bound_filters(
     select: exp.Select, view: View, above: Iterable[exp.Expr], doubtful: set[int]
 ) -> Iterator[Bound]:
-    """Yield the conditions on rows of a SELECT, and add sources that others may be about."""
+    """Yield the conditions on rows of a SELECT; add to `doubtful` the sources of uncertain ones."""
     where = select.args.get("where")
     is_bound = not select.args.get("connect") and not select.args.get("match")
     for one in () if where is None else split(where.this):
@@ -305,14 +305,14 @@ def _bound_filters(
 
 
 def _below(condition: exp.Expr, view: View, doubtful: set[int]) -> Bound | None:
-    """Return a condition on a SELECT's output as one on what it reads, None if it is none."""
+    """Return a condition on a SELECT's output as one on its sources, None if it is none."""
     holder = exp.Paren(this=condition.copy())
     for column in list(holder.find_all(exp.Column)):
         found = view.output(column.name)
         if isinstance(found, frozenset):
             doubtful |= found
             return None
-        # What a function that is not known gives may be of many rows.
+        # The result of an unknown function may depend on many rows.
         if found is None or found.find(exp.Anonymous) is not None:
             return None
         bound = view.bind(found, aliases=0 if isinstance(found, exp.Column) else None)
@@ -327,7 +327,7 @@ def _below(condition: exp.Expr, view: View, doubtful: set[int]) -> Bound | None:
 
 
 def _kept(select: exp.Select, view: View) -> list[frozenset[str]]:
-    """Return sets of expressions: a condition leaves out whole groups if it is made of each."""
+    """Return sets of expressions; a condition that each set can express leaves out whole groups."""
     kept: list[frozenset[str]] = []
     group = select.args.get("group")
     shown = [*select.expressions, *(select.args.get(one) for one in ("having", "order", "qualify"))]
@@ -378,7 +378,7 @@ def _is_windowed(node: exp.Expr) -> bool:
 
 
 def _rejects_nulls(tree: exp.Expr) -> bool:
-    """Return whether a condition is not true where all its columns are null."""
+    """Return whether a condition is not true if all its columns are null."""
     match tree:
         case exp.Paren():
             return _rejects_nulls(tree.this)
@@ -413,7 +413,7 @@ def _is_condition(text: str) -> bool:
 
 
 def _inner_queries(select: exp.Select) -> Iterator[exp.Query]:
-    """Yield the queries in the clauses of a SELECT, but for those that it reads from."""
+    """Yield the queries in the clauses of a SELECT except its sources."""
     for name, clause in select.args.items():
         if name in ("with_", "from_", "joins"):
             continue
