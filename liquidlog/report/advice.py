@@ -1,4 +1,4 @@
-"""Reports of advice: what a layout would bring readers, what it costs, and who loses."""
+"""Reports of advice: what a layout would save, what it costs, and which queries lose."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -26,11 +26,11 @@ _SAVE: Final = (
 )
 _LONGEST: Final = 80
 _CHANGES_NOTHING: Final = 0.0005
-"""A share of the wait that one decimal of a percentage does not show."""
+"""One decimal of a percentage does not show smaller shares."""
 
 
 def advice(found: Advice) -> Report:
-    """Show what is advised and why, what it rests on, and the commands that do it."""
+    """Show the advice, its reasons and its commands."""
     return (
         *verdict(found.verdict, found.commands),
         *([Line(_SAVE)] if any(SAVED_AS in command for command in found.commands) else []),
@@ -142,7 +142,7 @@ def _marginal(found: Advice) -> Iterator[tuple[str, str]]:
 
 
 def _saves(gain: float | None) -> str:
-    """Return what a column changes of the time that queries wait, a share, in words."""
+    """Return in words how a column changes the wait of queries, a share."""
     if gain is None:
         return "not measured"
     if abs(gain) < _CHANGES_NOTHING:

@@ -25,7 +25,7 @@ def _nothing(why: str, *, dry_run: bool) -> Report:
 
 
 def created(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show that a table was created."""
+    """Show that a table was or would be created."""
     version = result["version"]
     if dry_run:
         return (Line(f"the table would be created, with version {version}; {_NOTHING_DONE}"),)
@@ -45,7 +45,7 @@ def appended(result: Appended, *, dry_run: bool) -> Report:
 def clustered(
     result: Mapping[str, Any], *, names: Sequence[str] | None, is_new: bool, dry_run: bool
 ) -> Report:
-    """Show which version has the clustering columns `names`; None means no columns."""
+    """Show which version has the clustering columns `names`, None for no columns."""
     has, have = "has no clustering columns", "have no clustering columns"
     if names is not None:
         columns = ", ".join(names)
@@ -56,7 +56,7 @@ def clustered(
 def altered(
     result: Mapping[str, Any], *, has: str, have: str, is_new: bool, dry_run: bool
 ) -> Report:
-    """Show the version that "has" a change, or would "have" it."""
+    """Show the version that `has` a change, or would `have` it."""
     version = f"version {result['version']}"
     if not is_new:
         return _nothing(f"{version} already {has}", dry_run=dry_run)
@@ -82,7 +82,7 @@ def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
 
 
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
-    """Show whether a checkpoint was written, or would be."""
+    """Show whether a checkpoint was or would be written."""
     of = f"version {result.version} ({result.files} files)"
     if not result.created:
         return _nothing(f"{of} already has a checkpoint", dry_run=dry_run)
@@ -93,7 +93,7 @@ def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
 
 
 def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
-    """Show the files of runs without a commit; `gone` of them were or would be deleted."""
+    """Show orphans; `gone` of them were or would be deleted."""
     if not result["files"]:
         nothing = "would delete nothing, there are " if dry_run else ""
         return (Line(f"{nothing}no orphans: every rewrite of this table has ended and cleaned up"),)
@@ -115,7 +115,7 @@ def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
 
 
 def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show which files a vacuum deleted, and why it kept the others."""
+    """Show the files that a vacuum deleted, and why it kept others."""
     rows = (
         (row["path"], render_size(row["size_bytes"]), row["modified"], row["reason"])
         for row in result["files"]
@@ -139,7 +139,7 @@ def vacuumed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
 
 
 def optimized(result: Mapping[str, Any]) -> Report:
-    """Show what an OPTIMIZE did, round by round if in rounds, with Delta's metric names."""
+    """Show what an OPTIMIZE did in each round, with Delta's metric names."""
     if "rounds" not in result:
         return _optimized(result)
     end = Line(
@@ -163,7 +163,7 @@ def _optimized(result: Mapping[str, Any]) -> Report:
 
 
 def _reconciled(result: Mapping[str, Any], were: str) -> Report:
-    """Say that rows were deleted from outputs because others had deleted them; nothing if none."""
+    """Show how many rows were deleted from outputs because others had deleted them."""
     found = result["reconciled"]
     if not found["rows"]:
         return ()
@@ -193,7 +193,7 @@ def would_migrate(
     notice: MigrationNotice,
     result: Mapping[str, Any],
 ) -> Report:
-    """Show what a migration would commit, its plan, what readers would read, and who is asked."""
+    """Show what a migration would commit, its plan, what queries would read, and its question."""
     if not made.groups:
         version = _listed(result["versions"])
         head = Line(f"would change the definition only, as version {version}; {_NOTHING_DONE}")
@@ -210,7 +210,7 @@ def _depth(depth: float | None) -> str:
 def would_optimize(
     judged: Verdict | None, made: ClusteringPlan, result: Mapping[str, Any]
 ) -> Report:
-    """Show whether an OPTIMIZE is worth it, what it would commit first, and its plan."""
+    """Show the verdict on an OPTIMIZE, its first commit, and its plan."""
     if "rounds" not in result:
         return (*verdict(judged), _would_commit(made, result, "would commit"), *plan(made))
     if not result["rounds"]:
@@ -263,7 +263,7 @@ def rewritten(result: RewriteResult) -> Report:
 
 
 def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
-    """Show which groups of a plan a run would rewrite; the result has the `finished` ones."""
+    """Show which groups of a plan a run would rewrite: all but the `finished` ones."""
     missing = [group for group in made.groups if group.group_id not in set(finished)]
     files = sum(len(group.inputs) for group in missing)
     size = render_size(sum(group.size_bytes for group in missing))
@@ -284,7 +284,7 @@ def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
 
 
 def committed(result: Mapping[str, Any], *, dry_run: bool) -> Report:
-    """Show which groups of a plan were committed, and which had been committed before."""
+    """Show how many groups of a plan were committed, now and before."""
     groups, before = len(result["committed_groups"]), len(result["skipped_groups"])
     versions = _listed(result["versions"]) or "none"
     what = f"{groups} group(s), version(s) {versions}; {before} group(s)"

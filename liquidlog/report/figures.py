@@ -1,6 +1,6 @@
-"""Numbers and values as people read them on a page, and paths of its pictures.
+"""Numbers as people read them on a page, and SVG paths of pictures.
 
-Pictures are 1000 units wide, grids one unit per cell; labels stand beside them.
+Pictures are 1000 units wide, grids one unit per cell.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ from liquidlog.spec.text import NOT_MEASURED
 
 _LONGEST_LABEL: Final = 28
 _WHOLE: Final = 100
-"""Larger numbers are told without decimals."""
+"""Larger numbers have no decimals."""
 
 _TOPS: Final = (1, 2, 3, 4, 5, 6, 8, 10)
 _NEARLY: Final = 0.9995
-"""Shares above it, and below 1, are told as more than 99.9 %."""
+"""Greater shares below 1 become "more than 99.9 %"."""
 
 
 WIDTH: Final = 1000
@@ -29,14 +29,14 @@ LEVELS: Final = 8
 _LEAST: Final = 2
 _HEIGHT: Final = 100
 _LETTER: Final = 0.021
-"""The part of a horizontal axis that a letter takes, where two pictures are side by side."""
+"""The part of a horizontal axis that a letter takes, with two pictures side by side."""
 
 Labels = Sequence[tuple[float, str]]
-"""Texts beside an axis, each with its place from 0 to 1."""
+"""Texts beside an axis, each with its place (0 to 1)."""
 
 
 def number(value: float | None) -> str:
-    """Return a number with its thousands apart, and no more digits than people read."""
+    """Return a number with separated thousands and few digits."""
     if value is None:
         return NOT_MEASURED
     if not isfinite(value):
@@ -51,13 +51,13 @@ def mean(count: float) -> str:
 
 
 def counted(count: float, noun: str) -> str:
-    """Return a count with its noun, as `1 file` or `2.5 files`; one decimal at most."""
+    """Return a count with its noun, as `1 file` or `2.5 files`."""
     count = round(count, 1)
     return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"
 
 
 def share(part: float) -> str:
-    """Return a share in per cent; what is not quite all or nothing never looks so."""
+    """Return a share in per cent; only all and nothing look so."""
     if _NEARLY < part < 1:
         return "more than 99.9 %"
     if 0 < part < 1 - _NEARLY:
@@ -66,7 +66,7 @@ def share(part: float) -> str:
 
 
 def change(before: float, after: float, noun: str) -> str:
-    """Return by how much it becomes less or more."""
+    """Return in per cent how much less or more of a noun there is."""
     if before == after or not before:
         return "no change"
     word = "less" if after < before else "more"
@@ -80,13 +80,13 @@ def moment(iso: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital letter in front and a full stop behind."""
+    """Return a text with a capital letter and a full stop."""
     whole = text[:1].upper() + text[1:]
     return whole if not whole or whole[-1] in ".!?" else f"{whole}."
 
 
 def label(value: Any) -> str:  # noqa: ANN401  any value of a column
-    """Return a value of a column as a short text, not yet escaped."""
+    """Return a column's value as a short text, not escaped."""
     match value:
         case bool():
             text = str(value).lower()
@@ -103,7 +103,7 @@ def label(value: Any) -> str:  # noqa: ANN401  any value of a column
 
 
 def top(most: float) -> float:
-    """Return the end of an axis that holds `most`: a small number times a power of ten."""
+    """Return the end of an axis up to `most`: a small number times a power of ten."""
     if most <= 0:
         return 1.0
     unit = 10.0 ** floor(log10(most))
@@ -111,7 +111,7 @@ def top(most: float) -> float:
 
 
 def cells(counts: Grid, most: int) -> list[tuple[str, str]]:
-    """Return (opacity, path) per tone; rows of counts go upwards, and `most` is the darkest."""
+    """Return (opacity, path) per tone, the darkest for `most`; rows of counts go upwards."""
     paths: list[list[str]] = [[] for _ in range(LEVELS + 1)]
     for y, row in enumerate(counts[::-1]):
         for x, length, tone in _runs([level(count, most) for count in row]):
@@ -122,9 +122,9 @@ def cells(counts: Grid, most: int) -> list[tuple[str, str]]:
 
 
 def box(corners: tuple[float, float, float, float]) -> str:
-    """Return a rectangle from (left, low, right, high); nothing is invisible.
+    """Return a visible rectangle from (left, low, right, high).
 
-    Ends are rounded, never lengths, so that rectangles that touch are drawn to touch.
+    Ends are rounded, not lengths, so that neighbours still touch.
     """
     left, low, right, high = (units(end) for end in corners)
     right, bottom = max(right, left + _LEAST), WIDTH - low
@@ -132,7 +132,7 @@ def box(corners: tuple[float, float, float, float]) -> str:
 
 
 def profile(values: Sequence[float], most: float) -> str:
-    """Return steps as high as the values; `most` is the full height."""
+    """Return a path of steps; `most` is the full height."""
     steps = []
     for n, value in enumerate(values):
         x, y = units((n + 1) / len(values)), round(_HEIGHT * (1 - value / (most or 1)), 1)
@@ -141,7 +141,7 @@ def profile(values: Sequence[float], most: float) -> str:
 
 
 def line(values: Sequence[float], most: float) -> str:
-    """Return points at equal distances, from zero up; `most` is the full height."""
+    """Return points at equal distances; `most` is the full height."""
     step = WIDTH / max(len(values) - 1, 1)
     return " ".join(
         f"{n * step:.5g},{_HEIGHT * (1 - value / (most or 1)):.4g}"
@@ -150,7 +150,7 @@ def line(values: Sequence[float], most: float) -> str:
 
 
 def units(part: float) -> int:
-    """Return where a part of the width, 0 to 1, ends; what is beyond an end is there."""
+    """Return the end of a part (0 to 1, clipped) of the width."""
     return round(min(max(part, 0.0), 1.0) * WIDTH)
 
 
@@ -160,7 +160,7 @@ def level(count: int, most: int) -> int:
 
 
 def roomy(labels: Labels) -> Labels:
-    """Return the labels that have room beside each other on a horizontal axis, and both ends."""
+    """Return both end labels, and the others that fit beside each other on a horizontal axis."""
     if len(labels) < 2:  # noqa: PLR2004  nothing beside it
         return labels
     first, *inner, last = labels

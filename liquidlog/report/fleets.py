@@ -1,4 +1,4 @@
-"""Reports of surveys and of runs over many tables: one line per table, and what it is together."""
+"""Reports of surveys and of runs over many tables: one line per table, and totals."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -37,10 +37,7 @@ _HEADINGS: Final = ("table", "files", "size", "verdict", "pays back after")
 
 
 def surveyed_fleet(fleet: Fleet) -> Report:
-    """Show the tables in their order, then of each what is worth doing, why, and by which command.
-
-    Sentences stand below the listing, so that both can be read on a narrow screen.
-    """
+    """Show a listing of tables, and below it each reason and command, for narrow screens."""
     rows = (
         (
             one.table,
@@ -65,14 +62,14 @@ def _told(one: Surveyed) -> Iterator[Line]:
 
 
 def counts(tables: Sequence[Surveyed]) -> str:
-    """Return how many tables there are, and of how many of them what is said."""
+    """Return the number of tables, in all and by answer."""
     found = Counter(one.answer for one in tables)
     told = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
     return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {told}"
 
 
 def ticked(run: Ticked, *, dry_run: bool) -> Report:
-    """Show what became of all tables, and of each why."""
+    """Show what was or would be done with each table, and why."""
     words = _WOULD if dry_run else _SAID
     rows = (
         (

@@ -1,4 +1,4 @@
-"""Values as JSON, for the output of `--json`; of a plan, its settings with who decided them."""
+"""Values as JSON for `--json`; a plan's settings say who decided them."""
 
 import json
 from collections.abc import Mapping
@@ -21,21 +21,17 @@ _STRATEGY: Final = "strategy"
 
 
 def render_json(value: Any) -> str:  # noqa: ANN401  anything a command returns
-    """Return `value` as one indented JSON document.
-
-    Arrow tables become lists of rows, dates and timestamps ISO 8601 strings, decimals strings, and
-    NaN and the infinities the strings "NaN", "Infinity" and "-Infinity".
-    """
+    """Return `value` as one indented JSON document; Arrow tables become lists of rows."""
     plain = jsonable(value)
     try:
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
     except UnicodeEncodeError:
-        # A file's name can hold characters that UTF-8 cannot encode; they become JSON escapes.
+        # A file's name can have characters that UTF-8 cannot encode; they become escapes.
         return json.dumps(plain, indent=2)
 
 
 def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
-    """Return `value` as one line of JSON with a line end, in the spelling of `render_json`."""
+    """Return `value` as one line of JSON with a line end."""
     plain = jsonable(value)
     try:
         line = msgspec.json.encode(plain).decode()
@@ -45,7 +41,7 @@ def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
 
 
 def render_error(error: LiquidlogError) -> str:
-    """Return the document of an error, which `--json` prints on stderr."""
+    """Return the JSON document of an error."""
     return render_json({"error": error.document()})
 
 
@@ -85,11 +81,7 @@ def _scalar(value: Any) -> Any:  # noqa: ANN401
 
 
 def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
-    """Return each setting of a plan as `value` and `from`: option, property or default.
-
-    A setting from a property also has the property's name as `property`. The value of `compression`
-    is the codec that files are written with.
-    """
+    """Return each setting of a plan as `value` and `from`: option, property (named) or default."""
     values = {
         _STRATEGY: plan.strategy,
         **msgspec.to_builtins(plan.policy),
@@ -99,14 +91,14 @@ def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:
 
 
 def printed_plan(plan: ClusteringPlan) -> Mapping[str, Any]:
-    """Return the document of a plan as `--json` prints it: its settings say who decided them."""
+    """Return the JSON document of a plan; its settings say who decided them."""
     document = dict(plan_document(plan))
     del document["decided_by"]
     return {**document, "policy": policy_document(plan)}
 
 
 def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the settings that do not have their default as one line, empty if there are none."""
+    """Return the settings that are not the default as one line."""
     return ", ".join(
         f"{BY_FIELD[name].name} {_value(name, setting['value'])}"
         f" ({setting.get('property', setting['from'])})"
@@ -118,7 +110,7 @@ def settings_text(settings: Mapping[str, Mapping[str, Any]]) -> str:
 def _source(plan: ClusteringPlan, name: str) -> Mapping[str, str]:
     by = plan.decided_by.get(name)
     if by is None:
-        # In a plan of an earlier release, and one made from a policy, only an option can decide.
+        # In plans of earlier releases, and plans made from a policy, only options can decide.
         if name == _STRATEGY:
             is_given = plan.mode is RewriteMode.CLUSTERING and plan.strategy != DEFAULT_STRATEGY
         else:

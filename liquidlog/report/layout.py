@@ -1,7 +1,4 @@
-"""The parts of a report: lines, tables and bars of plain text without markup.
-
-The values hold unchecked text from any source; `printing` makes it safe to show.
-"""
+"""The parts of a report: lines, tables and bars of text, which `printing` makes safe to show."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +12,15 @@ if TYPE_CHECKING:
     from liquidlog.predicates.workload import NotUsable
 
 LEVELS: Final = 8
-"""The number of heights of a bar, apart from zero."""
+"""The number of heights of a bar above zero."""
 
 _SHOWN: Final = 10
-"""The most predicates that are named."""
+"""The most predicates to name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of text; `answer` is that of the verdict that it begins with, for its colour."""
+    """One line of text; `answer` colours the verdict that begins it."""
 
     text: str
     answer: str | None = None
@@ -31,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A row of bars, each 0 to LEVELS high."""
+    """A row of bars, 0 to LEVELS high."""
 
     heights: tuple[int, ...]
 
@@ -41,10 +38,7 @@ Cell: TypeAlias = str | Bars | Line
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table: rows of cells below their names; without names there is no heading.
-
-    On a terminal, cells that do not fit are folded, except in the columns named in `whole`.
-    """
+    """A table of cells, with a heading if it has names; a terminal never folds `whole` columns."""
 
     names: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
@@ -76,7 +70,7 @@ def mappings(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
-    """Return the value of the field `name` as people read it."""
+    """Return a field's value as people read it."""
     if isinstance(value, int) and not isinstance(value, bool) and "bytes" in name.lower():
         return f"{value} ({render_size(value)})"
     if isinstance(value, Mapping):
@@ -87,18 +81,18 @@ def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
 
 
 def size(size_bytes: float) -> str:
-    """Return bytes as people read them, also those of a mean."""
+    """Return bytes, also of a mean, as people read them."""
     return render_size(round(size_bytes))
 
 
 def between(ends: "Range", told: Callable[[float], str]) -> str:
-    """Return both ends of a range, or one text if people read the same."""
+    """Return both ends of a range, or one if their texts are the same."""
     low, high = told(ends.low), told(ends.high)
     return low if low == high else f"{low} to {high}"
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text in one line of at most so many characters, and dots."""
+    """Return a text as one line, cut to so many characters and dots."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[:most]}..."
 
@@ -117,17 +111,17 @@ def number(value: int | None) -> str:
 
 
 def amount(value: float) -> str:
-    """Return a mean count with one decimal digit, without it if that is 0."""
+    """Return a mean count with at most one decimal digit."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part of a whole as text, in percent."""
+    """Return a part of a whole in percent."""
     return f"{part / whole:.1%}" if whole else "0.0%"
 
 
 def verdict(found: "Verdict | None", steps: Sequence[str] = ()) -> Report:
-    """Show a verdict, and the command that does what it says, or the steps of it."""
+    """Show a verdict, and its command or steps."""
     if found is None:
         return ()
     commands = steps or ([found.best.command] if found.best and found.best.command else [])
@@ -137,7 +131,7 @@ def verdict(found: "Verdict | None", steps: Sequence[str] = ()) -> Report:
 def remarks(
     cannot_prune: Sequence[str], not_usable: "Sequence[NotUsable]", asked_at: str | None
 ) -> Report:
-    """Return what a report says of predicates beside what they read."""
+    """Show which predicates cannot prune or were left out, and their current time."""
     shown = "; ".join(cannot_prune[:_SHOWN])
     more = len(cannot_prune) - _SHOWN
     lines = [f"the current time in predicates is {asked_at}"] if asked_at else []

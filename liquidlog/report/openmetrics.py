@@ -1,6 +1,6 @@
 """Health and runs of upkeep as OpenMetrics text, as for Prometheus' textfile collector.
 
-The text has only gauges, so that it is also valid in Prometheus' older text format.
+It has only gauges, so that it is also valid in Prometheus' older format.
 
 Source: OpenMetrics 1.0, "Text format".
 """
@@ -22,8 +22,7 @@ Labels = Mapping[str, str]
 def openmetrics(health: Health) -> str:
     """Return every measured number of the health as a gauge, labelled with the table's address.
 
-    Numbers of a column also have the column as label, buckets of the histogram the largest depth
-    that they count. Cubes are left out, because their ids come and go.
+    A bucket's label is the largest depth that it counts. Cubes are left out, as their ids change.
     """
     table = {"table": health.table_uri}
     lines: list[str] = []
@@ -45,11 +44,7 @@ def openmetrics(health: Health) -> str:
 
 
 def tick_openmetrics(ticked: Ticked) -> str:
-    """Return the numbers of a run of upkeep as gauges, those of tables labelled with the address.
-
-    `liquidlog_tick_decision` is 1 for the decision that was made; `liquidlog_tick_failed` is 1 for
-    tables of which something failed, else 0.
-    """
+    """Return the numbers of a run of upkeep as gauges, labelled with the tables' addresses."""
     tables = [({"table": one.table}, one) for one in ticked.tables]
     numbers: Mapping[str, Sequence[tuple[Labels, float | None]]] = {
         "decision": [({**of, "decision": one.decision.value}, 1) for of, one in tables],
@@ -69,10 +64,6 @@ def _gauge(name: str, found: Sequence[tuple[Labels, float | None]]) -> Iterator[
         return
     yield f"# TYPE {name} gauge"
     for labels, value in samples:
-        shown = ",".join(f'{key}="{_label(text)}"' for key, text in labels.items())
+        safe = {key: visible_lines(text, indent="") for key, text in labels.items()}
+        shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in safe.items())
         yield f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
-
-
-def _label(text: str) -> str:
-    """Return a label's value, with line ends escaped and hidden characters made visible."""
-    return visible_lines(text, indent="").translate(_ESCAPES)

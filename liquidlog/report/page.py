@@ -1,9 +1,8 @@
 """Pages of HTML: the report of one table, and the overview of many.
 
-The templates hold all markup and words, and escape what they are given; here are the numbers. A
-page is one file that loads nothing: its own security policy forbids it. A report answers first
-whether to rewrite, then shows why, then everything else, and runs no script. The overview has one
-script, which sorts its rows; without it they stand in the order of what is worth most.
+Templates have the markup and most words, and escape all values; here are the numbers. A page is
+one file, whose security policy forbids to load anything. A report runs no script; the overview has
+one, which sorts its rows.
 """
 
 import base64
@@ -44,16 +43,15 @@ from liquidlog.report.layout import Grid, Line, between, remarks, size
 from liquidlog.spec.text import escaped, visible
 
 READS_LISTED: Final = 20
-"""The most predicates that are shown."""
 
 _LONGEST_WHERE: Final = 400
-"""Longer predicates are cut, in characters."""
+"""Longer predicates are cut to so many characters."""
 
 _BOX_OPACITY: Final = 0.18
-"""How much one box hides; as in the page's style."""
+"""The same number as in the page's style."""
 
 _STACKED: Final = (1, 3, 8)
-"""The numbers of boxes above each other that the legend shows."""
+"""The legend shows so many boxes above each other."""
 
 _GRID_LEVELS: Final = 4
 _COURSES: Final = (
@@ -75,11 +73,11 @@ _STYLES_ONLY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _OPTION_NAME: Final = re.compile(r"(?<!\S)--[a-z-]+")
 
 _Values: TypeAlias = dict[str, Any]
-"""What a template is given, by name."""
+"""A template's values by name."""
 
 
 def page(overview: Overview, workload: str = "W") -> str:
-    """Return the report as HTML; `workload` is what commands on it call the readers' workload."""
+    """Return the report as HTML; commands in it call the workload `workload`."""
     location = str(overview.detail["location"])
     name = location.rstrip("/").rpartition("/")[2] or location
     health = overview.health
@@ -102,7 +100,7 @@ def page(overview: Overview, workload: str = "W") -> str:
 
 
 def fleet_page(fleet: Fleet, heading: str) -> str:
-    """Return the overview as HTML; the pages of its tables lie beside it."""
+    """Return the overview as HTML; pages of tables are in the same directory."""
     environment = _environment()
     script = environment.get_template("sorting.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -123,7 +121,6 @@ def fleet_page(fleet: Fleet, heading: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the templates, each compiled once."""
     made = Environment(
         loader=PackageLoader("liquidlog.report"),
         autoescape=True,
@@ -157,12 +154,12 @@ def _rendered(template: str, **values: Any) -> str:  # noqa: ANN401  whatever a 
 
 
 def _shown(value: object) -> object:
-    """Return what is put on a page: in texts, what hides or acts is made visible."""
+    """Make hidden and control characters of texts visible."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
 
 
 def _command(text: str) -> Markup:
-    """Return a command in a block that one click selects; options are not broken."""
+    """Return a command in a block that one click selects, without breaks in options."""
     whole = _OPTION_NAME.sub(r"<span>\g<0></span>", escaped(text))
     return Markup(f'<pre class="command"><code>{whole}</code></pre>')  # noqa: S704  escaped above
 
@@ -187,13 +184,13 @@ def _placed(clustered: str, partitioned: str) -> str:
     return f"partitioned by {partitioned}"
 
 
-# What is taken from the verdict stands in the next functions, and nowhere else.
+# Only the next functions read the verdict.
 
 _HEADLINES: Final = {"rewrite": "Do it", "leave": "Leave it", "unknown": "Unknown"}
 
 
 def _answer(overview: Overview) -> _Values:
-    """Return the first screen: whether to rewrite, what it brings and what it costs."""
+    """Return the first screen: whether to rewrite, with gain and cost."""
     verdict = overview.verdict
     if verdict is None:
         reason = overview.problem or "nothing was judged"
@@ -212,7 +209,7 @@ def _answer(overview: Overview) -> _Values:
 
 
 def _judged(verdict: Verdict, option: Option) -> _Values:
-    """Return what the rewrite to show brings and costs."""
+    """Return the gain and cost of a rewrite."""
     plan, now, after, low, high = option.plan, option.now, option.after, option.low, option.high
     opened = _from_to(now.files, after.files, Range(low.files, high.files), mean)
     read = _from_to(now.bytes, after.bytes, Range(low.bytes, high.bytes), size)
@@ -242,7 +239,6 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
 
 
 def _bar(verdict: Verdict) -> str:
-    """Return how soon a rewrite must pay back, in words."""
     bar, per_day = verdict.bar, verdict.per_day
     if per_day is None:
         return f"within {_queries(bar.payback_queries)}, as queries a day are not known"
@@ -250,7 +246,7 @@ def _bar(verdict: Verdict) -> str:
 
 
 def _reads(overview: Overview) -> _Values | None:
-    """Return what readers open now and after a rewrite, predicate by predicate, in one scale."""
+    """Return what each predicate opens now and after a rewrite, on one scale."""
     verdict = overview.verdict
     option = None if verdict is None else verdict.shown
     if verdict is None or option is None or not option.prediction.predicates:
@@ -277,7 +273,7 @@ def _reads(overview: Overview) -> _Values | None:
 
 
 def _saved(row: PredictedReads) -> float:
-    """Return the seconds that this predicate saves the mean query."""
+    """Return the seconds that a predicate saves the mean query."""
     return row.share * (row.seconds_before - row.seconds_after)
 
 
@@ -300,7 +296,7 @@ def _read(row: PredictedReads) -> _Values:
 
 
 def _reads_now(found: Scan) -> _Values:
-    """Return what readers open of a table that there is no rewrite of."""
+    """Return what each predicate opens of a table without a rewrite."""
     rows = sorted(found.predicates, key=lambda row: -row.share * row.bytes)
     return {
         "title": "Queries now",
@@ -324,7 +320,7 @@ def _reads_now(found: Scan) -> _Values:
 
 
 def _rest(rows: Sequence[PredictedReads | PredicateScan], end: str = "") -> str:
-    """Return what is said of predicates that are not shown."""
+    """Return a text about predicates that are not shown."""
     part = share(min(1.0, sum(row.share for row in rows)))
     more = counted(len(rows), "more predicate")
     return f"and {more} with {part} of the queries{end}" if rows else ""
@@ -356,7 +352,7 @@ def _files(ends: Range) -> str:
 
 
 def _map(found: KeyMap) -> _Values:
-    """Return the files of the table now and after a rewrite: by two columns, then along each."""
+    """Return pictures of the files, now and after a rewrite: by two columns, then along each."""
     after = [] if found.after is None else [("after, as predicted", "after", found.after)]
     sides = [("now", "before", found.now), *after]
     most = max(chain((1,), *chain(*(side.grid for _, _, side in sides))))
@@ -408,7 +404,7 @@ def _scale(most: float) -> figures.Labels:
 
 
 def _legend(sides: Sequence[Side], most: int) -> Iterator[tuple[str, str]]:
-    """Yield (opacity, what it means)."""
+    """Yield (opacity, meaning)."""
     if any(side.boxes for side in sides):
         for count in _STACKED:
             more = " or more" if count == _STACKED[-1] else ""
@@ -425,7 +421,7 @@ def _deep(count: int) -> str:
 
 
 def _advice(overview: Overview, location: str, workload: str) -> _Values:
-    """Return what the verdict rests on, and how to ask for more."""
+    """Return the basis of the verdict, and the command that tells more."""
     table, asked = shlex.quote(location), shlex.quote(workload)
     found, verdict = overview.advice, overview.verdict
     basis = _basis(verdict, found)
@@ -443,7 +439,7 @@ def _advice(overview: Overview, location: str, workload: str) -> _Values:
 
 
 def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
-    """Return what was measured, in sentences."""
+    """Return in sentences what was measured."""
     told = []
     option = None if verdict is None else verdict.shown
     if option is not None:
@@ -462,7 +458,6 @@ def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
 
 
 def _tiles(health: Health) -> Sequence[tuple[str, str]]:
-    """Return a few numbers that say how the table is."""
     fresh = health.unclustered_bytes / health.total_bytes if health.total_bytes else 0.0
     return (
         ("files", number(health.total_file_count)),
@@ -484,7 +479,7 @@ def _tiles(health: Health) -> Sequence[tuple[str, str]]:
 
 
 def _trend(found: Sequence[Health]) -> Iterator[_Values]:
-    """Yield the course of each number over earlier versions."""
+    """Yield the values of each number over earlier versions."""
     for name, field in _COURSES:
         measured = [health for health in found if getattr(health, field) is not None]
         if len(measured) < 2:  # noqa: PLR2004  one point is no trend
@@ -505,7 +500,7 @@ def _trend(found: Sequence[Health]) -> Iterator[_Values]:
 
 
 def _fleet_tiles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
-    """Yield (style, figure, what it counts)."""
+    """Yield (style, figure, unit)."""
     tables = fleet.tables
     costs = [one.worth["cost"] for one in tables if one.worth is not None]
     failed = sum(one.action is Decision.FAIL for one in tables)
@@ -521,7 +516,7 @@ def _fleet_tiles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
 
 
 def _row(one: Surveyed) -> _Values:
-    """Return a table: its numbers, each with what it is sorted by, and why."""
+    """Return a table's reason and cells, each with its sort key."""
     now = None if one.verdict is None else one.verdict["now"]
     worth = one.worth
     rewrite = (None,) * 3
@@ -550,7 +545,6 @@ def _queries(count: float) -> str:
 
 
 def _fleet_bar(bar: Bar) -> str:
-    """Return how soon rewrites must pay back, in words."""
     in_days = f"within {days_text(bar.payback_days)}"
     if bar.queries_per_day is not None:
         return f"{in_days}, at {number(bar.queries_per_day)} queries of each table in a day"

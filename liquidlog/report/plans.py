@@ -29,7 +29,7 @@ _READS: Final = (
 
 
 def plan(made: ClusteringPlan) -> Report:
-    """Show how many files would be rewritten, and why the others would not."""
+    """Show how many files would be rewritten, and why others would not."""
     names = ", ".join(quote_path(column.logical) for column in made.columns)
     taken = sum(len(group.inputs) for group in made.groups)
     head = Line(
@@ -83,7 +83,7 @@ def _partition(group: RewriteGroup) -> str:
 
 
 def _layout(made: ClusteringPlan) -> Report:
-    """Show what comes first in the layout, and what it is fitted to."""
+    """Show the prefix of the layout, and its workload."""
     lines = []
     if made.prefix:
         names = ", ".join(quote_path(made.columns[number].logical) for number in made.prefix)
@@ -106,7 +106,7 @@ def _asked(readers: FittedWorkload) -> str:
 
 
 def judged_plan(judged: Verdict | None, made: ClusteringPlan) -> Report:
-    """Show the verdict, a plan, and what it brings each reader."""
+    """Show a verdict, a plan, and what each query reads after it."""
     shown = None if judged is None else judged.shown
     rows: Report = ()
     if shown is not None and shown.plan is made and judged is not None:
@@ -115,7 +115,7 @@ def judged_plan(judged: Verdict | None, made: ClusteringPlan) -> Report:
 
 
 def brings(found: Prediction) -> Report:
-    """Show what a plan brings readers: the mean query, and what each opens now and after it."""
+    """Show what the mean query and each query open before and after a plan."""
     asked = (
         (
             row.where,
@@ -137,7 +137,7 @@ def brings(found: Prediction) -> Report:
 
 
 def _ranges(found: Prediction) -> Line:
-    """Show what the mean query opens, where that will be in nine of ten cases, and its source."""
+    """Show what the mean query opens, with the range of nine in ten cases, and the source."""
     files, size_bytes = found.files_after_range, found.bytes_after_range
     source = (
         "sampled rows"
@@ -152,7 +152,7 @@ def _ranges(found: Prediction) -> Line:
 
 
 def explanation(found: Sequence[Explained]) -> Report:
-    """Show the number of files per decision and reason, and some examples."""
+    """Show the number of files per decision and reason, with examples."""
     rows = (
         (one.decision, one.reason, str(one.files), render_size(one.size_bytes), one.detail)
         for one in found

@@ -1,9 +1,8 @@
-"""Printing: the only module that turns reports into characters, for a terminal or a program.
+"""Print reports on a terminal or for a program; no other module does.
 
-No text in a report is taken for markup. Hidden and control characters are made visible, and
-characters that the stream cannot encode are written as escapes. Only a terminal gets colours (none
-if NO_COLOR is set), folded columns and listings that are cut to a screen; elsewhere each row is one
-complete line, however long.
+Text is never markup. Hidden and control characters become visible, and characters that the stream
+cannot encode become escapes. Only a terminal gets colours (none if NO_COLOR is set), folded columns
+and cut listings; elsewhere each row is one line.
 """
 
 import shutil
@@ -13,7 +12,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, TextIO
 
-from liquidlog.report.layout import LEVELS, Bars, Cell, Grid, Line, Part, Report
+from liquidlog.report.layout import Bars, Cell, Grid, Line, Part, Report
 from liquidlog.spec.text import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"  # one for each height, LEVELS + 1 of them, as below
 _ASCII_BLOCKS: Final = " .:-=+*%#"
 
 _STYLES: Final = {
@@ -36,28 +35,21 @@ _STYLES: Final = {
 _FEWEST_ROWS: Final = 10
 _FEWEST_FOLDED: Final = 3
 _OTHER_LINES: Final = 6
-"""Lines of a screen beside those of a listing."""
+"""Lines of a screen that no listing takes."""
 
 _FOLDED_ROWS: Final = 2_000
-"""On a terminal, too, a longer table is printed row by row, since folding measures every cell."""
+"""A terminal gets a longer table row by row too, since folding measures every cell."""
 
 _WIDEST: Final = 120
-"""A longer cell shifts only its own row, so that it does not widen a million rows."""
+"""A longer cell widens only its own row, not a million rows."""
 
 
 def show(
     report: Report, stream: TextIO | None = None, *, terminal: bool | None = None, cut: bool = False
 ) -> None:
-    """Print a report.
-
-    Args:
-        report: What to print.
-        stream: The stream to print to; standard output if None.
-        terminal: Whether the stream is a terminal; if None, the stream is asked.
-        cut: Whether listings are cut to a screen on a terminal.
-    """
+    """Print a report on a stream or stdout; on a terminal, listings may be `cut` to a screen."""
     out = sys.stdout if stream is None else stream
-    glyphs = _glyphs(out)
+    glyphs = _BLOCKS if _can_encode(_BLOCKS, out) else _ASCII_BLOCKS
     if not (out.isatty() if terminal is None else terminal):
         for part in report:
             out.writelines(f"{_encodable(line, out)}\n" for line in _plain(part, glyphs))
@@ -71,9 +63,9 @@ def show(
 
 
 def _first_screen(report: Report) -> Iterator[Part]:
-    """Yield a report whose listings fill a screen, and how many more rows there are.
+    """Yield a report with listings cut to a screen, and how many rows each lacks.
 
-    A long run of lines keeps two for each line of a screen, and its last.
+    A long run of lines keeps two per line of a screen, and its last.
     """
     size = shutil.get_terminal_size()
     most = max(_FEWEST_ROWS, size.lines - _OTHER_LINES)
@@ -93,7 +85,7 @@ def _first_screen(report: Report) -> Iterator[Part]:
 
 
 def _fitting(grid: Grid, most: int, width: int) -> int:
-    """Return how many rows take about `most` lines of this width, three at least."""
+    """Return how many rows, three at least, take about `most` lines of this width."""
     lines = 0
     for number, row in enumerate(grid.rows):
         lines += -(-sum(len(_written(cell, _BLOCKS)) + 2 for cell in row) // max(width, 1))
@@ -103,7 +95,7 @@ def _fitting(grid: Grid, most: int, width: int) -> int:
 
 
 def show_json(document: str, stream: TextIO | None = None) -> None:
-    """Print a JSON document, in ASCII if the stream cannot encode other characters."""
+    """Print a JSON document, in ASCII if the stream cannot encode it."""
     out = sys.stdout if stream is None else stream
     shown = visible_json(document)
     out.write((shown if _can_encode(shown, out) else visible_json(shown, ascii_only=True)) + "\n")
@@ -111,10 +103,7 @@ def show_json(document: str, stream: TextIO | None = None) -> None:
 
 
 def say(text: str, *, lines: bool = False) -> None:
-    """Print a message on standard error, as one line; no command ends because nobody can hear it.
-
-    With `lines` the text keeps its lines, and all after the first are indented.
-    """
+    """Print a message on stderr, as one line or as indented `lines`; ignore a closed stderr."""
     shown = visible_lines(text) if lines else visible(text)
     with suppress(OSError):
         sys.stderr.write(_encodable(shown, sys.stderr) + "\n")
@@ -132,7 +121,7 @@ def _show_folded(console: "Console", part: Part, out: TextIO, glyphs: str) -> No
 
 
 def _text(cell: Cell, out: TextIO, glyphs: str) -> "Text":
-    """Return a cell or a line for a terminal, with a verdict up to its colon in colour."""
+    """Return a cell for a terminal; a verdict is coloured up to its colon."""
     from rich.text import Text
 
     text = Text(_encodable(_written(cell, glyphs), out))
@@ -198,11 +187,6 @@ def _written(cell: Cell, glyphs: str) -> str:
     return visible(cell.text if isinstance(cell, Line) else cell)
 
 
-def _glyphs(out: TextIO) -> str:
-    assert len(_BLOCKS) == len(_ASCII_BLOCKS) == LEVELS + 1  # noqa: S101  one for each height
-    return _BLOCKS if _can_encode(_BLOCKS, out) else _ASCII_BLOCKS
-
-
 def _can_encode(text: str, out: TextIO) -> bool:
     try:
         text.encode(out.encoding or "utf-8")
@@ -212,7 +196,6 @@ def _can_encode(text: str, out: TextIO) -> bool:
 
 
 def _encodable(text: str, out: TextIO) -> str:
-    """Return `text` with escapes for the characters that the stream cannot encode."""
     if _can_encode(text, out):
         return text
     encoding = out.encoding or "utf-8"

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: finished groups and bytes, or things, and the remaining time."""
+"""Progress bars on a terminal: finished groups and bytes, or counts, and the time left."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from liquidlog.plan import ClusteringPlan
 
 @dataclass(slots=True)
 class RewriteProgress:
-    """Receives the progress of the executor and of the committer, and shows it."""
+    """Shows the progress of the executor and the committer."""
 
     progress: Progress
     task: TaskID
@@ -31,7 +31,7 @@ class RewriteProgress:
     finished: set[int] = field(default_factory=set)
 
     def on_share(self, group_id: int, share: float) -> None:
-        """Record which share of a group, 0 to 1, is rewritten."""
+        """Record the rewritten share of a group, 0 to 1."""
         self.shares[group_id] = share
         self._show()
 
@@ -48,7 +48,6 @@ class RewriteProgress:
 
 @contextmanager
 def _shown(noun: str, *columns: ProgressColumn, is_needed: bool = True) -> Iterator[Progress]:
-    """Context manager: a bar on stderr; nothing if stderr is no terminal."""
     console = Console(stderr=True)
     left = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(
@@ -72,17 +71,17 @@ def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
 
 @dataclass(slots=True)
 class CountedProgress:
-    """Counts things that are done, and shows it."""
+    """Shows how many things are done."""
 
     progress: Progress
     task: TaskID
 
     def expect(self, count: int) -> None:
-        """Record how many there are."""
+        """Set the number of things."""
         self.progress.update(self.task, total=count)
 
     def advance(self) -> None:
-        """Record that one is done."""
+        """Count one thing as done."""
         self.progress.advance(self.task)
 
 

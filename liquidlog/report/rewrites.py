@@ -1,6 +1,6 @@
-"""Documents of rewrites: of those that are done, and with the same fields of those that are not.
+"""Documents of rewrites, done or planned, with the same fields.
 
-What only a rewrite can tell, like the sizes of the files it writes, is null before it is done.
+In the document of a planned rewrite, what only the rewrite can tell is null.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,10 +21,7 @@ from liquidlog.table import Table
 
 
 def commit_policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return how groups of a plan are committed, setting by setting, and who has chosen it.
-
-    `commits` has the arguments of Table.commit_each that were given.
-    """
+    """Return each setting of a commit and who chose it; `commits` has the given ones."""
     limits = reconcile_limits(commits.get("max_reconciled_share"), commits.get("reconcile_limit"))
     most = commits.get("groups_per_commit") or default_groups_per_commit(plan)
     settings = (
@@ -39,7 +36,7 @@ def commit_policy(plan: ClusteringPlan, commits: Mapping[str, Any]) -> Mapping[s
 
 
 def reconciled_document(found: ReconciledRows) -> Mapping[str, Any]:
-    """Return what others had deleted and was deleted of outputs; null is what nobody looked for."""
+    """Return the document of rows that others deleted meanwhile; null was not looked for."""
     return {
         "rows": found.rows,
         "files": found.files,
@@ -56,7 +53,7 @@ def round_document(
     seconds: float,
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return the document of an OPTIMIZE that took `seconds`, planning included."""
+    """Return the document of an OPTIMIZE; `seconds` include planning."""
     costs = {group.group_id: to_builtins(group.costs) for group in report.finished}
     proofs = _proofs(report)
     groups = [
@@ -90,7 +87,7 @@ def migration_document(
     notice: MigrationNotice,
     predicted: Prediction | None,
 ) -> Mapping[str, Any]:
-    """Return the document of a migration, from that of its groups, `done` or as planned."""
+    """Return the document of a migration; `done` is that of its groups, done or planned."""
     change = notice.protocol_change
     return {
         **done,
@@ -104,7 +101,7 @@ def migration_document(
 
 
 def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
-    """Return what to say of the proof of each group, by its id: nothing if it is whole."""
+    """Return by group id whether outputs were read back, nothing if the proof is whole."""
     return {
         group.group_id: {} if group.read_back is UNSET else {"read_back": group.read_back}
         for group in report.finished
@@ -114,7 +111,7 @@ def _proofs(report: CommitReport) -> Mapping[int, Mapping[str, Any]]:
 def rounds_document(
     opened: Table, plan: ClusteringPlan, rounds: Sequence[Round[Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
-    """Return the document of rounds, of which `plan` is the first; of planned ones, too."""
+    """Return the document of rounds, done or planned; `plan` is the first."""
     documents = [{**one.done, "average_depth": one.average_depth} for one in rounds]
     depth = rounds[-1].average_depth if rounds else average_depth(opened.opened, plan.policy.where)
     rows = [one["rows_verified"] for one in documents]
@@ -133,7 +130,7 @@ def rounds_document(
 def committed_document(
     plan: ClusteringPlan, report: CommitReport, commits: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the document of a commit of groups."""
+    """Return the document of a commit."""
     proofs = _proofs(report)
     return {
         "versions": report.versions,
@@ -155,16 +152,10 @@ def would_do(
     min_gain: float | None,
     commits: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return the document of an OPTIMIZE, with the versions that would commit its groups.
+    """Return the document of an OPTIMIZE of the newest version that was read.
 
-    With a `min_gain` that is the first round, if it gains as much; later rounds depend on it.
-
-    Args:
-        opened: The table, whose newest version has been read.
-        made: The plan for that version.
-        seconds: The duration of planning.
-        min_gain: What a round must gain, None if there is only one.
-        commits: The arguments of Table.commit_each that were given.
+    With a `min_gain`, it has the first round alone, if that gains as much: later rounds depend on
+    it. `seconds` is the duration of planning.
     """
     first = _would_do_round(opened, made, seconds, commits)
     if min_gain is None:
@@ -195,7 +186,7 @@ def _would_do_round(
 
 
 def would_run(made: ClusteringPlan, finished: RewriteResult) -> Mapping[str, Any]:
-    """Return the document of a result: finished groups unchanged, the others as planned."""
+    """Return the document of a result: finished groups, and others as planned."""
     done = {group.group_id: to_builtins(group) for group in finished.groups}
     unknown = dict.fromkeys(RewrittenGroup.__struct_fields__)
     for name in ("read_back", "partition_values"):

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _BAR_CELLS: Final = 40
 
 _EXAMPLE: Final = 60
-"""The longest example of a query, in characters."""
 
 _CUBES_SHOWN: Final = 10
 
@@ -48,11 +47,11 @@ _NO_FAULT: Final = "nothing is wrong"
 _NOT_IN_COLUMNS: Final = frozenset(
     {"average_depth_by_bytes", "files_in_one_prefix", "min", "max", "depth_profile"}
 )
-"""Fields that are shown as strips and notes, or only with --json."""
+"""Fields shown as strips and notes, or only with --json."""
 
 
 def detail(row: Mapping[str, Any]) -> Report:
-    """Show the row of DESCRIBE DETAIL; of the layout, what a property decided."""
+    """Show the row of DESCRIBE DETAIL, with layout settings that are not the default."""
     return pairs({**row, "layout": settings_text(row["layout"]) or "all by default"})
 
 
@@ -128,7 +127,7 @@ def cubes(rows: pa.Table) -> Report:
 
 
 def scan(found: Scan) -> Report:
-    """Show the files that readers must open."""
+    """Show the files that queries must open."""
     head = Line(
         f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
         f" {render_size(round(found.bytes_read))} of {render_size(found.total_bytes)}"
@@ -159,7 +158,7 @@ def scan(found: Scan) -> Report:
 
 
 def health(measured: Health) -> Report:
-    """Show what was measured of the clustering, with the histogram of depths."""
+    """Show the measured clustering, with the histogram of depths."""
     document = jsonable(measured)
     histogram = document.pop("depth_histogram")
     columns = document.pop("columns")
@@ -194,7 +193,7 @@ def diagnosis(
     asked: Asked | None = None,
     dry_run: bool = False,
 ) -> Report:
-    """Show the verdict, which faults were or would be repaired, and the remaining ones."""
+    """Show the verdict, faults that were or would be repaired, and the others."""
     parts: list[Part] = [*verdict(judged)]
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
@@ -216,7 +215,7 @@ def diagnosis(
 
 
 def imported(found: "Imported") -> Report:
-    """Show how many scans are used, how many are of which other tables, and why others are not."""
+    """Show how many scans are used, and why others are not."""
     others = sum(found.other_tables.values())
     unread = sum(one.times for one in found.not_understood)
     parts = [f"{found.used} of {found.scans} scans used"]
@@ -263,7 +262,6 @@ def _histogram(histogram: Mapping[str, int]) -> Grid:
 
 
 def _strip(column: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield bars of the depth of files along the range of a column."""
     profile = column["depth_profile"]
     deepest = max(profile)
     ends = f"{column['min']} ... {column['max']}"
