@@ -71,7 +71,7 @@ from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 
 _CUBE_SIZES: Final = ("min_cube_bytes", "target_cube_bytes")
 _ANY_SIZE: Final = 1 << 40
-"""A maximum file size: which files are taken together does not depend on it."""
+"""Any maximum file size: the grouping of files does not depend on it."""
 
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
@@ -89,7 +89,6 @@ class Request:
     reads_rows: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse more columns than a table can have."""
         if self.max_columns > DEFAULT_COLUMN_LIMIT:
             raise UsageError(
                 f"max_columns is {self.max_columns}, and a table has at most"
@@ -99,7 +98,7 @@ class Request:
 
 
 class _Judged(NamedTuple):
-    """A candidate, what it brings, and why that is not worth its rewrite; None if it is."""
+    """A candidate and its gain; `why_not` is None if the gain is worth the rewrite."""
 
     best: Candidate
     certain: Certainty
@@ -132,7 +131,7 @@ class LayoutSearch:
                 int(base.total_bytes), own_size, snapshot.files.num_rows
             )
         self._plain = unpartitioned(snapshot)
-        # A set of columns that is not the table's own: any other gives the same groups.
+        # Any set of columns but the table's own gives the same groups.
         other = columns if columns != self._own_columns else columns[::-1]
         made = _full_plan(snapshot, other, new_id)
         self._foreign = _grouping(snapshot, made)
@@ -170,7 +169,7 @@ class LayoutSearch:
         self._readers: dict[Candidate, FittedWorkload | None] = {}
 
     def _sampled_leaves(self) -> tuple[Leaf, ...]:
-        """Return the leaves to sample: those that get statistics, and that predicates need."""
+        """Return the leaves to sample, without other leaves that get no statistics."""
         configuration = self._base.snapshot.metadata.configuration
         usable = {column.logical for column in self._columns}
         found = {leaf.logical: leaf for leaf in self._base.asked.leaves}
@@ -235,11 +234,7 @@ class LayoutSearch:
         return fitted_readers(base.readers.workload, weights, candidate.columns, base.snapshot)
 
     def _held_back(self, found: Found) -> Found:
-        """Return what the older queries open with each candidate that does not know them.
-
-        A fitted layout is measured fold by fold, the cheapest first. One that is further from the
-        best than another is at worst cannot be chosen: it is taken from `found`.
-        """
+        """Measure fitted layouts by folds, the cheapest first; drop sure losers from `found`."""
         base, older = self._base, self._base.halves.older
         if base.halves.by == NOT_AT_ALL:
             return found
@@ -348,7 +343,7 @@ class LayoutSearch:
         )
 
     def _chosen(self, found: Found, held: Found) -> Candidate:
-        """Return the older queries' best candidate that lets few readers wait longer."""
+        """Return the older queries' best candidate among those that slow down few readers."""
         base = self._base
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
         readers = many(weights, base.asked.shapes)
@@ -358,23 +353,18 @@ class LayoutSearch:
         return chosen({one: ranks[one] for one in harmless or found})
 
     def _judged(self, found: Found, held: Found, best: Candidate) -> _Judged:
-        """Return what a candidate brings, and whether that is worth it."""
         certain, joined = self._certainty(best, found[best]), self._joined(found, best)
         gain = self._gain(found[best], held[best], certain, joined)
         why_not = refusal(gain, min_gain=self._request.min_gain)
         return _Judged(best, certain, joined, gain, why_not)
 
     def _has_changed(self, gain: Gain) -> bool:
-        """Whether what suits the older queries does not suit the newest."""
         return self._base.halves.by == BY_TIME and (
             gain.share < self._request.min_gain <= gain.share_of_older
         )
 
     def _for_all_times(self, found: Found, held: Found) -> Candidate:
-        """Return the best candidate for older and newest queries together, in its best size.
-
-        None that is fitted: it would be fitted to the older ones alone.
-        """
+        """Return the best candidate for all queries; a fitted one knows only the older ones."""
         plain = {one: read for one, read in found.items() if not one.is_fitted}
         every = self._base.halves.older + self._base.halves.newest
         best = chosen(regrets(plain, plain, every))
@@ -387,7 +377,6 @@ class LayoutSearch:
         return chosen(regrets(sized, sized, every))
 
     def _note_what_changed(self, found: Found, best: Candidate) -> None:
-        """Say so if the newest queries ask for other columns than the older ones."""
         preferred = preferred_since(found, best, self._base.halves.newest)
         if preferred is not None and preferred[1] >= self._request.min_gain:
             names = ", ".join(quote_path(path) for path in preferred[0].columns)
@@ -397,7 +386,6 @@ class LayoutSearch:
             )
 
     def _add_own(self, found: Found) -> None:
-        """Measure the table's own columns too, if they are not among those that are asked for."""
         own = tuple(column.logical for column in self._own_columns)
         known = {column.leaf.logical for column in self._sample.columns}
         sizes = {one.max_file_bytes for one in found}
@@ -419,7 +407,6 @@ class LayoutSearch:
         )
 
     def _files(self, candidate: Candidate) -> float:
-        """Return how many files the candidate would write."""
         group = self._group(candidate)
         return sum(output_count(int(size), candidate.max_file_bytes) for size in group.size_bytes)
 
@@ -443,7 +430,7 @@ class LayoutSearch:
         )
 
     def _joined(self, found: Found, best: Candidate) -> Readings:
-        """Return what predicates open without other columns: with small files joined."""
+        """Return the least that queries open without new columns, with small files joined."""
         base = self._base
         if not self._own_columns:
             joined = [base.joined(size) for size in self._sizes]
@@ -494,7 +481,6 @@ def _full_plan(
 
 
 def _grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
-    """Return which live files a plan takes together."""
     sizes = snapshot.files["size"].to_numpy().astype(np.float64)
     owners, rows = owners_of(snapshot, made), live_rows(snapshot)
     return Grouping.of(owners, sizes, rows, groups=len(made.groups))
@@ -506,10 +492,7 @@ def _grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
 def advised(
     store: TableStore, snapshot: Snapshot, criteria: Criteria, request: Request | None = None
 ) -> Advice | None:
-    """Return the best layout for the workload of criteria; its `reason` is why not to have it.
-
-    Without a `request`, there is none of a very large table, and none where none can be given.
-    """
+    """Return the best layout; without a `request`, None for a huge table or after an error."""
     is_large = snapshot.files.num_rows > MANY_FILES
     if not criteria.workload or (is_large and request is None):
         return None
@@ -551,10 +534,7 @@ def _advised(
 
 
 def apply_advice(opened: OpenedTable, advice: Advice, *, dry_run: bool) -> tuple[int, ...]:
-    """Commit the advised clustering columns, then the properties; return the versions of both.
-
-    There is no commit without a change. With `dry_run` the versions are those that there would be.
-    """
+    """Commit the advised columns, then the properties, where they change; return the versions."""
     snapshot, best = opened.to_change(), advice.recommended
     if advice.table_id != snapshot.metadata.id:
         raise UsageError(
@@ -600,7 +580,7 @@ def plan_advised(
 def _columns(
     snapshot: Snapshot, asked: Sequence[Path], named: tuple[Path, ...] | None
 ) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...]]:
-    """Return the columns that come into question, those of today first, and why others do not."""
+    """Return the candidate columns, today's first, and why others are none."""
     configuration = snapshot.metadata.configuration
     resolve = partial(
         resolve_columns, snapshot.schema, configuration=configuration, partition_columns=()

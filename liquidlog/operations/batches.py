@@ -73,14 +73,14 @@ from liquidlog.spec.paths import LogFile
 from liquidlog.version import ENGINE_INFO
 
 Refusal = CommitConflictError | ResultMismatchError | DataFileError
-"""Why a group cannot be committed; whether others can does not depend on it."""
+"""Why a group cannot be committed; other groups still can."""
 
 REFUSALS: Final = (CommitConflictError, ResultMismatchError)
 """What an attempt to commit raises because of some of its groups."""
 
 
 class NotReconciledError(Exception):
-    """Groups whose outputs could not be freed of rows that others deleted, with the reasons."""
+    """The groups whose outputs still have rows that others deleted, with the reasons."""
 
     def __init__(self, refused: Mapping[int, Refusal]) -> None:
         super().__init__(refused)
@@ -88,10 +88,9 @@ class NotReconciledError(Exception):
 
 
 class LandedGroups:
-    """Which groups of a plan are committed, and all commits since the plan: each is read once."""
+    """The committed groups of a plan, and all commits since the plan; each is read once."""
 
     def __init__(self, store: TableStore, plan: ClusteringPlan) -> None:
-        """Know of nothing after the plan's version; nothing is read yet."""
         self._store = store
         self._plan = plan
         self._forget()
@@ -104,10 +103,7 @@ class LandedGroups:
         self._mark: LogFile | None = None
 
     def update(self) -> frozenset[int]:
-        """Read the commits that came since the last time; return the ids of the committed groups.
-
-        All are read anew if the log does not hold the last one as it was.
-        """
+        """Read the new commits, or all if the log was replaced; return the committed groups."""
         listing = list_log_from(self._store, self._version)
         known = self._version == self._plan.read_version
         if not known and (self._mark is None or not listing.has(self._mark)):
@@ -133,7 +129,7 @@ class CommitRun:
         *,
         keeps_results: bool = False,
     ) -> None:
-        """Read nothing yet; `keeps_results` says that refused groups can be tried again."""
+        """`keeps_results` says that refused groups can be tried again."""
         self.store = store
         self.plan = plan
         self.clock = clock
@@ -176,7 +172,7 @@ class ClaimedGroup:
 def _kept_adds(
     store: TableStore, snapshot: Snapshot, kept: Sequence[NDArray[np.int64]]
 ) -> list[Sequence[Mapping[str, Raw]]]:
-    """Return the adds of each group's kept files as the log has them, one JSON object per file."""
+    """Return each group's kept adds as the log has them, one JSON object per file."""
     rows = np.concatenate(kept)
     if not len(rows):
         return [()] * len(kept)
@@ -233,7 +229,7 @@ class GroupsToLand:
         return self.run.limits.max_share > 0
 
     def reconciled(self) -> ReconciledRows:
-        """Return what others had deleted, as of the last attempt; of a rehearsal by the log."""
+        """Return what others deleted, as of the last attempt, in a rehearsal as of the log."""
         if not self.is_rehearsed:
             found = (self.states.get(one.group_id) for one in self.claimed)
             return ReconciledRows.of([state.reconciled for state in found if state], self._stale)
@@ -316,11 +312,7 @@ class GroupsToLand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCommit:
-    """What became of a batch: each of its groups is in exactly one of three places.
-
-    `version` names the outputs of the `committed` groups; `skipped` were committed before;
-    `refused` has the error of each other group, by its id. `reconciled` is what others had deleted.
-    """
+    """The fate of a batch; `skipped` groups were committed before, `refused` has errors by id."""
 
     version: int | None
     committed: tuple[RewrittenGroup, ...]
@@ -334,10 +326,8 @@ def commit_batch(
 ) -> BatchCommit:
     """Commit finished groups, each of another group of the plan, on top of the newest version.
 
-    A group that is already committed is not committed again. Outputs are deleted only if the log
-    proves that no commit can ever name them: another result of the group was committed, or other
-    commits made it impossible; or if the commit's limits forbid it and nobody keeps the result.
-    Otherwise they stay, listed as files of a finished run.
+    Outputs are deleted only if the log proves that no commit can ever name them, or if the
+    commit's limits forbid it and nobody keeps the result.
     """
     return _Batch(run, dry_run=dry_run).commit(groups)
 
@@ -394,10 +384,7 @@ class _Batch:
         return structs.replace(claimed.group, outputs=outputs)
 
     def _settle(self, landed: Sequence[ClaimedGroup]) -> None:
-        """Remove the traces of runs whose files are committed, and files that no version names.
-
-        Those are outputs that copies replaced or that lost all rows, and files of lost attempts.
-        """
+        """Remove the traces of committed runs, and their files that no version names."""
         whole: list[OutputClaim] = []
         partly: list[OutputClaim] = []
         for one in landed:
@@ -456,9 +443,8 @@ class _Batch:
     ) -> list[ClaimedGroup]:
         """Return the groups that could be committed without the others, after nothing landed.
 
-        Groups that another process committed meanwhile are skipped: their traces, which it removed,
-        may have been the error. Every other group is refused that could not be committed alone, and
-        all if no group is to blame by itself: so each attempt has fewer groups than the one before.
+        Groups that another process committed meanwhile are skipped: it removed their traces, which
+        may have been the error. Without a culprit all are refused: each attempt has fewer groups.
         """
         pending = self._not_landed(claimed)
         found: dict[int, Refusal | None] = dict.fromkeys((one.group_id for one in pending), error)
@@ -500,10 +486,7 @@ class _Batch:
             clear_runs(self._run.store, [claimed.claim])
 
     def _is_lasting(self, error: Refusal) -> bool:
-        """Return whether no commit can ever name a group's outputs, as only the log can prove.
-
-        Conflicts about limits do not prove it if somebody has the result for a commit with others.
-        """
+        """Whether no commit can ever name the outputs: by limits only if nobody keeps results."""
         if not isinstance(error, CommitConflictError) or isinstance(error, TableReplacedError):
             return False
         return not self._run.keeps_results or not all(map(passes, error.conflicts))

@@ -60,9 +60,8 @@ def commit_in_place(
     dry_run: bool,
     nothing_left: Change | None = None,
 ) -> int | None:
-    """Commit a change, if there is anything to change; return its version, else None.
+    """Commit a change; return its version, in a dry run the expected one, None without a change.
 
-    With `dry_run` all is checked and nothing written; the version is the one it would get now.
     `nothing_left` is committed if other commits left nothing to change meanwhile.
     """
     store.require_writable()
@@ -86,7 +85,7 @@ def commit_in_place(
 
 
 def changed(opened: OpenedTable, derive: Derive, *, dry_run: bool) -> int:
-    """Commit a change, if there is anything to change; return the table's version after that."""
+    """Commit a change, if there is one; return the table's version after that."""
     snapshot = opened.to_change()
     version = commit_in_place(opened.store, snapshot, derive, opened.clock, dry_run=dry_run)
     return snapshot.version if version is None else version
@@ -192,7 +191,7 @@ _CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
 
 
 def renaming(store: TableStore, old: Path, new_name: str) -> Derive:
-    """Return what derives a column's new name and the new tags of all files that name it."""
+    """Return the function that renames a column in the schema and in the tags of files."""
 
     def derive(newest: Snapshot) -> Change | None:
         rename = plan_rename(newest, old, new_name)
@@ -210,7 +209,7 @@ def renaming(store: TableStore, old: Path, new_name: str) -> Derive:
 
 
 def dropping(columns: Sequence[Path], *, if_exists: bool) -> Derive:
-    """Return what derives a schema without some columns."""
+    """Return the function that drops columns from the schema."""
 
     def derive(newest: Snapshot) -> Change | None:
         there = [one for one in columns if find_column(newest.schema, one) is not None]

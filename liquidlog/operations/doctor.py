@@ -74,8 +74,8 @@ from liquidlog.spec.text import Summary
 
 # Statistics that are read from data files again
 #
-# Every attempt derives the repair from the newest snapshot: files that other commits removed
-# meanwhile are not added again, and deletion vectors that they added are kept.
+# Every attempt starts from the newest snapshot: files that other commits removed meanwhile are
+# not added again, and deletion vectors that they added are kept.
 
 FILES_IN_A_COMMIT: Final = 10_000
 """Files per commit; if a commit fails, the ones before it stay."""
@@ -85,7 +85,7 @@ _READ_TOGETHER: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:
-    """A repair: its name, the versions it committed (possibly none), its number of files."""
+    """A repair, the versions it committed, and its number of files."""
 
     name: str
     versions: tuple[int, ...]
@@ -94,7 +94,7 @@ class Mended:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rescan:
-    """Which files to read again, for which statistics, and whether these replace existing ones."""
+    """The files to read again, for which statistics, and whether these replace existing ones."""
 
     name: str
     files: pa.Table
@@ -187,10 +187,7 @@ def examine(
     *,
     min_cube_bytes: int | None,
 ) -> tuple[Examined, Advice | None]:
-    """Return what the log says about the table's clustering, and the advice behind the verdict.
-
-    Without `min_cube_bytes`, the minimum cube size is the one that the table remembers.
-    """
+    """Return what the log says about the clustering, and the advice behind the verdict."""
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
     bounds_of = remembering(partial(load_bounds, store, snapshot))
@@ -247,7 +244,7 @@ def read_histories(store: TableStore, snapshot: Snapshot) -> Histories:
 
 
 def not_removed(snapshot: Snapshot, histories: Histories) -> Mapping[FileKey, int]:
-    """Return the live files that a version, the value, removed with another vector only."""
+    """Return the live files that a version (the value) removed under another deletion vector."""
     suspects = pa.array(histories.suspects, pa.string())
     files = snapshot.files.filter(pc.is_in(snapshot.paths(), value_set=suspects))
     return histories.left_with_another_vector(file_keys(files))
@@ -261,7 +258,7 @@ def mend(
     *,
     dry_run: bool = False,
 ) -> tuple[Mended, ...]:
-    """Make the repairs `names`, each in its own commits; a dry run commits none of them."""
+    """Make the repairs `names`, each in its own commits."""
     unknown = [name for name in names if name not in FIXES]
     if unknown:
         raise UsageError(f"there is no fix {', '.join(unknown)}; the fixes are {', '.join(FIXES)}")
@@ -385,7 +382,7 @@ def _is_empty(state: ClusteringState) -> bool:
 def _past(
     store: TableStore, snapshot: Snapshot, state: ClusteringState | None
 ) -> tuple[Commit, ...]:
-    """Return past definitions if a finding may depend on them; they require reading the log."""
+    """Return past definitions of a table if findings need them; they cost a read of the log."""
     if state is None:
         return ()
     mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
@@ -400,16 +397,15 @@ _HISTORY_COMMITS: Final = 200
 
 _MOST_POINTS: Final = 20
 _FILES_LOADED: Final = 600_000
-"""Most files of past versions that a report loads, so fewer versions of larger tables."""
+"""The most files of past versions that a report loads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Overview(Summary):
-    """A table at one version; `trend` has earlier versions, measured by today's columns, in order.
+    """A table at one version.
 
-    `problem` says why nothing is judged, if `verdict` is None. `key_map` has the table now and
-    after the rewrite to show; None without a column to draw it by. `scan` is what readers of a
-    workload open now, if there is no rewrite to compare it with.
+    `trend` has earlier versions, in order, measured by today's columns. `key_map` has the table now
+    and after the rewrite. `scan` is what readers open now, if no rewrite is shown beside it.
     """
 
     detail: Mapping[str, Any]
@@ -477,7 +473,7 @@ def _key_map(
     verdict: Verdict,
     asked: Sequence[Leaf],
 ) -> KeyMap | None:
-    """Return the table now and after the rewrite to show; the columns asked for most come first."""
+    """Return the table now and after the shown rewrite, the most asked columns first."""
     if not columns:
         return None
     option = verdict.shown
@@ -510,7 +506,7 @@ def _trend(
     *,
     min_cube_bytes: int,
 ) -> tuple[Health, ...]:
-    """Return the health at some of the versions, evenly chosen and with the last."""
+    """Return the health at evenly chosen versions and the last one."""
     versions = sorted(v for v in list_log(store).commits if v <= newest.version)[-_HISTORY_COMMITS:]
     points = min(_MOST_POINTS, _FILES_LOADED // max(newest.files.num_rows, 1), len(versions))
     if points < 2:  # noqa: PLR2004  one point is no trend
@@ -523,7 +519,7 @@ def _trend(
 def _health_at(
     store: TableStore, version: int, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> Health | None:
-    """Return the health of an earlier version by today's columns, None if it is not known."""
+    """Return the health of an earlier version by today's columns, None if unknown."""
     try:
         snapshot = load_snapshot(store, version)
         bounds = load_bounds(store, snapshot, [column.leaf for column in columns])

@@ -16,7 +16,7 @@ from liquidlog.spec.text import render_size
 from liquidlog.storage.options import OptionsSource
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
-"""Group of entry points, each a Start; also the name of the logger of executors."""
+"""The entry points' group, each a Start; also the name of the executors' logger."""
 
 SPARK: Final = "spark"
 """The executor that takes a Spark configuration."""
@@ -28,7 +28,7 @@ AUTO: Final = "auto"
 """The name that stands for `local` for small plans, else for `spark`."""
 
 AUTO_LIMIT_BYTES: Final = 4 << 30
-"""The most input of a plan for which `auto` is `local`, unless a caller says otherwise."""
+"""The largest plan, in input bytes, that `auto` gives to `local` by default."""
 
 _MASTERS: Final = (
     *("SPARK_REMOTE", "SPARK_MASTER", "MASTER", "PYSPARK_SUBMIT_ARGS"),
@@ -40,39 +40,37 @@ _OWN: Final = (
     EntryPoint(SPARK, "liquidspark.cli:open_executor", EXECUTOR_GROUP),
     EntryPoint(LOCAL, "liquidlog.local.executor:LocalExecutor", EXECUTOR_GROUP),
 )
-"""Our executors, also where these packages are not installed but shipped as files."""
+"""Our executors, which also work where the packages are shipped as files."""
 
 Executor = Callable[..., Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends.
 
-One that can stop a group may take the keyword `cancelled`, a `liquidlog.plan.Cancelled`. It then
-asks it at least every few seconds, stops the groups that it names, deletes what they wrote and
-yields each as a GroupFailure that is `cancelled`, with the reason given; the others go on.
+An executor that can stop groups takes the keyword `cancelled`, a `liquidlog.plan.Cancelled`. It
+calls it at least every few seconds, stops the named groups, deletes what they wrote, and yields
+each as a GroupFailure that is `cancelled`, with the given reason; the other groups go on.
 
-One that can run other work on its machines may have the attribute `tasks`, which commits use while
-outcomes are awaited: a `liquidlog.plan.Tasks`.
+The optional attribute `tasks`, a `liquidlog.plan.Tasks`, runs other work on its machines; commits
+use it while they wait for outcomes.
 """
 
 Start = Callable[..., AbstractContextManager[Executor]]
 """(configuration, storage options) -> context manager of an Executor.
 
-One that reads its outputs back to prove them may take the keyword `read_back`, a bool that is true
-by default; it is given only to leave that out. One whose runs say who began them may take the
-keyword `verb`: for what it is started, as `optimize`. One that can work on a running session may
-take the keyword `session`, one that is for plans of some size `limit_bytes`. It refuses larger
-ones, and may have the attribute `require_doable`, a function of (plan, ids of groups or None, the
-limit or None) that does so before it is started.
+Optional keywords: `read_back` (passed only as False: do not prove the outputs), `verb` (the
+operation, as `optimize`), `session` (a running one), and `limit_bytes` (larger plans are refused).
+With a limit, the attribute `require_doable`, a function of (plan, ids of groups or None, limit or
+None), may refuse a plan before the start.
 """
 
 NOT_READ_BACK: Final = (
     "outputs are not read back: what the Parquet encoder and the storage make of the rows is not"
     " proved, only that the rows handed to them are those of the inputs"
 )
-"""What a run without `read_back` does not prove, as a warning."""
+"""The warning about what a run without `read_back` does not prove."""
 
 
 class ExecutorWhenNeeded:
-    """Starts executors for the first plan of each that has groups; ends them with its context."""
+    """Starts each executor for its first plan that has groups; ends them with its context."""
 
     def __init__(
         self,
@@ -85,7 +83,6 @@ class ExecutorWhenNeeded:
         self._started: dict[str, Executor] = {}
 
     def __enter__(self) -> Self:
-        """Return this object; no executor is started yet."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -112,14 +109,14 @@ def rewrite_groups(
     progress: Progress,
     cancelled: Cancelled,
 ) -> Iterator[Outcome]:
-    """Return the outcomes of groups; an executor that cannot stop a group hears of none to stop."""
+    """Return the outcomes of groups; only an executor that can stop groups gets `cancelled`."""
     if "cancelled" in signature(executor).parameters:
         return executor(plan, groups, progress, cancelled=cancelled)
     return executor(plan, groups, progress)
 
 
 def tasks_of(executor: Executor) -> Tasks | None:
-    """Return what runs other work on an executor's machines, None if it cannot."""
+    """Return the executor's function that runs other work, None if it has none."""
     found: Tasks | None = getattr(executor, "tasks", None)
     return found
 
@@ -134,10 +131,7 @@ def open_executor(
     session: object = None,
     limit_bytes: int | None = None,
 ) -> AbstractContextManager[Executor]:
-    """Return a context manager that starts the executor `name` when it is entered.
-
-    `verb` is for what it is started, as `optimize`; executors that do not ask are not told.
-    """
+    """Return a context manager that starts the executor `name`, for the operation `verb`."""
     require_settings(name, configuration, limit_bytes)
     start = find_executor(name)
     asked = signature(start).parameters
@@ -160,7 +154,7 @@ def open_executor(
 
 @dataclass(frozen=True, slots=True)
 class ChosenExecutor:
-    """The executor of a plan, and in a clause why it is that one."""
+    """The executor of a plan, and a clause with the reason."""
 
     name: str
     reason: str
@@ -174,7 +168,7 @@ def choose_executor(
     session: object = None,
     limit_bytes: int | None = None,
 ) -> ChosenExecutor:
-    """Return which executor `name` stands for; `auto` depends on the plan and on what is there."""
+    """Return the executor that `name` stands for; `auto` depends on plan and environment."""
     if name != AUTO:
         find_executor(name)
         return ChosenExecutor(name, "it was named")
@@ -194,7 +188,7 @@ def choose_executor(
 
 
 def _asks_for_spark(configuration: Mapping[str, str], session: object) -> str | None:
-    """Return by what a caller or the environment has chosen Spark, None if by nothing."""
+    """Return how a caller or the environment chose Spark, None if neither did."""
     if session is not None:
         return "there is a Spark session"
     if configuration:

@@ -37,10 +37,9 @@ from liquidlog.spec.text import iso_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBytes:
-    """The bytes of new data that a commit added, and those that it only moved, as OPTIMIZE does.
+    """The bytes that a commit added, and the bytes that it only moved, as OPTIMIZE does.
 
-    `write_amplification` is the bytes moved up to this version per byte of new data, None without
-    any.
+    `write_amplification` is moved per new bytes, summed up to this version; None without new ones.
     """
 
     version: int
@@ -75,9 +74,8 @@ def written_bytes(store: TableStore) -> tuple[WrittenBytes, ...]:
 def detail(snapshot: Snapshot) -> Mapping[str, Any]:
     """Return the DESCRIBE DETAIL row; times are ISO 8601 in UTC with milliseconds.
 
-    `numRecords` is None if a file's statistics do not tell. A clustering column that the schema no
-    longer has keeps its physical name. `layout` says what the table remembers of the settings of a
-    plan, and what decided it; `layoutNotes` which properties about them are wrong or not known.
+    `numRecords` is None if statistics lack. A clustering column that the schema lost keeps its
+    physical name. `layoutNotes` name wrong and unknown properties of the layout.
     """
     state = clustering_state(snapshot)
     metadata, protocol = snapshot.metadata, snapshot.protocol
@@ -106,7 +104,7 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
 
 
 def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
-    """Return the value of every setting with its source, and what is wrong in words."""
+    """Return each setting's value and source, and sentences about wrong ones."""
     found, wrong = {}, []
     for setting in (known.field for known in REMEMBERED):
         name = deciding_property(snapshot.metadata.configuration, setting)
@@ -141,12 +139,11 @@ def live_rows(files: pa.Table) -> int | None:
 # Find the columns by which a table is measured for the readers of a workload
 
 MOST_COLUMNS: Final = 4
-"""The most columns of a workload by which a table is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedColumns:
-    """The columns that a workload compares, the most often compared first, and notes on others."""
+    """The columns that a workload compares, most often first, and notes on others."""
 
     columns: tuple[ClusteringColumn, ...]
     notes: tuple[str, ...]
@@ -182,7 +179,7 @@ def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> 
 def _weights(
     snapshot: Snapshot, workload: Workload
 ) -> tuple[dict[Path, float], tuple[NotUsable, ...]]:
-    """Return the share of the readings that compare each column, and the predicates left out."""
+    """Return the share of queries that compare each column, and the predicates left out."""
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.conditions import referenced_leaves_each
 
@@ -209,7 +206,7 @@ def _weights(
 
 
 def _column(snapshot: Snapshot, path: Path) -> ClusteringColumn | None:
-    """Return a column as one to cluster by, None if its type or its statistics forbid that."""
+    """Return the clustering column at a path, None if its type or statistics forbid it."""
     try:
         (found,) = resolve_columns(
             snapshot.schema,
@@ -230,10 +227,7 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
-    """Return one row per live file, sorted by path, with its place in the clustering.
-
-    `num_records` are physical rows; `min` and `max` are structs of the clustering columns.
-    """
+    """Return one row per live file; `num_records` are physical rows, `min`, `max` structs."""
     columns = clustering_state(snapshot).columns
     shown = tuple(dict.fromkeys(columns))  # a broken domain may name a column twice
     live = snapshot.files
@@ -265,10 +259,10 @@ def health(
     reads_rows: bool = False,
     now_ms: int | None = None,
 ) -> Health:
-    """Return how well the table is clustered, by its own columns, by `columns` or by a workload's.
+    """Return how well the files that `where` may match are clustered.
 
-    With `where`, only files with rows that the predicate may match are measured. Ratios are from
-    the log alone, unless rows are to be read.
+    They are measured by the table's columns, by `columns` or by a workload's. Ratios are from the
+    log alone, unless `reads_rows`.
     """
     measured = clustering_state(snapshot).columns
     asked = asked_columns(store, snapshot, workload) if workload else None
@@ -317,7 +311,7 @@ def judged_health(
     measured_at_ms: int | None = None,
     sample: Sample | None = None,
 ) -> Health:
-    """Return the health as `measure_health` does, with its ratios."""
+    """Return the health of `measure_health`, with its ratios."""
     found = measure_health(
         snapshot,
         columns,
@@ -341,7 +335,7 @@ def _of_rows(rows: Rows | None) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
-    """The files to measure, None for all, and what to say of the predicate that chose them."""
+    """The files to measure, None for all, and notes on the predicate that chose them."""
 
     mask: pa.BooleanArray | None = None
     cannot_prune: tuple[str, ...] = ()
@@ -352,7 +346,6 @@ _ALL = _Part()
 
 
 def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None) -> _Part:
-    """Return the files that a predicate may match."""
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.matching import answers
 

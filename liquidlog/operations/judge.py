@@ -63,13 +63,11 @@ MOST_OPTIONS: Final = 10
 """Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
 
 _JUDGED_AGAIN: Final = 2
-"""The most options that are judged again, by halves of the sampled rows too."""
+"""The most options that are judged again by halves of the sampled rows."""
 
 _OWN: Final = pa.array([PARTIAL, STABLE])
-"""States of files in cubes of the table's own columns."""
 
 _FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
-"""States of files that only a full rewrite takes."""
 
 _MOST_UNMEASURED_SHARE: Final = 0.05
 """The largest share of bytes without statistics with which a prediction is believed."""
@@ -95,7 +93,7 @@ def criteria_of(
 
 
 class Decided(NamedTuple):
-    """The verdict on a table, and the advice that it rests on: None without a workload."""
+    """The verdict on a table, and the advice behind it; None without a workload."""
 
     verdict: Verdict
     advice: Advice | None
@@ -113,8 +111,8 @@ def judge(
 ) -> Decided:
     """Return what should be done about a table's layout, for its readers.
 
-    With a workload, other clustering columns come into question too; `request` says how they are
-    searched for. `made` is the plan that OPTIMIZE makes of the table, if it was made already.
+    With a workload, the `request` says how other clustering columns are searched for. `made` is the
+    plan of OPTIMIZE, if the caller has it already.
     """
     found = advised(store, snapshot, criteria, request)
     maker = _Maker(
@@ -140,7 +138,7 @@ def judge_opened(
     request: Request | None = None,
     made: ClusteringPlan | None = None,
 ) -> Decided:
-    """Return what `judge` does, with the statistics that an opened table has read and its ids."""
+    """Return what `judge` does, with an opened table's loaded statistics and its ids."""
     return judge(
         opened.store,
         snapshot,
@@ -173,7 +171,7 @@ def _judged(maker: "_Maker") -> Verdict:
 
 
 def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
-    """Return advice that says what the verdict says."""
+    """Return the advice with the verdict's decision."""
     best = judged.best
     is_advised = best is not None and best.name == ADVISED
     doing = NOTHING_TO_DO
@@ -197,10 +195,7 @@ def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
 def judge_plan(
     opened: OpenedTable, plan: ClusteringPlan, criteria: Criteria, *, command: str = ""
 ) -> Verdict:
-    """Return the verdict on one plan; a rewrite that would refuse files is not worth it.
-
-    It is predicted from a part of the plan if that is large.
-    """
+    """Return the verdict on one plan, or on a part of it if it is large."""
     snapshot = opened.of_plan(plan)
     part = _part(snapshot, plan)
     bounds_of = opened.bounds_of(part.snapshot)
@@ -230,7 +225,7 @@ def _unless_refused(
     bounds_of: BoundsOf,
     criteria: Criteria,
 ) -> Option:
-    """Return an option as it is, or as not worth it if its rewrite would refuse files for dates."""
+    """Return the option, marked as not worth it if its rewrite would refuse files for dates."""
     if not option.is_worth_it or not criteria.reads_rows:
         return option
     refused = refused_of(option.plan, store, snapshot, bounds_of)
@@ -254,7 +249,7 @@ def foresight_of(
     bounds_of: BoundsOf,
     plans: Sequence[ClusteringPlan],
 ) -> Foresight:
-    """Return what foresees plans of a table for the readers of criteria."""
+    """Return the Foresight that predicts plans for the readers of criteria."""
     if criteria.workload:
         readers = asked_readers(snapshot, criteria.workload, bounds_of, criteria.now_ms)
     else:
@@ -274,7 +269,7 @@ def foresight_of(
 
 
 def _part(snapshot: Snapshot, plan: ClusteringPlan) -> Part:
-    """Return the part of a plan that is foreseen: all, unless the table is very large."""
+    """Return the part of a plan that is predicted: all, unless the table is very large."""
     if snapshot.files.num_rows <= MANY_FILES:
         return Part(snapshot=snapshot, plan=plan)
     return part_of(snapshot, plan)
@@ -282,7 +277,7 @@ def _part(snapshot: Snapshot, plan: ClusteringPlan) -> Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Made:
-    """A plan that was made, and the part of it that is foreseen."""
+    """A plan, and the part of it that is predicted."""
 
     choice: Choice
     plan: ClusteringPlan
@@ -297,8 +292,6 @@ ADVISED: Final = "the advised layout"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Maker:
-    """Makes the options of one table."""
-
     store: TableStore
     snapshot: Snapshot
     criteria: Criteria
@@ -311,9 +304,9 @@ class _Maker:
     unmeasured: str | None = None
 
     def options(self) -> list[Option]:
-        """Return the options that differ, each judged; `unmeasured` or `refused` may say why none.
+        """Return the options, each judged; `unmeasured` or `refused` may say why there are none.
 
-        All are judged soon, with narrow ranges; then the best once more, until one stays worth it.
+        All are judged quickly, with narrow ranges; then the best again, until one stays worth it.
         """
         made = self._of_table()
         advised_layout = self._advised()
@@ -343,7 +336,7 @@ class _Maker:
         return self._unless_refused(options)
 
     def _unless_refused(self, options: list[Option]) -> list[Option]:
-        """Return the options; the best that is worth it is none that would be refused."""
+        """Return the options, with the best ones marked that would be refused."""
         while (number := _best(options)) is not None:
             best = options[number]
             options[number] = _unless_refused(
@@ -354,7 +347,7 @@ class _Maker:
         return options
 
     def _of_table(self) -> list[_Made]:
-        """Return the rewrites of the table as it is clustered."""
+        """Return the rewrites that keep the table's clustering columns."""
         made: list[_Made] = []
         seen = set()
         for choice in self._choices():
@@ -413,7 +406,7 @@ class _Maker:
         return make(), None
 
     def _advised(self) -> _Made | None:
-        """Return what makes the best layout that was found; None if there is none."""
+        """Return the plan of the best layout found, None if there is none."""
         advice, snapshot = self.advice, self.snapshot
         if advice is None or advice.best is None:
             return None
@@ -459,13 +452,13 @@ class _Maker:
 
 
 def _best(options: Sequence[Option]) -> int | None:
-    """Return the number of the best option that is worth it, None if none is."""
+    """Return the index of the best option that is worth it, None if none is."""
     worth = [number for number, one in enumerate(options) if one.is_worth_it]
     return max(worth, key=lambda number: options[number].net_seconds, default=None)
 
 
 def _defined(snapshot: Snapshot, best: Candidate, doing: Steps) -> Snapshot:
-    """Return the table as it will be once it has the columns and properties of a layout."""
+    """Return the table with the columns and properties of a layout."""
     if snapshot.metadata.partition_columns:
         return migrated(snapshot, best.columns)
     configuration = {**snapshot.metadata.configuration, **doing.sets}
@@ -500,7 +493,7 @@ def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source:
 
 
 def _not_planned(snapshot: Snapshot) -> str | None:
-    """Return why the table cannot be rewritten by anybody, None if it can."""
+    """Return why no engine can rewrite the table, None if one can."""
     try:
         require_writable(snapshot)
         check_table(snapshot)
@@ -510,7 +503,7 @@ def _not_planned(snapshot: Snapshot) -> str | None:
 
 
 def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
-    """Return why no prediction would be believed: files lack statistics of clustering columns."""
+    """Return why predictions are unreliable: files lack statistics; None if they are not."""
     columns = clustering_state(snapshot).columns
     if not columns:
         return None

@@ -22,7 +22,7 @@ from liquidlog.storage.options import OptionsSource
 
 
 class OpenedTable:
-    """What every operation on a table starts from. The newest version is read once, then followed.
+    """What every operation on a table starts from; commits are read once, then followed.
 
     A table that was opened at a version stays there, and cannot be changed.
     """
@@ -39,7 +39,7 @@ class OpenedTable:
     def at(
         cls, uri: str, version: int | None = None, storage_options: OptionsSource | None = None
     ) -> "OpenedTable":
-        """Return the table at an address, at a version if one is given."""
+        """Return the table at an address, at the newest version by default."""
         table = cls(open_store(uri, storage_options), system_clock())
         if version is None:
             newest_version(table.store)
@@ -59,7 +59,7 @@ class OpenedTable:
         return None if self._newest is None else self._newest.version
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """Return the table at a version, the newest if None; only commits not yet read are read."""
+        """Return the table at a version, the newest if None; only new commits are read."""
         if version is not None:
             return load_snapshot(self.store, version)
         if self._newest is None:
@@ -70,7 +70,7 @@ class OpenedTable:
         return self._newest
 
     def to_change(self) -> Snapshot:
-        """Return the newest version, provided that the table is still the one that was opened."""
+        """Return the newest version; refuse a table that was replaced since it was opened."""
         self.require_newest()
         newest = self.snapshot()
         require_same_table(newest, self._table_id or newest.metadata.id)
@@ -107,7 +107,7 @@ class OpenedTable:
         return None if found is None else found.version
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return a function that loads bounds of a snapshot's files and keeps the last ones."""
+        """Return a function that loads bounds of a snapshot's files and caches the last ones."""
         from liquidlog.log.statistics import load_bounds
 
         def bounds(columns: Sequence[Leaf]) -> Bounds:
