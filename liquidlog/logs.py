@@ -20,7 +20,6 @@ class Log:
     """The logger of a module; values in its lines are made visible, and credentials are masked."""
 
     def __init__(self, name: str) -> None:
-        """Name the module, by `__name__`."""
         self._logger = logging.getLogger(name)
 
     @property

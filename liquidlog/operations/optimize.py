@@ -66,10 +66,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Optimized(Summary):
-    """What an OPTIMIZE did: the plan, the report of its commits, and Delta's metrics by name.
-
-    `seconds` are those of rewriting and committing. Of rounds, the rest is that of the last one.
-    """
+    """A plan, its commits and Delta's metrics by name; of rounds, those of the last."""
 
     plan: ClusteringPlan
     report: CommitReport
@@ -105,7 +102,7 @@ def optimize(
     executor: str,
     session: object = None,
 ) -> Optimized:
-    """Rewrite a plan, or the one that `make` returns for the settings of a plan, and commit it."""
+    """Rewrite and commit a plan, by default the one that `make` returns for the plan's settings."""
     given = settings_of(settings)
     rounds = given[Stage.ROUNDS]
     run: Mapping[str, Any] = given[Stage.RUN]
@@ -157,7 +154,7 @@ def rewrite_and_commit(
     on_share: Progress = no_progress,
     on_group: Callable[[int], None] = no_progress,
 ) -> Optimized:
-    """Rewrite and commit what is left of a plan; if groups failed, raise it after all others."""
+    """Rewrite and commit the rest of a plan; raise failures of groups after all others."""
     started = time.monotonic()
     report = rewritten(
         opened, plan, executor=executor, commits=commits, on_share=on_share, on_group=on_group
@@ -177,8 +174,7 @@ def rewritten(
     on_share: Progress = no_progress,
     on_group: Callable[[int], None] = no_progress,
 ) -> CommitReport:
-    """Rewrite and commit what is left of a plan; failures of groups are in the report."""
-    # Refuse what is wrong before anything is rewritten.
+    """Rewrite and commit the rest of a plan; the report has the failures of groups."""
     groups_per_commit(plan, commits)
     require_rewritable(opened, plan)
     if plan.is_migration and not plan.groups:
@@ -200,7 +196,7 @@ def rewritten(
 def metrics_of(
     opened: OpenedTable, plan: ClusteringPlan, report: CommitReport
 ) -> Mapping[str, Any]:
-    """Return the metrics of a run, under the names of Delta's OPTIMIZE metrics."""
+    """Return the metrics of a run, by the names of Delta's OPTIMIZE metrics."""
     snapshot, commits = opened.snapshot(plan.read_version), len(report.versions)
     gone = report.reconciled.gone
     return optimize_metrics(snapshot, plan, report.finished, commits=commits, gone=gone)
@@ -209,7 +205,7 @@ def metrics_of(
 def expected_metrics(
     opened: OpenedTable, plan: ClusteringPlan, commits: CommitSettings
 ) -> Mapping[str, Any]:
-    """Return the metrics of a plan as if all of it were committed; None if not known yet."""
+    """Return the metrics of a fully committed plan; None where unknown before the run."""
     versions = -(-len(plan.groups) // groups_per_commit(plan, commits)) or int(plan.is_migration)
     return planned_metrics(opened.of_plan(plan), plan, commits=versions)
 
@@ -234,10 +230,7 @@ def _open_executor_at(
 
 
 def partition_where(snapshot: Snapshot, where: str) -> str:
-    """Return the WHERE of an OPTIMIZE, which may only name partition columns.
-
-    Source: Delta Spark, OptimizeTableCommand.
-    """
+    """Return the WHERE of an OPTIMIZE; as in Delta Spark, it may only name partition columns."""
     if clustering_state(snapshot).columns:
         raise UsageError(
             f"OPTIMIZE of a clustered table takes no WHERE, found {where}: leave it out, or rewrite"
@@ -262,7 +255,7 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
-    """One round: the return value of executing its plan, and the average depth afterwards."""
+    """The return value of a round's plan, and the average depth afterwards."""
 
     done: Done
     average_depth: float | None
@@ -278,7 +271,7 @@ def require_rounds(strategy: str) -> None:
 
 
 def average_depth(opened: OpenedTable, where: str | None = None) -> float | None:
-    """Return the average depth of what a predicate may match, None if it is not measured."""
+    """Return the average depth of the files that `where` may match, None if not measured."""
     snapshot = opened.snapshot()
     least = remembered_if_right(snapshot, "min_cube_bytes")
     return health(opened.store, snapshot, None, where=where, min_cube_bytes=least).average_depth
@@ -290,7 +283,7 @@ def depth_after_round(
     depth: float | None,
     min_gain: float = DEFAULT_MIN_GAIN,
 ) -> float | None:
-    """Return the average depth that a plan is predicted to leave, None if it gains too little."""
+    """Return the average depth predicted after a plan, None if it gains too little."""
     if not plan.groups or depth is None:
         return None
     snapshot = opened.of_plan(plan)
@@ -312,7 +305,7 @@ def optimize_in_rounds(
     min_gain: float = DEFAULT_MIN_GAIN,
     first: ClusteringPlan | None = None,
 ) -> Iterator[Round[Done]]:
-    """Yield each round once it is committed, until a round would not, or did not, gain enough."""
+    """Yield each round once it is committed, until a round does not gain enough."""
     plan = make() if first is None else first
     require_rounds(plan.strategy)
     where = plan.policy.where

@@ -103,7 +103,7 @@ class OutputClaim:
 def evidence_against(
     store: TableStore, plan: ClusteringPlan, groups: Sequence[RewrittenGroup]
 ) -> Mapping[int, ResultMismatchError | DataFileError]:
-    """Read the footers of outputs; return an error for each group, by id, that they contradict."""
+    """Read the footers of outputs; return an error for each group that they contradict, by id."""
     schema = file_schema(plan.data_schema, plan.row_tracking)
 
     def problems_of(file: WrittenFile) -> tuple[str, ...] | DataFileError:
@@ -139,8 +139,8 @@ def require_committable(
 ) -> None:
     """Refuse, directly before a put, outputs that are, were or may be about to be deleted.
 
-    Each run must have finished with its digest, so that the deletion of its outputs has not begun;
-    each output must exist, and be too young for a VACUUM that lists it now.
+    Each run must have finished with its digest: else its outputs may be half deleted. Each output
+    must exist, and be too young for a VACUUM that lists it now.
     """
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         digests = list(pool.map(lambda claim: claim.run.finished_digest(), claims))
@@ -182,8 +182,7 @@ def clear_runs(store: TableStore, claims: Sequence[OutputClaim]) -> None:
     """Delete the files of finished runs that the log does not name; keep all if a check fails.
 
     Call this only for runs whose files no commit can name any more: a version in the log forbids it
-    for good, or the only commit was refused. The digest that a run left proves that it is the right
-    one. Files that are kept stay listed among the runs of the table.
+    for good, or the only commit was refused. A run's digest proves that it is the right one.
     """
     with suppress(LiquidlogError):
         runs = [claim.run for claim in claims if claim.run.finished_digest() == claim.digest]
@@ -210,8 +209,7 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
 def max_age_ms(snapshot: Snapshot) -> int:
     """Return the age in ms up to which outputs may be committed: half the deleted-file retention.
 
-    A VACUUM deletes by a list that may be some time old. An hour is always allowed: otherwise a
-    retention of zero would forbid every rewrite.
+    A VACUUM may delete by an old list. An hour is always allowed, even at a retention of zero.
     """
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
     return max(kept_ms // 2, _HOUR_MS)
@@ -276,10 +274,9 @@ _NAMED: Final = 3
 
 
 class NewColumns:
-    """What was found in the footers of inputs; each file is asked once for each set of columns."""
+    """Which inputs have values in new columns; each file is asked once per set of columns."""
 
     def __init__(self, store: TableStore) -> None:
-        """Know of no file."""
         self._store = store
         self._reasons: dict[tuple[int, tuple[NewColumn, ...]], tuple[str, ...]] = {}
 
@@ -330,33 +327,28 @@ def _sentence(column: NewColumn, paths: list[str]) -> str:
 
 # Who is at work on a table, as the markers of runs say, and a claim of it for one process
 #
-# Markers prove neither that a process is alive nor that there is no other: whoever is asked
-# here gets a note for people. Appends are left out, since they take no file from anybody.
+# Markers prove neither that a process is alive nor that there is no other: they make a note for
+# people. Appends are left out, since they take no file from anybody.
 #
-# A claim is the marker of a run that writes no file (see `data.runs`). Whoever claims a table
-# puts its marker first and then looks for others: of two at once, at least one sees the other,
-# and who sees another withdraws. Claims keep work from being done twice. That no row is lost if
-# they do not, as with a process that was taken for dead, is for the commits to see to.
+# A claim is the marker of a run that writes no file (see `data.runs`). A process first puts its
+# marker and then looks for others: of two at once, at least one sees the other and withdraws.
+# Claims save double work. That no row is lost without them is for the commits to see to.
 
 ALIVE_MS: Final = 86_400_000
-"""A run that has written nothing for so long is taken for dead, as `orphans` does by default."""
+"""A run that wrote nothing for so long is taken for dead, as `orphans` does by default."""
 
 
 _TICK: Final = "tick"
-"""The verb of claims."""
 
 _TRIES: Final = 6
-"""Attempts to claim a table where another claim has just begun, which may withdraw as well."""
+"""Attempts to claim a table beside a new claim, which may withdraw as well."""
 
 _JUST_BEGUN_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtWork:
-    """A process that may be at work on a table: who, since when, and with how many groups.
-
-    Runs whose `origin` is None, as they do not say who began them, count as one process.
-    """
+    """A process that may be at work on a table; runs without an `origin` count as one process."""
 
     origin: Origin | None
     age_ms: int
@@ -407,10 +399,7 @@ def _wrote_since(store: TableStore, run: Run, since_ms: int) -> bool:
 
 @contextmanager
 def claimed(store: TableStore, clock: Clock) -> Iterator[tuple[AtWork, ...]]:
-    """Context manager: claim a table for as long as its body takes; return who is in the way.
-
-    Nothing is claimed where somebody is. However the body ends, nothing of the claim stays.
-    """
+    """Claim a table while the body runs, unless somebody is at work; yield who is."""
     store.require_writable()
     run, others = _claim(store, clock)
     try:

@@ -65,20 +65,20 @@ from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, zonele
 from liquidlog.spec.schema import Leaf, Path, PrimitiveType, quote_path
 from liquidlog.spec.text import Rows, render_size
 
-# Files that a rewrite would refuse for dates whose place in today's calendar is not known
+# Files that a rewrite would refuse, since the calendar of their old dates is unknown
 #
 # The log says which files hold dates before 1582-10-15 or timestamps before 1900; the footers of
-# a few of these say in which calendar they are counted.
+# a few of these name the calendar.
 
 _MOST_FOOTERS: Final = 16
 _PARALLEL_FOOTERS: Final = 8
 _MOST_FILES: Final = 100_000
-"""A plan of a larger table does not wait for statistics that it can do without."""
+"""Plans of larger tables do not wait for optional statistics."""
 _DATED: Final = (PrimitiveType("date"), PrimitiveType("timestamp"))
 
 
 def noted(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> ClusteringPlan:
-    """Return a plan with a note for each file that its rewrite would refuse, of a few."""
+    """Return a plan with a note for each looked-up file that its rewrite would refuse."""
     found = refused_of(plan, store, snapshot)
     return structs.replace(plan, notes=(*plan.notes, *found)) if found else plan
 
@@ -100,10 +100,7 @@ def refused(
     files: Mask | None = None,
     bounds_of: BoundsOf | None = None,
 ) -> tuple[str, ...]:
-    """Return a sentence for each live file that a rewrite would refuse, of a few looked into.
-
-    Files without statistics, or that are not there, say nothing. `files` is a mask, None for all.
-    """
+    """Return a sentence for each refused live file among the few whose footers are read."""
     indexed = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
     wanted = [leaf for leaf in indexed if leaf.data_type in _DATED]
     if not wanted:
@@ -155,9 +152,8 @@ def planned(
 ) -> ClusteringPlan:
     """Return the plan that `arguments`, by the names of Table.plan, ask for.
 
-    The layout is fitted to the `workload`; without one, to the readers that the table remembers.
-    With `require_fit`, a workload that the layout cannot be fitted to is refused. A plan that is
-    made `quietly`, to be judged, is not logged.
+    The layout is fitted to the `workload`, by default to the readers that the table remembers.
+    `require_fit` refuses a workload that does not fit. `quietly` logs nothing.
     """
     began = time.perf_counter()
     settled = settle(snapshot, policy_settings(arguments))
@@ -221,15 +217,14 @@ def _say_planned(made: ClusteringPlan, duration_ms: int) -> None:
 # A partitioned table made a clustered one: what to know before, and the plan
 
 _FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
-"""Every file is rewritten, whatever the table remembers for later plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationNotice:
-    """What people have to know before a table is migrated.
+    """What people must know before a migration.
 
-    `protocol_change` is None if the table has the feature already. `zoneless` are the partition
-    columns with timestamps that name no zone, which the migration takes for moments in `time_zone`.
+    `protocol_change` is None if the table has the feature. `zoneless` are the partition columns
+    whose timestamps name no zone: the migration takes them as times in `time_zone`.
     """
 
     partition_columns: tuple[str, ...]
@@ -307,7 +302,7 @@ def planned_migration(
 
 
 def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) -> ClusteringPlan:
-    """Return a migration's plan with more groups, of live files that it lacks."""
+    """Return a migration's plan with added groups for live files that it lacks."""
     if not made.is_migration:
         raise UsageError("the plan is no migration, and only those take what others added later")
     require_same_table(snapshot, made.table_id)
@@ -333,7 +328,7 @@ def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) 
 
 
 def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPlan:
-    """Return a plan of a table as `migrated` returns it as a plan of the table as it is."""
+    """Return a plan of the `migrated` table as a plan of the table as it is."""
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
@@ -386,7 +381,7 @@ _KEPT_WORDS: Final = "it is narrow already: it joins the new cube with its bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """The files with the same decision for the same reason: count, bytes, and some paths."""
+    """The count, bytes and some paths of the files with one decision and reason."""
 
     decision: str
     reason: str
@@ -462,7 +457,7 @@ def explain(
 
 
 def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
-    """Return by path, per live file or for one, the measures that the strategy overlap uses."""
+    """Return the measures of the strategy overlap by path, for every live file or for one."""
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])
     space = key_space(bounds, sizes(snapshot.files))

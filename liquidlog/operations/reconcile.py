@@ -64,15 +64,15 @@ than to keep files with so many deleted rows."""
 
 
 DEFAULT_LIMIT_BYTES: Final = 10 * GIB
-"""Bytes that are read to find the deleted rows of one group."""
+"""The most bytes that are read to find the deleted rows of one group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileLimits:
-    """How much of others' deletions the commit of a group follows.
+    """How many rows that others deleted the commit of a group may delete from its outputs.
 
-    `max_share` is the share of the group's rows, from 0 to 1, that may be deleted; `limit_bytes`
-    are read here to find them, more by `tasks`. With a share of 0, every deletion is a conflict.
+    `max_share` of the rows, from 0 (every deletion is a conflict) to 1. `limit_bytes` are read here
+    to find them, more by `tasks`.
     """
 
     max_share: float = DEFAULT_MAX_SHARE
@@ -82,7 +82,7 @@ class ReconcileLimits:
 
 @dataclass(frozen=True, slots=True)
 class TooMuchToRead(Conflict):
-    """To find the rows that others deleted, more would have to be read than is allowed."""
+    """The search for rows that others deleted would read more than is allowed."""
 
     kind = "too_much_to_read"
     needed_bytes: int
@@ -99,7 +99,7 @@ class TooMuchToRead(Conflict):
 def reconcile_limits(
     max_share: float | None, limit: int | str | None, tasks: Tasks | None = None
 ) -> ReconcileLimits:
-    """Return the limits that a caller gave: a share, a size in bytes or as text, and tasks."""
+    """Return the limits that a caller gave; `limit` is in bytes, or a text like 10GiB."""
     share = DEFAULT_MAX_SHARE
     if max_share is not None:
         share = number(max_share, argument="max_reconciled_share")
@@ -117,17 +117,16 @@ def reconcile_limits(
 
 
 def passes(conflict: Conflict) -> bool:
-    """Return whether what was rewritten could be committed later, or within other limits."""
+    """Whether the outputs could be committed later, or within other limits."""
     return isinstance(conflict, TooMuchToRead | TooManyDeletedRows | FilesAdded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledRows:
-    """Rows that others deleted of the inputs of committed groups, and were deleted of the outputs.
+    """Rows that others deleted from inputs of committed groups, and we from the outputs.
 
-    `files` is how many outputs had such rows; this, `bytes_read` and `seconds` are None for a dry
-    run, which looks for none. `versions` deleted the rows; `gone` are paths of inputs that others
-    removed.
+    `files` (outputs with such rows), `bytes_read` and `seconds` are None in a dry run. `versions`
+    deleted the rows; `gone` are paths of removed inputs.
     """
 
     rows: int = 0
@@ -139,7 +138,7 @@ class ReconciledRows:
 
     @classmethod
     def of(cls, groups: Sequence[Reconciled], stale: Sequence[Staleness]) -> "ReconciledRows":
-        """Return the sum over groups, and what was deleted according to the log."""
+        """Return the sum over groups."""
         return replace(
             cls.expected(stale),
             rows=sum(one.rows for one in groups),
@@ -150,7 +149,7 @@ class ReconciledRows:
 
     @classmethod
     def expected(cls, stale: Sequence[Staleness]) -> "ReconciledRows":
-        """Return what the log says was deleted of the inputs of groups."""
+        """Return what the log says was deleted from the inputs of groups."""
         deleted = [one for its in stale for one in its.deleted]
         gone = tuple(path for its in stale for path in its.gone)
         if not deleted:
@@ -165,7 +164,7 @@ class ReconciledRows:
         )
 
     def plus(self, other: "ReconciledRows") -> "ReconciledRows":
-        """Return the sum of both; unknown if one of them is."""
+        """Return the sum; a number is None if one of its terms is."""
         return ReconciledRows(
             rows=self.rows + other.rows,
             files=_sum(self.files, other.files),
@@ -188,7 +187,7 @@ def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Input:
-    """What is reconciled of an input: up to which vector, None once the file was gone."""
+    """The reconciled positions of an input up to a vector, None once the file was gone."""
 
     vector: str | None
     positions: Positions
@@ -196,7 +195,7 @@ class _Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """An output as it stands: the file to commit, its deleted rows, and the vector that says so."""
+    """An output: the file to commit, its deleted rows, and their deletion vector."""
 
     file: WrittenFile
     deleted: Positions = field(default_factory=_NONE.copy)
@@ -216,7 +215,7 @@ class _Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """What is reconciled so far of one group, and the runs that wrote what it took."""
+    """What is reconciled of one group so far, and the runs that wrote for it."""
 
     outputs: tuple[_Output, ...]
     inputs: Mapping[str, _Input] = field(default_factory=dict)
@@ -225,12 +224,12 @@ class GroupState:
 
     @classmethod
     def of(cls, group: RewrittenGroup) -> "GroupState":
-        """Return the state in which the executor left a group."""
+        """Return the state after the executor."""
         outputs = tuple(_Output(file=file) for file in group.outputs)
         return cls(outputs=outputs, reconciled=Reconciled(outputs=_committed(outputs)))
 
     def claims(self, claim: OutputClaim) -> tuple[OutputClaim, ...]:
-        """Return what a commit names of each run, first of the executor's, whose claim is given."""
+        """Return the claims of a commit, first the executor's, which is given."""
         left = [output for output in self.outputs if output.has_rows]
         files = frozenset(output.file.path for output in left)
         vectors = frozenset(found for output in left if (found := output.vector_file))
@@ -245,7 +244,7 @@ class GroupState:
 
 
 class Reconciler:
-    """Brings groups of a plan up to date with what others deleted of their inputs."""
+    """Deletes from a plan's outputs the rows that others deleted from its inputs."""
 
     def __init__(
         self,
@@ -254,14 +253,13 @@ class Reconciler:
         clock: Clock,
         limits: ReconcileLimits,
     ) -> None:
-        """Read and write nothing yet."""
         self._store = store
         self._plan = plan
         self._clock = clock
         self._limits = limits
 
     def advance(self, state: GroupState, stale: Staleness, claim: OutputClaim) -> GroupState:
-        """Return the state in which exactly the rows are deleted that `stale` says were deleted."""
+        """Return the state in which exactly the rows are deleted that `stale` names."""
         began = time.monotonic()
         self._require_same_history(state, stale)
         snapshot = stale.snapshot
@@ -293,7 +291,7 @@ class Reconciler:
         )
 
     def _require_same_history(self, state: GroupState, stale: Staleness) -> None:
-        """Refuse a log in which rows are live that were deleted when it was read before."""
+        """Refuse a log in which rows are live that it had deleted before."""
         deleted = {one.file.path: one for one in stale.deleted}
         for path, known in state.inputs.items():
             now = deleted.get(path)

@@ -68,17 +68,17 @@ from liquidlog.spec.text import Summary
 from liquidlog.storage.options import OptionsSource
 
 INTERVAL_MS: Final = 60_000
-"""How long after a look the log is looked at again."""
+"""The time between two looks at the log."""
 
 _LEAST_INTERVAL_MS: Final = 5_000
-"""The same if a group has ended meanwhile: groups of a compaction can end every few ms."""
+"""The same after a group ended; groups of a compaction can end every few ms."""
 
 _executors_log: Final = Log(EXECUTOR_GROUP)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConflict(Conflict):
-    """A conflict that stopped one group of a plan, `cancelled` before it was rewritten or after."""
+    """A conflict that stopped one group of a plan; `cancelled` if it stopped the rewrite."""
 
     kind = "group"
     group_id: int
@@ -92,10 +92,7 @@ class GroupConflict(Conflict):
 def lasting_conflicts(
     winners: Winners, plan: ClusteringPlan, group: RewriteGroup, max_share: float = 1.0
 ) -> Sequence[Conflict]:
-    """Return the conflicts of a group with winners; every one of them lasts.
-
-    Up to `max_share` of the rows of its inputs may have been deleted.
-    """
+    """Return a group's lasting conflicts; others may delete `max_share` of its inputs' rows."""
     conflicts = winners.conflicts(read_set_of(plan, group, reconciled=max_share > 0))
     if not max_share:
         return conflicts
@@ -112,10 +109,7 @@ def lost_groups(
     groups: Sequence[RewriteGroup],
     max_share: float = 1.0,
 ) -> Mapping[int, Sequence[Conflict]]:
-    """Return why groups can never be committed after `winners`, by id; none for those that may be.
-
-    The groups of a migration are committed together, so that all are lost if one is.
-    """
+    """Return why groups can never be committed after `winners`; of a migration all or none."""
     of_table = winners.conflicts(read_set_of(plan))
     touched = _groups_with(winners.removed_paths(), groups)
     found = {
@@ -144,9 +138,8 @@ def _groups_with(paths: Collection[str], groups: Sequence[RewriteGroup]) -> NDAr
 class GroupWatch:
     """Tells an executor which groups of a plan can no longer be committed; asked from any thread.
 
-    Calling it returns sentences by group id: `liquidlog.plan.Cancelled`. The first call, the next
-    one after `INTERVAL_MS`, and one soon after a group has ended look at the log; others cost
-    nothing, and each commit is read once.
+    A call returns a clause per group, by id: `liquidlog.plan.Cancelled`. It looks at the log the
+    first time, after `INTERVAL_MS`, and soon after a group ended; it reads each commit once.
     """
 
     def __init__(
@@ -165,10 +158,7 @@ class GroupWatch:
         self._reasons: Mapping[int, str] = {}
 
     def __call__(self) -> Mapping[int, str]:
-        """Return why groups can no longer be committed, a clause per group, by id.
-
-        While another thread looks at the log, what was known before.
-        """
+        """Return the clauses by group id, the last known ones while another thread looks."""
         if self._looking.acquire(blocking=False):
             try:
                 if self._is_time():
@@ -178,11 +168,11 @@ class GroupWatch:
         return self._reasons
 
     def group_ended(self) -> None:
-        """Say that a group has ended, and perhaps is committed: time has passed, so look soon."""
+        """A group has ended, so the next call soon looks at the log."""
         self._group_ended = True
 
     def conflicts(self, failure: GroupFailure) -> tuple[GroupConflict, ...]:
-        """Return the conflicts because of which a group was cancelled, at least one."""
+        """Return the conflicts that cancelled a group, at least one."""
         found = self._lost.get(failure.group_id) or (Outdated(failure.reason),)
         return tuple(GroupConflict(failure.group_id, one, cancelled=True) for one in found)
 
@@ -229,7 +219,7 @@ def watch_for(opened: OpenedTable, plan: ClusteringPlan, max_share: float | None
 
 
 def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None) -> GroupWatch:
-    """Return the watch of a plan's groups at the table that the plan names; nothing is read yet."""
+    """Return the watch of a plan at the table that the plan names; nothing is read yet."""
     return GroupWatch(open_store(plan.table_uri, storage_options), plan, system_clock())
 
 
@@ -240,26 +230,23 @@ def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None)
 _log: Final = Log(__name__)
 
 _GROUPS_PER_COMMIT: Final = {RewriteMode.COMPACTION: 100}
-"""A group of a compaction becomes one file, of at most 1 GiB unless asked otherwise: a hundred of
-them are about one cube, the size of other commits, so that a crash loses no more work."""
+"""A group of a compaction becomes one file, of at most 1 GiB by default; a hundred make a cube."""
 
 _PARTITIONS_PER_COMMIT: Final = 100
 """The most partitions that are committed together where each is ordered by itself."""
 
 _LONGEST_WAIT_MS: Final = 10 * 60_000
-"""How long a finished group waits for others, at least until another one finishes. Its outputs must
-be committed before a VACUUM could take them for forgotten, which can be after an hour."""
+"""A finished group waits so long for others: a VACUUM may take its outputs after an hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitReport(Summary):
     """The outcome of committing a plan's groups; of a dry run, the one that a real run would have.
 
-    `group_versions` has the version of each group that this call committed, in order; several
-    groups may share one. `conflicts` and `failures` (sentences) say why groups were not committed;
-    `finished` are the results that this call committed, with the outputs that the versions name.
-    `reconciled` is what other commits had deleted of their inputs, and was deleted of the outputs.
-    `definition_version` is that of a migration of a table without files, which has no group.
+    `group_versions` has the version of each committed group, in order. `conflicts` and `failures`
+    (sentences) say why groups were not committed. `finished` are the committed results, with the
+    outputs that the versions name; `reconciled` sums up rows that others deleted.
+    `definition_version` is that of a migration without files, which has no group.
     """
 
     read_version: int
@@ -286,7 +273,7 @@ class CommitReport(Summary):
 
     @property
     def rows_verified(self) -> int:
-        """Rows of the committed groups, each proved to be in the outputs, less deleted ones."""
+        """Rows of the committed groups, all proved to be in the outputs, less deleted ones."""
         return sum(group.rows_written for group in self.finished) - self.reconciled.rows
 
     def _facts(self) -> Mapping[str, object]:
@@ -325,7 +312,7 @@ def require_rewritable(opened: OpenedTable, plan: ClusteringPlan) -> None:
 
 
 def groups_per_commit(plan: ClusteringPlan, settings: CommitSettings) -> int:
-    """Return how many groups of a plan are committed together: the setting, else the default."""
+    """Return how many groups are committed together: the setting, else the default."""
     value = settings.get("groups_per_commit")
     if value is None:
         return default_groups_per_commit(plan)
@@ -362,10 +349,9 @@ def commit_groups(
 ) -> CommitReport:
     """Commit groups as they arrive, up to `groups_per_commit` in a version.
 
-    A group that cannot be committed does not stop the others. Groups that wait for more are
-    committed at the end, also when `groups` ends with an error or an interrupt, which is then
-    raised. `tasks` read what is above the limit of reconciling; `keeps_results` says that refused
-    groups can be tried again.
+    Waiting groups are committed at the end, also when `groups` raises an error or an interrupt,
+    which is then raised. `tasks` read what is above the limit of reconciling; `keeps_results` says
+    that refused groups can be tried again.
     """
     share, limit = settings.get("max_reconciled_share"), settings.get("reconcile_limit")
     limits = reconcile_limits(share, limit, tasks)
@@ -413,7 +399,7 @@ def commit_groups(
 
 
 def _warn_of_doubled_rows(run: CommitRun, own: Collection[int]) -> None:
-    """Warn if another writer, which did not look at our commits, moved the same rows."""
+    """Warn if another writer moved the same rows without a look at our commits."""
     store, first = run.store, run.plan.read_version + 1
     try:
         listing = list_log_from(store, first)
@@ -472,10 +458,7 @@ def _rewritten(
 def _batches(
     groups: Iterable[RewrittenGroup], most: int, clock: Clock
 ) -> Iterator[list[RewrittenGroup]]:
-    """Yield groups in lists of at most `most`, none of them with two results of one group.
-
-    If `groups` raises an error or is interrupted, what waits is yielded before that is raised.
-    """
+    """Yield lists of at most `most` groups of different ids, the waiting ones before any error."""
     waiting: list[RewrittenGroup] = []
     since_ms = 0
     try:
@@ -523,7 +506,7 @@ def read_result(path: str, plan: ClusteringPlan) -> RewriteResult:
 def complete_result(
     path: str, plan: ClusteringPlan, rewrite: PlanExecutor, watch: GroupWatch | None = None
 ) -> RewriteResult:
-    """Rewrite the groups missing in a result file; add each to the file as it finishes."""
+    """Rewrite the groups that a result file lacks; add each to the file as it finishes."""
     done = {group.group_id: group for group in _continued(path, plan).groups}
     missing = tuple(g.group_id for g in plan.groups if g.group_id not in done)
     failures: list[str] = []
@@ -564,16 +547,13 @@ def read_file(path: str) -> bytes:
 
 
 def _require_regular(path: str) -> None:
-    """Refuse a pipe, a device or a directory, before anything waits for what is in it."""
+    """Refuse a pipe, a device or a directory before anything waits for its content."""
     if Path(path).exists() and not Path(path).is_file():
         raise DocumentError(path, "is not a regular file, so it cannot keep a result; name another")
 
 
 def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return the content of a result file without a cut-off line; create the file if it is missing.
-
-    A file that cannot be written is thus detected before the work starts.
-    """
+    """Return a result file without a cut-off line; create it now, to fail before the work."""
     _require_regular(path)
     with _writing(path), Path(path).open("ab+") as file:
         file.seek(0)
@@ -587,8 +567,7 @@ def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
 def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[RewriteResult, int]:
     """Return the result in a document, and the bytes of its complete lines.
 
-    The remaining bytes may be an incomplete line only if the lines before, or how it begins, prove
-    that the document is a result of this plan.
+    The rest may be a cut-off line only if the document proves to be a result of this plan.
     """
     size_bytes = content.rfind(b"\n") + 1
     result = decode_result(content[:size_bytes], where=where)

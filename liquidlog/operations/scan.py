@@ -41,9 +41,9 @@ _ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateScan:
-    """The files that a reader with one predicate must open; `share` is its share of all queries.
+    """The files that readers of one predicate must open; `share` is their share of all queries.
 
-    `cannot_prune` lists the conditions in it that rule out no file, whatever the statistics.
+    `cannot_prune` lists its conditions that rule out no file, whatever the statistics.
     """
 
     where: str
@@ -58,9 +58,8 @@ class Scan(Summary):
     """The files that the readers of a workload must open, at one version.
 
     `files_read` and `bytes_read` are means over the workload. `files` has path (decoded),
-    size_bytes, and the share of the workload that opens the file. `cannot_prune` lists the
-    conditions that rule out no file, `not_usable` the predicates that are no condition on this
-    table. `asked_at` is the current time (ISO 8601, UTC) if a predicate depends on it.
+    size_bytes, and the share of queries that open the file. `not_usable` lists predicates that are
+    no condition on the table. `asked_at` is the time (ISO 8601, UTC) if a predicate asks for it.
     """
 
     version: int
@@ -89,7 +88,7 @@ def scan(
 ) -> Scan:
     """Return the files that readers with the predicates of a workload must open.
 
-    Without a `time_zone` of their sessions, any is possible; without `now_ms`, conditions on the
+    Without a `time_zone` of the sessions, any is possible; without `now_ms`, conditions on the
     current time rule out no file.
     """
     # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
@@ -137,7 +136,7 @@ def scan(
 
 
 def at_time(where: object, now_ms: int) -> object:
-    """Return a predicate with the time as a literal in UTC; what is no such predicate as it is."""
+    """Return a predicate with the current time as a literal in UTC; anything else as it is."""
     if not isinstance(where, str) or _ASKS_FOR_TIME.search(where) is None:
         return where
     # See `scan`.
@@ -165,7 +164,7 @@ def matching(
     time_zone: tzinfo | None = None,
     now_ms: int | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
-    """Return per predicate which live files may have rows of which it is true, for their reader."""
+    """Return per predicate the mask of live files that may have rows of which it is true."""
     # See `scan`.
     from liquidlog.predicates.matching import judged_each
 
@@ -176,7 +175,7 @@ def matching(
 
 
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
-    """Return the files of a version that may have rows of which `where` is true, all without it."""
+    """Return the files of a version that may have rows of which `where` is true, by default all."""
     arrow_schema(snapshot.schema)  # refuses columns that cannot be read
     rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
     if where is not None:
@@ -209,7 +208,7 @@ def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> Re
 
 
 def _hidden_columns(snapshot: Snapshot) -> RowTracking | None:
-    """Return the columns of row tracking that data files may have, which readers leave out."""
+    """Return the row tracking columns of data files, which readers leave out."""
     configuration = snapshot.metadata.configuration
     names = configuration.get(ROW_ID_COLUMN), configuration.get(ROW_COMMIT_VERSION_COLUMN)
     if names[0] is None or names[1] is None:

@@ -30,10 +30,10 @@ from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves
 
 _MOST_VERSIONS: Final = 4
-"""Versions of the table that are loaded for scans of the past."""
+"""The most versions that are loaded for scans of the past."""
 
 _IN_COLUMNS: Final = "databricks-history"
-"""The source whose bytes are those of the columns that were read, not of whole files."""
+"""The source that counts the bytes of the read columns, not of whole files."""
 
 
 def backtested(
@@ -41,8 +41,8 @@ def backtested(
 ) -> Backtest:
     """Return predicted beside observed bytes of the scans whose engine counted them.
 
-    A scan is predicted on the files that the table had when it was asked last, if the log still has
-    that version and it is one of the four that most scans are of; else on today's.
+    A scan is predicted on the version at its last time, if the log has it and it is one of the four
+    that most scans are of; else on today's.
     """
     seen = [
         number
@@ -141,13 +141,13 @@ def _notes(seen: Sequence[WeightedPredicate], on_version: Floats, unknown: int) 
 # What they open
 
 _MOST_FILES: Final = 200_000
-"""Files on which every predicate is evaluated; of more, half as many are."""
+"""The most files on which every predicate is evaluated; of more, half as many are."""
 
 
 def table_readers(
     store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
 ) -> "TableReaders":
-    """Return what the predicates of a workload read of a table as it is."""
+    """Return what the predicates of a workload open in a table as it is."""
     session = Session.at_ms(now_ms)
     files = _looked_at(snapshot.files.num_rows)
     some = replace(snapshot, files=snapshot.files.take(pa.array(files)), plain_files=None)
@@ -176,7 +176,7 @@ def table_readers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What predicates name: the leaves and paths of all, and the paths of each."""
+    """The leaves and paths of all predicates, and the paths of each."""
 
     leaves: tuple[Leaf, ...]
     paths: tuple[Path, ...]
@@ -209,7 +209,7 @@ def _halves(workload: Workload, shapes: Sequence[frozenset[Path]]) -> Halves:
 
 
 def _looked_at(count: int) -> Numbers:
-    """Return the rows of live files that predicates are evaluated on: all, or an even part."""
+    """Return the rows of live files that predicates are evaluated on: all, or a random part."""
     if count <= _MOST_FILES:
         return np.arange(count)
     random = np.random.default_rng(count)
@@ -218,10 +218,10 @@ def _looked_at(count: int) -> Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReaders:
-    """The table as it is, and what p predicates read of it.
+    """The table as it is, and what p predicates open now.
 
-    `now` is what each opens now, by `masks`, which have one bool for each of `files`: rows of
-    `Snapshot.files`, all of them or, of very many, some. Sums over them are multiplied by `scale`.
+    `masks` have one bool for each of `files`: rows of `Snapshot.files`, all or, of very many, some.
+    Sums over them are multiplied by `scale`.
     """
 
     store: TableStore
@@ -243,7 +243,7 @@ class TableReaders:
         return [one.where for one in self.readers.workload]
 
     def mean(self, values: Floats, weights: Floats) -> float:
-        """Return the mean of a number per predicate."""
+        """Return the weighted mean of a number per predicate."""
         return float(weights @ values) / float(weights.sum())
 
     def joined(self, max_file_bytes: int) -> Readings:
@@ -275,7 +275,7 @@ class TableReaders:
         )
 
     def fields(self) -> dict[str, Any]:
-        """Return what advice says whatever is recommended."""
+        """Return the fields that advice has in any case."""
         snapshot, readers = self.snapshot, self.readers
         has_files = self.total_bytes > 0
         return {
@@ -297,7 +297,7 @@ class TableReaders:
         }
 
     def left_alone(self, reason: str, notes: tuple[str, ...]) -> Advice:
-        """Return the advice to leave a table alone of which no layout was measured."""
+        """Return the advice to leave the table alone, without a measured layout."""
         return Advice(**self.fields(), reason=reason, notes=notes)
 
 

@@ -52,7 +52,7 @@ from liquidlog.version import ENGINE_INFO
 
 
 def _put_note(store: TableStore, change: Change, clock: Clock) -> int:
-    """Put a version without actions; return it."""
+    """Put a version without actions and return its number."""
     snapshot = load_snapshot(store)
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
@@ -61,12 +61,11 @@ def _put_note(store: TableStore, change: Change, clock: Clock) -> int:
 
 # Find and delete the files that no version names and no run will ever commit
 #
-# A run that has not finished may still be alive, which cannot be ruled out from outside; so a
-# run is taken for dead only after it has written nothing for a while. A finished run can be
-# committed by anyone who has its result, until its outputs are too old. Before files are
-# deleted, their run is ended in the table, so that no new commit of it can begin. For finished
-# runs, a version is then put, so that a commit under way has to read the fate of its run again.
-# Only then is the log read, and the files that it names are kept.
+# A run that has not finished counts as dead only after it has written nothing for a while. A
+# finished run can be committed by anyone who has its result, until its outputs are too old. Before
+# files are deleted, their run is ended in the table, so that no new commit of it can begin. For
+# finished runs, a version is then put, so that a commit under way has to read the fate of its run
+# again. Only then is the log read, and the files that it names are kept.
 
 OPERATION: Final = "ORPHANS"
 """Operation of the version that is put before files of finished runs are deleted."""
@@ -120,8 +119,7 @@ def orphans(
 ) -> Rows:
     """Return the files that runs and writers left, one row per file; see `find_strays`.
 
-    With `delete`, those that may go are deleted; with `dry_run` too, the rows are those of a real
-    run.
+    `delete` deletes what may go; with `dry_run` too, it only returns the same rows.
     """
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
     if not delete:
@@ -144,8 +142,8 @@ def find_strays(
 ) -> Strays:
     """Return the files of runs that were not committed, by token, and temporary files of writers.
 
-    A run that wrote within `older_than_ms` counts as alive. With `finished`, the files of runs that
-    finished before that may go too, although their results can still be committed.
+    A run that wrote within `older_than_ms` counts as alive. With `finished`, the files of older
+    finished runs may go too, although their results can still be committed.
     """
     now_ms = clock.now_ms()
     rules = _Rules(
@@ -195,7 +193,7 @@ def _stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """Times, in ms since the epoch, after which a run's last sign of life protects its files."""
+    """Times in ms since the epoch; a run with a later sign of life keeps its files."""
 
     alive_since_ms: int
     committable_since_ms: int
@@ -290,10 +288,9 @@ def _row(file: StrayFile, token: str | None, *, deleted: bool) -> Mapping[str, A
 # Delete the data files that no version within the retention needs, as VACUUM does
 #
 # A file goes only if it is older than the retention, no version within the retention holds it,
-# and it is of no run that could still be committed. The order of what is looked at makes that
-# safe: files are listed first, then runs, then the log is read; whatever a run commits
-# meanwhile is either among the runs or in the log. Then a version says what is going to be
-# deleted, and runs and log are looked at once more before anything is.
+# and no run that could still be committed wrote it. The order of looks makes that safe: first
+# files, then runs, then the log; what a run commits meanwhile is either among the runs or in the
+# log. Then a version says what will be deleted, and runs and log are looked at once more.
 #
 # Source: PROTOCOL.md, "VACUUM Protocol Check", "Add File and Remove File"; Delta Spark,
 # VacuumCommand, for what is written in the history.
@@ -304,7 +301,7 @@ START: Final = "VACUUM START"
 END: Final = "VACUUM END"
 
 SAFE_RETENTION_MS: Final = 168 * 3_600_000
-"""A shorter retention than a week has to be allowed: readers and writers may take so long."""
+"""Shorter retentions have to be allowed: readers and writers may take a week."""
 
 _CLOCKS_APART_MS: Final = 86_400_000
 _PARALLEL_REQUESTS: Final = 16
@@ -336,7 +333,7 @@ class UnneededFile:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How many files are kept for a reason, and their bytes together."""
+    """The number and bytes of files that are kept for one reason."""
 
     reason: str
     files: int
@@ -345,7 +342,7 @@ class Kept:
 
 @dataclass(frozen=True, repr=False)
 class Vacuumed(Summary):
-    """What a vacuum deleted and kept, or would, and the versions that say so in the history."""
+    """What a vacuum deleted and kept, or would, and its versions in the history."""
 
     retention_ms: int
     files: tuple[UnneededFile, ...]
@@ -368,7 +365,7 @@ class Vacuumed(Summary):
         return sum(file.facts.size_bytes for file in self.files)
 
     def rows(self) -> Rows:
-        """Return one row per file that was deleted, or would be."""
+        """Return one row per deleted file."""
         return Rows(
             {
                 "path": file.path,
@@ -455,7 +452,7 @@ def retention_to_keep(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is in a table's directory: files that are not needed, and why others are kept."""
+    """The files of a table's directory that are not needed, and why others are kept."""
 
     unneeded: tuple[UnneededFile, ...]
     kept: tuple[Kept, ...]
@@ -521,7 +518,7 @@ def _kept(listed: _Listed, reasons: Mapping[str, str]) -> tuple[Kept, ...]:
 
 
 def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
-    """List the table's directory; links are not followed, hidden directories not looked into."""
+    """List the table's directory without links and hidden directories."""
     names = snapshot.metadata.partition_columns
     fields = (find_column(snapshot.schema, (name,)) for name in names)
     columns = {*names, *(field.physical_name for field in fields if field is not None)}
@@ -558,7 +555,7 @@ def _tokens(store: TableStore) -> frozenset[str]:
 
 
 def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
-    """Refuse to go on by a clock that is far ahead of the storage's."""
+    """Refuse a clock that is far ahead of the storage's."""
     name = log_path(commit_name(version))
     facts = store.file_facts(name)
     written_ms = 0 if facts is None else facts.modification_time_ms
@@ -572,7 +569,7 @@ def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
 
 
 def _delete(store: TableStore, found: _Found, *, since_ms: int) -> tuple[UnneededFile, ...]:
-    """Delete files that are still not needed, now that the log is read again; return them."""
+    """Delete files that are still not needed by the log as it is now; return them."""
     tokens = _tokens(store)
     paths = {file.path for file in found.unneeded if run_token_of(file.path) not in tokens}
     said = needed_files(store, paths, since_ms=since_ms, by_name=found.by_name)
@@ -616,10 +613,7 @@ def _note(operation: str, parameters: Mapping[str, object], metrics: Mapping[str
 
 
 def _put_end(store: TableStore, deleted: int, directories: int, clock: Clock) -> tuple[int, ...]:
-    """Put the version that says that all is done; return it, or nothing if it cannot be put.
-
-    What was deleted is deleted, whether or not the history says so.
-    """
+    """Put the version that says that all is done; return it, or nothing if that fails."""
     metrics = {
         "numDeletedFiles": str(deleted),
         "numVacuumedDirectories": str(directories + 1),  # with the table's own

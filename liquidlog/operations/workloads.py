@@ -48,7 +48,7 @@ def import_workload(
     without_constants: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return what sources ask of tables, of all without any: one query per distinct conditions.
+    """Return what sources ask of tables, by default of all: one query per distinct conditions.
 
     Queries whose last time is before `since` are left out.
     """
@@ -72,8 +72,8 @@ def asked_at(
 ) -> Imported:
     """Return what the source or the imported workload at an address asks of a table.
 
-    SQL that asks one table alone, of another name, is taken to ask this one. `problem` says why the
-    file is no workload of another form; it is raised if it is not a source either.
+    SQL that asks one table alone, of another name, is taken to ask this one. `problem` is why the
+    file has no other form; it is raised if it is not a source either.
     """
     known = Tables((open_table(table, storage_options),))
     try:
@@ -92,18 +92,18 @@ def asked_at(
     raise UsageError("; ".join([f"{path} asks nothing of {table}", *instead]), where=path)
 
 
-# Queries whose constants were redacted, with values of the table in their place where that tells
+# Queries whose constants were redacted, with values of the table in their place where possible
 #
 # A placeholder like `:q250` says where a constant lies among those that were compared with its
-# column. What a reader of one value opens hardly depends on the value: another one stands in
-# for it, which lies at the same place among the table's values. How many rows lie beside a
-# constant is not known, so that conditions like `day >= :q250` cannot be used.
+# column. A value at the same place among the table's values stands in for it: what a reader of one
+# value opens hardly depends on the value. How many rows lie beside a constant is not known, so
+# conditions like `day >= :q250` cannot be used.
 
 _PLACEHOLDER: Final = re.compile(r":(q[0-9]{1,4}|redacted)\b")
 _PLACE: Final = re.compile(r"q([0-9]{1,4})")
 _STEPS: Final = 1000
 _ROWS: Final = 4096
-"""Values that are made up from the bounds of files, of which one stands in for a constant."""
+"""Values made up from file bounds; one of them stands in for a constant."""
 _OF_ONE_VALUE: Final = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.In)
 
 _INSTEAD: Final = (
@@ -113,7 +113,7 @@ _INSTEAD: Final = (
 
 
 def is_redacted(where: str) -> bool:
-    """Return whether a condition may have redacted constants."""
+    """Whether a condition may have redacted constants."""
     return _PLACEHOLDER.search(where) is not None
 
 
@@ -126,10 +126,7 @@ class StandIns:
     _values: dict[Path, pa.Array] = field(default_factory=dict)
 
     def predicate(self, redacted: WeightedPredicate) -> WeightedPredicate:
-        """Return the predicate with stand-ins, each with its placeholder as a comment behind it.
-
-        One that has a constant for which nothing can stand in is returned with that problem.
-        """
+        """Return the predicate with stand-ins (placeholders as comments), or with its problem."""
         try:
             tree = sqlglot.parse_one(redacted.where, dialect="spark")
             found = [self._stand_in(one) for one in _placeholders(tree)]
@@ -193,7 +190,7 @@ def _placeholders(tree: exp.Expr) -> Iterator[exp.Placeholder]:
 
 
 def _compared_column(node: exp.Placeholder) -> Path | None:
-    """Return the column that a placeholder is the one value of, None if it is more than that."""
+    """Return the column if a placeholder is its one value, else None."""
     parent = node.parent
     if not isinstance(parent, _OF_ONE_VALUE):
         return None
@@ -243,8 +240,8 @@ def read_workload(
 ) -> Workload:
     """Return what the workload at an address asks of a table.
 
-    That is a file of predicates, an imported workload, or a source that can be imported. A
-    statement in a file of SQL that is not understood is a predicate with this problem.
+    The address names predicates, an imported workload, or a source to import. An SQL statement that
+    is not understood becomes a predicate with this problem.
     """
     written, problem = _written(path)
     if written and not any(one.problem for one in written):
@@ -261,7 +258,7 @@ def read_workload(
 def _all_asked(
     found: Imported, where: str, table: str, storage_options: StorageOptions
 ) -> Workload:
-    """Return the predicates of queries, and of SQL as people write it what was not understood."""
+    """Return the predicates of queries, and SQL statements that were not understood."""
     is_written = all(query.source == "sql" for query in found.queries)
     wrong = (
         WeightedPredicate(one.example, one.times, problem=f"{where}: {one.reason}")
@@ -271,7 +268,7 @@ def _all_asked(
 
 
 def workload_of(found: object, table: str, storage_options: StorageOptions) -> Workload:
-    """Return a workload of a table as callers give it: a path, predicates, or statements of SQL."""
+    """Return a workload as callers give it: a path, predicates, or statements of SQL."""
     if isinstance(found, str | PathLike):
         path = address(found, argument="workload")
         return read_workload(path, table=table, storage_options=storage_options)
@@ -294,7 +291,7 @@ def workload_of(found: object, table: str, storage_options: StorageOptions) -> W
 def predicates_of(
     queries: Sequence[Query], table: str, storage_options: StorageOptions
 ) -> Workload:
-    """Return the predicates of queries that opened a file and have a condition that is certain.
+    """Return the predicates of queries that opened files and have a certain condition.
 
     Values of the table stand in for redacted constants where they can.
     """

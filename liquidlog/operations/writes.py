@@ -128,17 +128,16 @@ _COMPUTED_COLUMNS: Final = {
 }
 
 DEFAULT_FILE_BYTES: Final = 128 << 20
-"""Files of an append are smaller than those of a rewrite: they are merged later, and many tasks
-write them at once."""
+"""Appended files are smaller than rewritten ones: many tasks write them; later they are merged."""
 
 _UNBOUNDED_BYTES: Final = 2**63 - 1
 
 _KNOWN_ROWS: Final = 10_000
-"""From so many live rows on, new ones are taken to be as wide."""
+"""From so many live rows on, new rows are taken to be as wide."""
 
 
 def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
-    """Refuse a table whose rows ask for more than whoever writes them can do.
+    """Refuse a table that asks more of written rows than the writer can do.
 
     `evaluates` says that the writer evaluates SQL: constraints, invariants, generated columns.
     """
@@ -185,7 +184,7 @@ def remembered_curve(snapshot: Snapshot) -> str:
 
 
 def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
-    """Return what files of appended rows are to be; they are bounded by rows, not by bytes."""
+    """Return the plan of appended files; they are bounded by rows, not by bytes."""
     configuration = snapshot.metadata.configuration
     policy = ClusteringPolicy(**remembered_among(snapshot, ("bloom_filter", "row_group_rows")))
     columns = clustering_state(snapshot).columns
@@ -219,8 +218,8 @@ def plan_write(
 ) -> WritePlan:
     """Return what the table asks of rows of a schema, and which files the commit will replace.
 
-    The rows replace those of which `where` is true; without it they are appended. With
-    `merge_schema`, columns that the table lacks are added to it.
+    The rows replace the rows of which `where` is true; without it they are appended.
+    `merge_schema` adds columns that the table lacks.
     """
     store.require_writable()
     require_appendable(snapshot, evaluates=True)
@@ -367,8 +366,8 @@ def commit_write(
 ) -> Written:
     """Commit what was written for a plan; without rows and without a change there is no commit.
 
-    `txn` is the transaction to set, (application id, version); if the table has this version or a
-    later one by then, nothing is committed. `is_blind`: rows were made without a look at the table.
+    `txn` is (application id, version): if the table has this version or a later one, nothing is
+    committed. `is_blind`: rows were made without a look at the table.
     """
     run = run_of(store, result.run)
     if plan.partition_columns:
@@ -560,13 +559,13 @@ def _grown(newest: Snapshot, plan: WritePlan) -> Metadata:
 _log: Final = Log(__name__)
 
 MAX_FILE_ROWS: Final = 16_000_000
-"""Rows after which an append starts a new file, so that no file grows without bound."""
+"""An append starts a new file after so many rows."""
 
 MOST_OPEN: Final = 64
-"""Files of partitions that are written at a time."""
+"""The most files of partitions that are open at a time."""
 
 _CLUSTERED_BATCH_ROWS: Final = 4_000_000
-"""Rows that a clustered append sorts together; bounds its memory."""
+"""Rows that a clustered append sorts together; this bounds its memory."""
 
 Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 """The path of a Parquet file, or Arrow data."""
@@ -574,10 +573,7 @@ Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """What an append did: the table's version afterwards, and the number of files and rows added.
-
-    For a dry run: what it would do.
-    """
+    """The table's version after an append, and the number of added files and rows."""
 
     version: int
     files: int
@@ -596,10 +592,10 @@ def append(
 ) -> Appended:
     """Write the sources as new files and commit them together; without rows there is no commit.
 
-    The schemas of all sources are checked before the first file is written. With `cluster`, each
-    batch is first sorted along the table's curve. `blind` says whether the rows were made without
-    a look at the table; None for what is known: Arrow data may be made of the table's rows, and
-    files elsewhere are not. A dry run reads and checks every row, and counts the files.
+    All schemas are checked before the first file is written. `cluster` sorts each batch along the
+    table's curve. `blind` says whether the rows were made without a look at the table; None for
+    what is known: Arrow data may be made of the table's rows, files elsewhere are not. A dry run
+    reads and checks every row, and counts the files.
     """
     began = time.perf_counter()
     store.require_writable()
