@@ -116,12 +116,9 @@ class Table(Summary):
     ) -> None:
         """Open the table at `uri`: a path, or a URI of file:, s3:, gs:, az: or abfss:.
 
-        With a `version`, methods answer for that version instead of the newest one, and those that
-        change the table are refused.
-
-        Storage options have the names that delta-rs gives them; environment variables are read too.
-        A callable that returns options is asked again when they may have expired: before each
-        commit, and a minute after it was asked last.
+        With a `version`, methods answer for that version, and changes are refused. Storage options
+        have the names that delta-rs gives them; environment variables are read too. A callable that
+        returns options is called again before each commit, and a minute after its last call.
 
         Raises:
             TableNotFoundError: If there is no table.
@@ -161,14 +158,13 @@ class Table(Summary):
     ) -> "Table":
         """Create an empty table and return it.
 
-        Give either `schema` or `like`, another table. `like` copies schema, properties and
-        clustering or partition columns; then `cluster_by` or `partition_by` (empty for none)
-        replaces the columns, and `properties` replace or add to those copied.
+        Give a `schema`, or another table as `like`: it gives schema, properties, and clustering or
+        partition columns. `cluster_by` or `partition_by` (empty for none) then replaces the
+        columns, and `properties` replace or add to the copied ones.
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
-            ClusteringColumnError: If the table cannot have these clustering columns; has every
-                problem.
+            ClusteringColumnError: If the table cannot have these columns; has every problem.
             UsageError: If not exactly one of `schema` and `like` is given, or a property or a
                 partition column is refused.
             StorageError: If the target cannot be written.
@@ -225,8 +221,7 @@ class Table(Summary):
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the table's state at a version, the newest if None.
 
-        After the first call without a version, only new commits are read. A table that was opened
-        at a version stays there.
+        After the first call, only new commits are read. A table opened at a version stays there.
 
         Raises:
             VersionNotFoundError: If the log does not have that version.
@@ -280,7 +275,7 @@ class Table(Summary):
         """Return one row per live file: size, rows, cube, state, clustering columns' bounds.
 
         Raises:
-            UsageError: If a property of the table that is needed here has a wrong value.
+            UsageError: If a needed property of the table has a wrong value.
         """
         from liquidlog.operations.inspect import files
 
@@ -291,7 +286,7 @@ class Table(Summary):
         """Return one row per ZCube.
 
         Raises:
-            UsageError: If a property of the table that is needed here has a wrong value.
+            UsageError: If a needed property of the table has a wrong value.
         """
         from liquidlog.clustering.columns import clustering_state
         from liquidlog.clustering.zcubes import cube_table
@@ -311,15 +306,15 @@ class Table(Summary):
     ) -> "Health":
         """Return how well the table is clustered, by its own or by other columns.
 
-        With a workload, these are the at most four columns that it compares most often. With
-        `where`, only files with rows that the SQL predicate may match are measured. The ratios are
-        from the log alone; with `sample`, from rows of up to 256 files.
+        A workload names the other columns: up to four that it compares most often. With `where`,
+        only files that the SQL predicate may match are measured. The ratios are from the log alone;
+        with `sample`, from rows of up to 256 files.
 
         Raises:
             ClusteringColumnError: If a column cannot be measured.
-            UsageError: If the predicate is not valid, there are no columns to ask for, both columns
-                and a workload are given, the workload compares no column with statistics, or a
-                property of the table that is needed here has a wrong value.
+            UsageError: If the predicate is not valid, there are no columns, both columns and a
+                workload are given, the workload compares no column with statistics, or a needed
+                property of the table has a wrong value.
         """
         from liquidlog.operations.inspect import health
 
@@ -347,14 +342,12 @@ class Table(Summary):
         payback_days: float | None = None,
         queries_per_day: float | None = None,
     ) -> "Diagnosis":
-        """Return what is wrong with the clustering, and the verdict on the table.
+        """Return findings on the clustering, each with its repair, and the verdict on the table.
 
-        The result is a sequence of findings, each with the command that repairs it, and has the
-        verdict too. The other arguments are those of `judge`.
+        The other arguments are those of `judge`.
 
         Raises:
-            UsageError: If no predicate of the workload is a condition on the table, or a number is
-                not above 0.
+            UsageError: If no predicate is a condition on the table, or a number is not above 0.
         """
         from liquidlog.operations.doctor import diagnose
 
@@ -380,8 +373,7 @@ class Table(Summary):
         is one; without either, no layout is fitted to it.
 
         Raises:
-            UsageError: If no predicate of the workload is a condition on the table, or a number is
-                not above 0.
+            UsageError: If no predicate is a condition on the table, or a number is not above 0.
         """
         from liquidlog.operations.judge import judge_opened
 
@@ -400,12 +392,10 @@ class Table(Summary):
     ) -> "Overview":
         """Return what a report shows: the verdict, health, findings, pictures and the past.
 
-        Without `past`, no earlier version is measured, which takes longer than all the rest. The
-        other arguments are those of `judge`.
+        `past` measures earlier versions too, which takes longest. The others are those of `judge`.
 
         Raises:
-            UsageError: If no predicate of the workload is a condition on the table, or a number is
-                not above 0.
+            UsageError: If no predicate is a condition on the table, or a number is not above 0.
         """
         from liquidlog.operations.doctor import overview
 
@@ -426,13 +416,12 @@ class Table(Summary):
     ) -> "Scan":
         """Return the files and bytes that a reader of a predicate must open, by statistics alone.
 
-        Instead of a predicate, give a workload. `time_zone` is that
-        of the readers' sessions, like "Europe/Berlin"; without it, times without a zone in
-        predicates may be in any zone.
+        Give either a predicate or a workload. `time_zone` is the readers', like "Europe/Berlin";
+        without it, times in predicates that name no zone may be in any.
 
         Raises:
-            UsageError: If no predicate is a condition on the table, if not exactly one of the two
-                is given, or if the time zone does not exist.
+            UsageError: If no predicate is a condition on the table, both or neither are given, or
+                the time zone does not exist.
         """
         from liquidlog.operations.scan import scan
 
@@ -450,10 +439,10 @@ class Table(Summary):
         )
 
     def plan_read(self, where: str | None = None, version: int | None = None) -> ReadPlan:
-        """Return the files that a reader must open, and how to read them, for whoever does that.
+        """Return the files that a reader must open and how to read them, as for `liquidspark.read`.
 
-        `liquidspark.read` does. With `where`, files are left out that have no row of which it is
-        true, by partition values and statistics, whenever and in which time zone it is asked.
+        With `where`, files are left out if partition values and statistics prove that it is true of
+        none of their rows, at any time and in any time zone.
 
         Raises:
             UsageError: If `where` is no condition on the table, or columns cannot be read.
@@ -479,11 +468,10 @@ class Table(Summary):
     ) -> "Advice":
         """Return which layout the table should have for its readers, or that it is best left alone.
 
-        Every set of up to `max_columns` of the columns that predicates name, or of `columns`, is
-        laid out on sampled rows. The layout is chosen on the older queries and judged on the
-        newest. It is recommended if queries wait at least `min_gain` (a share, 0.1 if None) less,
-        and it is the verdict on the table, as `judge` returns it. With `max_file_size`, no other
-        sizes are tried.
+        Sets of up to `max_columns` of the columns that predicates name, or of `columns`, are laid
+        out on sampled rows. The layout is chosen on the older queries and judged on the newest. It
+        is recommended if queries wait at least `min_gain` (a share, 0.1 if None) less, and it is
+        the verdict of `judge`. With `max_file_size`, no other sizes are tried.
 
         Raises:
             UsageError: If no predicate is a condition on the table, or an argument cannot be used.
@@ -523,14 +511,14 @@ class Table(Summary):
         """Return the plan of what OPTIMIZE would rewrite; writes nothing.
 
         The `settings` are those of `PlanSettings`: full, strategy, curve, where, budget,
-        max_file_size, zorder_by and others; docs/reference/settings.md has all. Those that are not
-        given, or None, are what the table's properties say, where these have an effect on the plan,
-        else the defaults. A setting without effect on this table with this strategy is refused.
+        max_file_size, zorder_by and others; docs/reference/settings.md has all. Missing ones, or
+        None, are taken from the table's properties, else the defaults. A setting without effect on
+        this table with this strategy is refused.
 
         The layout is fitted to a `workload`; `skip_clustered` and the strategy "overlap" judge
-        files by its queries too. Without `require_fit`, it may be one that the layout cannot be
-        fitted to. With `advice`, as `decode_advice` returns it, the plan makes the advised layout;
-        then no setting may be given that the advice determines.
+        files by its queries too. `require_fit` refuses a workload that the layout cannot be fitted
+        to. With `advice`, as `decode_advice` returns it, the plan makes the advised layout; then no
+        setting may be given that the advice determines.
 
         Raises:
             UsageError: If the table cannot be planned with these settings, a setting would have no
@@ -579,14 +567,13 @@ class Table(Summary):
     ) -> ClusteringPlan:
         """Return the plan that makes a partitioned table one clustered by columns; writes nothing.
 
-        Every file is rewritten, with the values of the partition columns in it. All groups of the
-        plan are one commit, by `commit` as by `migrate`. The settings are those of `plan`;
-        groups, which are rewritten one by one, are of at most `target_cube_size`.
-        `partition_time_zone`, as Europe/Berlin, is the zone of timestamps in partition values that
-        name none; by default that of the table's property, else UTC.
+        Every file is rewritten, with the values of the partition columns in it, and all groups of
+        the plan are one commit. The settings are those of `plan`; groups have at most
+        `target_cube_size`. `partition_time_zone`, as Europe/Berlin, is the zone of partition values
+        that name none; by default that of the table's property, else UTC.
 
-        With `add_to`, an earlier plan, and nothing else, the plan has more groups, of the files
-        that others added since; results of the groups that it had stay valid.
+        With only `add_to`, an earlier plan, the plan gets more groups, of the files that others
+        added since; results of its groups stay valid.
 
         Raises:
             UsageError: If the table is not partitioned, or as `plan`.
@@ -614,11 +601,11 @@ class Table(Summary):
     ) -> "Prediction":
         """Return what a plan would bring to the readers of a workload.
 
-        With no workload, readers are assumed: they read everything, or ask for one value of one
-        column that the plan clusters by, without any in which files are narrow now, every column
-        equally often, every value as often as it has rows. The prediction uses values that are read
-        from some rows of some files. Without `sample`, and if files cannot be read, it uses the
-        bounds in the log alone, which do not say how columns depend on each other.
+        Without a workload, readers are assumed: they read everything, or ask for one value of one
+        column that the plan clusters by, if files are not narrow in it now; every column equally
+        often, every value as often as it has rows. The prediction reads some rows of some files.
+        Without `sample`, or if files cannot be read, it uses the bounds in the log alone, which do
+        not say how columns depend on each other.
 
         Raises:
             UsageError: If no predicate is a condition on the table.
@@ -655,22 +642,20 @@ class Table(Summary):
     ) -> "CommitReport":
         """Commit the finished groups that are not committed yet.
 
-        Up to `groups_per_commit` groups make one version. By default it is 100 for a compaction,
-        whose groups become one file each; for partitions that are ordered one by one as many as
-        are about one cube, at most 100; and 1 otherwise. A group that cannot be committed is left
-        out, and the others of its version are committed.
+        Up to `groups_per_commit` groups make one version: by default 100 of a compaction, whose
+        groups become one file each; of partitions that are ordered one by one about a cube, at most
+        100; else 1. A group that cannot be committed does not stop the others of its version.
 
         Rows that other commits deleted from a group's inputs are deleted from its outputs: up to
-        `max_reconciled_share` of its rows (0.2 if None), as long as finding them takes no more than
-        `reconcile_limit` to read (10 GiB if None). With a share of 0, every deletion is a conflict.
+        `max_reconciled_share` of its rows (0.2 if None), if it takes at most `reconcile_limit` to
+        read (10 GiB if None) to find them. With a share of 0, every deletion is a conflict.
 
-        With `dry_run` every group is checked as if it were committed, nothing is written or
-        deleted, and the report has the versions that the groups would get. Deleted rows are counted
-        by the log and not looked for.
+        With `dry_run` every group is checked, nothing is written or deleted, and the report has the
+        expected versions. Deleted rows are counted by the log and not looked for.
 
         Raises:
-            UsageError: If the arguments are not a plan, a result, a whole number from 1, a share
-                and a size, or if there is a limit and the share is 0.
+            UsageError: If an argument has a wrong type or value, or there is a limit and the share
+                is 0.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
             ResultMismatchError: If the result does not match the plan, or lost a row.
             CommitStateUnknownError: If a commit may or may not have landed.
@@ -698,12 +683,11 @@ class Table(Summary):
         """Commit groups as an executor finishes them; failures are collected, not raised.
 
         Groups wait until there are `groups_per_commit`, the first has waited for ten minutes, or
-        `groups` ends, be it with an error: that is raised after what waits is committed. Groups
-        that were cancelled because of what `watch` said are conflicts, with what it found. Where
-        more than `reconcile_limit` would be read to find rows that others deleted, `tasks` read it,
-        as `liquidspark.session_tasks` returns them. Outputs of groups that the limits forbid are
-        deleted; `commit` leaves them, since a commit with other limits may follow. All other
-        arguments are those of `commit`.
+        `groups` ends; its error is raised after what waits is committed. Groups that `watch`
+        cancelled are conflicts, with what it found. Where the search for deleted rows would read
+        more than `reconcile_limit`, `tasks` read it, as `liquidspark.session_tasks` returns them.
+        Outputs of groups that the limits forbid are deleted; `commit` leaves them, since a commit
+        with other limits may follow. All other arguments are those of `commit`.
 
         Raises:
             UsageError: If an argument is not what `commit` takes.
@@ -725,18 +709,16 @@ class Table(Summary):
     def watch(
         self, plan: ClusteringPlan, *, max_reconciled_share: float | None = None
     ) -> "GroupWatch":
-        """Return what tells an executor which groups can no longer be committed, while it works.
+        """Return a watch that tells an executor which groups can no longer be committed.
 
-        It looks at the log when it is asked, but at most every few seconds, and else each minute:
+        It looks at the log when it is asked, at most every few seconds, else each minute:
 
             watch = table.watch(plan)
             groups = liquidspark.execute_groups(spark, plan, cancelled=watch)
             report = table.commit_each(plan, groups, watch=watch)
 
-        `max_reconciled_share` is what `commit_each` will be given.
-
-        Nothing is read yet. A look that fails is a message to the logger `liquidlog.executors`, and
-        the next one tries again.
+        `max_reconciled_share` is what `commit_each` will be given. Nothing is read yet. A failed
+        look is logged to `liquidlog.executors`, and the next one tries again.
         """
         from liquidlog.operations.rewrite import watch_for
 
@@ -800,8 +782,8 @@ class Table(Summary):
     ) -> "Optimized":
         """Make a partitioned table one that is clustered by columns, in one commit.
 
-        Readers see the table as it was, or all of it migrated. Rows that others delete meanwhile
-        are deleted as in `commit`; files that others add are a conflict, and nothing is committed.
+        Rows that others delete meanwhile are deleted as in `commit`; files that others add are a
+        conflict, and nothing is committed.
 
         Args:
             cluster_by: The clustering columns; partition columns may be among them.
@@ -845,19 +827,18 @@ class Table(Summary):
     ) -> "Appended":
         """Append Parquet files (paths) or Arrow data as fresh files in one commit.
 
-        Columns may come in any order; everything else must fit the schema. Rows of a partitioned
-        table go to files of their partitions, an empty text as null. With `cluster`, each
-        batch is first sorted along the curve of the clustering columns. Without rows there is no
-        commit, and the version stays. With `dry_run` the sources, even a RecordBatchReader, are
-        read to the end and checked, nothing is written, and the returned value is that of a real
-        run. `blind` says whether the rows were made without a look at the table: the log has it
+        Columns may come in any order; everything else must fit the schema. In a partitioned table,
+        an empty partition text is null. `cluster` first sorts each batch along the curve of the
+        clustering columns. Without rows there is no commit. A `dry_run` reads the sources, even a
+        RecordBatchReader, to the end, checks them, writes nothing, and returns what a real run
+        would. `blind` says whether the rows were made without a look at the table: the log has it
         (`isBlindAppend`), and Delta Spark lets changes of other rows go on beside a blind append.
-        None stands for what is known: True for files that are not below the table, in the same kind
-        of storage, False for Arrow data.
+        None means what is known: True for files in the same kind of storage that are not below the
+        table, False for Arrow data.
 
         Raises:
-            UsageError: If the data is of another type or an empty list, or if `cluster` is set and
-                the table has no clustering columns, or remembers a curve that there is not.
+            UsageError: If the data is of another type or an empty list, or `cluster` is set and the
+                table has no clustering columns, or an unknown curve.
             SchemaMismatchError: If the data does not have the table's schema; shows both.
             DataFileError: If a file cannot be read.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
@@ -884,15 +865,13 @@ class Table(Summary):
         merge_schema: bool = False,
         where: str | None = None,
     ) -> WritePlan:
-        """Return what rows of a schema must meet, and how they are written, for whoever does that.
+        """Return what rows must meet and how to write them, as for `liquidspark.append`.
 
-        `liquidspark.append` and `overwrite` do. With `cluster`, rows are placed along the curve of
-        the clustering columns. With `where`, they replace the rows of which it is true. With
-        `merge_schema`, columns that the table lacks are added to it.
+        `cluster` places rows along the curve of the clustering columns. With `where`, rows replace
+        the rows of which it is true. `merge_schema` adds columns that the table lacks.
 
         Raises:
-            UsageError: If the table has no clustering columns to cluster by, or `where` cannot be
-                used.
+            UsageError: If the table has no clustering columns, or `where` cannot be used.
             SchemaMismatchError: If the schema does not fit the table's; has every problem.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
         """
@@ -919,9 +898,9 @@ class Table(Summary):
     ) -> Written:
         """Commit what was written for a plan of `plan_write`, with the proof that it is all there.
 
-        `txn` is (application id, version): if the table has this version of the application's
-        transactions or a later one by then, nothing is committed, and the returned value says so.
-        `blind` says whether the rows of an append were made without a look at the table.
+        `txn` is (application id, version): if the table has this or a later version of the
+        application, nothing is committed, and the returned value says so. `blind` says whether the
+        rows of an append were made without a look at the table.
 
         Raises:
             ResultMismatchError: If the result does not prove that all rows are in the files.
@@ -947,8 +926,7 @@ class Table(Summary):
         there is nothing to change, there is no commit. A `dry_run` commits nothing.
 
         Raises:
-            ClusteringColumnError: If the table cannot have these clustering columns; has every
-                problem.
+            ClusteringColumnError: If the table cannot have these columns; has every problem.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
@@ -963,14 +941,12 @@ class Table(Summary):
     ) -> "DroppedFeature":
         """Drop the feature `clustering` or `domainMetadata`; return the version and the protocol.
 
-        With `clustering` go the clustering columns; no file is rewritten. With `domainMetadata` go
-        all domains. Writers that knew neither can then write again. No history has to be truncated
-        for that, so `truncate_history` is refused; Delta Spark drops features that ask for it. A
-        `dry_run` commits nothing.
+        With `clustering` go the clustering columns, with `domainMetadata` all domains; no file is
+        rewritten. Writers that knew neither can then write again. No history has to be truncated,
+        so `truncate_history` is refused; Delta Spark drops features that ask for it.
 
         Raises:
-            UsageError: If the table does not have the feature, or it cannot be dropped; says why,
-                and what Delta Spark does.
+            UsageError: If the table lacks the feature, or it cannot be dropped; says why.
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If a commit did not land.
         """
@@ -986,8 +962,7 @@ class Table(Summary):
     def apply_advice(self, advice: "Advice", *, dry_run: bool = False) -> tuple[int, ...]:
         """Set the advised columns and layout properties; return the versions of these commits.
 
-        There is one commit for the columns and one for the properties, where they change, and none
-        if the advice is to leave the table alone. A `dry_run` commits nothing.
+        Columns and properties have a commit each if they change. A `dry_run` commits nothing.
 
         Raises:
             UsageError: If the advice is of another table.
@@ -1002,7 +977,7 @@ class Table(Summary):
         return apply_advice(self.opened, advice, dry_run=dry_run)
 
     def fix(self, *names: str, dry_run: bool = False) -> "tuple[Mended, ...]":
-        """Mend what findings of these names say, without rewriting a data file.
+        """Repair the findings of these names; no data file is rewritten.
 
         A `dry_run` commits nothing.
 
@@ -1049,8 +1024,7 @@ class Table(Summary):
     ) -> int:
         """Add columns behind the others, or fields to a struct `into`; return the version after it.
 
-        No file is rewritten: rows that are there have null in a new column. A `dry_run` commits
-        nothing.
+        No file is rewritten: old rows have null in a new column. A `dry_run` commits nothing.
 
         Raises:
             UsageError: If the schema is none, or has no column.
@@ -1075,8 +1049,7 @@ class Table(Summary):
         """Drop columns that nothing depends on in one commit; return the version after that.
 
         The table needs column mapping. Clustering columns, and structs that contain them, cannot be
-        dropped. With `if_exists`, columns that are not there are no error. A `dry_run` commits
-        nothing.
+        dropped. With `if_exists`, missing columns are no error. A `dry_run` commits nothing.
 
         Raises:
             SchemaChangeError: If a column cannot be dropped; has every problem.
@@ -1097,8 +1070,8 @@ class Table(Summary):
     ) -> int:
         """Set some properties and remove others; return the table's version after that.
 
-        Setting delta.columnMapping.mode to name turns column mapping on. If there is nothing to
-        change, there is no commit. A `dry_run` commits nothing.
+        Setting delta.columnMapping.mode to name turns column mapping on. Without a change there is
+        no commit. A `dry_run` commits nothing.
 
         Raises:
             UsageError: If the properties are not a mapping from str to str.
@@ -1144,12 +1117,11 @@ class Table(Summary):
     ) -> Rows:
         """Return the files that runs left without a commit, one row per file.
 
-        A run that wrote within `older_than` may still be alive: its files are listed, but are not
-        orphans and are kept. So are the files of finished runs while their results can be
-        committed, that is for half of `delta.deletedFileRetentionDuration`; with `finished`, they
-        count as orphans too. With `delete`, and without `dry_run`, orphans are deleted. If files of
-        finished runs are among them, a version without actions is put first, so that no commit of
-        those runs can still land.
+        A run that wrote within `older_than` may still be alive: its files are listed and kept. So
+        are the files of finished runs while their results can be committed, for half of
+        `delta.deletedFileRetentionDuration`; with `finished`, they are orphans too. `delete`
+        without `dry_run` deletes orphans. Before those of finished runs, a version without actions
+        is put, so that no commit of these runs can still land.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h, or the table was opened at a
@@ -1181,10 +1153,10 @@ class Table(Summary):
         """Delete the data files that no version within the retention needs; return which.
 
         `retain` is a duration like 168h or 7d, by default `delta.deletedFileRetentionDuration`.
-        What could become shorter by it than that property or a week has to be allowed. A file stays
-        that is younger, that a version within the retention holds, or whose run could still be
-        committed. With `dry_run` nothing is deleted. A vacuum that was stopped is finished by the
-        next one. Of two at the same time, both count what both deleted.
+        Less than that property or a week has to be allowed. A file stays if it is younger, if a
+        version within the retention holds it, or if its run could still be committed. With
+        `dry_run` nothing is deleted. The next vacuum finishes one that was stopped. Of two at the
+        same time, both count what both deleted.
 
         Raises:
             UsageError: If the retention is no duration, or too short and not allowed.

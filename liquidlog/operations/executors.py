@@ -91,15 +91,11 @@ class ExecutorWhenNeeded:
     def for_plan(self, plan: ClusteringPlan) -> Executor:
         """Return an executor for the plan; it is started only if the plan has groups."""
         if not plan.groups:
-            return _rewrite_nothing
+            return lambda *_: iter(())
         name = self._choose(plan)
         if name not in self._started:
             self._started[name] = self._stack.enter_context(self._open(name))
         return self._started[name]
-
-
-def _rewrite_nothing(*_: object) -> Iterator[Outcome]:
-    return iter(())
 
 
 def rewrite_groups(

@@ -168,7 +168,7 @@ class GroupWatch:
         return self._reasons
 
     def group_ended(self) -> None:
-        """A group has ended, so the next call soon looks at the log."""
+        """Note that a group ended, so that the log is looked at soon."""
         self._group_ended = True
 
     def conflicts(self, failure: GroupFailure) -> tuple[GroupConflict, ...]:

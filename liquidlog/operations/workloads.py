@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
@@ -129,7 +129,8 @@ class StandIns:
         """Return the predicate with stand-ins (placeholders as comments), or with its problem."""
         try:
             tree = sqlglot.parse_one(redacted.where, dialect="spark")
-            found = [self._stand_in(one) for one in _placeholders(tree)]
+            named = list(tree.find_all(exp.Placeholder))
+            found = [self._stand_in(one) for one in named if is_redacted(f":{one.name}")]
         except (SqlglotError, RecursionError, _NothingStandsInError) as error:
             return replace(redacted, problem=_problem(error))
         for node, literal in found:
@@ -183,10 +184,6 @@ class StandIns:
 
 class _NothingStandsInError(Exception):
     """Nothing can stand in for a redacted constant; the message says why."""
-
-
-def _placeholders(tree: exp.Expr) -> Iterator[exp.Placeholder]:
-    yield from [one for one in tree.find_all(exp.Placeholder) if is_redacted(f":{one.name}")]
 
 
 def _compared_column(node: exp.Placeholder) -> Path | None:
