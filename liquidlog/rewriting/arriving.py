@@ -35,7 +35,7 @@ from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import StorageOptions
 
 _MOST_GATHERED_BYTES: Final = 512 << 20
-"""Rows that wait for their row groups take at most about this in memory, in all files together."""
+"""Memory of the rows that wait for their row groups, in all files together."""
 
 _Key = tuple[str | None, ...]
 
@@ -193,9 +193,9 @@ class ArrivingFiles:
     ) -> None:
         """Write nothing yet; the run of `work` must have begun.
 
-        `admit` is given the directories of partitions before a file is there. Of `most_open` files,
-        the one that was written to longest ago is finished to begin another one. After `max_bytes`
-        or `max_rows` a file is full.
+        `admit` gets the directories of partitions before their files exist. The file that was
+        written to longest ago is finished when another one would exceed `most_open`. A file is full
+        after `max_bytes` or `max_rows`.
         """
         self.begun = 0
         self._work, self._parting, self._numbers = work, parting, numbers
@@ -215,7 +215,6 @@ class ArrivingFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Delete files that are not finished."""
         for file, _ in self._open.values():
             file.__exit__(kind, error, trace)
 

@@ -59,7 +59,7 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _INPUT_BYTES: Final = 2 << 10
 _SAMPLED_BYTES: Final = 32
-"""Estimates of what an input, and a sampled value, take on the driver."""
+"""Estimated memory on the driver of an input, and of a sampled value."""
 
 _log: Final = Log(__name__)
 _said: Final = Log("liquidlog.executors")
@@ -76,7 +76,7 @@ def runs_of(
 ) -> list["GroupRun"]:
     """Return an attempt at each of these groups, all if None, that nothing known forbids.
 
-    Groups of many tasks come first: those of one task each fill the slots that they leave.
+    Groups of many tasks come first: groups of one task fill the slots that they leave.
     """
     wanted = _wanted(plan, groups)
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
@@ -270,7 +270,7 @@ class GroupsInFlight:
     def execute(self, *, slots: Callable[[], int]) -> Sequence[Outcome]:
         """Rewrite the groups; each run ends finished, or discarded with all its files.
 
-        Groups whose job fails run again, each by itself: one task may have brought the others down.
+        Groups whose job fails run again one by one: one task may have made the others fail.
         """
         if self.engine.cancelled is not None:
             return self.cancelled(self.engine.cancelled)
@@ -303,7 +303,7 @@ class GroupsInFlight:
         slots: Callable[[], int],
         started: float,
     ) -> Outcome:
-        """Return what becomes of a group; `facts` are those of a job that others shared."""
+        """Return the outcome of a group; `facts` are those of a job that others shared."""
         try:
             if facts is None or facts.denied:
                 facts = self._facts(attempt, problem, slots)
@@ -342,7 +342,7 @@ class GroupsInFlight:
         return [_cancelled(attempt, because) for attempt in self.attempts]
 
     def _failure(self, attempt: GroupRun, reason: str) -> GroupFailure:
-        """Return what becomes of a group after an error, which cancelling brings about, too."""
+        """Return the failure of a group after an error, which cancelling also raises."""
         because = self.engine.cancelled
         if because is not None:
             return _cancelled(attempt, because)
@@ -355,7 +355,7 @@ class GroupsInFlight:
 
 
 def _begun(attempt: GroupRun) -> Exception | None:
-    """Begin the run of an attempt, and return why it cannot."""
+    """Begin the run of an attempt; return the error if it cannot begin."""
     _say_begun(attempt)
     try:
         attempt.run.begin(attempt.origin)
@@ -397,7 +397,7 @@ _MAX_GROUPS: Final = 1024
 """Each takes a thread here, and on Spark one in its driver."""
 _MAX_DRIVER_BYTES: Final = 1 << 30
 _LEAST_UNWATCHED: Final = 2
-"""Groups in flight where nobody says when the tasks of one come to their end."""
+"""Groups in flight where nobody reports that the tasks of one are nearly done."""
 
 
 class Slots(Protocol):
@@ -419,9 +419,9 @@ class Slots(Protocol):
 
 
 class Flight:
-    """Rewrites groups from threads, the first ones first; mutable.
+    """Rewrites groups from threads in their order; mutable.
 
-    `close` cancels what runs and discards it, and whatever finished but was not taken.
+    `close` cancels running groups and discards them, and finished ones that were not taken.
     """
 
     def __init__(self, slots: Slots, runs: Sequence[GroupsInFlight]) -> None:
@@ -435,10 +435,10 @@ class Flight:
     def outcomes(
         self, progress: Progress | None, cancelled: Cancelled | None = None
     ) -> Iterator[Outcome]:
-        """Yield what becomes of each group as it finishes; afterwards the flight is closed.
+        """Yield the outcome of each group as it finishes; afterwards the flight is closed.
 
-        Groups that `cancelled` names do not begin, or their jobs are stopped; a job that several
-        groups share goes on while one of them is wanted.
+        Groups that `cancelled` names do not begin, or their jobs are stopped; a job of several
+        groups goes on while one of them is wanted.
         """
         try:
             yield from self._without_lost(cancelled)

@@ -31,17 +31,17 @@ _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 
 _MIN_SIZE: Final = 0.4
 _MAX_SIZES: Final = (1.6, 1.4, 1.4)
-"""Of the mean, as estimated: a layout by rows is kept within the first, one by bytes within the
-others. Chosen cuts make files of 0.5 to 1.5; if all fail, cuts are equal."""
+"""Largest output over the mean, as estimated: by rows within the first, by bytes within the others,
+else cuts are equal. Chosen cuts make files of 0.5 to 1.5."""
 
 _MIN_PIECE_BYTES: Final = 24 << 10
 _MIN_PIECE_COLUMN_BYTES: Final = 256
-"""What a piece should have at least, as stored, and per column, for tables with hundreds: Arrow
-needs about as much to describe a column."""
+"""Least stored bytes of a piece per column, for tables with hundreds: Arrow needs about as much to
+describe a column."""
 
 _MEASURED_PER_MEAN: Final = 64
 _CHANCE: Final = 3.0
-"""Standard errors by which a mean of this many widths must differ to be believed."""
+"""Standard errors by which a mean of this many widths must differ to count."""
 
 Weights = npt.NDArray[np.float64]
 
@@ -50,7 +50,7 @@ Weights = npt.NDArray[np.float64]
 class Layout:
     """Where every row of a group goes: slice s is in output s // slices_per_output.
 
-    `cuts` separate slices, which are what a task sorts at a time.
+    `cuts` separate slices; a task sorts one slice at a time.
     """
 
     axes: tuple[Axis, ...]
@@ -82,10 +82,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How rows get from reading tasks to those that write.
+    """How rows get from reading tasks to writing tasks.
 
-    Each of `tasks` writing tasks has `outputs_per_task` consecutive outputs, the last one what is
-    left. `in_two_steps` says that reading tasks send pieces of many slices.
+    Each of `tasks` writing tasks has `outputs_per_task` consecutive outputs, the last one fewer.
+    `in_two_steps` means that reading tasks send pieces of many slices.
     """
 
     tasks: int
@@ -100,11 +100,11 @@ class Route:
 
 
 def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
-    """Return the way of the rows of a group.
+    """Return the route of a group's rows.
 
-    A reading task sends what it holds at a time, about `slice_bytes`, in one piece for each slice.
-    If such pieces are too small to be worth their description, it sends them to fewer writing
-    tasks. With n slices, pieces are then of slice_bytes / sqrt(n) or larger, in both steps.
+    A reading task sends about `slice_bytes` at a time, in one piece for each slice. If such pieces
+    are too small to be worth their description, it sends them to fewer writing tasks. With n
+    slices, pieces then have slice_bytes / sqrt(n) or more, in both steps.
     """
     slices = work.outputs * slices_per_output
     piece_bytes = max(_MIN_PIECE_BYTES, len(work.schema.fields) * _MIN_PIECE_COLUMN_BYTES)
@@ -158,7 +158,7 @@ def _even_layout(
 ) -> tuple[Layout, CurveSample]:
     """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
 
-    `measured` is (s,) float64, the bytes that each sampled row stands for; NaN if not measured.
+    `measured` (s,) float64 has the bytes that each sampled row stands for; NaN if not measured.
     """
     layout, sample = _fitted(work, columns, ordinals)
     if np.isnan(measured).all():
@@ -204,10 +204,10 @@ def _fitted(
 
 
 def local_means(measured: Weights, order: RowOrder) -> Weights:
-    """Return a weight for every sampled row: the mean of what was measured near it on the curve.
+    """Return a weight for every sampled row: the mean of the bytes measured near it on the curve.
 
-    A weight is 1 where that mean is within chance of it. `measured` has bytes, NaN for rows that
-    were not measured, but not for all; `order` (s,) int64 has the rows along the curve.
+    A weight is 1 where that mean differs by no more than chance. `measured` has bytes, NaN for rows
+    that were not measured, but not for all; `order` (s,) int64 has the rows along the curve.
     """
     along = measured[order]
     known = np.flatnonzero(~np.isnan(along))

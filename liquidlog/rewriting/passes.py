@@ -199,13 +199,13 @@ Work = TypeVar("Work", bound=WritingWork)
 
 _MAX_SURVEY_TASKS: Final = 1000
 _MAX_SURVEYED: Final = 16
-"""Inputs that a task surveys where slots are few: a cluster that grows with what waits may grow."""
+"""Inputs per surveying task where slots are few: clusters grow with the number of waiting tasks."""
 _SURVEY_SHARE: Final = 0.1
-"""About the share of the sampling pass in a group's time; only a progress bar depends on it."""
+"""The sampling pass's share of a group's time; only a progress bar depends on it."""
 _MIN_TASKS_PER_SLOT: Final = 4
 _MIN_TASK_BYTES: Final = 8 << 20
 _MOST_SENT: Final = 3
-"""How often a job's tasks are sent with newer credentials, the first time included."""
+"""Most times that a job's tasks are sent with newer credentials, the first time included."""
 
 
 class SurveyOrder(NamedTuple):
@@ -262,7 +262,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _tasks_done(self) -> float:
-        """Return how many tasks of all phases are done; 0 if that is not known."""
+        """Return how many tasks of all phases are done; 0 if unknown."""
 
     @abstractmethod
     def _stop(self, *, is_again: bool) -> None:
@@ -325,9 +325,9 @@ def run_group(
     options: ExecutorOptions,
     slots: Callable[[], int],
 ) -> TaskFacts:
-    """Rewrite one group and return the summed facts of its tasks, failure included.
+    """Rewrite one group and return the summed facts of its tasks, also if they failed.
 
-    How many tasks there are goes by how many `slots` says then that run at a time.
+    The number of tasks depends on `slots`, the number of tasks that run at a time by then.
     """
     work = replace(work, task_attempts=engine.task_attempts)
     if is_one_task:
@@ -373,10 +373,10 @@ def run_together(
 def with_fresh_options(
     work: Work, job: Callable[[Work], T], *, facts_of: Callable[[T], TaskFacts | None]
 ) -> T:
-    """Return what a job gives whose tasks are sent the work with options of this moment.
+    """Return the result of a job whose tasks get storage options of this moment.
 
-    If nothing failed but credentials that have expired meanwhile, the job begins again with those
-    of then, a few times. Tasks cannot do that: they are tried with what they were sent.
+    If only expired credentials failed, the job begins again with new ones, a few times. A task
+    cannot do that: its attempts use the options that it was sent.
     """
     sent = work.sent()
     for _ in range(_MOST_SENT - 1):

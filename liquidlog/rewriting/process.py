@@ -22,7 +22,7 @@ from liquidlog.storage.options import StorageOptions
 # behind, `orphans` finds it.
 
 CANNOT_READ: Final = "cannot read"
-"""How a problem begins that is not one of writing."""
+"""The beginning of a problem of reading, not of writing."""
 
 
 def new_token() -> str:
@@ -35,7 +35,7 @@ def storage_problem(
 ) -> str | None:
     """Return why this process cannot read or write a table, None if it can do both.
 
-    The first bytes of `file` are read; `token` names a file that is created and deleted.
+    It reads the first bytes of `file`, and creates and deletes a file named by `token`.
     """
     try:
         storage = StorageOptions.of(options)
@@ -79,9 +79,9 @@ _KEPT_BYTES: Final = 128 << 20
 def prepare_process(*, runs_only_tasks: bool) -> None:
     """Keep freed memory for the next slice, and take imported modules out of garbage collection.
 
-    Returning memory that the next slice needs takes a ninth of the CPU time of a rewrite of TPC-H
-    lineitem, collecting imported objects after every task another thirtieth. A process that runs
-    nothing but our tasks does without pandas, which Arrow imports for its first conversion.
+    Returning memory takes a ninth of the CPU time of a rewrite of TPC-H lineitem, collecting
+    imported objects after every task another thirtieth. A process that runs only our tasks does
+    without pandas, which Arrow imports for its first conversion.
     """
     if runs_only_tasks:
         do_without_pandas()

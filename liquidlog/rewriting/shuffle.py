@@ -58,13 +58,13 @@ from liquidlog.spec.arrow import arrow_schema, leaf_column
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 
 NOTES: Final = -1
-"""The slice of notes: sorted before all others, so that a failure is known before rows are."""
+"""The slice of notes: sorted first, so that a failure is known before rows are."""
 
 _PIECE_BYTES: Final = 16 << 20
-"""Bytes of one piece's rows in memory; a shuffle keeps whole pieces in single rows."""
+"""Memory of one piece's rows; a shuffle keeps whole pieces in single rows."""
 
 _MAX_PAYLOAD_BYTES: Final = 256 << 20
-"""Above this, a value is so large that executors of 1 GiB may run out of memory."""
+"""Larger values could take all memory of executors with 1 GiB."""
 
 _BATCH_BYTES: Final = 32 << 20
 """Payload bytes of one batch handed to a shuffle."""
@@ -73,15 +73,15 @@ _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=Fals
 _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
     compression=pa.Codec("zstd", compression_level=1), use_threads=False
 )
-"""For rows with dictionaries of their own: lz4 makes little of texts such as keys in hex digits."""
+"""For rows with dictionaries of their own: lz4 compresses texts such as hexadecimal keys little."""
 
 
 class Piece(NamedTuple):
     """One row of SHUFFLE_SCHEMA: rows of a slice, or of all slices of a writing task, or a note.
 
-    `target` leads to the task that writes them. `slice` is the first slice that the piece may have
-    rows of. Pieces of one slice hold its rows in order if they are sorted by `ordinal`: as many
-    ordinals from it on as the piece has rows are its own.
+    `target` leads to the writing task; `slice` is the first slice that the piece may have rows of.
+    Pieces of one slice, sorted by `ordinal`, hold its rows in order: a piece owns as many ordinals
+    from there on as it has rows.
     """
 
     target: int
@@ -96,10 +96,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(rows: pa.Table, *, target: int, first_slice: int, ordinal: int) -> Iterator[Piece]:
-    """Yield rows, of one slice or sorted by slice, as pieces of bounded size.
-
-    `ordinal` is that of the first row.
-    """
+    """Yield rows, of one slice or sorted by slice, as pieces of bounded size from `ordinal` on."""
     compact = compacted(rows)
     options = _IPC_OPTIONS if compact is rows else _TEXT_IPC_OPTIONS
     step = max(1, len(rows) * _PIECE_BYTES // max(compact.nbytes, 1))
@@ -166,13 +163,13 @@ _NARROW_SHARE: Final = 4
 """Narrow rows that are divided by slice at a time take this part of a slice in memory."""
 
 _WRITTEN_BYTES: Final = 32 << 20
-"""Sorted rows get their own types back by so many bytes at a time."""
+"""Sorted rows are converted to their own types in parts of this size."""
 
 Slices = npt.NDArray[np.int64]
 
 
 Reading = Callable[[], Iterator[tuple[pa.Table, int]]]
-"""Returns an iterator of (rows, ordinal of the first): what a task of the map side reads."""
+"""Returns an iterator of (rows, ordinal of the first): the input of a reading task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,10 +238,10 @@ class SplitTasks(MapSide):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegroupTasks:
-    """Between both, where rows go in two steps: makes pieces with one slice each.
+    """Turns pieces of several slices into pieces of one slice, where rows go in two steps.
 
-    Pieces come sorted by ordinal, after all notes. Some are held at a time, so that what goes to a
-    slice is worth a piece of its own.
+    Pieces come sorted by ordinal, after all notes. Some are held back, so that a slice gets pieces
+    of some size.
     """
 
     work: WritingWork
@@ -349,9 +346,9 @@ class OutputTasks:
 
 
 class SliceRows(NamedTuple):
-    """Rows of a slice, or of several slices that go together, in row order slice by slice.
+    """Rows of consecutive slices in row order, slice by slice.
 
-    `slice` is the first of them; `start` their place among all rows that were divided.
+    `slice` is the first slice; `start` is the place of its rows among all rows that were divided.
     """
 
     slice: int
@@ -410,13 +407,13 @@ def _joined(work: WritingWork, pieces: list[pa.Table]) -> pa.Table:
 
 
 def _taken(columns: Iterable[pa.ChunkedArray], names: list[str], order: pa.Array) -> pa.Table:
-    """Return rows of columns, each of which is put into one piece before rows are taken."""
+    """Return rows of columns, joining the chunks of one column at a time."""
     taken = [pa.table([column], [""]).combine_chunks().take(order).column(0) for column in columns]
     return pa.table(taken, names)
 
 
 def _emptied(columns: list[pa.ChunkedArray]) -> Iterator[pa.ChunkedArray]:
-    """Yield columns; the list keeps those that are left."""
+    """Yield columns, removing each from the list."""
     columns.reverse()
     while columns:
         yield columns.pop()

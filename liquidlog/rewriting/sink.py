@@ -25,7 +25,7 @@ from liquidlog.storage.files import delete_file
 T = TypeVar("T")
 
 _PROVED_BYTES: Final = 64 << 20
-"""Of the rows in memory at a time, while an output is read back."""
+"""Memory of the rows while an output is read back."""
 
 _attempt: Final[ContextVar[int | None]] = ContextVar("_attempt", default=None)
 
@@ -67,11 +67,10 @@ class RowsProof(Document, frozen=True, kw_only=True):
 
 
 class TaskFacts(Document, frozen=True, kw_only=True):
-    """What one task did: proofs of the rows it read and wrote, the files, or why it failed.
+    """What one task did: proofs of the rows it read and wrote, its files, or why it failed.
 
-    `partitions` are the partition values of files by path. Bytes read and written are 0 in the
-    costs: the group's plan and outputs say them. `denied` says that nothing failed but credentials
-    that expire.
+    `partitions` are the partition values of files by path. Bytes in `costs` are 0: the plan and the
+    outputs have them. `denied` means that only expiring credentials failed.
     """
 
     read: RowsProof | None = None
@@ -148,9 +147,9 @@ class TaskProofs:
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
-    The proof covers the rows that are in the file when it is read back, or, if the work does not
-    read back, the rows passed to `write`. The first rows create the file. A task may outlive its
-    run: it deletes a file that it finishes after its run has ended.
+    The proof covers the rows read back from the file, or, without `read_back`, the rows passed to
+    `write`. The first rows create the file. A task may outlive its run: it deletes a file that it
+    finishes after its run has ended.
     """
 
     def __init__(self, work: WritingWork, number: int, *, proof: Proof) -> None:
@@ -164,7 +163,6 @@ class OutputFile:
         self._finished = False
 
     def __enter__(self) -> Self:
-        """Return itself; nothing is opened yet."""
         return self
 
     def write(self, table: pa.Table) -> None:
@@ -240,7 +238,6 @@ class OutputFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Delete the file if it is not finished, best-effort."""
         if self._writer is not None and not self._finished:
             with suppress(Exception):
                 self._writer.__exit__(kind, error, trace)
@@ -249,9 +246,9 @@ class OutputFile:
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
-    """Return the sum of what tasks did; the first failure makes the whole a failure.
+    """Return the summed facts of tasks; any failure makes the whole a failure.
 
-    That a run had ended counts only where no task says why.
+    That a run had ended is the reason only if no task has another.
     """
     failed_tasks = [fact for fact in facts if fact.failure is not None]
     failed_tasks.sort(key=lambda fact: (fact.failure == _ENDED, fact.denied))
@@ -282,9 +279,9 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
 def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
-    An error that may pass is raised as long as the task will be tried again. Any other retires the
-    run, so that tasks which have not begun do not. Expired credentials do not: the driver sends the
-    tasks again with new ones.
+    An error that may pass is raised while the task will be tried again. Any other error retires the
+    run, so that no more tasks begin, except expired credentials: the driver sends the tasks again
+    with new ones.
     """
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error

@@ -41,26 +41,18 @@ _LEAST_OPTIONS: Final = {
 }
 
 _MOST_INPUTS_OF_ONE_TASK: Final = 256
-"""Footers of more inputs are read by several tasks beside each other."""
+"""The footers of more inputs are read by several tasks in parallel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions:
-    """How the work of a group is divided, and how far its proof goes.
+    """How the work of a group is divided, and how far its proof goes; sizes are bytes as stored.
 
-    The proof covers what the readers of the outputs will find, or, without `read_back`, ends
-    where rows are handed to the Parquet encoder.
-
-    Attributes:
-        single_task_bytes: A group of at most this many input bytes, as stored, is one task
-            without a shuffle; 0 for none. A compaction of few files to one is one task
-            whatever its size, unless this is 0: it holds little in memory.
-        task_bytes: Input bytes, as stored, that one reading task takes at most.
-        slice_bytes: Input bytes, as stored, that a task turns into rows, or sorts, at a time.
-            The memory of a Python worker goes by it, whatever the size of the group.
-        sample_rows: Rows sampled per group.
-        sample_rows_per_output: Rows sampled per output, where that makes more per group.
-        read_back: Whether every output is read back and proved to hold what was read.
+    The proof covers what readers of the outputs find, or, without `read_back`, ends where rows are
+    handed to the Parquet encoder. Groups of at most `single_task_bytes` are one task without a
+    shuffle, and so are compactions of few files to one unless this is 0. A reading task takes at
+    most `task_bytes`. It turns `slice_bytes` into rows, or sorts them, at a time: this determines
+    the memory of a worker, whatever the size of the group.
     """
 
     single_task_bytes: int = 16 << 20
@@ -71,7 +63,6 @@ class ExecutorOptions:
     read_back: bool = True
 
     def __post_init__(self) -> None:
-        """Check the values."""
         for name, least in _LEAST_OPTIONS.items():
             whole_number(getattr(self, name), argument=name, least=least)
         one(self.read_back, bool, argument="read_back", expected="True or False")
@@ -99,25 +90,24 @@ _PARTS_FROM: Final = 2
 
 _MEASURED_BYTES: Final = 1 << 30
 _MEASURED_SHARE: Final = 8
-"""The widths of rows are measured in row groups of about 1 GiB of a group, or of an eighth."""
+"""Row widths are measured in row groups of about 1 GiB of a group, or of an eighth."""
 
 _ALIKE: Final = 0.1
 _ALIKE_STEP: Final = 4
-"""Of row groups whose rows are about as wide as the group's, each fourth is measured."""
+"""Of row groups with rows about as wide as the group's, every fourth is measured."""
 
 _MIN_UNEVEN_SHARE: Final = 1 / 8
-"""Columns of less than this share of a row group's bytes are not measured."""
+"""Columns with a smaller share of a row group's bytes are not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritingWork:
-    """How rows become files of a table, as tasks see it; travels to the workers.
+    """How rows become files of a table; this is sent to the tasks.
 
-    `schema_string`, `readers`, `prefix`, `writer_options` and `partition_columns` are as plans have
-    them. `columns` are physical paths of the clustering columns, `curve` is None for a compaction.
-    `token` is that of the run. A task turns `slice_bytes`, as stored, into rows, or sorts them, at
-    a time; it is tried `task_attempts` times. With `read_back`, outputs are proved by reading what
-    was written.
+    `schema_string`, `readers`, `prefix`, `writer_options` and `partition_columns` are the plan's,
+    `token` is the run's. `columns` are physical paths of the clustering columns; `curve` is None
+    for a compaction. A task reads or sorts `slice_bytes`, as stored, at a time, and is tried
+    `task_attempts` times. With `read_back`, outputs are proved by reading them.
     """
 
     directory: str
@@ -244,9 +234,9 @@ def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
 
 
 def read_splits(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int]]:
-    """Yield (rows, ordinal of the first row) of splits that follow each other: a slice at a time.
+    """Yield (rows, ordinal of the first row) of consecutive splits, about a slice at a time.
 
-    Rows of small files are joined to about a slice: each slice costs a piece for every output.
+    Rows of small files are joined: each slice costs a piece for every output.
     """
     held: list[pa.Table] = []
     share, first = 0.0, 0
@@ -302,10 +292,7 @@ def read_bounded(
 def rows_at_a_time(
     work: GroupWork, file: int, opened: LogicalFile, row_groups: Sequence[int]
 ) -> float:
-    """Return how many live rows of some row groups a task holds at a time: a slice.
-
-    It is below 1 where nearly all rows that must be read are deleted.
-    """
+    """Return how many live rows of row groups are a slice; below 1 if nearly all are deleted."""
     stored_bytes = work.sizes_bytes[file] / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
     memory_bytes = sum(map(opened.row_group_memory_bytes, row_groups)) / rows
@@ -316,10 +303,10 @@ def rows_at_a_time(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What one input holds, `file` by its number in the plan: its row groups and sampled rows.
+    """The row groups and sampled rows of one input; `file` is its number in the plan.
 
-    `rows` are their numbers, (n,) uint64, increasing; `columns` the clustering columns at them.
-    `row_bytes` is about what each of them takes as stored, (n,) float64, NaN where not measured.
+    `rows` (n,) uint64 are the numbers of the sampled rows, increasing, with their clustering
+    `columns`. `row_bytes` (n,) float64 are about their stored bytes, NaN where not measured.
     """
 
     file: int
