@@ -49,7 +49,7 @@ class ReadSet:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentDeleteRead(Conflict):
-    """A winner removed, rewrote or put a deletion vector on files that the change removes."""
+    """A winner removed or rewrote files that the change removes, or gave them a deletion vector."""
 
     kind = "concurrent_delete_read"
     version: int
@@ -62,7 +62,7 @@ class ConcurrentDeleteRead(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class RowsMayBeBack(Conflict):
-    """A winner gave files that the change removes a state from which deleted rows may be back."""
+    """A winner may have restored deleted rows of files that the change removes."""
 
     kind = "rows_may_be_back"
     version: int
@@ -77,7 +77,7 @@ class RowsMayBeBack(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanged(Conflict):
-    """A winner changed the schema or the properties; `changes` are clauses, none if not known."""
+    """A winner changed the schema or the properties; `changes` are clauses, if known."""
 
     kind = "metadata_changed"
     version: int
@@ -89,7 +89,7 @@ class MetadataChanged(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class ProtocolChanged(Conflict):
-    """A winner changed the protocol; `changes` are clauses, none if not known."""
+    """A winner changed the protocol; `changes` are clauses, if known."""
 
     kind = "protocol_changed"
     version: int
@@ -101,7 +101,7 @@ class ProtocolChanged(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadataChanged(Conflict):
-    """A winner changed a domain that the change was derived from."""
+    """A winner changed a domain that the change depends on."""
 
     kind = "domain_metadata_changed"
     version: int
@@ -119,7 +119,7 @@ WinnerConflict = (
 
 
 class Winners:
-    """The commits that landed after a version, as far as they can make a change impossible."""
+    """The commits that landed after a version, as far as they may conflict with a change."""
 
     def __init__(self, version: int, terms: FileTerms | None = None) -> None:
         """Start after `version`; `terms` are the terms of the read sets to compare, if any."""
@@ -131,7 +131,7 @@ class Winners:
         self._outlasted: set[WinnerConflict] = set()
 
     def take(self, commits: Iterable[Commit]) -> None:
-        """Take in commits in their order; those that are known already are passed over."""
+        """Add commits in their order; known versions are skipped."""
         for commit in commits:
             if commit.version > self.version:
                 self._take(commit)
@@ -172,12 +172,12 @@ class Winners:
         return steps[-1]
 
     def course(self, key: FileKey, deleted_rows: int) -> Course:
-        """Return what winners made of a logical file; its vector deleted `deleted_rows` rows."""
+        """Return what winners did to a logical file whose vector deleted `deleted_rows` rows."""
         steps = self._steps.get(key[0])
         return UNCHANGED if steps is None else course_of(steps, key[1], deleted_rows)
 
     def removed_paths(self) -> frozenset[str]:
-        """Return the paths of all files that were removed, or got another deletion vector."""
+        """Return the paths of all files that were removed or got another deletion vector."""
         return frozenset(path for path, _ in self._removed)
 
     def conflicts(self, read_set: ReadSet) -> tuple[WinnerConflict, ...]:

@@ -169,7 +169,7 @@ class Source:
         self.require_unchanged()
 
     def require_unchanged(self) -> None:
-        """Refuse a file that is no longer what was opened: some rows may come from another one."""
+        """Refuse a file that changed since it was opened: rows may come from two versions."""
         if self.path is not None and content_mark(self.path, self.storage) != self.mark:
             detail = "was changed while it was read; append it when nobody writes to it"
             raise DataFileError(self.path, detail)

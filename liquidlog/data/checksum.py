@@ -92,7 +92,7 @@ def multiset_checksum(table: pa.Table) -> int:
 
 
 def row_lanes(table: pa.Table) -> Lanes:
-    """Return the two hashes of each of n rows, (n,) uint64 each, of which checksums are sums."""
+    """Return the two hashes of each of n rows, (n,) uint64 each; checksums are their sums."""
     hasher = _LaneHasher()
     found = [
         hasher.rows(batch.columns, batch.num_rows)
@@ -118,12 +118,12 @@ def add_checksums(*checksums: int) -> int:
 
 
 def subtract_checksums(whole: int, part: int) -> int:
-    """Return the checksum of the rows of `whole` that are not in `part`, which has some of them."""
+    """Return the checksum of `whole` without the rows of `part`, which `whole` must hold."""
     return _joined((whole >> _LANE_BITS) - (part >> _LANE_BITS), (whole & _LANE) - (part & _LANE))
 
 
 def format_checksum(checksum: int) -> str:
-    """Return the 32 hex digits that stand in documents."""
+    """Return the checksum as documents write it: 32 hex digits."""
     return f"{checksum:032x}"
 
 

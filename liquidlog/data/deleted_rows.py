@@ -69,21 +69,21 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Taken(NamedTuple):
-    """Numbers of rows that were found, increasing, and of the wanted rows that they equal."""
+    """Numbers of the rows found, increasing, and of the wanted rows that they equal."""
 
     rows: Rows
     wanted: Rows
 
 
 class UnequalRowsError(ValueError):
-    """Rows with the same two hashes are not equal, which is not by chance."""
+    """Rows with the same two hashes differ, which cannot happen by chance."""
 
 
 class WantedRows:
-    """Rows to find; `missing` counts those of `rows` that were not found yet. Mutable."""
+    """Rows to find; `missing` counts the rows not found yet. Mutable."""
 
     def __init__(self, rows: pa.Table, columns: Sequence[Path]) -> None:
-        """Look for rows, equal ones as often as they occur; `may_be` tests `columns`."""
+        """Look for rows, equal ones as often as they occur; `columns` are tested first."""
         self.rows = rows
         first, second = lanes = row_lanes(rows)
         self.checksum = lanes_checksum(lanes)
@@ -103,11 +103,11 @@ class WantedRows:
         self._keys = _Members(_first_lane([leaf_column(rows, path) for path in columns]))
 
     def may_be(self, columns: pa.Table) -> Mask:
-        """Return which of n rows have the values of a wanted row in the columns asked for first."""
+        """Return which of n rows have the values of a wanted row in the tested columns."""
         return self._keys.among(_first_lane(columns.columns))
 
     def take(self, rows: pa.Table) -> Taken:
-        """Take the rows that are wanted, the first of equal ones, from what is missing."""
+        """Take the wanted rows found in `rows`, the first of equal ones, from the missing ones."""
         lanes = row_lanes(rows)
         kinds = self._kinds(lanes)
         known = np.flatnonzero(kinds >= 0)
@@ -122,12 +122,12 @@ class WantedRows:
         return Taken(found, partners)
 
     def is_missing(self, wanted: Rows) -> Mask:
-        """Return of which wanted rows, by their numbers, one or an equal one is not found yet."""
+        """Return which wanted rows, by number, are missing or equal a missing row."""
         kinds = self._kind_of[wanted]
         return self._used[kinds] < self._counts[kinds]
 
     def take_equal(self, wanted: Rows) -> Mask:
-        """Take rows, the first of equal ones, from what is missing; return which were taken."""
+        """Take wanted rows, the first of equal ones, from the missing; return which were taken."""
         kinds = self._kind_of[wanted]
         found: Mask = self._used[kinds] + _occurrences(kinds) < self._counts[kinds]
         self._use(kinds[found])
@@ -220,7 +220,7 @@ class SoughtRows:
         return np.array([len(rows) > 0 for rows in self.rows_within(bounds)], np.bool_)
 
     def rows_within(self, bounds: Bounds) -> Iterator[Rows]:
-        """Yield for each file or row group the numbers of the rows that it may hold; not sorted."""
+        """Yield for each file or row group the numbers, unsorted, of the rows that it may hold."""
         axes = [_Axis(*pair) for pair in zip(self._columns, bounds.columns, strict=True)]
         by_first = np.argsort(axes[0].ids, kind="stable")
         ordered = axes[0].ids[by_first].astype(np.int64)
@@ -310,7 +310,7 @@ class ReadBudget:
             self.spent_bytes = needed_bytes
 
     def tasks_for(self, most_bytes: int) -> Tasks | None:
-        """Return the tasks if so many bytes more are too many for this process, else None."""
+        """Return the tasks if this process may not read so many more bytes, else None."""
         return self.tasks if self.spent_bytes + most_bytes > self._here_bytes else None
 
     def read(
@@ -378,7 +378,7 @@ class FileLayout:
 
     @property
     def bounded_leaves(self) -> tuple[Leaf, ...]:
-        """The leaves by which outputs are left out: clustering columns, else some others."""
+        """The leaves whose bounds exclude outputs: clustering columns, else some others."""
         found = {leaf.physical: leaf for leaf in leaves(self.schema)}
         paths = self.columns or self.options.indexed
         bounded = [found[path] for path in paths if path in found]
@@ -386,7 +386,7 @@ class FileLayout:
 
     @property
     def telling_columns(self) -> tuple[Path, ...]:
-        """Columns that are worth a look before all are read."""
+        """Columns to look at before all are read."""
         tracking = self.row_tracking
         if tracking is not None and tracking.preserved:
             return ((tracking.row_id_column,),)
@@ -404,7 +404,7 @@ class Output:
     def opened(
         self, layout: FileLayout, storage: StorageOptions, *, dictionary: bool = False
     ) -> DataFile:
-        """Return the file opened; with `dictionary`, its dictionaries are kept as they are."""
+        """Return the file opened; with `dictionary`, columns stay encoded."""
         found = DataFile.open(
             self.address,
             schema=layout.file_schema,
@@ -422,7 +422,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRequest:
-    """Rows to look for in an output, a table, or to read in it, their physical positions."""
+    """An output, and the rows to look for (a table) or to read (physical positions)."""
 
     output: Output
     rows: pa.Table | Positions
@@ -448,7 +448,7 @@ class OutputRows:
 
 
 def search_output(spend: Spend, request: OutputRequest) -> OutputRows:
-    """Return the rows of an output that equal the rows looked for; each is found at most once."""
+    """Return the rows of an output that equal wanted rows; each is found at most once."""
     try:
         return _OpenSearch(spend, request).found()
     except UnequalRowsError:
@@ -606,7 +606,7 @@ class _Search:
         )
 
     def slices(self, deleted: Sequence[DeletedRows]) -> Iterator[WantedRows]:
-        """Yield the deleted rows from the inputs, as many as memory may hold, or one part."""
+        """Yield the deleted rows in slices that fit in memory, or one part of an input each."""
         most_bytes = _SLICE_BYTES if self.budget.tasks is None else _SENT_BYTES
         held: list[pa.Table] = []
         held_bytes = 0
@@ -713,7 +713,7 @@ def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedRows:
-    """Rows of one output, read from it: physical rows, increasing, and their checksum."""
+    """Physical rows that were read from one output, increasing, and their checksum."""
 
     positions: Positions
     checksum: int = 0

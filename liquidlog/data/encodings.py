@@ -92,7 +92,7 @@ Bytes = npt.NDArray[np.float64]
 
 
 def value_bytes(column: pa.ChunkedArray) -> Bytes:
-    """Return the bytes of each value of a column, (n,) float64; in dictionaries of indices."""
+    """Return the bytes of each value of a column, (n,) float64; of its index if it is encoded."""
     return np.concatenate([np.zeros(0), *(_bytes_of(chunk) for chunk in column.chunks)])
 
 
@@ -169,7 +169,7 @@ def with_light_indices(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def map_dictionaries(
     table: pa.Table, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]
 ) -> pa.Table:
-    """Return the table after a change of each of its columns in dictionaries."""
+    """Return the table with `change` applied to each of its dictionary-encoded columns."""
     for position, column in enumerate(table.itercolumns()):
         if isinstance(column.type, pa.DictionaryType):
             changed = change(column)
@@ -199,12 +199,12 @@ def decoded(table: pa.Table) -> pa.Table:
 
 
 def flat_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return the values of a column in one array; it is in no dictionaries."""
+    """Return the values of a column in one array; the column must not be encoded."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
-    """Return the type that one column has in several tables: a dictionary if it is so in all."""
+    """Return the type of a column over several tables: a dictionary if it is one in all."""
     first, *others = set(types)
     if not others:
         return first
@@ -217,7 +217,7 @@ def common_type(types: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Return the type of the values that a dictionary holds, any other type as it is."""
+    """Return a dictionary's value type, any other type as it is."""
     return data_type.value_type if isinstance(data_type, pa.DictionaryType) else data_type
 
 
@@ -302,12 +302,12 @@ _NARROW: Final = tuple(
 
 
 def narrow_columns(table: pa.Table) -> Iterator[pa.ChunkedArray]:
-    """Yield the columns of a table in fewer bytes, each made when it is asked for."""
+    """Yield the columns of a table in fewer bytes, each one when it is needed."""
     return map(_narrow, table.itercolumns())
 
 
 def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
-    """Return tables of narrow columns with those in whose types they differ as wide as in any."""
+    """Return tables of narrow columns, widened where their types differ."""
     first = tables[0].schema.types
     if all(table.schema.types == first for table in tables):
         return list(tables)
@@ -324,7 +324,7 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
-    """Return the table with the types that its columns had before they were narrow; others stay."""
+    """Return the table with the types that its narrow columns had before; others stay."""
     return _widened(table, kinds, set(kinds.names))
 
 

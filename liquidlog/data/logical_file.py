@@ -64,7 +64,7 @@ class Located(NamedTuple):
 
     @classmethod
     def of(cls, table_uri: str, file: InputFile) -> Self:
-        """Return where a file of a table is: paths are local ones or URIs."""
+        """Return the paths or URIs of a table's file."""
         planned = file.deletion_vector
         vector = None if planned is None else planned.descriptor
         vector_location = located_vector(table_uri, vector, data_file=file.path)
@@ -272,7 +272,7 @@ class LogicalFile:
         return self._file.row_group_stored_bytes(index)
 
     def uneven_columns(self, index: int) -> dict[Path, int]:
-        """Return the bytes in one row group, as stored, of columns whose values differ in width."""
+        """Return the stored bytes in one row group of the columns whose values differ in width."""
         return self._file.uneven_columns(index)
 
     def read(
@@ -370,7 +370,7 @@ def _within(positions: Positions, span: Span) -> Positions:
 
 
 def is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
-    """Return which rows of a span are not among those deleted, which increase."""
+    """Return which rows of a span are not in `deleted`, which increases."""
     live = np.ones(span[1] - span[0], np.bool_)
     live[_within(deleted, span) - np.uint64(span[0])] = False
     return live
@@ -440,7 +440,7 @@ class FilePart:
     parts: int = 1
 
     def row_groups(self, count: int) -> range:
-        """Return the numbers of those of `count` row groups that are in this part."""
+        """Return the numbers of the row groups in this part, out of `count`."""
         first, last = (share * count // self.parts for share in (self.part, self.part + 1))
         return range(first, last)
 
@@ -461,7 +461,7 @@ class TableRows:
     def of_plan(
         cls, plan: ReadPlan, columns: Sequence[str], *, storage: StorageOptions, max_bytes: int
     ) -> Self:
-        """Return what reads the files of a plan."""
+        """Return the reader of a plan's files."""
         return cls(
             schema=without_void(parse_schema(plan.schema_string, where="the plan")),
             columns=tuple(columns),

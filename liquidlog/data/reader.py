@@ -91,7 +91,7 @@ class ParquetFile:
                 parquet.close(force=True)
 
     def with_dictionaries(self, names: frozenset[str]) -> Self:
-        """Return the file opened again, these columns left encoded; this one is closed."""
+        """Return the file opened again with these columns encoded; this one is closed."""
         self.close()
         return type(self)(self.path, dictionaries=names, stored=self._stored)
 
@@ -101,7 +101,7 @@ class ParquetFile:
         return self._parquet.metadata
 
     def refusal_of_old(self, meant: pa.DataType) -> str | None:
-        """Return why old dates or timestamps, `meant` the table's type, are refused, else None."""
+        """Return why old dates or timestamps of the table's type `meant` are refused, else None."""
         if pa.types.is_date(meant):
             return self.calendars.refusal_of_old(Stored.DATE)
         is_int96 = _has_int96(self._parquet)
@@ -122,7 +122,7 @@ class ParquetFile:
         )
 
     def row_group_stored_bytes(self, row_group: int) -> dict[str, int]:
-        """Return the bytes of each top-level column in one row group, as stored, in file order."""
+        """Return the stored bytes of each top-level column in one row group, in file order."""
         found = self.metadata.row_group(row_group)
         sizes = [found.column(leaf).total_compressed_size for leaf in range(found.num_columns)]
         return {
@@ -214,7 +214,7 @@ class ParquetFile:
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Context manager: turn every way in which reading Parquet fails into one error."""
+        """Context manager: turn every failure of reading Parquet into one error."""
         try:
             yield
         except FileNotFoundError as error:
@@ -382,7 +382,7 @@ class _FileColumns:
         return _FileColumns(pa.schema(stored), pa.schema(named), self.by_id)
 
     def problems(self, wanted: pa.Schema) -> Iterator[str]:
-        """Yield why field ids do not say for certain which column is which; none without ids."""
+        """Yield why field ids do not identify columns for certain; nothing without ids."""
         if not self.by_id:
             return
         fields = list(_fields(pa.struct(list(self.stored)), pa.struct(list(wanted)), ()))
@@ -503,7 +503,7 @@ class DataFile:
         )
 
     def uneven_columns(self, index: int) -> dict[Path, int]:
-        """Return the bytes in one row group, as stored, of columns whose values differ in width."""
+        """Return the stored bytes in one row group of the columns whose values differ in width."""
         found = self._file.uneven_columns
         stored_bytes = self._file.row_group_stored_bytes(index)
         return {
@@ -517,7 +517,7 @@ class DataFile:
         return sum(self._file.row_group_stored_bytes(index).values())
 
     def stored_bytes(self, index: int, columns: Sequence[Path] | None) -> int:
-        """Return the bytes of one row group, as stored, that hold columns, all columns if None."""
+        """Return the stored bytes of columns in one row group, of all if None."""
         held = {(self._columns.stored_path(path) or ("",))[0] for path in self._paths(columns)}
         sizes = self._file.row_group_stored_bytes(index)
         return sum(size for name, size in sizes.items() if name in held)

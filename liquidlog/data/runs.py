@@ -74,7 +74,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def here(cls, verb: str, *, now_ms: int, plan_id: str | None = None) -> Self:
-        """Return this process, which begins `verb` now."""
+        """Return the origin of a run that this process begins now."""
         host = socket.gethostname()[:_MOST_CHARACTERS] or "localhost"
         return cls(verb=verb, host=host, pid=os.getpid(), started_ms=now_ms, plan_id=plan_id)
 
@@ -147,7 +147,7 @@ class Run:
         return f"{VECTOR_PREFIX}{self._uuid_start}-"
 
     def uuid(self, unique_id: str) -> UUID:
-        """Return a uuid for a file of the run, made from a unique id; the token begins it."""
+        """Return a uuid for a file of the run, made from a unique id; it begins with the token."""
         rest = hashlib.sha256(unique_id.encode()).hexdigest()
         return UUID(hex=f"{self.token}{rest[:20]}", version=4)
 
@@ -166,7 +166,7 @@ class Run:
         self.note_directories()
 
     def within(self, directories: Iterable[str]) -> "Run":
-        """Return the same run with more directories; `note_directories` before files are there."""
+        """Return the run with more directories; `note_directories` must precede files."""
         found = tuple(dict.fromkeys((*self.directories, *directories)))
         return replace(self, directories=found)
 
@@ -179,7 +179,7 @@ class Run:
             make_directory(self._address(name))
 
     def noted(self) -> "Run":
-        """Return the same run with the directories that are noted in the table."""
+        """Return the same run with the directories noted in the table."""
         content = read_file(self._noted, self.storage)
         if content is None:
             return self
@@ -249,7 +249,7 @@ class Run:
         return self.stage()
 
     def withdraw(self) -> None:
-        """Withdraw a finished run; a commit that read its fate before may still land."""
+        """Withdraw a finished run; a commit that already read its fate may still land."""
         replace_file(self._fate, RunStage.WITHDRAWN.value.encode(), self.storage)
 
     def files(self) -> tuple[str, ...]:
@@ -284,7 +284,7 @@ class Run:
             delete_file(self._fate, self.storage)
 
     def discard(self) -> None:
-        """Delete all files of a run whose result was never handed out, best-effort."""
+        """Delete all files of a run whose result nobody received, best-effort."""
         with suppress(LiquidlogError, AmbiguousPutError):
             if self.retire() is RunStage.FINISHED:
                 self.withdraw()
@@ -351,7 +351,7 @@ def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset
 
 
 def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return these runs, by token."""
+    """Return the runs with these tokens, by token."""
     traces = _traces(directory, storage)
     return _runs(directory, storage, traces, traces[""] | traces[_FATE_SUFFIX])
 

@@ -74,7 +74,7 @@ class Ends:
 
 
 class StatisticsCollector:
-    """Collects what an add action says about one file; slices may come in any number and size."""
+    """Collects the statistics of one file's add action from slices of any number and size."""
 
     def __init__(self, schema: StructType, options: WriterOptions) -> None:
         """Collect for the leaves in `options.indexed`, which are physical paths."""

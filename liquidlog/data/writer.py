@@ -113,7 +113,7 @@ _FILTERS: Final = "bloom_filter_options"
 
 
 class ColumnBytes(NamedTuple):
-    """A column as encoded: its Parquet path, its bytes with the codec and without."""
+    """The Parquet path of a column, and its bytes with and without the codec."""
 
     path: str
     compressed: int
@@ -122,7 +122,7 @@ class ColumnBytes(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """Rows that were encoded, and what each column takes."""
+    """Rows encoded on trial, and the bytes of each column."""
 
     rows: int
     columns: tuple[ColumnBytes, ...]
@@ -130,7 +130,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileEncoding:
-    """The encoding of a file; `dictionaries` are the Parquet paths of leaves that get one."""
+    """The encoding of a file; `dictionaries` are the Parquet paths of the leaves that get one."""
 
     compression: str
     dictionaries: tuple[str, ...]
@@ -138,7 +138,7 @@ class FileEncoding:
 
     @classmethod
     def measure(cls, table: pa.Table, *, compression: str) -> "FileEncoding":
-        """Return the encoding for the file of some rows: in their order, as many as are known."""
+        """Return the encoding of a file, measured on as many of its rows as are known, in order."""
         dictionaries = tuple(worth_dictionaries(table))
         return cls(compression, dictionaries, _tried(table, dictionaries, compression))
 
@@ -198,7 +198,7 @@ def distinct_values(table: pa.Table, path: Path) -> int:
 
 
 def filter_bytes(distinct: int) -> int:
-    """Return the bytes of a filter for so many distinct values: a power of two."""
+    """Return the bytes, a power of two, of a filter for this many distinct values."""
     bits = -_FILTER_HASHES * distinct / math.log(1 - FALSE_POSITIVES ** (1 / _FILTER_HASHES))
     return max(_LEAST_FILTER_BYTES, 1 << math.ceil(math.log2(bits / 8)))
 
@@ -210,7 +210,7 @@ def _codec_arguments(name: str) -> dict[str, Any]:
 
 
 def left_uncompressed(trial: Trial) -> frozenset[str]:
-    """Return the paths of the columns that a codec shrinks least, so that a file hardly grows."""
+    """Return the columns that a codec shrinks least, while the file hardly grows without it."""
     room = _MAX_GROWTH * sum(column.compressed for column in trial.columns)
     chosen = set()
     for column in sorted(trial.columns, key=lambda one: _saved(one) / max(1, one.uncompressed)):
@@ -421,7 +421,7 @@ class DataFileWriter:
             self._write_row_group(rows)
 
     def end_row_group(self) -> None:
-        """Write the rows that wait, few as they may be."""
+        """Write the rows that wait, however few."""
         if self._row_groups.pending_rows:
             self._write_row_group(self._row_groups.take())
 
@@ -609,7 +609,7 @@ def _matching(table: pa.Table, wanted: pa.Schema) -> pa.Table:
 
 
 def encoded_bytes(table: pa.Table, options: WriterOptions) -> int:
-    """Return how many bytes a file of these rows, of which there are some, would have."""
+    """Return how many bytes a file of these rows, at least one, would have."""
     sink = pa.BufferOutputStream()
     table = _lightened(table, _light_schema(table.schema))
     with _parquet_writer(sink, table, options) as writer:

@@ -51,7 +51,7 @@ class LocalEngine(Engine):
         self._stopped = False
 
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> list[T]:
-        """Return what a function returns for each request, in their order."""
+        """Return the function's results for each request, in order."""
         return self.run(function, [(request,) for request in requests])
 
     def moved(
@@ -61,7 +61,7 @@ class LocalEngine(Engine):
         route: Route,
         sent: Sequence[Assignment[tuple[Split, ...]]],
     ) -> list[TaskFacts]:
-        """Run the tasks that read, then those that write what is in their files."""
+        """Run the reading tasks, then the writing tasks on the files of the former."""
         targets = tuple(range(route.tasks))
         reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
         writing = OutputTasks(work=work, route=route)
@@ -74,7 +74,7 @@ class LocalEngine(Engine):
             return self.run(SpilledTasks.run, [(tasks, one) for one in spilled])
 
     def run(self, function: Callable[..., Any], calls: Sequence[tuple[object, ...]]) -> list[Any]:
-        """Return what a function returns for these arguments; an error stops all calls."""
+        """Return the function's results for these arguments; an error stops all calls."""
         results: list[Any] = [None] * len(calls)
         running: dict[Future[Any], tuple[int, int]] = {}
 
@@ -154,7 +154,7 @@ class Spilled:
 
     @classmethod
     def together(cls, spilled: Sequence["Spilled"]) -> "Spilled":
-        """Return the pieces of several, each of which is one file."""
+        """Return the pieces of several files as one."""
         places = [np.empty((0, _COLUMNS), np.int64), *(one.places.copy() for one in spilled)]
         for number, rows in enumerate(places[1:]):
             rows[:, _FILE] = number
@@ -167,7 +167,7 @@ class Spilled:
         return [Spilled(self.files, rows[low:high]) for low, high in pairwise(edges)]
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield the pieces by slice and ordinal; each is read when it is asked for."""
+        """Yield the pieces by slice and ordinal; each is read when it is needed."""
         rows = self.places[np.lexsort((self.places[:, _ORDINAL], self.places[:, _SLICE]))]
         with ExitStack() as stack:
             opened = {
@@ -183,13 +183,13 @@ class Spilled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpilledTasks:
-    """The reduce side where pieces are in files; `directory` takes those that are regrouped."""
+    """The writing side of a shuffle in files; `directory` takes regrouped pieces."""
 
     writing: OutputTasks
     directory: str
 
     def run(self, spilled: Spilled) -> TaskFacts:
-        """Write the outputs of one target's pieces, and return what that did."""
+        """Write the outputs of one target's pieces and return the task's facts."""
         if self.writing.route.in_two_steps:
             regrouped = RegroupTasks(work=self.writing.work).regrouped(spilled.pieces())
             spilled = Spilled.written(self.directory, regrouped)
@@ -286,7 +286,7 @@ class LocalExecutor:
         yield from Flight(_Slots(self._workers.count), flying).outcomes(progress, cancelled)
 
     def tasks(self, function: Callable[[Any], Any], requests: Sequence[Any]) -> Sequence[Any]:
-        """Return what a function returns for each request, in their order; a `plan.Tasks`."""
+        """Return the function's results for each request, in order; a `plan.Tasks`."""
         try:
             return LocalEngine(self._workers, self._directory).each(function, requests)
         except TaskFailedError as error:
@@ -300,7 +300,7 @@ def worker_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Return how much memory this process may use: the machine's, or what its control group has."""
+    """Return the memory of the machine, or of this process's control group if that is less."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CGROUP_LIMITS:
         with suppress(OSError, ValueError):  # "max" is no limit
@@ -329,7 +329,7 @@ _LOCK: Final = "in-use"
 
 @contextmanager
 def scratch_directory() -> Iterator[str]:
-    """Context manager: a new directory, deleted in the end; those of dead processes are, too."""
+    """Context manager: a new directory, deleted at the end; deletes those of dead processes."""
     home = Path(tempfile.gettempdir())
     try:
         _delete_dead(home)

@@ -39,7 +39,7 @@ _OUT_OF_MEMORY: Final = (
 
 
 class WorkerRequest(NamedTuple):
-    """A function, what it is called with, and which attempt that is: they count from 0."""
+    """A function, its arguments, and the number of this attempt, from 0."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -47,7 +47,7 @@ class WorkerRequest(NamedTuple):
 
 
 class WorkerAnswer(NamedTuple):
-    """What a function returned, or in one sentence why it failed, and whether that may pass."""
+    """The result of a function, or why it failed in one sentence and whether that may pass."""
 
     result: Any = None
     failure: str | None = None
@@ -68,7 +68,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
 
 
 def answered(content: bytes) -> bytes:
-    """Return the answer to a request, both pickled."""
+    """Return the pickled answer to a pickled request."""
     try:
         request: WorkerRequest = pickle.loads(content)  # noqa: S301  the parent made it
         begin_attempt(request.attempt)
@@ -115,7 +115,7 @@ def core_count() -> int:
 
 
 class TaskFailedError(Exception):
-    """A function failed on a worker; says why in one sentence, and whether that may pass."""
+    """A function failed on a worker for a reason in one sentence; the error may pass."""
 
     def __init__(self, reason: str, *, may_pass: bool) -> None:
         super().__init__(reason)
@@ -187,7 +187,7 @@ class Worker:
 
 
 class Workers:
-    """Processes that run functions, as many at a time as there are; mutable."""
+    """Processes that run functions, one each at a time; mutable."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -199,14 +199,14 @@ class Workers:
             self._idle.put(Worker())
 
     def submit(self, function: Callable[..., Any], *arguments: object, attempt: int) -> Future[Any]:
-        """Return what a function will return that a worker can import, or a TaskFailedError."""
+        """Return the future result, or TaskFailedError, of a function that a worker can import."""
         request = pickle.dumps(WorkerRequest(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
         future: Future[Any] = Future()
         self._threads.submit(self._run, future, request)
         return future
 
     def stop(self, futures: Iterable[Future[Any]]) -> None:
-        """Do not begin these, and end the processes that run them."""
+        """Cancel waiting calls, and end the processes that run the others."""
         for future in futures:
             future.cancel()
             with self._lock:
@@ -215,7 +215,7 @@ class Workers:
                     worker.stop()
 
     def close(self) -> None:
-        """End all processes, also those that run something."""
+        """End all processes, including busy ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.stop(list(self._busy))
         self._threads.shutdown(wait=True)

@@ -48,7 +48,7 @@ def arriving_work(
     *,
     attempts: int = 1,
 ) -> WritingWork:
-    """Return a plan as tasks see it; `attempts` is how often a task is tried."""
+    """Return the work of tasks that write for a plan, each tried `attempts` times."""
     return WritingWork(
         directory=file_address(plan.table_uri, "").rstrip("/"),
         outputs=1,
@@ -69,7 +69,7 @@ def arriving_work(
 def write_in_run(
     plan: WritePlan, run: Run, write: Callable[[], TaskFacts], *, origin: Origin | None = None
 ) -> WriteResult:
-    """Return what `write` does for a plan; its run ends finished, or discarded with all files."""
+    """Return the result of `write`; the plan's run ends finished, or discarded with all files."""
     started = time.perf_counter()
     try:
         run.begin(origin)
@@ -111,7 +111,7 @@ def _result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: float) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """The partition columns of a table, and where files of each partition are."""
+    """The partition columns of a table, and the directories of its partitions."""
 
     fields: tuple[StructField, ...]
     settings: Mapping[str, str]
@@ -120,7 +120,7 @@ class Parting:
 
     @classmethod
     def of(cls, plan: WritePlan, token: str) -> "Parting":
-        """Return how rows of a run are parted for a plan."""
+        """Return the partitioning of a run's rows for a plan."""
         schema = parse_schema(plan.schema_string, where="the plan")
         known = {one.physical_name: one for one in schema.fields}
         fields = tuple(known[name] for name in plan.partition_columns)
@@ -146,14 +146,14 @@ class Parting:
             raise SchemaMismatchError("the data", shown, shown, (str(error),)) from None
 
     def proved(self, rows: pa.Table, values: PartitionTexts) -> pa.Table:
-        """Return rows of a file with the partition columns as readers get them, as the last."""
+        """Return rows of a file with the partition columns last, as readers get them."""
         for one in self.fields:
             column = pa.repeat(typed_value(values[one.physical_name], one), len(rows))
             rows = rows.append_column(one.physical_name, column)
         return rows
 
     def given(self, table: pa.Table) -> pa.Table:
-        """Return rows that came in as `proved` has them: "" is null in a partition column."""
+        """Return rows as `proved` has them: "" becomes null in a partition column."""
         names = [one.physical_name for one in self.fields]
         rows = table.drop_columns(names)
         for name in names:
@@ -177,7 +177,7 @@ class _PartProof(Proof):
 
 
 class ArrivingFiles:
-    """Context manager: files of rows that arrive; deletes those that are not finished."""
+    """Context manager: writes files of arriving rows; deletes unfinished ones."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class ArrivingFiles:
             self.finish()
 
     def facts(self) -> TaskFacts:
-        """Return what was done; all files are finished."""
+        """Return the facts of the task; all files must be finished."""
         return self._proofs.facts(self._outputs, self._partitions)
 
     def write(self, table: pa.Table) -> None:

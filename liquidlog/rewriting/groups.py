@@ -112,7 +112,7 @@ def _wanted(plan: ClusteringPlan, groups: object) -> list[RewriteGroup]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRun:
-    """One attempt to rewrite one group of a plan, with its own run in the table."""
+    """One attempt to rewrite one group of a plan, with a run of its own."""
 
     plan: ClusteringPlan
     group: RewriteGroup
@@ -133,7 +133,7 @@ class GroupRun:
 
     @property
     def driver_bytes(self) -> int:
-        """About what the driver holds for the group: its inputs and the sampled rows."""
+        """Estimated memory on the driver for the group: its inputs and the sampled rows."""
         sampled = self.options.sample_rows_of(self.outputs) * len(self.plan.columns)
         return _INPUT_BYTES * len(self.group.inputs) + _SAMPLED_BYTES * sampled
 
@@ -149,7 +149,7 @@ class GroupRun:
 
     @property
     def first_input(self) -> str | None:
-        """Where the first input is, by which access to the table is tried; None without inputs."""
+        """The first input, which tests access to the table; None without inputs."""
         file = next(iter(self.group.inputs), None)
         return None if file is None else located(self.plan.table_uri, file).path
 
@@ -237,7 +237,7 @@ class GroupRun:
 
 @dataclass(frozen=True, slots=True)
 class GroupsInFlight:
-    """Attempts at a group, or at several of one task each in one job, and what runs their tasks."""
+    """Attempts at one group, or at several groups of one task each in one job, and their engine."""
 
     attempts: tuple[GroupRun, ...]
     engine: Engine
@@ -249,7 +249,7 @@ class GroupsInFlight:
 
     @property
     def may_join(self) -> bool:
-        """Whether others that may can share its job."""
+        """Whether the groups may share a job with others of which this is true."""
         return self.attempts[0].is_one_task
 
     @property
@@ -259,11 +259,11 @@ class GroupsInFlight:
 
     @property
     def driver_bytes(self) -> int:
-        """About what the driver holds for the groups."""
+        """Estimated memory on the driver for the groups."""
         return sum(attempt.driver_bytes for attempt in self.attempts)
 
     def joined(self, others: Sequence["GroupsInFlight"]) -> "GroupsInFlight":
-        """Return these groups and others, to share a job."""
+        """Return these groups and others in one job."""
         more = (attempt for other in others for attempt in other.attempts)
         return replace(self, attempts=(*self.attempts, *more))
 
@@ -338,7 +338,7 @@ class GroupsInFlight:
             )
 
     def cancelled(self, because: str) -> list[Outcome]:
-        """Return what becomes of the groups, of which nothing is left, if they are cancelled."""
+        """Return the outcomes of groups that are cancelled and have no files left."""
         return [_cancelled(attempt, because) for attempt in self.attempts]
 
     def _failure(self, attempt: GroupRun, reason: str) -> GroupFailure:
@@ -410,7 +410,7 @@ class Slots(Protocol):
 
     @property
     def watched(self) -> bool:
-        """Whether jobs say how many of their tasks are done."""
+        """Whether jobs report how many of their tasks are done."""
         ...
 
     def count(self) -> int:
@@ -533,7 +533,7 @@ def _is_lost(run: GroupsInFlight, lost: Mapping[int, str]) -> bool:
 
 
 def table_location(table_uri: str) -> str:
-    """Return where a table is: a local path or a URI."""
+    """Return the local path or URI of a table."""
     try:
         return file_address(table_uri, "")
     except UsageError as error:
@@ -541,7 +541,7 @@ def table_location(table_uri: str) -> str:
 
 
 def located(table_uri: str, file: InputFile) -> Located:
-    """Return where an input is, and its deletion vector."""
+    """Return an input with its path and that of its deletion vector."""
     try:
         return Located.of(table_uri, file)
     except UsageError as error:

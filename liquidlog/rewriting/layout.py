@@ -60,7 +60,7 @@ class Layout:
 
     @property
     def outputs(self) -> int:
-        """How many files the rows go to; a prefix or readers may make it more than planned."""
+        """Number of output files; a prefix or readers may make it larger than planned."""
         return (len(self.cuts.keys) + 1) // self.slices_per_output
 
     @property
@@ -227,7 +227,7 @@ def local_means(measured: Weights, order: RowOrder) -> Weights:
 
 
 def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
-    """Return how many slices the rows of each output are sorted in; all take `memory_bytes`."""
+    """Return how many slices each output is sorted in, so that a slice takes `memory_bytes`."""
     by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
     by_memory = -(-memory_bytes // (work.outputs * work.slice_memory_bytes))
     return max(1, by_stored, by_memory)

@@ -54,13 +54,13 @@ from liquidlog.rewriting.source import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTask:
-    """One task that does everything; for groups small enough to hold in its memory."""
+    """One task that does everything; for groups that fit in its memory."""
 
     work: GroupWork
     sample_rows: int
 
     def run(self) -> TaskFacts:
-        """Rewrite the group, and return what that did."""
+        """Rewrite the group and return the task's facts."""
         try:
             require_running(self.work)
             sampling = Timer()
@@ -84,7 +84,7 @@ class GroupTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one output of a compaction gets: rows of inputs that are numbered from 0."""
+    """The rows of one output of a compaction, numbered from 0 over its inputs."""
 
     number: int
     surveys: tuple[Survey, ...]
@@ -93,7 +93,7 @@ class Share:
 
 
 def shares(work: GroupWork, surveys: Sequence[Survey]) -> list[Assignment[Share]]:
-    """Return for each output of a compaction its inputs and its share of their rows."""
+    """Return the inputs and the row range of each output of a compaction."""
     edges = list(accumulate((survey.num_rows for survey in surveys), initial=0))
     found = []
     for number in range(work.outputs):
@@ -117,7 +117,7 @@ class CompactionTasks:
     work: GroupWork
 
     def run(self, assignment: Assignment[Share]) -> TaskFacts:
-        """Write an output, and return what that did."""
+        """Write an output and return the task's facts."""
         try:
             require_running(self.work)
             return _compact(assignment.work(self.work), assignment.own)
@@ -178,7 +178,7 @@ def sorted_outputs(
     tables: Sequence[pa.Table],
     proofs: TaskProofs,
 ) -> tuple[WrittenFile, ...]:
-    """Write rows, at least one table in order, as a layout of their surveys has them."""
+    """Write rows, in at least one table, as the layout of their surveys orders them."""
     table = concat(tables)
     proofs.read.add(table)
     layout = build_layout(work, surveys)
@@ -209,7 +209,7 @@ _MOST_SENT: Final = 3
 
 
 class SurveyOrder(NamedTuple):
-    """One input to survey: its place in the plan, and how many rows to sample."""
+    """One input to survey: its number in the plan, and how many rows to sample."""
 
     planned: Planned
     sample_rows: int
@@ -244,11 +244,11 @@ class Engine(ABC):
     @property
     @abstractmethod
     def task_attempts(self) -> int:
-        """How often a task is tried before it is given up, at least 1."""
+        """Attempts of a task before it is given up, at least 1."""
 
     @abstractmethod
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
-        """Return what a function returns for each request, in their order; each is a task."""
+        """Run one task per request; return the function's results in order."""
 
     @abstractmethod
     def moved(
@@ -258,7 +258,7 @@ class Engine(ABC):
         route: Route,
         sent: Sequence[Assignment[tuple[Split, ...]]],
     ) -> Sequence[TaskFacts]:
-        """Run the tasks that read, and those that write what these send; return what they did."""
+        """Run the reading tasks, then the writing tasks; return their facts."""
 
     @abstractmethod
     def _tasks_done(self) -> float:
@@ -277,29 +277,29 @@ class Engine(ABC):
         return "; ".join(str(error).splitlines()) or type(error).__name__
 
     def require_running(self) -> None:  # noqa: B027  most can go on
-        """Refuse to go on where no other group could be rewritten either."""
+        """Refuse to continue if no other group could be rewritten either."""
 
     @property
     def cancelled(self) -> str | None:
-        """Why the group was cancelled, None if it was not."""
+        """The reason why the group was cancelled, None if it was not."""
         return self._cancelled
 
     def begin_phase(self, tasks: int, *, until: float) -> None:
-        """Say that `tasks` tasks follow, after which the share done is `until`."""
+        """Begin a phase of `tasks` tasks, at whose end the share done is `until`."""
         if self._cancelled is not None:
             raise ExecutorError(self._cancelled)
         self._base, self._until = self._until, until
         self._tasks_before, self._tasks = self._tasks_before + self._tasks, tasks
 
     def share_done(self) -> float:
-        """Return which share of the tasks is done, 0 to 0.99; 0 if that is not known."""
+        """Return the share of the tasks that are done, 0 to 0.99; 0 if unknown."""
         if not self._tasks:
             return 0.0
         share = self._done_in_phase() / self._tasks
         return min(0.99, self._base + (self._until - self._base) * share)
 
     def tasks_left(self, outputs: int) -> float:
-        """Return how many of the tasks that write `outputs` have still to end; all if not known."""
+        """Return how many of the tasks that write `outputs` are not done; all if unknown."""
         if self._until < 1:
             return outputs
         return min(outputs, self._tasks - self._done_in_phase())
@@ -362,7 +362,7 @@ def run_group(
 def run_together(
     engine: Engine, works: Sequence[GroupWork], options: ExecutorOptions
 ) -> Sequence[TaskFacts]:
-    """Rewrite groups of one task each in one job, and return what became of each."""
+    """Rewrite groups of one task each in one job, and return their facts in order."""
     tasks = [
         GroupTask(work=work, sample_rows=options.sample_rows_of(work.outputs)) for work in works
     ]

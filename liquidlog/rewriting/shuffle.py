@@ -91,7 +91,7 @@ class Piece(NamedTuple):
 
     @classmethod
     def note(cls, target: int, task: int, facts: TaskFacts) -> "Piece":
-        """Return a note to a writing task: what the task of that number did."""
+        """Return a note to a writing task with the facts of reading task `number`."""
         return cls(target, NOTES, task, encode_facts(facts))
 
 
@@ -174,7 +174,7 @@ Reading = Callable[[], Iterator[tuple[pa.Table, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapSide:
-    """The map side, wherever rows come from: a task sends pieces to `targets` (by writing task)."""
+    """The reading side of a shuffle: a task sends pieces to `targets`, one per writing task."""
 
     work: WritingWork
     layout: Layout
@@ -182,7 +182,7 @@ class MapSide:
     targets: tuple[int, ...]
 
     def pieces(self, number: int, read: Reading) -> Iterator[Piece]:
-        """Yield the pieces of the task of this number, and a note that says what it read."""
+        """Yield the pieces of task `number`, and a note with its facts."""
         proof, timer, shuffled_bytes = Proof(), Timer(), 0
         try:
             require_running(self.work)
@@ -226,7 +226,7 @@ class MapSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTasks(MapSide):
-    """The map side of a rewrite: each task reads its splits of the inputs."""
+    """The reading side of a rewrite: each task reads its splits of the inputs."""
 
     work: GroupWork
 
@@ -251,7 +251,7 @@ class RegroupTasks:
         yield from in_batches(self.regrouped(received(batches)))
 
     def regrouped(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Yield pieces with one slice each, and notes as they are."""
+        """Yield pieces of one slice each, and notes as they are."""
         timer, target = Timer(), 0
         for piece in pieces:
             if piece.slice != NOTES:
@@ -289,7 +289,7 @@ class RegroupTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTasks:
-    """The reduce side: each task writes the outputs whose pieces it receives."""
+    """The writing side: each task writes the outputs whose pieces it receives."""
 
     work: WritingWork
     route: Route
@@ -299,7 +299,7 @@ class OutputTasks:
         yield facts_batch(self.written(received(batches)))
 
     def written(self, pieces: Iterator[Piece]) -> TaskFacts:
-        """Write the outputs of these pieces, and return what that did."""
+        """Write the outputs of these pieces and return the task's facts."""
         whole, waiting = Timer(), Timer()
         with whole.running():
             facts, proof = self._written(waiting.each(pieces), waiting)
@@ -357,7 +357,7 @@ class SliceRows(NamedTuple):
 
 
 def slice_table(layout: Layout, table: pa.Table, keys: Keys) -> Iterator[SliceRows]:
-    """Yield the rows of each slice of a table that has any, by its number, with their keys last."""
+    """Yield the rows, keys last, of each slice of a table that has any, by slice number."""
     slices = layout.cuts.parts_of(keys, ordinals_from(0, len(table)))
     keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type))
     return slice_rows(keyed, slices)

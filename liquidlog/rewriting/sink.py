@@ -49,7 +49,7 @@ class Timer:
             self.seconds += time.perf_counter() - started
 
     def each(self, items: Iterator[T]) -> Iterator[T]:
-        """Yield the items; the time to get them counts, the time of their use does not."""
+        """Yield the items, timing how long it takes to get them, not to use them."""
         end = object()
         while True:
             with self.running():
@@ -60,7 +60,7 @@ class Timer:
 
 
 class RowsProof(Document, frozen=True, kw_only=True):
-    """How many rows passed, and the checksum that proves which: 32 hex digits."""
+    """The number of rows that passed, and their checksum as 32 hex digits."""
 
     rows: int
     checksum: str
@@ -82,7 +82,7 @@ class TaskFacts(Document, frozen=True, kw_only=True):
     denied: bool = False
 
     def proofs(self) -> tuple[RowsProof, RowsProof]:
-        """Return what was read and what was written, which hold the same rows."""
+        """Return what was read and what was written; refuse them if their rows differ."""
         if self.failure is not None:
             raise ExecutorError(self.failure)
         assert self.read is not None  # noqa: S101  there are both without a failure
@@ -128,7 +128,7 @@ class TaskProofs:
         outputs: Iterable[WrittenFile | None],
         partitions: Mapping[str, PartitionTexts] | None = None,
     ) -> TaskFacts:
-        """Return the facts of the task, which wrote these outputs; None is one without rows."""
+        """Return the facts of the task that wrote these outputs; None is an output without rows."""
         verify_seconds = self.read.timer.seconds + self.written.timer.seconds
         costs = GroupCosts(
             map_seconds=self.reading.seconds,
@@ -176,7 +176,7 @@ class OutputFile:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes that the file has so far; rows that wait for their row group are not counted."""
+        """Bytes of the file so far, without the rows that wait for their row group."""
         return 0 if self._writer is None else self._writer.written_bytes
 
     @property
@@ -190,7 +190,7 @@ class OutputFile:
         return 0 if self._writer is None else self._writer.num_rows
 
     def end_row_group(self) -> None:
-        """Write the rows that wait, few as they may be."""
+        """Write the rows that wait, however few."""
         if self._writer is not None:
             self._writer.end_row_group()
 
@@ -267,7 +267,7 @@ def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
 
 
 def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
-    """Return the facts, as a failure unless the tasks read every row that the footers promise."""
+    """Return the facts, as a failure unless the tasks read every row that footers promise."""
     promised = sum(survey.num_rows for survey in surveys)
     read = 0 if facts.read is None else facts.read.rows
     if facts.failure is None and read != promised:
@@ -302,7 +302,7 @@ def require_running(work: WritingWork) -> None:
 
 
 def begin_attempt(number: int) -> None:
-    """Say which attempt of its task this worker begins: they count from 0."""
+    """Set the number of this attempt of the worker's task, from 0."""
     _attempt.set(number)
 
 

@@ -131,7 +131,7 @@ class WritingWork:
 
     @property
     def size_bytes(self) -> int:
-        """About what all rows take as stored."""
+        """About the stored bytes of all rows."""
         return self.expected_bytes
 
     @property
@@ -150,34 +150,34 @@ class WritingWork:
         return file_schema(self.table_schema, self.row_tracking)
 
     def sent(self) -> Self:
-        """Return the work as tasks are sent it now, with storage options of this moment."""
+        """Return the work with storage options of this moment, to send to tasks."""
         return replace(self, storage=self.storage.fresh())
 
     @property
     def slice_memory_bytes(self) -> int:
-        """What a slice may become in memory: more than that of ordinary files."""
+        """Memory of a slice in unusually compressed files."""
         return _MEMORY_BYTES_PER_STORED * self.slice_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork(WritingWork):
-    """One group as tasks see it: its inputs, and what `WritingWork` says."""
+    """One group as tasks see it: `WritingWork` and its inputs."""
 
     inputs: tuple[Located, ...]
     former_partition_columns: tuple[str, ...] = ()
 
     def without_inputs(self) -> "GroupWork":
-        """Return the work as tasks need it that read no input, or are sent theirs."""
+        """Return the work for tasks that read no input, or receive theirs separately."""
         return replace(self, inputs=())
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where the inputs are."""
+        """Local paths or URIs of the inputs."""
         return tuple(one.path for one in self.inputs)
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
-        """Bytes of each input, as stored."""
+        """Stored bytes of each input."""
         return tuple(one.file.size_bytes for one in self.inputs)
 
     @property
@@ -187,7 +187,7 @@ class GroupWork(WritingWork):
 
     @property
     def num_records(self) -> int | None:
-        """Physical rows of all inputs; None if the log does not say them of each."""
+        """Physical rows of all inputs; None if the log lacks the number of any input."""
         known = [one.file.num_records for one in self.inputs]
         return None if None in known else sum(filter(None, known))
 
@@ -217,7 +217,7 @@ def split_file(
 
 
 def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
-    """Open an input file; text columns that it keeps in small dictionaries stay in them."""
+    """Open an input file; text columns in small dictionaries stay encoded."""
     source, path, vector_path = work.inputs[file]
     return LogicalFile.open(
         path,
@@ -279,7 +279,7 @@ def read_bounded(
     *,
     max_rows: float,
 ) -> Iterator[pa.Table]:
-    """Yield the live rows of row groups: together, or in parts if there is one and it is large."""
+    """Yield the live rows of row groups, together, or in parts if there is one large row group."""
     rows = sum(map(file.row_group_rows, row_groups))
     if len(row_groups) == 1 and rows > _PARTS_FROM * max_rows:
         physical_rows = file.row_group_physical_rows(row_groups[0])
@@ -323,7 +323,7 @@ class Survey:
 
 
 class Planned(NamedTuple):
-    """An input's number in the plan; stored bytes and, if the log says them, rows of its group."""
+    """An input's number in the plan; stored bytes and, if the log has them, rows of its group."""
 
     file: int
     group_bytes: int
@@ -379,7 +379,7 @@ class _Sample:
         return tuple(flat_array(column) for column in columns)
 
     def row_bytes(self) -> npt.NDArray[np.float64]:
-        """Return about what each picked row takes as stored, (n,); NaN where not measured."""
+        """Return about the stored bytes of each picked row, (n,); NaN where not measured."""
         found = np.full(len(self.picked), np.nan)
         for group, span in self._row_groups():
             rows = max(self.opened.row_group_physical_rows(group), 1)
@@ -465,14 +465,14 @@ Own = TypeVar("Own")
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Generic[Own]):
-    """The inputs of one task, and what it does with them: `own`, which numbers them from 0."""
+    """The inputs of one task, and its task `own`, which numbers them from 0."""
 
     inputs: tuple[Located, ...]
     own: Own
 
     @classmethod
     def of(cls, work: GroupWork, files: Sequence[int], own: Own) -> "Assignment[Own]":
-        """Return what a task is sent that reads these inputs of a group."""
+        """Return the assignment of a task that reads these inputs of a group."""
         return cls(tuple(work.inputs[file] for file in files), own)
 
     def work(self, common: GroupWork) -> GroupWork:

@@ -37,7 +37,7 @@ _CANONICAL: Final = {"s3a": "s3", "gcs": "gs"}
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """The place of an object in s3, gcs or azure, there with the account if it names one."""
+    """The place of an object in s3, gcs or azure; `account` is for azure, if the URI names it."""
 
     family: str
     bucket: str
@@ -69,7 +69,7 @@ def local_path(address: str) -> str:
 
 
 def table_address(uri: str) -> str:
-    """Return how a table's address is spelled in all documents: an absolute path, or a URI."""
+    """Return a table's address as documents spell it: an absolute path, or a URI."""
     _check_spelling(uri)
     if is_local(uri):
         path = os.path.expanduser(local_path(uri))  # noqa: PTH111  "" and ~ as fsspec has them

@@ -318,7 +318,7 @@ def _is_busy(error: BaseException) -> bool:
 
 
 def is_denied(error: BaseException) -> bool:
-    """Return whether a store does not let the caller in: newer credentials may change that."""
+    """Return whether a store refused the caller: newer credentials may change that."""
     return any(
         isinstance(one, PermissionError)
         or type(one).__name__ in _CLIENT_REFUSALS
@@ -329,7 +329,7 @@ def is_denied(error: BaseException) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Return whether a later try may succeed, as the client or system failed and not the file."""
+    """Return whether a later try may succeed because the client or system failed, not the file."""
     origin = _chain(error)[-1]
     if isinstance(origin, OSError) and type(origin).__module__ == "builtins":
         number = origin.errno
@@ -451,7 +451,7 @@ _KEPT: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A file system, the options of it, and whether its server is other than the cloud's own."""
+    """A file system, its options, and whether its server is not the cloud's own."""
 
     file_system: Any
     options: StorageOptions
@@ -459,7 +459,7 @@ class Client:
 
 
 class CurrentClient:
-    """The client of an address: another one whenever a callable gives other options; mutable."""
+    """The client of an address, replaced when a callable gives other options; mutable."""
 
     def __init__(self, address: ObjectAddress, options: StorageOptions) -> None:
         self._address = address

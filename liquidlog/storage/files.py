@@ -69,7 +69,7 @@ def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
 
 
 class StoredFile:
-    """A file to open several times: what one opening asks the storage for serves the next."""
+    """A file to open several times; later openings reuse the answers of the storage."""
 
     def __init__(
         self, address: str, options: StorageOptions = NO_OPTIONS, *, size_bytes: int | None = None

@@ -55,7 +55,7 @@ _SENT_ONCE: Final = frozenset({"s3", "azure"})
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts(FileFacts):
-    """An object as described by the store: its name alone, and what identifies its content."""
+    """An object's name, without its directory, and what identifies its content."""
 
     name: str
     etag: str
@@ -113,7 +113,7 @@ class Objects:
             return b"".join(pool.map(lambda piece: self._piece(path, *piece), pieces))
 
     def read_end(self, path: str, start: int, *, size_bytes: int) -> bytes:
-        """Return the bytes from `start` on of an object that should have so many; one request."""
+        """Return the bytes from `start` to the object's expected end by one request."""
 
         def request() -> bytes:
             return bytes(self._fs.cat_file(path, start=start, end=size_bytes + 1))
@@ -364,7 +364,7 @@ _WHENCE_END: Final = 2
 
 
 class KnownObject:
-    """An object whose size is known, or claimed; its end is read once, which checks the size."""
+    """An object of known or claimed size; its end is read once, which checks the size."""
 
     def __init__(self, objects: Objects, path: str, size_bytes: int) -> None:
         self._objects = objects

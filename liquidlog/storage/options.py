@@ -47,7 +47,7 @@ class StorageOptions:
 
     @classmethod
     def of(cls, options: OptionsSource | None) -> "StorageOptions":
-        """Return the options in a mapping, or those that a callable will give; None means none."""
+        """Return the options in a mapping, or of a callable; None means none."""
         if options is None:
             return cls()
         if callable(options) and not isinstance(options, Mapping):
@@ -68,28 +68,28 @@ class StorageOptions:
         return self if self.supply is None else self.supply.latest()
 
     def fresh(self) -> "StorageOptions":
-        """Return the values of this moment: a callable is asked again."""
+        """Return the values of this moment, asking the callable again."""
         return self if self.supply is None else self.supply.fresh()
 
     def source(self) -> OptionsSource:
-        """Return what the options were given as: by name, or a callable that is asked again."""
+        """Return the mapping or the callable that gave the options."""
         if self.supply is None:
             return dict(self.items)
         return lambda: dict(self.latest().items)
 
     def differ_from(self, used: "StorageOptions") -> bool:
-        """Return whether there are other values than those used; a callable is asked again."""
+        """Return whether the values differ from `used`, asking the callable again."""
         return self.supply is not None and (
             self.supply.latest() != used or self.supply.fresh() != used
         )
 
     def given(self) -> dict[str, str]:
-        """Return the given options without our own, by name; for clients only."""
+        """Return the options by name without our own; for clients only."""
         items = self.latest().items
         return {name: value for name, value in items if name.lower() != SINGLE_WRITER}
 
     def known(self) -> Iterator[tuple[str, str]]:
-        """Yield all names and values that a message may not show; a callable is not asked."""
+        """Yield all names and values that a message must hide, without asking the callable."""
         yield from self.items
         if self.supply is not None:
             yield from self.supply.known()
@@ -122,7 +122,7 @@ class StorageOptions:
 
 
 class Supply:
-    """The options that a callable gives; threads share it, and no other process."""
+    """The options of a callable, for all threads of one process."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Supply:
         return self._asked_after(self._now_seconds() - _KEPT_SECONDS)
 
     def fresh(self) -> StorageOptions:
-        """Return what the callable gives now; threads that ask at once share an answer."""
+        """Return the callable's options now; threads that ask at once share an answer."""
         return self._asked_after(self._now_seconds())
 
     def known(self) -> Iterator[tuple[str, str]]:
@@ -186,7 +186,7 @@ def redacted(text: str, options: StorageOptions, environment: Mapping[str, str])
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of an option may be a secret, by the option's name."""
+    """Return whether an option with this name may have a secret value."""
     return _SECRET.search(name) is not None
 
 
