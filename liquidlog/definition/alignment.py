@@ -1,12 +1,12 @@
-"""How data becomes rows of a table: where each column comes from, and what every row must meet.
+"""How data becomes rows of a table: the source of each column, and the checks of every row.
 
-Columns are matched by name, exactly or else without case. A column that the data lacks gets its
-generating expression, its default, or null. Types must be equal, or the table's the wider one; new
-columns are added to the table only if the caller asks for it.
+Columns match by name, exactly or else without case. A column that is absent from the data gets its
+generation expression, its default, or null. Its types must be equal or narrower; new columns are
+added to the table only on request.
 
 Source: Delta Spark, SchemaUtils, ColumnWithDefaultExprUtils, Constraints, Invariants; PROTOCOL.md,
 "Column Invariants", "CHECK Constraints", "Generated Columns", "Default Columns", "Identity
-Columns". As there, a condition that is null is violated.
+Columns". As there, null violates a condition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ class _Invariants(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
-    """How data becomes rows of a table; schema and properties have the added columns."""
+    """How data becomes rows of a table; schema and properties include added columns."""
 
     schema: StructType
     configuration: Mapping[str, str]
@@ -68,7 +68,7 @@ def align(
     merge: bool,
     new_id: Callable[[], str],
 ) -> Alignment:
-    """Return how data becomes rows of a table; with `merge`, columns that it lacks are added."""
+    """Return how data becomes rows; with `merge`, unknown columns are added to the table."""
     problems = list(_repeated(data))
     matched = {field.name: _match(data, field.name) for field in schema.fields}
     known = {name.lower() for name in matched}

@@ -1,4 +1,4 @@
-"""New tables and clustering columns: properties that a user may set, features they need.
+"""New tables and clustering columns: properties that users may set, and needed features.
 
 Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
 """
@@ -64,7 +64,7 @@ from liquidlog.spec.text import unknown_columns
 
 _EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
 
-# Maps a key of a field's metadata to the feature that gives the key a meaning.
+# Keys of field metadata, and the feature that defines each
 _FIELD_FEATURES: Final[Mapping[str, str]] = {
     "delta.generationExpression": "generatedColumns",
     "delta.identity.start": "identityColumns",
@@ -112,9 +112,9 @@ def _property_problems(properties: Mapping[str, str], schema: StructType) -> Ite
 
 
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the table features that a new table needs beyond those of every new table.
+    """Return the table features that only this new table needs.
 
-    A type without a known feature is returned as `type <name>`, which is never supported.
+    A type without a known feature becomes `type <name>`, which is never supported.
     """
     needed = dict.fromkeys([*_property_features(properties), *_schema_features(schema)])
     if ROW_TRACKING in needed:
@@ -125,7 +125,7 @@ def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[
 def without_state(
     schema: StructType, properties: Mapping[str, str]
 ) -> tuple[StructType, dict[str, str]]:
-    """Return schema and properties without the parts that describe the data of a single table."""
+    """Return schema and properties without the state of a single table's data."""
 
     def kept(values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if name not in _SOURCE_STATE}
@@ -168,7 +168,7 @@ def _type_features(data_type: DataType) -> Iterator[str]:
             return
 
 
-# CREATE TABLE and ALTER TABLE ... CLUSTER BY as changes. No data is ever rewritten
+# CREATE TABLE and ALTER TABLE ... CLUSTER BY as changes. No data is rewritten
 #
 # Source: Delta Spark, CreateDeltaTableCommand and AlterTableClusterByDeltaCommand.
 
@@ -183,9 +183,9 @@ def create_change(
     now_ms: int,
     description: str | None = None,
 ) -> Change:
-    """Return the change that is version 0 of a new, empty table.
+    """Return the change that creates a new, empty table, its version 0.
 
-    Column names are case-sensitive, as in the reference engine's CREATE TABLE.
+    Column names are case-sensitive, as in Delta Spark's CREATE TABLE.
     """
     properties = {canonical_key(name): value for name, value in properties.items()}
     problems = list(_property_problems(properties, schema))
@@ -218,10 +218,10 @@ def create_change(
 
 
 def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> Change:
-    """Return the change that is version 0 of an empty table with the definition of `source`.
+    """Return the change that creates an empty table with the definition of `source`.
 
-    It gets the clustering columns, too, which the reference engine's CREATE TABLE LIKE loses. State
-    that belongs only to the source is left out: high-water marks, column ids and physical names.
+    It has the clustering columns, which Delta Spark's CREATE TABLE LIKE loses, but not the source's
+    own state: high-water marks, column ids and physical names.
     """
     state = clustering_state(source)
     table_id = new_id()
@@ -253,10 +253,10 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
 
 
 def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Change | None:
-    """Return the change that sets the clustering columns, or clears them; None if nothing changes.
+    """Return the change that sets or clears the clustering columns, None if nothing changes.
 
-    A commit without a change would conflict with every running rewrite, and so would repeating the
-    metaData, as the reference engine does where it upgrades the protocol. Cubes are left alone.
+    An empty commit would conflict with every running rewrite; so would a repeated metaData, which
+    Delta Spark writes when it upgrades the protocol. Cubes are left alone.
     """
     state = clustering_state(snapshot)
     if columns is None and not state.clustered:
@@ -299,7 +299,7 @@ def _mapped(
 def numbered_columns(
     columns: StructType, configuration: Mapping[str, str], new_id: Callable[[], str]
 ) -> tuple[StructType, Mapping[str, str]]:
-    """Return new columns as a table with these properties has them, and its properties then."""
+    """Return new columns as a table with these properties needs them, and its new properties."""
     if mapping_mode(configuration) is MappingMode.NONE:
         return without_mapping(columns), configuration
     first = int(configuration.get(MAX_COLUMN_ID, "0")) + 1
@@ -346,7 +346,7 @@ def _create(
     if problems:
         raise UnsupportedFeatureError("the new table", "created", problems)
     if ROW_TRACKING in table_features(protocol):
-        # The reference engine, too, names its columns at creation, before they are needed.
+        # Delta Spark, too, names columns at creation, before it needs the names.
         configuration = {
             **configuration,
             ROW_ID_COLUMN: f"_row-id-col-{table_id}",
@@ -377,5 +377,5 @@ def _create(
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401  any JSON value
-    """Return a value as the JSON text that parameters of a commit have."""
+    """Return a value as JSON text, as commit parameters have it."""
     return msgspec.json.encode(value).decode()

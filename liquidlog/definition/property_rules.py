@@ -1,4 +1,4 @@
-"""Rules on properties of a table, and on features that come and go.
+"""Rules for a table's properties, and for features to add or drop.
 
 Source: Delta Spark, DeltaConfigs and AlterTableSetPropertiesDeltaCommand.
 """
@@ -37,17 +37,16 @@ from liquidlog.spec.features import (
 from liquidlog.spec.schema import MODE, StructType, find_column, quote_path, split_paths
 from liquidlog.spec.text import near_names, unset_properties
 
-# What a change does to a table's protocol: features that come and go, and who is kept out.
+# How a change affects a table's protocol: features added and dropped, and writers kept out.
 #
-# Dropping is for features that only writers have to know: what older versions need of readers stays
-# as it was, so that no history has to be truncated for it. PROTOCOL.md lets no client remove a
-# feature and says nothing of how it is done; this follows Delta Spark's DROP FEATURE, and goes
-# beyond it for `clustering`, which that does not drop.
+# Only writer features can be dropped: older versions then demand no more of readers than before, so
+# no history has to be truncated. PROTOCOL.md lets no client remove a feature and has no procedure
+# for it; this follows Delta Spark's DROP FEATURE, and beyond that drops `clustering`.
 #
 # Source: Delta Spark 4.4, AlterTableDropFeatureDeltaCommand, TableFeature.
 
 DROPPABLE: Final = (CLUSTERING, DOMAIN_METADATA)
-"""Features that can be dropped here."""
+"""Features that can be dropped."""
 
 _NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {DOMAIN_METADATA: (CLUSTERING, ROW_TRACKING)}
 
@@ -77,7 +76,7 @@ _KEPT_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ProtocolChange:
-    """The protocol before a change and after it; `kept_out` are writers that then refuse."""
+    """The protocol before and after a change; `kept_out` are writers that refuse it afterwards."""
 
     before: Protocol
     after: Protocol
@@ -85,12 +84,12 @@ class ProtocolChange:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The features that come, sorted; not those that were implied by a version before."""
+        """The added features, sorted, without those that an earlier version implied."""
         return tuple(sorted({*table_features(self.after)} - {*table_features(self.before)}))
 
     @property
     def effect(self) -> str:
-        """What changes, and for whom, as a clause of a sentence."""
+        """The change and whom it affects, as a clause of a sentence."""
         before, after = self.before, self.after
         return (
             f"this changes the table's protocol from ({before.min_reader_version},"
@@ -104,14 +103,14 @@ class ProtocolChange:
 
 
 def clustering_protocol_change(snapshot: Snapshot) -> ProtocolChange | None:
-    """Return what clustering columns do to a table's protocol, None if it has the feature."""
+    """Return the protocol change for clustering columns, None if the table has the feature."""
     if is_clustered(snapshot.protocol):
         return None
     return ProtocolChange(snapshot.protocol, clustering_upgrade(snapshot.protocol), _KEPT_OUT)
 
 
 def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) -> str:
-    """Return the feature of a name in any case, if it can be dropped here."""
+    """Return the droppable feature with this name in any case."""
     present = table_features(protocol)
     feature = next((one for one in present if one.lower() == name.lower()), None)
     if feature is None:
@@ -142,7 +141,7 @@ def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) ->
 
 
 def feature_drop(snapshot: Snapshot, feature: str) -> Change:
-    """Return the change that drops a feature, and what of the table's state is of it alone."""
+    """Return the change that drops a feature and all state that belongs only to it."""
     feature_to_drop(snapshot.protocol, feature, truncate_history=False)
     if feature == DOMAIN_METADATA and snapshot.domains:
         domains = tuple(sorted(snapshot.domains))
@@ -167,9 +166,9 @@ def feature_drop(snapshot: Snapshot, feature: str) -> Change:
 
 
 def cleanup_change(snapshot: Snapshot) -> Change | None:
-    """Return the change that removes all domains, None if there is none.
+    """Return the change that removes all domains, None without any.
 
-    It comes before the feature goes: without the feature, a commit may not name a domain.
+    It must precede the drop of the feature: afterwards, a commit may not name a domain.
     """
     if not snapshot.domains:
         return None
@@ -227,10 +226,10 @@ VERSION_PROPERTIES: Final[Mapping[str, tuple[str, int]]] = {
     "delta.minreaderversion": ("reader", READER_FEATURE_VERSION),
     "delta.minwriterversion": ("writer", WRITER_FEATURE_VERSION),
 }
-"""Properties in lower case that ask for a version: whose, and the highest that there is."""
+"""Version properties in lower case: whose version, and the highest one."""
 
 ADDABLE: Final = (*FREE_FEATURES, COLUMN_MAPPING)
-"""Features that a table with files can be given: they ask nothing of files that are there."""
+"""Features that a table with files can get: they demand nothing of existing files."""
 
 
 _INTERVAL: Final = re.compile(
@@ -271,7 +270,7 @@ def _is_text(_: str) -> str | None:
 
 
 _SETTABLE: Final[Mapping[str, Check]] = {
-    # A check returns what a value must be, None if it is valid.
+    # A check returns what the value must be, None if it is valid.
     **dict.fromkeys(
         (
             "delta.appendOnly",
@@ -300,7 +299,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
         _is_interval,
     ),
     "delta.autoOptimize.autoCompact": _is_one_of("auto", "true", "false"),
-    # With true, every writer has to write manifests anew, which we do not.
+    # If true, every writer must write manifests, which we do not.
     MANIFESTS: _is_one_of("false"),
     "delta.checkpointInterval": _is_integer(1),
     "delta.checkpointPolicy": _is_one_of("classic", "v2"),
@@ -311,12 +310,12 @@ _SETTABLE: Final[Mapping[str, Check]] = {
     MODE: _is_one_of("none", "name", "id"),
     NUM_INDEXED_COLUMNS: _is_integer(-1),
     STATS_COLUMNS: _is_text,
-    # Their values are what the options of a plan can be; see layout_problems.
+    # Valid values are the options of plans; see layout_problems.
     **dict.fromkeys(BY_PROPERTY, _is_text),
 }
 
 _REFUSED: Final[Mapping[str, str]] = {
-    # Maps the beginning of a key, in lower case, to the reason why a user cannot set it.
+    # Prefixes of keys in lower case, and why users cannot set them.
     "delta.feature.": "drop-feature takes features back",
     "delta.minreaderversion": "versions never become lower",
     "delta.minwriterversion": "versions never become lower",
@@ -347,12 +346,12 @@ _RESERVED: Final[Mapping[str, str]] = {
 
 
 def canonical_key(name: str) -> str:
-    """Return a property's name in the reference engine's spelling, whatever its case."""
+    """Return a property's name in Delta Spark's spelling, for any case."""
     return _SPELLING.get(name.lower(), name)
 
 
 def refusal(name: str) -> SchemaProblem | None:
-    """Return the reason why a user cannot set or unset a property, None if a user can."""
+    """Return why users cannot set or unset a property, None if they can."""
     lowered = name.lower()
     reason = _RESERVED.get(lowered) or next(
         (why for start, why in _REFUSED.items() if lowered.startswith(start)), None
@@ -377,7 +376,7 @@ def _unknown_property(name: str) -> SchemaProblem:
 def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]:
     """Yield unknown names and wrong values of a new table's properties.
 
-    Values of properties about the layout depend on the schema; `layout_problems` checks them.
+    `layout_problems` checks the properties whose values depend on the schema.
     """
     for name, value in properties.items():
         lowered = name.lower()
@@ -388,7 +387,7 @@ def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]
 
 
 def asks_for_protocol(name: str) -> bool:
-    """Return whether a property asks for a feature or version of the protocol and is not kept."""
+    """Return whether a property requests a feature or version and is not itself stored."""
     lowered = name.lower()
     return lowered.startswith(FEATURE_PREFIX) or lowered in VERSION_PROPERTIES
 
@@ -396,9 +395,9 @@ def asks_for_protocol(name: str) -> bool:
 def asked_features(
     asked: Mapping[str, str], protocol: Protocol
 ) -> tuple[frozenset[str], tuple[SchemaProblem, ...]]:
-    """Return the features that properties of `asks_for_protocol` ask for, and why some cannot be.
+    """Return the features that `asks_for_protocol` properties request, and why some are impossible.
 
-    Versions ask for what they imply, as in Delta Spark; lower ones than the table's for nothing.
+    Versions request what they imply, as in Delta Spark; lower versions than the table's, nothing.
     """
     found, problems = set(), []
     versions = {"reader": protocol.min_reader_version, "writer": protocol.min_writer_version}
@@ -422,7 +421,7 @@ def asked_features(
             found.add(feature)
     reader, writer = versions.values()
     if writer < WRITER_FEATURE_VERSION:
-        # Version 3 of readers comes with lists of features only.
+        # Reader version 3 only comes with lists of features.
         asked_for = Protocol(min_reader_version=min(reader, 2), min_writer_version=writer)
         found |= {*implied_features(asked_for)} - {*table_features(protocol)}
     return frozenset(found), tuple(problems)
@@ -437,7 +436,7 @@ def _not_added(feature: str | None) -> str:
 
 
 def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[SchemaProblem]:
-    """Yield the reasons why a property of a table cannot have the value."""
+    """Yield the reasons why a table's property cannot have this value."""
     yield from _wrong_value(name, value)
     if name == STATS_COLUMNS:
         yield from _stats_column_problems(value, schema)
@@ -448,7 +447,7 @@ def layout_problems(
     configuration: Mapping[str, str],
     schema: StructType,
 ) -> Iterator[SchemaProblem]:
-    """Yield the reasons why properties about the layout, of `names`, cannot have their values.
+    """Yield the reasons why layout properties in `names` cannot have their values.
 
     `configuration` has all properties that the table would have.
     """

@@ -1,4 +1,4 @@
-"""Changes of columns and properties, and the schemas and names that a table had."""
+"""Changes of columns and properties, and a table's earlier schemas and names."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ _DELIBERATE: Final = "CLUSTER BY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostColumns:
-    """Clustering columns that a table used to have, under their current names."""
+    """A table's earlier clustering columns, under their current names."""
 
     columns: tuple[ClusteringColumn, ...]
     version: int
@@ -99,7 +99,7 @@ class LostColumns:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The domain after a commit; `paths` is None if its text cannot be read."""
+    """The domain after a commit; `paths` is None for an unreadable text."""
 
     version: int
     operation: str
@@ -108,7 +108,7 @@ class _State:
 
 
 def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructType, ...]:
-    """Return the distinct schemas that the table has had, the current one last."""
+    """Return the distinct schemas that the table had, the current one last."""
     texts = dict.fromkeys(
         action.schema_string
         for commit in past
@@ -134,7 +134,7 @@ def _columns_of_tag(
 
 
 def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | None:
-    """Return the clustering columns that another commit than CLUSTER BY removed, if all exist."""
+    """Return the clustering columns that a commit other than CLUSTER BY removed, if all exist."""
     before: _State | None = None
     taken: _State | None = None
     for state in _states(past):
@@ -189,7 +189,7 @@ def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | 
     for physical in state.paths or ():
         path, is_physical = physical, find_column(schema, physical, physical=True) is not None
         if not is_physical:
-            # An overwrite of the schema may give the same columns new physical names.
+            # An overwritten schema can give the same columns new physical names.
             earlier = state.schema
             if earlier is None or find_column(earlier, physical, physical=True) is None:
                 return None
@@ -203,14 +203,14 @@ def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | 
     return tuple(columns)
 
 
-# Renaming and dropping columns of tables with column mapping. No data is ever rewritten
+# Renaming and dropping columns of tables with column mapping. No data is rewritten
 #
 # Source: PROTOCOL.md, "Column Mapping"; Delta Spark, AlterTableChangeColumnDeltaCommand and
 # AlterTableDropColumnsDeltaCommand.
 
 _BLOOM_PREFIX: Final = "delta.bloomFilter."
 RESERVED_NAMES: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
-"""Names of columns that the change data feed adds."""
+"""Columns that the change data feed adds."""
 
 _BACKTICKED: Final = re.compile(r"`((?:[^`]|``)*)`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
@@ -228,7 +228,7 @@ class Rename:
     new: Path
 
     def applied(self, path: Path) -> Path:
-        """Return the path after the rename of the renamed column, or of a field inside it."""
+        """Return a path after the rename, also for fields inside the renamed column."""
         depth = len(self.old)
         return (*self.new, *path[depth:]) if path[:depth] == self.old else path
 
@@ -244,7 +244,7 @@ def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
 
 
 def rename_change(snapshot: Snapshot, rename: Rename, retagged: Sequence[CopiedAdd]) -> Change:
-    """Return the change that renames a column; `retagged` holds the adds of files with new tags."""
+    """Return the change that renames a column; `retagged` are adds with new tags."""
     schema = with_field(
         snapshot.schema, rename.old, lambda field: replace(field, name=rename.new[-1])
     )
@@ -414,7 +414,7 @@ def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]
 
 
 def _dependents(snapshot: Snapshot, path: Path) -> Iterator[SchemaProblem]:
-    """Yield the problem per expression that may use a column: its text has the outermost name."""
+    """Yield a problem per expression that may use a column, because it has the outermost name."""
     name, kind = path[0].lower(), Kind.COLUMN_IS_USED
     for key, expression in snapshot.metadata.configuration.items():
         if key.startswith(CONSTRAINT_PREFIX) and name in _names(expression):
@@ -441,11 +441,11 @@ def _attribute_name(path: Path) -> str:
 
 
 def _is_at(path: Path, column: Path) -> bool:
-    """Return whether a path, in any case of letters, leads to a column or into it."""
+    """Return whether a path, in any case, is a column or inside it."""
     return [part.lower() for part in path[: len(column)]] == [part.lower() for part in column]
 
 
-# ALTER TABLE … ADD COLUMNS as a change: files that lack a column are not rewritten
+# ALTER TABLE … ADD COLUMNS as a change; files without the columns are not rewritten
 #
 # Source: Delta Spark, AlterTableAddColumnsDeltaCommand; PROTOCOL.md, "Column Mapping".
 
@@ -453,7 +453,7 @@ def _is_at(path: Path, column: Path) -> bool:
 def add_change(
     snapshot: Snapshot, columns: StructType, into: Path, new_id: Callable[[], str]
 ) -> Change:
-    """Return the change that adds columns behind the others, of the table or of a struct `into`."""
+    """Return the change that appends columns to the table or to a struct `into`."""
     holder, place = _holder(snapshot, into)
     problems = tuple(addition_problems(holder, snapshot.protocol, columns, place))
     if problems:
@@ -484,7 +484,7 @@ def _holder(snapshot: Snapshot, into: Path) -> tuple[StructType, Path]:
 def addition_problems(
     holder: StructType, protocol: Protocol, columns: StructType, place: Path = ()
 ) -> Iterator[SchemaProblem]:
-    """Yield why a table with this protocol cannot have more columns in `holder`, at `place`."""
+    """Yield why a table with this protocol cannot get these columns in `holder`, at `place`."""
     taken = {field.name.lower(): field.name for field in holder.fields}
     features = table_features(protocol)
     for field in columns.fields:
@@ -524,11 +524,11 @@ def _documents(columns: StructType, place: Path) -> list[dict[str, Any]]:
     ]
 
 
-# Retagging: keeps cubes valid after a rename, by replacing the tags that name the column
+# Retagging: replaces tags that name a renamed column, so that cubes stay valid
 #
-# The reference engine stores logical names in ZCUBE_ZORDER_BY, and after a rename it treats the
-# cubes as clustered by other columns. Here each file is added again with the same content and a
-# tag with the new name: in the commit that renames, or later after a rename by another engine.
+# Delta Spark stores logical names in ZCUBE_ZORDER_BY, and after a rename it treats the cubes as
+# clustered by other columns. Here each file is added again with the same content and a new tag: in
+# the commit with the rename, or later after another engine's rename.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -556,9 +556,9 @@ def _retagging(snapshot: Snapshot, new_tag: Callable[[str], str | None]) -> Reta
 
 
 def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Retagging:
-    """Return the live files whose tags have names from before a rename, by all schemas there were.
+    """Return the live files whose tags have names from before a rename, by all earlier schemas.
 
-    A tag is left alone if its names meant different columns, or if it names a dropped column.
+    A tag is left alone if its names meant different columns over time, or one was dropped.
     """
     return _retagging(snapshot, lambda tag: _current(tag, snapshot.schema, schemas))
 
@@ -578,7 +578,7 @@ def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> str
 def retagged(
     retagging: Retagging, originals: Sequence[Mapping[str, msgspec.Raw]]
 ) -> tuple[CopiedAdd, ...]:
-    """Return the files' adds, in order, with their new tags and otherwise unchanged."""
+    """Return the files' adds, in order, with only their tags changed."""
     rows = zip(
         retagging.files["path"].to_pylist(),
         retagging.files["zorder_by"].to_pylist(),
@@ -599,7 +599,7 @@ def _copied(path: str, tag: str, original: Mapping[str, msgspec.Raw]) -> CopiedA
 
 
 def _renamed(tag: str, rename: Rename) -> str | None:
-    """Return the tag with the column's new name, None if the tag lists no names."""
+    """Return the tag with the column's new name, None if the tag has no list of names."""
     try:
         names = msgspec.json.decode(tag, type=list[str])
         return json_text([_renamed_name(name, rename) for name in names])
@@ -613,7 +613,7 @@ def _renamed_name(name: str, rename: Rename) -> str:
     return name if after == before else quote_path(after)
 
 
-# ALTER TABLE ... SET and UNSET TBLPROPERTIES as one change. No data is ever rewritten
+# ALTER TABLE ... SET and UNSET TBLPROPERTIES as one change. No data is rewritten
 #
 # Source: Delta Spark, AlterTableSetPropertiesDeltaCommand; PROTOCOL.md, "Column Mapping".
 
@@ -625,8 +625,8 @@ def properties_change(
 ) -> Change | None:
     """Return the change that sets and removes properties, None if nothing changes.
 
-    Features that the properties need, or ask for by name, come in the same commit. Where column
-    mapping by name is turned on, columns get ids, and their names as physical names.
+    The same commit adds features that properties need or name. If column mapping by name is turned
+    on, columns get ids, and their names as physical names.
     """
     given = {canonical_key(name): value for name, value in properties.items()}
     asked = {name: value for name, value in given.items() if asks_for_protocol(name)}
@@ -698,7 +698,7 @@ def _with_mapping(
     before = mapping_mode(snapshot.metadata.configuration)
     if before is not MappingMode.NONE or mapping_mode(configuration) is MappingMode.NONE:
         return snapshot.schema, configuration, snapshot.protocol
-    # Its files use the names of the columns.
+    # Existing files use the columns' names.
     schema, largest = with_mapping(snapshot.schema, lambda field: field.name)
     protocol = column_mapping_upgrade(snapshot.protocol)
     return schema, {**configuration, MAX_COLUMN_ID: str(largest)}, protocol

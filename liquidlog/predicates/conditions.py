@@ -55,16 +55,16 @@ def _shown(word: str) -> str:
     return repr(word if len(word) <= _MOST_SHOWN else word[:_MOST_SHOWN] + "...")
 
 
-# SQL conditions as trees, parsed as Spark SQL, and the columns of the schema that they name
+# SQL conditions as trees, parsed as Spark SQL, and their columns
 
 _ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
-"""What escapes a wildcard of LIKE."""
+"""An escaped wildcard of LIKE."""
 
 _KEPT: Final = 2048
-"""How many trees are kept: a workload is judged once for each plan that comes into question."""
+"""The number of cached trees: a workload is judged again for each candidate plan."""
 
 _KEPT_CHARACTERS: Final = 1000
-"""Trees of longer conditions, such as lists of thousands of values, are not kept."""
+"""Trees of longer conditions, such as lists of thousands of values, are not cached."""
 
 _BY_CHANCE: Final = frozenset(
     {
@@ -74,17 +74,17 @@ _BY_CHANCE: Final = frozenset(
         *("java_method", "reflect", "try_reflect"),
     }
 )
-"""Functions that Spark calls nondeterministic."""
+"""Spark's nondeterministic functions."""
 
 _SHOWN: Final = 60
-"""The number of characters of a long condition that an error shows."""
+"""How many characters of a long condition an error shows."""
 
 
 def parse_condition(predicate: str) -> exp.Expression:
-    r"""Return the tree of one SQL condition, which must not be changed: it may be kept.
+    r"""Return the tree of one SQL condition; it may be cached, so do not change it.
 
-    If it contains a backslash (but `\%` and `\_`), its texts become placeholders, because a setting
-    of the session decides what a backslash means.
+    If the condition has a backslash (except `\%` and `\_`), its texts become placeholders, because
+    the meaning of a backslash depends on a setting of the session.
     """
     if not isinstance(predicate, str):
         raise UsageError(f"a predicate must be text, found {type(predicate).__name__}")
@@ -118,9 +118,9 @@ _kept = lru_cache(_KEPT)(_parsed)
 
 
 def at_time(predicate: str, now_us: int, *, in_session: bool = False) -> str:
-    """Return a predicate with the current time (microseconds since 1970) in it.
+    """Return a predicate with the current time (microseconds since 1970) as a constant.
 
-    Its date and local time are those of UTC; with `in_session`, those of the session.
+    Date and local time are in UTC, or in the session's zone with `in_session`.
     """
     try:
         condition = parse_condition(predicate)
@@ -146,7 +146,7 @@ def _stated(node: exp.Expr, now_us: int, in_session: bool) -> exp.Expr:  # noqa:
 
 
 def require_repeatable(predicate: str) -> None:
-    """Refuse a condition that may be true of a row once and false another time."""
+    """Refuse a condition whose value for a row can change from query to query."""
     condition = parse_condition(predicate)
     functions = (
         node.name if isinstance(node, exp.Anonymous) else node.sql_name()
@@ -174,13 +174,13 @@ def _instead(statements: Sequence[object]) -> str:
 
 
 def too_deep(predicate: str) -> str:
-    """Return the message about a condition that is nested too deeply for recursion."""
+    """Return the message for a condition whose nesting is too deep for recursion."""
     shown = predicate if len(predicate) <= _SHOWN else f"{predicate[:_SHOWN]}..."
     return f"{shown!r} is nested too deeply: write it with fewer parentheses"
 
 
 def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Path, Path]:
-    """Return the columns that a condition names, as written, with their paths in the schema.
+    """Return the columns of a condition, as written, with their paths in the schema.
 
     Parts of arrays, maps and variants, and columns inside sub-queries, are left out.
     """
@@ -200,7 +200,7 @@ def referenced_columns(condition: exp.Expression, schema: StructType) -> dict[Pa
 
 
 def column_path(column: exp.Expression) -> Path | None:
-    """Return the path of a column as written, None if the expression is no column."""
+    """Return the path of a column as written, None for other expressions."""
     match column:
         case exp.Column():
             return tuple(part.name for part in column.parts)
@@ -212,7 +212,7 @@ def column_path(column: exp.Expression) -> Path | None:
 
 
 def column_in(node: exp.Expression, leaf_of: Callable[[Path | None], Leaf | None]) -> Leaf | None:
-    """Return the column that an expression is, maybe in casts that preserve every whole number."""
+    """Return the column that an expression is, also inside casts that preserve all integers."""
     if isinstance(node, exp.Paren):
         return column_in(node.this, leaf_of)
     if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
@@ -230,7 +230,7 @@ def _without_escapes(condition: exp.Expression) -> exp.Expression:
 
 
 def _outermost(column: exp.Expression) -> exp.Expression:
-    # Beyond four parts, sqlglot nests the rest in Dots around the column.
+    # sqlglot nests parts after the fourth in Dots around the column.
     while isinstance(column.parent, exp.Dot) and column.arg_key == "this":
         column = column.parent
     return column
@@ -245,13 +245,10 @@ def _enters_collection(schema: StructType, path: Path) -> bool:
     )
 
 
-# The columns of a table that predicates name
-
-
 def condition_on(
     predicate: str, snapshot: Snapshot
 ) -> tuple[exp.Expression, dict[Path, Path]] | UsageError:
-    """Return the tree and the `referenced_columns` of a condition, or why it is none on a table."""
+    """Return a condition's tree and `referenced_columns`, or why it is none on the table."""
     try:
         condition = parse_condition(predicate)
         return condition, referenced_columns(condition, snapshot.schema)
@@ -260,7 +257,7 @@ def condition_on(
 
 
 def unrefused(found: T | UsageError) -> T:
-    """Return what was found, or raise the reason why it was not."""
+    """Return what was found, or raise the refusal."""
     if isinstance(found, UsageError):
         raise found
     return found
@@ -269,14 +266,14 @@ def unrefused(found: T | UsageError) -> T:
 def referenced_paths_each(
     schema: StructType, predicates: Sequence[str]
 ) -> tuple[tuple[Path, ...], ...]:
-    """Return the columns that each condition names, as the schema spells them."""
+    """Return the columns of each condition, in the schema's spelling."""
     return tuple(
         tuple(referenced_columns(parse_condition(one), schema).values()) for one in predicates
     )
 
 
 def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Leaf, ...]:
-    """Return the leaves whose statistics the predicates need, each once."""
+    """Return the leaves whose statistics the predicates need, without repetition."""
     each = map(unrefused, referenced_leaves_each(snapshot, predicates))
     return tuple(dict.fromkeys(leaf for found in each for leaf in found))
 
@@ -284,7 +281,7 @@ def referenced_leaves(snapshot: Snapshot, predicates: Sequence[str]) -> tuple[Le
 def referenced_leaves_each(
     snapshot: Snapshot, predicates: Sequence[str]
 ) -> tuple[tuple[Leaf, ...] | UsageError, ...]:
-    """Return the leaves whose statistics each predicate needs, or why it is no condition."""
+    """Return the leaves whose statistics each predicate needs, or why it is invalid."""
     partitions = {(name,) for name in snapshot.metadata.partition_columns}
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
     conditions = [condition_on(predicate, snapshot) for predicate in predicates]

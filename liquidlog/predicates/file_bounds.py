@@ -1,4 +1,4 @@
-"""What the log says of each file, as three-valued answers to conditions."""
+"""What the log knows of each file, as three-valued answers to conditions."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -38,15 +38,15 @@ from liquidlog.spec.schema import (
 )
 
 _DECIMAL_ERROR: Final = 1e-14
-"""More than the relative error of a decimal that was converted to a double."""
+"""More than the relative error of a decimal as a double."""
 
 Limits = tuple[pa.Array, pa.Array]
 
 
 def converted(values: pa.Array, wanted: pa.DataType, *, end: float) -> pa.Array:
-    """Return bounds of one side as `wanted`; decimals that become doubles move towards `end`."""
+    """Return lower or upper bounds as `wanted`; decimals as doubles are moved towards `end`."""
     if pa.types.is_floating(values.type):
-        # Spark treats NaN as the largest number; comparisons here would be false.
+        # NaN is Spark's largest number; comparisons here would be false.
         largest = pa.scalar(float("inf"), values.type)
         values = pc.if_else(pc.is_nan(values), largest, values)
     if pa.types.is_decimal(values.type) and pa.types.is_floating(wanted):
@@ -55,16 +55,13 @@ def converted(values: pa.Array, wanted: pa.DataType, *, end: float) -> pa.Array:
         return pc.add(doubles, error) if end > 0 else pc.subtract(doubles, error)
     if pa.types.is_decimal(values.type):
         return cast_where_possible(values, wanted)
-    # An integer becomes the nearest double, as in Spark, which preserves the order of values.
+    # Spark, too, converts an integer to the nearest double, which keeps the order.
     return pc.cast(values, wanted, safe=not pa.types.is_floating(wanted))
-
-
-# Verdicts about files, derived from comparisons of bounds with a value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """Two masks, one bool per file: may the condition be true for some row, may it be false."""
+    """Masks with one bool per file: some row may make the condition true; some row, false."""
 
     can_be_true: Mask
     can_be_false: Mask
@@ -76,12 +73,12 @@ class Verdict:
         return Verdict(self.can_be_true | other.can_be_true, self.can_be_false & other.can_be_false)
 
     def negated(self) -> "Verdict":
-        """Return the verdict about the negated condition."""
+        """Return the verdict on the negated condition."""
         return Verdict(self.can_be_false, self.can_be_true)
 
 
 def compared(kind: type[exp.Expr], limits: Limits, wanted: Comparable) -> Verdict:
-    """Return the verdict about comparing values within limits with a value within `wanted`."""
+    """Return the verdict on comparing values within limits with a value within `wanted`."""
     low, high = limits
     verdicts: dict[type[exp.Expr], Callable[[], Verdict]] = {
         exp.EQ: lambda: _equal(low, high, wanted),
@@ -98,7 +95,7 @@ def _equal(low: pa.Array, high: pa.Array, wanted: Comparable) -> Verdict:
     reaches = true_or_unknown(pc.less_equal(low, wanted.high)) & true_or_unknown(
         pc.greater_equal(high, wanted.low)
     )
-    # All rows have one known value, which equals the other side.
+    # All rows have the same known value, equal to the other side.
     only = pc.and_kleene(pc.equal(low, wanted.high), pc.equal(high, wanted.low))
     return Verdict(reaches, true_or_unknown(pc.invert(only)))
 
@@ -108,15 +105,14 @@ def _verdict(can_be_true: pa.BooleanArray, can_be_false: pa.BooleanArray) -> Ver
 
 
 def true_or_unknown(values: pa.BooleanArray | pa.ChunkedArray) -> Mask:
-    """Return a mask of where a comparison is true, or null because a bound is missing."""
+    """Return where a comparison is true, or null because a bound is missing."""
     filled = pc.fill_null(values, fill_value=True)
     return np.asarray(filled, np.bool_)
 
 
 # File bounds: the bounds and counts in the log that a predicate needs
 #
-# The value of a partition column stands in the add itself, not in its statistics: both bounds
-# equal the one value that all rows of the file have.
+# The add itself has the values of partition columns; both bounds are this one value.
 
 _FLOAT: Final = PrimitiveType("float")
 _CHAR_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"
@@ -126,9 +122,9 @@ _COLLATIONS: Final = "__COLLATIONS"
 
 
 class FileBounds:
-    """Bounds and counts of the referenced leaves, with one entry per file.
+    """Bounds and counts of the leaves in a condition, one entry per file.
 
-    A file that lacks a statistic that the condition needs is kept, whatever else is known of it.
+    A file without a statistic that the condition needs is kept, no matter what else is known.
     Source: Delta Spark, DataSkippingReader.verifyStatsForFilter.
     """
 
@@ -139,7 +135,7 @@ class FileBounds:
         bounds_of: BoundsOf,
         session: Session = ANY_SESSION,
     ) -> None:
-        """Load the bounds of resolved columns, for a reader's session."""
+        """Load the bounds of resolved columns for a reader's session."""
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
         named = [known[path] for path in columns if path in known]
@@ -168,12 +164,12 @@ class FileBounds:
         return np.ones(self.count, np.bool_)
 
     def unknown(self) -> Verdict:
-        """Return the verdict about a condition that is not understood, and count it."""
+        """Return the verdict on a condition that is not understood, and count it."""
         self.misses += 1
         return Verdict(self.everything, self.everything)
 
     def noting(self, node: exp.Expression, judge: Callable[["FileBounds"], Verdict]) -> Verdict:
-        """Return the verdict about a condition; note the condition if it is not understood."""
+        """Return the verdict on a condition; record the condition if it is not understood."""
         before = self.misses
         verdict = judge(self)
         if self.misses > before:
@@ -181,19 +177,19 @@ class FileBounds:
         return verdict
 
     def count_halves(self, before: int) -> None:
-        """Count a condition of two halves, each of which may narrow alone, as not understood."""
+        """Count two halves, each of which can narrow alone, as not understood only if both are."""
         self.misses = before + (self.misses - before) // 2
 
     def value(self, node: exp.Expression) -> SqlValue | None:
-        """Return the value of a constant expression, None if it is none."""
+        """Return the value of a constant expression, None for other expressions."""
         return constant_value(node, self.session)
 
     def constant(self, *, value: bool | None) -> Verdict:
-        """Return the verdict about TRUE, FALSE or NULL."""
+        """Return the verdict on TRUE, FALSE or NULL."""
         return Verdict(np.full(self.count, value is True), np.full(self.count, value is False))
 
     def leaf(self, path: Path | None) -> Leaf | None:
-        """Return the leaf at a path as written, None if the path names no leaf."""
+        """Return the leaf at a path as written, None if there is none."""
         if path is None or find_column(self.schema, path) is None:
             return None
         return self._leaves.get(resolve_path(self.schema, path)[0])
@@ -211,7 +207,7 @@ class FileBounds:
         return kept | self._lacking
 
     def is_exact(self, leaf: Leaf) -> bool:
-        """Return whether all rows of a file have the same value, so that the bounds are exact."""
+        """Return whether all rows of a file have one value, so that bounds are exact."""
         return leaf.logical in self._values
 
     def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
@@ -226,7 +222,7 @@ class FileBounds:
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
 
     def _mended(self, leaf: Leaf) -> ColumnBounds:
-        """Return what the log says of a leaf, by which files are skipped."""
+        """Return the bounds of a leaf, corrected for skipping files."""
         if leaf.logical not in self._stated:
             stated = self._bounds.columns[self._numbers[leaf.logical]]
             was_float = _FLOAT in self._earlier.get(leaf.physical, frozenset())
@@ -235,20 +231,20 @@ class FileBounds:
         return self._stated[leaf.logical]
 
     def _with_nan(self, leaf: Leaf, found: ColumnBounds) -> tuple[pa.Array, pa.Array]:
-        """Return the bounds of a leaf; if a leaf is to be NaN, of NaN or with NaN among them."""
+        """Return the bounds of a leaf; while `verdict` tries NaN, they include or are NaN."""
         if self._nan is None or not _can_be_nan(leaf):
             return found.low, found.high
         nan = mended(found, Use.ROWS, ColumnTraits(leaf.data_type))
         return (nan.low if leaf is self._nan else found.low), nan.high
 
     def may_have_null(self, leaf: Leaf) -> Mask:
-        """Return a mask of the files where some row may be null."""
+        """Return in which files some row may be null."""
         if leaf.logical in self._values:
             return self._values[leaf.logical].is_null
         return true_or_unknown(pc.greater(self._nulls(leaf), 0))
 
     def may_have_value(self, leaf: Leaf) -> Mask:
-        """Return a mask of the files where some row may be non-null."""
+        """Return in which files some row may be non-null."""
         if leaf.logical in self._values:
             return ~self._values[leaf.logical].is_null
         return true_or_unknown(pc.less(self._nulls(leaf), self._bounds.num_records))
@@ -260,46 +256,45 @@ class FileBounds:
 
 
 class ProvingBounds(FileBounds):
-    """Bounds by which conditions are proved of every row: the verdicts are about all rows at once.
+    """Bounds that prove a condition for every row of a file at once.
 
-    NULL is neither true nor false. Only columns that can hold no NaN prove anything, in files
-    without deleted rows and without nulls in any named column, and only conditions that are
-    understood whole.
+    NULL is neither true nor false. Proofs need files without deleted rows and without nulls in any
+    column of the condition, columns that cannot hold NaN, and a condition that is fully understood.
     """
 
     def __init__(
         self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session
     ) -> None:
-        """Load the bounds of resolved columns, all that the condition names."""
+        """Load the bounds of resolved columns, all columns of the condition."""
         super().__init__(snapshot, columns, bounds_of, session)
-        # A constant is the same of every row; columns are known of files without deleted rows.
+        # A constant is the same for every row; columns are known in files without deleted rows.
         has_all_rows = np.asarray(snapshot.files["deletion_vector"].is_null(), np.bool_)
         self._whole = has_all_rows if columns else np.ones(self.count, np.bool_)
         for path in columns:
             leaf = self._leaves.get(path)
-            # Some writers do not count the nulls of fields inside null structs.
+            # Some writers do not count nulls of fields inside null structs.
             is_counted = leaf is not None and len(path) == 1
             self._whole &= ~self.may_have_null(leaf) if leaf and is_counted else False
         self._whole &= ~self._lacking
 
     def count_halves(self, before: int) -> None:
-        """Leave the count: either half may fail."""
+        """Keep the count: either half may fail."""
 
     def constant(self, *, value: bool | None) -> Verdict:
-        """Return the verdict about TRUE, FALSE or NULL."""
+        """Return the verdict on TRUE, FALSE or NULL."""
         return self.unknown() if value is None else super().constant(value=value)
 
     def limits(self, leaf: Leaf, wanted: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        """Return the bounds of a leaf as `wanted`, null where unknown or not to be relied on."""
+        """Return the bounds of a leaf as `wanted`, null where unknown or unreliable."""
         if _can_be_nan(leaf):
             unknown = pa.nulls(self.count, wanted)
             return unknown, unknown
         return super().limits(leaf, wanted)
 
     def verdict(self, judge: Callable[[FileBounds], Verdict]) -> Mask:
-        """Return of which files every row satisfies the condition."""
+        """Return in which files every row satisfies the condition."""
         found = judge(self)
-        # What is not understood may fail, and then no row is to be replaced.
+        # A part that is not understood may fail, and then no row may be replaced.
         is_understood = self.misses == 0
         return self._whole & ~found.can_be_false & ~self._lacking & is_understood
 
@@ -309,13 +304,13 @@ def _can_be_nan(leaf: Leaf) -> bool:
 
 
 def _without_hidden_time(session: Session, schema: StructType) -> Session:
-    """Return the session without its time if a column has the name of the current one."""
+    """Return the session without its time if a column has the same name as the current time."""
     names = {field.name.lower() for field in schema.fields}
     return session if names.isdisjoint(_TIMES) else replace(session, now_us=None)
 
 
 def has_plain_order(leaf: Leaf, schema: StructType) -> bool:
-    """Return whether Spark compares stored values: CHAR pads them, a collation reorders them."""
+    """Return whether Spark compares stored values; it pads CHAR, and collations change order."""
     paths = (leaf.logical[:length] for length in range(1, len(leaf.logical) + 1))
     metadata = [field.metadata for path in paths if (field := find_column(schema, path))]
     is_char = any(_CHAR.search(str(found.get(_CHAR_TYPE, ""))) for found in metadata)

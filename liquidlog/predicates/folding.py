@@ -1,4 +1,4 @@
-"""Arithmetic on number literals: only where no session fails, wraps around or rounds.
+"""Arithmetic on literals, only where no session fails, wraps around or rounds.
 
 Source: Spark, BinaryArithmetic (operators and their types), DecimalPrecision.
 """
@@ -68,7 +68,7 @@ _COMPARISONS: Final[Mapping[type[exp.Expression], Callable[[Decimal, Decimal], b
 
 
 def calculated(kind: type[exp.Expression], left: SqlValue, right: SqlValue) -> SqlValue | None:
-    """Return the value of +, -, *, /, div or %, None if it is not the same in every session."""
+    """Return the value of +, -, *, /, div or %, None if sessions differ."""
     match left, right:
         case Exact(bits=one), Exact(bits=other) if one and other:
             return _of_integers(kind, left, right)
@@ -81,15 +81,15 @@ def calculated(kind: type[exp.Expression], left: SqlValue, right: SqlValue) -> S
 
 
 def holds(kind: type[exp.Expression], left: Exact, right: Exact) -> bool:
-    """Return whether two numbers compare so."""
+    """Return whether a comparison of two numbers is true."""
     return _COMPARISONS[kind](left.value, right.value)
 
 
 def negative(value: SqlValue) -> SqlValue | None:
-    """Return the value with the other sign, None if that depends on the session."""
+    """Return the negative value, None if it depends on the session."""
     match value:
         case Exact(number, digits, scale, bits):
-            # Negating the smallest integer of its type wraps around or is an error.
+            # The negative of a type's smallest integer wraps around or is an error.
             ends = number < 0 and any(-number == 1 << (size - 1) for size in DIGITS_OF_BITS)
             return None if ends else Exact(number.copy_negate(), digits, scale, bits)
         case Floating(low, high, is_float):
@@ -114,17 +114,17 @@ def _of_integers(kind: type[exp.Expression], left: Exact, right: Exact) -> SqlVa
 
 
 def _true_bits(value: Exact) -> int:
-    # Spark reads the minus together with the digits: the smallest integer is no long.
+    # Spark parses minus and digits as one literal: the smallest integer is not a long.
     return 32 if value.bits == 64 and value.value == -(1 << 31) else value.bits  # noqa: PLR2004
 
 
 def _of_decimals(kind: type[exp.Expression], left: Exact, right: Exact) -> Exact | None:
-    """Return the exact value, None if Spark's type for it may round."""
+    """Return the exact value, None if Spark's type may round it."""
     if kind is exp.Mul:
         digits, scale = left.digits + right.digits + 1, left.scale + right.scale
     else:
         digits, scale = max(left.digits, right.digits) + 1, max(left.scale, right.scale)
-    # Spark reads the minus together with the digits: the smallest of them is a long, no decimal.
+    # Spark parses minus and digits as one literal: the smallest long is not a decimal.
     if any(not one.scale and one.value == -(1 << 63) for one in (left, right)):
         return None
     value = _OF_DECIMALS[kind](left.value, right.value)
@@ -143,7 +143,7 @@ def _of_doubles(
 
 
 def _double(value: SqlValue) -> float | None:
-    """Return the double that a number becomes, None for floats: what they become is a setting's."""
+    """Return a number as a double, None for floats, whose conversion depends on a setting."""
     match value:
         case Exact(number):
             return float(number)
@@ -153,9 +153,9 @@ def _double(value: SqlValue) -> float | None:
             return None
 
 
-# Constant expressions as values: arithmetic, casts, dates and times, and the time of the question
+# Constant expressions as values: arithmetic, casts, dates, times and the time of the query
 #
-# What depends on the session's time zone becomes a span that holds its value in every zone.
+# If a value depends on the session's time zone, it becomes a span with its values in all zones.
 
 _NOW: Final = "now"
 _CLOCK: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp)
@@ -166,11 +166,11 @@ _TIMESTAMPS: Final = (
     exp.DataType.Type.TIMESTAMPLTZ,
 )
 _ISO_DATE: Final = "%Y-%mstrict-%dstrict"
-"""The pattern yyyy-MM-dd, as the parser writes it."""
+"""The pattern yyyy-MM-dd in the parser's spelling."""
 
 
 def constant_value(node: exp.Expression, session: Session) -> SqlValue | None:
-    """Return the value of an expression without columns, None if it has none that is certain."""
+    """Return the value of an expression without columns, None if it is not certain."""
     try:
         return _value(node, session)
     except OverflowError:  # beyond the years 1 to 9999
@@ -178,7 +178,7 @@ def constant_value(node: exp.Expression, session: Session) -> SqlValue | None:
 
 
 def asks_for_time(node: exp.Expression) -> bool:
-    """Return whether an expression depends on the time at which it is asked."""
+    """Return whether an expression depends on the time of the query."""
     if any(node.find_all(*_CLOCK)):
         return True
     return any(is_now(found) for found in node.find_all(exp.Anonymous))
@@ -234,7 +234,7 @@ def _made_date(node: exp.Anonymous, session: Session) -> dt.date | None:
 def _of_time(node: exp.Expression, session: Session) -> SqlValue | None:
     match node:
         case exp.TsOrDsToDate():
-            # Another spelling than yyyy-mm-dd is an error with a format, in some sessions.
+            # With a format, some sessions refuse spellings other than yyyy-mm-dd.
             is_iso = node.text("format") == _ISO_DATE and isinstance(node.this, exp.Literal)
             is_plain = node.args.get("format") is None or is_iso
             return _date(node.this, session) if is_plain else None
@@ -289,7 +289,7 @@ def _days_later(day: SqlValue, count: SqlValue, sign: int, session: Session) -> 
 
 
 def _whole(value: SqlValue | None) -> int | None:
-    """Return the value of an INT or a smaller type, None for any other."""
+    """Return the value of an INT or a smaller type, None for other types."""
     is_int = isinstance(value, Exact) and 0 < value.bits <= 32  # noqa: PLR2004
     return int(value.value) if is_int and isinstance(value, Exact) else None
 
@@ -311,7 +311,7 @@ def _cast(value: SqlValue, target: exp.DataType, session: Session) -> SqlValue |
 
 
 def _date(node: exp.Expression, session: Session) -> SqlValue | None:
-    """Return what a function of dates makes of its argument."""
+    """Return the argument of a date function as a date."""
     value = _value(node, session)
     return None if value is None else _as_date(value, session)
 
@@ -320,7 +320,7 @@ def _as_date(value: SqlValue, session: Session) -> SqlValue | None:
     match value:
         case str():
             moment = moment_text(value, is_local=True)
-            # A text's time, and its offset, are left out.
+            # Time and offset of a text are dropped.
             return date_text(value) if moment is None else day_of(moment.written_us)
         case dt.date():
             return value
@@ -361,7 +361,7 @@ def _as_timestamp(value: SqlValue) -> SqlValue | None:
 
 
 def _shown_us(value: Moment, session: Session) -> tuple[int, int]:
-    """Return the earliest and the latest local time that clocks may show at a moment."""
+    """Return the earliest and latest local time that clocks may show at a moment."""
     if value.is_local:
         return value.written_us, value.written_us
     if value.offset_us is not None:
@@ -390,7 +390,7 @@ def _truncated(value: SqlValue | None, name: str, session: Session) -> SqlValue 
 
 
 def _ends(value: SqlValue | None, of: Callable[[SqlValue], SqlValue | None]) -> SqlValue | None:
-    """Return what a function that keeps the order makes of a value, or of both ends of a span."""
+    """Apply an order-preserving function to a value, or to both ends of a span."""
     if isinstance(value, ValueSpan):
         return spanning(of(value.low), of(value.high))
     return None if value is None else of(value)

@@ -1,8 +1,8 @@
-"""SQL literals as values, with the types that Spark gives them.
+"""SQL literals as values, with Spark's types.
 
-A literal has no value here if its value or type depends on a setting, or if Spark parses it by
-rules of its own; the caller must then treat it as unknown. No arithmetic rounds, and its time does
-not grow with an exponent.
+A literal has no value here if value or type depends on a setting, or if Spark has its own rules for
+it; callers then treat it as unknown. Arithmetic does not round, and its time does not grow with an
+exponent.
 """
 
 import datetime as dt
@@ -33,7 +33,7 @@ INTEGER_BITS: Final[Mapping[Any, int]] = {
     exp.DataType.Type.BIGINT: 64,
 }
 BITS: Final[Mapping[str, int]] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-"""The width of the integer types, by sqlglot's names and by the table's."""
+"""The widths of integer types, under sqlglot's names and the table's."""
 
 FLIPPED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
     exp.EQ: exp.EQ,
@@ -43,10 +43,10 @@ FLIPPED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-"""The comparisons, and what each is with its sides exchanged."""
+"""Each comparison, and the same with exchanged sides."""
 
 DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
-"""The precision of the decimal that Spark converts an integer type to."""
+"""The decimal precision to which Spark converts an integer type."""
 
 _INTEGER: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[0-9]+\.[0-9]*|\.[0-9]+")
@@ -63,7 +63,7 @@ _MOMENT: Final = re.compile(
     re.ASCII,
 )
 _ALIKE_YEARS: Final = range(1970, 2037)
-"""The years in which all editions of the time zone database that readers use agree."""
+"""Years in which all editions of the time zone database in use agree."""
 _MOST_GAPS: Final = 4
 EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
@@ -74,7 +74,7 @@ _LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A decimal by its digits before and behind the point, or an integer of so many bits."""
+    """A decimal with its digits before and after the point, or an integer of so many bits."""
 
     value: Decimal
     digits: int
@@ -84,7 +84,7 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Floating:
-    """A double, or a float that lies between `low` and `high`."""
+    """A double, or a float between `low` and `high`."""
 
     low: float
     high: float
@@ -95,7 +95,7 @@ class Floating:
 class Moment:
     """A date and time in microseconds since 1970 as written, and the offset, None if not written.
 
-    It is local if its type is TIMESTAMP_NTZ.
+    A local moment has the type TIMESTAMP_NTZ.
     """
 
     written_us: int
@@ -105,7 +105,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ValueSpan:
-    """A value from `low` to `high`, both of one type: which one depends on the session."""
+    """A value from `low` to `high`, both of one type; the session decides which."""
 
     low: "Exact | Floating | Moment | dt.date | str"
     high: "Exact | Floating | Moment | dt.date | str"
@@ -115,7 +115,7 @@ SqlValue = Exact | Floating | Moment | str | dt.date | ValueSpan
 
 
 def literal_value(node: exp.Expression) -> SqlValue | None:
-    """Return the value of a literal or of texts side by side, None if it is not understood."""
+    """Return the value of a literal or of adjacent texts, None if not understood."""
     match node:
         case exp.Literal():
             return str(node.this) if node.is_string else _number(str(node.this))
@@ -132,7 +132,7 @@ def _integer_text(text: str) -> int | None:
 
 
 def date_text(text: str) -> dt.date | None:
-    """Return the day that a text spells as YYYY-MM-DD, None for any other text."""
+    """Return the day of a text YYYY-MM-DD, None for other texts."""
     found = _DATE.fullmatch(text)
     try:
         return None if found is None else dt.date(*(int(part) for part in found.groups()))
@@ -141,7 +141,7 @@ def date_text(text: str) -> dt.date | None:
 
 
 def moment_text(text: str, *, is_local: bool) -> Moment | None:
-    """Return the moment that a text spells with seconds, or the midnight of a day; else None."""
+    """Return the moment of a text with seconds, or midnight of a day, or None."""
     found = _MOMENT.fullmatch(text)
     day = date_text(found["day"]) if found else None
     if found is None or day is None:
@@ -163,12 +163,12 @@ def moment_text(text: str, *, is_local: bool) -> Moment | None:
 
 
 def midnight(day: dt.date, *, is_local: bool) -> Moment:
-    """Return the moment when a day begins."""
+    """Return the first moment of a day."""
     return Moment(midnight_us(day), None, is_local)
 
 
 def midnight_us(day: dt.date) -> int:
-    """Return the local time (microseconds since 1970) when a day begins."""
+    """Return the local time (microseconds since 1970) at the start of a day."""
     return (day.toordinal() - EPOCH_ORDINAL) * DAY_US
 
 
@@ -180,10 +180,10 @@ def _offset_us(found: re.Match[str]) -> int | None:
 
 
 def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None:
-    """Return the moment that clocks of a region showed, the first of two; None if not known."""
+    """Return the moment, the first of two, at which a region's clocks showed a time, or None."""
     written = _EPOCH + dt.timedelta(microseconds=written_us)
     try:
-        # Of a time that clocks left out, both Spark and this take the offset before.
+        # For times that clocks skipped, both Spark and this take the offset before.
         offset = written.replace(tzinfo=ZoneInfo(region)).utcoffset()
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
@@ -193,9 +193,9 @@ def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None
 
 
 def _adjacent(node: exp.Concat) -> SqlValue | None:
-    """Return the value of texts written side by side, as `'it''s'`.
+    """Return the value of adjacent texts, such as `'it''s'`.
 
-    Spark 4 reads two quotes without a space between them as one quote, earlier ones as nothing.
+    Two quotes without a space between them are one quote in Spark 4, nothing before.
     """
     texts = [str(part.this) for part in node.expressions if part.is_string]
     if node.args.get("safe") or len(texts) < len(node.expressions) or len(texts) - 1 > _MOST_GAPS:
@@ -203,7 +203,7 @@ def _adjacent(node: exp.Concat) -> SqlValue | None:
     joined = [texts[0]]
     for text in texts[1:]:
         joined = [begun + gap + text for begun in joined for gap in ("", "'")]
-    # Python orders texts by code points, which is the order of their UTF-8.
+    # Python orders texts by code points, which is also the order of UTF-8.
     return ValueSpan(min(joined), max(joined))
 
 
@@ -231,7 +231,7 @@ def _double(text: str) -> Floating | None:
 
 
 def as_number(value: SqlValue, target: exp.DataType) -> SqlValue | None:
-    """Return the value of a cast to a type of numbers, None if sessions differ in it."""
+    """Return the value of a cast to a number type, None if sessions differ."""
     match target.this:
         case kind if kind in INTEGER_BITS:
             return _as_integer(value, INTEGER_BITS[kind])
@@ -254,7 +254,7 @@ def _as_integer(value: SqlValue, bits: int) -> Exact | None:
 
 
 def integer(value: int, bits: int) -> Exact | None:
-    """Return a value of the integer type of this width, None if it does not fit."""
+    """Return an integer of this width in bits, None if it does not fit."""
     fits = -(1 << (bits - 1)) <= value < 1 << (bits - 1)
     return Exact(Decimal(value), DIGITS_OF_BITS[bits], 0, bits) if fits else None
 
@@ -286,15 +286,15 @@ def _as_double(value: SqlValue) -> Floating | None:
             return None
 
 
-# How Spark compares a column with literals: the type it converts both to, None if that is unknown
+# How Spark compares a column with literals: the common type, if it is known
 #
-# A literal becomes an interval that contains its value in every session: with ANSI mode on or
-# off, and in every time zone unless one is given. docs/pruning.md has the table of these rules.
+# A literal becomes an interval with its values in all sessions: with ANSI mode on or off, and in
+# every time zone unless one is given. docs/pruning.md has the table of these rules.
 #
 # Source: Spark, TypeCoercion, AnsiTypeCoercion, DecimalPrecision.
 
 EXACT: Final = pa.decimal256(76, 38)
-"""Holds every value of every integer and decimal type without rounding."""
+"""Holds every integer and decimal exactly."""
 
 _INT64: Final = 1 << 63
 _INTEGERS: Final = pa.int64()
@@ -302,7 +302,7 @@ _INTEGERS: Final = pa.int64()
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """A value between `low` and `high`, and the Arrow type in which it is compared with bounds."""
+    """A value between `low` and `high`, and the Arrow type for its comparison with bounds."""
 
     arrow_type: pa.DataType
     low: pa.Scalar
@@ -312,9 +312,9 @@ class Comparable:
 def comparables(
     values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None = None
 ) -> tuple[Comparable, ...] | None:
-    """Return the values that Spark compares a column of `data_type` with, None if unknown.
+    """Return the values with which Spark compares a column of `data_type`, None if unknown.
 
-    Several values are those of one list, for which Spark chooses a common type.
+    Several values are one list, for which Spark chooses a common type.
     """
     if any(isinstance(value, ValueSpan) for value in values):
         return _spanning(values, data_type, time_zone)
@@ -324,7 +324,7 @@ def comparables(
         case PrimitiveType(name) if name in BITS:
             return _with_integers(values, name)
         case PrimitiveType("timestamp"):
-            # Spark compares them as instants, or as texts that differ for different instants.
+            # Spark compares instants, or texts that differ for different instants.
             return _all(_instant(value, time_zone) for value in values)
         case PrimitiveType("date"):
             days = (date_text(one) if isinstance(one, str) else one for one in values)
@@ -355,7 +355,7 @@ def _spanning(
 def _each(
     values: Sequence[SqlValue], convert: Callable[[SqlValue], Comparable | None]
 ) -> tuple[Comparable, ...] | None:
-    """Return the values converted one by one, None if a conversion fails or their kinds differ."""
+    """Return the converted values, None if a conversion fails or types differ."""
     return _all(map(convert, values)) if len(set(map(_kind, values))) == 1 else None
 
 
@@ -384,11 +384,11 @@ def _with_integers(values: Sequence[SqlValue], name: str) -> tuple[Comparable, .
 
 def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
     match value:
-        # Compared with a float, integers become floats in one mode and doubles in the other.
+        # Compared with a float, integers become floats in one mode, doubles in the other.
         case Floating(low, high, False):
             return between(low, high, pa.float64())
         case str():
-            # Any other spelling is an error in one mode and a number or null in the other.
+            # Other spellings are an error in one mode, a number or null in the other.
             whole = _integer_text(value)
             limit = 1 << (BITS[name] - 1)
             return _whole(whole) if whole is not None and -limit <= whole < limit else None
@@ -399,7 +399,7 @@ def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
 def _as_decimals(
     values: Sequence[SqlValue], digits: int, scale: int
 ) -> tuple[Comparable, ...] | None:
-    """Return the values as decimals, None if the decimal type that Spark chooses would round."""
+    """Return the values as decimals, None if Spark's common type would round."""
     exact = [value for value in values if isinstance(value, Exact)]
     most_digits = max(digits, *(value.digits for value in exact))
     most_scale = max(scale, *(value.scale for value in exact))
@@ -409,7 +409,7 @@ def _as_decimals(
 
 
 def _among_doubles(value: SqlValue, *, is_float: bool = False) -> Comparable | None:
-    """Return a number or its text as a double; one that holds a float, too, of a float column."""
+    """Return a number or its text as a double; for a float column, with the floats around it."""
     double = _as_double(value)
     if double is None:
         return None
@@ -435,7 +435,7 @@ def _local_instant(value: SqlValue) -> Comparable | None:
     if moment.is_local:
         ignored = moment.offset_us is not None and isinstance(value, str)
         return None if ignored else _whole(moment.written_us)
-    # The column becomes an instant in the session's time zone.
+    # The column is converted to an instant in the session's time zone.
     if moment.offset_us is None:
         return between(moment.written_us - ANY_SHIFT_US, moment.written_us + ANY_SHIFT_US)
     instant_us = moment.written_us - moment.offset_us
@@ -475,7 +475,7 @@ _CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
 }
 
 
-# Constants of the wrong type: those that no session compares with a column, or all fail on
+# Constants of a wrong type: no session compares them with the column, or all sessions fail
 #
 # Source: Spark, AnsiTypeCoercion, TypeCoercion; UTF8String (texts as numbers),
 # SparkDateTimeUtils.
@@ -490,7 +490,7 @@ _DAY: Final = re.compile(r"\s*[+-]?\d{4,7}(?:-\d{1,2}(?:-\d{1,2}(?:[ T].*)?)?)?\
 _TIME: Final = re.compile(r"\s*(?:[+-]?\d|T\d).*", re.DOTALL)
 _FULL_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _SPECIAL: Final = ("epoch", "now", "today", "tomorrow", "yesterday")
-"""Texts that older sessions read as times."""
+"""Texts that older sessions parse as times."""
 
 _OF_LITERALS: Final = {
     exp.DataType.Type.DATE: "date",
@@ -513,7 +513,7 @@ def shown_sql(node: exp.Expression) -> str:
 
 
 def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.Expression) -> None:
-    """Refuse a constant that cannot be compared with a column, or a function of it, of a type."""
+    """Refuse a constant that cannot be compared with a column or function of this type."""
     kind = _mismatch_kind(data_type)
     if kind is None or not _is_wrong(kind, value):
         return
@@ -527,7 +527,7 @@ def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.
 
 
 def refuse_impossible(condition: exp.Expression) -> None:
-    """Refuse literals like DATE '2024-13-01', which are no value of their own type."""
+    """Refuse impossible literals, such as DATE '2024-13-01'."""
     for cast in condition.find_all(exp.Cast):
         kind = _OF_LITERALS.get(cast.to.this)
         is_text = isinstance(cast.this, exp.Literal) and cast.this.is_string
@@ -558,7 +558,7 @@ def _is_wrong(kind: str, value: SqlValue) -> bool:
 
 
 def _can_be(kind: str, text: str) -> bool:
-    """Return whether some session may read a text as a value."""
+    """Return whether some session may parse a text as a value."""
     if kind == "number":
         return _NUMBER.fullmatch(text) is not None
     if text.strip().lower() in _SPECIAL:

@@ -1,4 +1,4 @@
-"""Which files may hold rows that satisfy a condition, or those of a workload.
+"""The files that may hold rows for a condition, or for a workload.
 
 Source: Spark, StringUtils.escapeLikeRegex.
 """
@@ -83,7 +83,7 @@ from liquidlog.spec.text import iso_time
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a text that matches begins with, or all of it; if open, every such text matches."""
+    """The prefix of matching texts, or the whole text; if open, every such text matches."""
 
     prefix: str
     is_whole: bool = False
@@ -91,7 +91,7 @@ class Pattern:
 
 
 def _tokens(text: str, escape: str) -> list[tuple[str, bool]] | None:
-    """Return the characters of a pattern, and which are wildcards; None if Spark fails on it."""
+    """Return each character of a pattern and whether it is a wildcard; None if Spark fails."""
     found: list[tuple[str, bool]] = []
     rest = iter(text)
     for character in rest:
@@ -106,7 +106,7 @@ def _tokens(text: str, escape: str) -> list[tuple[str, bool]] | None:
 
 
 def pattern(text: str, escape: str = "\\") -> Pattern | None:
-    """Return what a pattern asks for, None if Spark fails on it."""
+    """Return what a pattern requires, None if Spark fails on it."""
     tokens = _tokens(text, escape)
     if tokens is None:
         return None
@@ -116,7 +116,7 @@ def pattern(text: str, escape: str = "\\") -> Pattern | None:
 
 
 def like_expression(text: str, escape: str = "\\") -> re.Pattern[str] | None:
-    """Return a pattern as a regular expression of whole texts, None if Spark fails on it."""
+    """Return a pattern as a regular expression for whole texts, None if Spark fails on it."""
     tokens = _tokens(text, escape)
     if tokens is None:
         return None
@@ -124,11 +124,11 @@ def like_expression(text: str, escape: str = "\\") -> re.Pattern[str] | None:
     return re.compile("".join(wildcards.get(one) or re.escape(one[0]) for one in tokens), re.DOTALL)
 
 
-# From SQL predicates to pruning masks: which files may hold a row that satisfies them
+# From SQL predicates to masks of the files that may hold matching rows
 #
-# Two questions are answered per condition and file: may it be true for some row, and may it be
-# false for some row? Both are needed because NOT exchanges them, and a null is neither. If the
-# statistics do not decide, or the condition is not understood, both answers are yes.
+# Each condition has two answers per file: may it be true for some row, and may it be false for
+# some row? NOT exchanges them, and null is neither. If the statistics do not decide, or the
+# condition is not understood, both answers are yes.
 
 _INT64: Final = 1 << 63
 _ZERO: Final = Exact(Decimal(0), 1, 0, 32)
@@ -141,7 +141,7 @@ def may_match(
     *,
     time_zone: dt.tzinfo | None = None,
 ) -> pa.BooleanArray:
-    """Return whether a file may hold a row that satisfies the predicate, one bool per live file.
+    """Return which live files may hold a row that satisfies the predicate.
 
     docs/pruning.md lists the conditions that exclude files. A false entry is certain: with ANSI
     mode on or off, and in every time zone unless `time_zone` gives the session's.
@@ -152,9 +152,9 @@ def may_match(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """What a predicate says of the live files: which may match, one bool per file.
+    """The live files that a predicate may match, one bool per file.
 
-    `cannot_prune` lists conditions in the predicate that rule out no file, whatever the statistics.
+    `cannot_prune` lists its conditions that never exclude a file, whatever the statistics.
     """
 
     may_match: pa.BooleanArray
@@ -165,14 +165,14 @@ class Judged:
 def judged_each(
     snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
 ) -> tuple[Judged, ...]:
-    """Return what each predicate says of the live files; loads the bounds only once."""
+    """Return the answer for each predicate; the bounds are loaded once."""
     return tuple(map(unrefused, judged_or_refused(snapshot, predicates, bounds_of, session)))
 
 
 def judged_or_refused(
     snapshot: Snapshot, predicates: Sequence[str], bounds_of: BoundsOf, session: Session
 ) -> tuple[Judged | UsageError, ...]:
-    """Return what each predicate says of the live files, or why it cannot say anything."""
+    """Return the answer for each predicate, or why there is none."""
     conditions = [condition_on(predicate, snapshot) for predicate in predicates]
     columns = [found[1] for found in conditions if not isinstance(found, UsageError)]
     paths = dict.fromkeys(path for named in columns for path in named.values())
@@ -186,7 +186,7 @@ def judged_or_refused(
 def every_row_matches(
     snapshot: Snapshot, predicate: str, bounds_of: BoundsOf, session: Session
 ) -> Mask:
-    """Return of which live files each row is proved to satisfy a predicate; a NULL is no proof."""
+    """Return in which live files every row provably satisfies a predicate; NULL is no proof."""
     condition, columns = unrefused(condition_on(predicate, snapshot))
     bounds = ProvingBounds(snapshot, list(dict.fromkeys(columns.values())), bounds_of, session)
     try:
@@ -214,7 +214,7 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
         case exp.Not():
             return _judge_not(node, bounds)
         case exp.And() | exp.Or():
-            # Recursion goes one level deep per chain: a generated one can have thousands of parts.
+            # One recursion for a whole chain, because generated chains can have thousands of parts.
             nodes = [cast("exp.Expression", part) for part in node.flatten()]
             if isinstance(node, exp.And):
                 nodes = with_dates(nodes, bounds.value)
@@ -262,7 +262,7 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
 
 
 def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> Verdict:
-    """Return the verdict about a list of constants."""
+    """Return the verdict on a list of constants."""
     if node.args.get("query") is not None or not node.expressions:
         return bounds.unknown()
     members = [member for member in node.expressions if not isinstance(member, exp.Null)]
@@ -284,7 +284,7 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
 def _among_values(
     leaf: Leaf, members: Sequence[exp.Expression], values: Sequence[SqlValue], bounds: FileBounds
 ) -> Verdict:
-    """Return the verdict about the range from the smallest to the largest value of the list.
+    """Return the verdict on the range from the smallest to the largest value of a list.
 
     No bounds prove that all rows of a file are in the list, so NOT IN excludes files only by
     partition values. Source: Delta Spark, DataFiltersBuilder.constructLiteralInListDataFilters.
@@ -293,11 +293,11 @@ def _among_values(
     has_text = any(isinstance(value, str) for value in values)
     ends = [value.low if isinstance(value, ValueSpan) else value for value in values]
     has_instant = any(isinstance(end, Moment) and end.offset_us is not None for end in ends)
-    # Instants may become texts, which two have in common where clocks are set back.
+    # Instants may become texts; where clocks are set back, two instants share one.
     is_ambiguous = has_text and has_instant and leaf.data_type == PrimitiveType("timestamp")
     if wanted is None or is_ambiguous:
         return _any_value(leaf, bounds)
-    # With ANSI mode off, Spark may compare with the list as texts.
+    # With ANSI mode off, Spark may compare texts with the list.
     as_texts = has_text and leaf.data_type != PrimitiveType("string")
     if bounds.is_exact(leaf) and not as_texts:
         return reduce(or_, [_compared(exp.EQ, leaf, value, bounds) for value in wanted])
@@ -318,7 +318,7 @@ def _among_periods(
     if period is None:
         return bounds.unknown()
     found = reduce(or_, [_compared_period(exp.EQ, period, one, bounds) for one in members])
-    # With ANSI mode off, texts are compared as texts.
+    # With ANSI mode off, texts are compared.
     has_text = any(isinstance(value, str) for value in values)
     return Verdict(found.can_be_true, bounds.everything if has_text else found.can_be_false)
 
@@ -334,15 +334,15 @@ def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
     value = bounds.value(other)
     wanted = None if value is None else _wanted(leaf, [value], [other], bounds)
     if wanted is None:
-        # The other side may be null, which equals a null of the column.
+        # The other side may be null, equal to a null of the column.
         return bounds.unknown()
     equal = _compared(exp.EQ, leaf, wanted[0], bounds)
-    # The comparison is never null: for a null of the column it is false.
+    # This comparison is never null: it is false for a null of the column.
     return Verdict(equal.can_be_true, equal.can_be_false | bounds.may_have_null(leaf))
 
 
 def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
-    """Return the verdict about LIKE and startswith: texts with one beginning are consecutive."""
+    """Return the verdict on LIKE and startswith: texts with a common prefix are consecutive."""
     escape = "\\"
     if isinstance(node, exp.Escape):
         node, escape = node.this, str(bounds.value(node.expression) or "")
@@ -364,7 +364,7 @@ def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
 def _begins_with(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
     if asked.is_whole:
         return _compared(exp.EQ, leaf, between(asked.prefix, asked.prefix, pa.string()), bounds)
-    # In the order of UTF-8, the texts with this prefix are consecutive, and the prefix is first.
+    # In UTF-8 order, the texts with this prefix are consecutive, and the prefix is the first.
     prefix = asked.prefix.encode()
     start = pa.scalar(prefix, pa.binary())
     low, high = (pc.cast(end, pa.binary()) for end in bounds.limits(leaf, pa.string()))
@@ -374,7 +374,7 @@ def _begins_with(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
     )
     all_begin = pc.and_kleene(pc.equal(low_begins, start), pc.equal(high_begins, start))
     some = bounds.may_have_value(leaf)
-    # Where the prefix is not all that is asked, any text may fail.
+    # If the pattern is more than a prefix, any text may fail.
     some_fail = true_or_unknown(pc.invert(all_begin)) if asked.is_open else bounds.everything
     return Verdict(may & some, some_fail & some)
 
@@ -417,7 +417,7 @@ def _compare(
     exact = value if isinstance(value, Exact) and str(leaf.data_type) in BITS else _ZERO
     if -_INT64 <= exact.value <= _INT64 - 1:
         return found
-    # Spark takes the comparison for a constant, of nulls too: DecimalPrecision,
+    # Spark treats the comparison as a constant, for nulls too: DecimalPrecision,
     # integralAndDecimalLiteral.
     null, is_true = bounds.may_have_null(leaf), holds(operator, _ZERO, exact)
     return Verdict(
@@ -428,7 +428,7 @@ def _compare(
 def _compared_period(
     operator: type[exp.Expression], period: Period, right: exp.Expression, bounds: FileBounds
 ) -> Verdict:
-    """Return the verdict about comparing a function of a time, by where its periods begin."""
+    """Return the verdict on a comparison with a function of a time, by the edges of its periods."""
     value = bounds.value(right)
     if value is None:
         return bounds.unknown()
@@ -462,7 +462,7 @@ def _wanted(
 
 
 def _any_value(leaf: Leaf, bounds: FileBounds) -> Verdict:
-    """Return the verdict about a comparison with an unknown value; it is null for null rows."""
+    """Return the verdict on a comparison with an unknown value, null for null rows."""
     bounds.misses += 1
     some = bounds.may_have_value(leaf)
     return Verdict(some, some)
@@ -476,14 +476,14 @@ def _compared(
     return Verdict(verdict.can_be_true & some, verdict.can_be_false & some)
 
 
-# A workload as people write it, and which of its predicates can be used.
+# A workload as people write it, and its usable predicates
 #
-# JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; a weight left out is 1. A
-# predicate that cannot be read keeps its text and says what its problem is.
+# JSON lines: one `{"where": "day = '2024-01-31'", "weight": 3}` per line; the default weight is 1.
+# An invalid predicate keeps its text and has a `problem`.
 
 
 def parse_workload(text: str, *, source: str) -> Workload:
-    """Return the predicates of JSON lines, with the problem of each that is no condition."""
+    """Return the predicates of JSON lines, invalid ones with their problem."""
     found = tuple(_lines(text, source))
     if not found:
         raise UsageError(f"{source} holds no predicate", where=source)
@@ -520,19 +520,19 @@ def _problem(condition: str, place: str) -> str | None:
 
 
 def positive_weight(value: object, place: str) -> float:
-    """Return the weight that a text says; `place` names it in errors."""
+    """Return the weight in a text; `place` is for errors."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < float(str(value)) < math.inf:
         raise UsageError(f"{place} has no positive weight but {value!r}", where=place)
     return float(str(value))
 
 
-# What a whole workload says of the live files, and which of its predicates say nothing
+# The answers for a whole workload, and its predicates without one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """The predicates that are conditions on the table, each with its answer, and the others."""
+    """The conditions of a workload with their answers, and the other predicates."""
 
     workload: Workload
     judged: tuple[Judged, ...]
@@ -540,23 +540,23 @@ class Answers:
 
     @property
     def cannot_prune(self) -> tuple[str, ...]:
-        """Return the conditions of all predicates that rule out no file, each once."""
+        """Return the distinct conditions of all predicates that never exclude a file."""
         return tuple(dict.fromkeys(text for one in self.judged for text in one.cannot_prune))
 
     def asked_at(self, now_ms: int | None) -> str | None:
-        """Return the time (ISO 8601, UTC) that some answer depends on; None if none does."""
+        """Return the time (ISO 8601, UTC) on which some answer depends, or None."""
         return iso_time(now_ms) if self.asks_for_time and now_ms is not None else None
 
     @property
     def asks_for_time(self) -> bool:
-        """Return whether some answer depends on the time at which it is asked."""
+        """Return whether some answer depends on the time of the query."""
         return any(one.asks_for_time for one in self.judged)
 
 
 def answers(
     snapshot: Snapshot, workload: Workload, bounds_of: BoundsOf, session: Session
 ) -> Answers:
-    """Return what the predicates of a workload say of the live files; others are set aside."""
+    """Return the answers for a workload; unusable predicates are set aside."""
     readable = [predicate.where for predicate in workload if predicate.problem is None]
     rest = iter(judged_or_refused(snapshot, readable, bounds_of, session))
     found = [
@@ -582,9 +582,9 @@ def answers(
     )
 
 
-# Which files a condition on partition columns asks for: exactly those, or a refusal
+# The files that a condition on partition columns selects: exact, or refused
 #
-# Partition values are constants: what their order does not decide is evaluated for each of them.
+# Partition values are constants. Where their order does not decide, each one is evaluated.
 
 _Value = SqlValue | bool
 
@@ -604,15 +604,15 @@ _OF_NULL_NULL: Final = (
     exp.AddMonths,
     exp.LastDay,
 )
-"""What is NULL of a NULL."""
+"""Functions that are NULL for NULL."""
 
 
 def matching_partitions(
     snapshot: Snapshot, where: str, bounds_of: BoundsOf, time_zone: str = READ_AS
 ) -> Mask:
-    """Return a mask of the files whose partition values satisfy a condition.
+    """Return the files whose partition values satisfy a condition.
 
-    Times without a zone, in the values and in the condition, are of `time_zone`, an IANA name.
+    Times without a zone, in values and condition, are in `time_zone`, an IANA name.
     """
     condition, named = unrefused(condition_on(where, snapshot))
     partitions = snapshot.metadata.partition_columns
@@ -649,7 +649,7 @@ def matching_partitions(
 
 
 class _UndecidedError(ValueError):
-    """What Spark makes of constants is not known."""
+    """The value that Spark gives constants is unknown."""
 
 
 def _undecided(where: str, example: str) -> UsageError:
@@ -684,7 +684,7 @@ def _decided(
 
 
 def _constant(text: str | None, leaf: Leaf, schema: StructType) -> exp.Expression:
-    """Return a partition value as Spark reads its text."""
+    """Return a partition value as Spark parses its text."""
     name = str(leaf.data_type)
     if text is None:
         return exp.Null()
@@ -700,7 +700,7 @@ def _constant(text: str | None, leaf: Leaf, schema: StructType) -> exp.Expressio
 
 
 def _truth(node: exp.Expression, session: Session) -> bool | None:
-    """Return what a condition on constants is, None for NULL."""
+    """Return the truth of a condition on constants, None for NULL."""
     match node:
         case exp.Paren():
             return _truth(node.this, session)
@@ -814,7 +814,7 @@ def _in_case(node: exp.Expression, session: Session) -> str | None:
 
 
 def _is_null(node: exp.Expression, session: Session) -> bool:
-    """Return whether a function is NULL because what it is given is."""
+    """Return whether a function is NULL because an argument is."""
     sides = (node.this, node.args.get("expression"))
     return isinstance(node, _OF_NULL_NULL) and any(
         _value(one, session) is None
@@ -826,11 +826,11 @@ def _is_null(node: exp.Expression, session: Session) -> bool:
 def _ordered(
     kind: type[exp.Expr], left: _Value | None, right: _Value | None, session: Session
 ) -> bool | None:
-    """Return how Spark compares two constants, None for NULL."""
+    """Return the result of Spark's comparison of two constants, None for NULL."""
     if left is None or right is None:
         return None
     if isinstance(left, bool) or isinstance(right, bool):
-        # Truths are ordered like the numbers 0 and 1.
+        # Booleans are ordered like 0 and 1.
         left, right = (Exact(Decimal(_as_truth(one)), 3, 0, 8) for one in (left, right))
     for one, other, sign in ((left, right, kind), (right, left, FLIPPED[kind])):
         typed = _typed(one, session)
@@ -848,14 +848,14 @@ def _ordered(
 def _as_truth(value: _Value) -> bool:
     if isinstance(value, bool):
         return value
-    # Spark reads these texts as truths, in every case of letters.
+    # Spark parses these texts, in any case, as booleans.
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     raise _UndecidedError(str(value))
 
 
 def _typed(value: SqlValue, session: Session) -> tuple[DataType, pa.Array] | None:
-    """Return the type that Spark gives a constant, and the constant as an array of one."""
+    """Return Spark's type of a constant, and the constant as an array of one."""
     match value:
         case str():
             return PrimitiveType("string"), pa.array([value], pa.string())

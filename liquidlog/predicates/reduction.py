@@ -1,8 +1,8 @@
-"""From SQL predicates to weighted boxes over clustering columns, which layouts can be fitted to.
+"""SQL predicates as weighted boxes over clustering columns, to which layouts are fitted.
 
-A condition that a box cannot express, or on another column, is taken to be true of every row: the
-box is then larger than what the predicate needs, never smaller. Times without a zone are taken as
-UTC. Only a layout depends on this, never which files a reader may skip.
+A condition that no box can express, or on another column, counts as true for every row, so a box
+may be larger than the predicate, never smaller. Times without a zone are in UTC. Only layouts
+depend on boxes, never the files that a reader skips.
 """
 
 import datetime as dt
@@ -59,15 +59,15 @@ _NEGATED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
 MAX_PREDICATES: Final = 256
 MAX_INTERVALS: Final = 1024
 _MAX_INTERVALS_OF_TERM: Final = 64
-"""As many predicates and intervals as a layout can be fitted to in a moment."""
+"""Within these limits, a layout is fitted in a moment."""
 
 Bound: TypeAlias = int | float | str
-"""A value in the order of its column: decimals without their point, dates as ordinals."""
+"""A value in the order of its column: decimals without point, dates as ordinals."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Values from `low` to `high`, unbounded where None; an open end is not part of it."""
+    """Values from `low` to `high`, unbounded where None; an open end is excluded."""
 
     low: Bound | None = None
     high: Bound | None = None
@@ -80,7 +80,7 @@ class _Span:
         return _Span(low, high, open_low, open_high).unless_empty()
 
     def unless_empty(self) -> "_Span | None":
-        """Return the span, None if no value is in it."""
+        """Return the span, None if it is empty."""
         if self.low is None or self.high is None:
             return self
         is_open = self.open_low or self.open_high
@@ -102,10 +102,10 @@ def _tighter(
 
 _Alternative: TypeAlias = Mapping[int, tuple[_Span, ...]]
 _Alternatives: TypeAlias = tuple[_Alternative, ...]
-"""Any of them holds; each has spans per column. None at all is never true."""
+"""One of them holds; each has spans per column. Without any, the condition is never true."""
 
 _Boxes: TypeAlias = tuple[tuple[tuple[int, tuple[_Span, ...]], ...], ...]
-"""Alternatives that can be compared: columns and their spans in order."""
+"""Alternatives in comparable form: columns and their spans in order."""
 
 _SESSION: Final = Session(time_zone=dt.UTC)
 _ALWAYS: Final[_Alternatives] = ({},)
@@ -114,7 +114,7 @@ _ALWAYS: Final[_Alternatives] = ({},)
 def fitted_workload(
     workload: Workload, columns: Sequence[Path], schema: StructType
 ) -> FittedWorkload:
-    """Return what predicates ask of the clustering columns, with their shares as weights."""
+    """Return the conditions of predicates on clustering columns, with shares as weights."""
     domains = _domains(columns, schema)
     weights: dict[_Boxes, float] = {}
     left: dict[str, list[float]] = {}
@@ -165,9 +165,9 @@ def _in_order(spans: Sequence[_Span]) -> tuple[_Span, ...]:
 
 
 def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]:
-    """Return all predicates with their weights, or a sample of about MAX_PREDICATES of them.
+    """Return all predicates with their weights, or a sample of about MAX_PREDICATES.
 
-    A systematic sample is taken of each choice of columns, in proportion to the weights.
+    Each set of columns has its own systematic sample, in proportion to the weights.
     """
     if len(weights) <= MAX_PREDICATES:
         return list(weights.items())
@@ -182,7 +182,7 @@ def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]
 def _sampled(
     predicates: Sequence[tuple[_Boxes, float]], total: float
 ) -> Iterator[tuple[_Boxes, float]]:
-    """Yield the predicates that evenly spaced steps of their summed weights meet."""
+    """Yield the predicates at evenly spaced steps of their summed weights."""
     ends = np.cumsum([weight for _, weight in predicates])
     wanted = max(1, min(len(predicates), round(MAX_PREDICATES * ends[-1] / total)))
     steps = (np.arange(wanted) + 0.5) * (ends[-1] / wanted)
@@ -192,7 +192,7 @@ def _sampled(
 
 
 def _most_intervals(predicates: Sequence[_Boxes]) -> int:
-    """Return how many intervals a term may have, so that all have at most MAX_INTERVALS."""
+    """Return the intervals that a term may have so that all have at most MAX_INTERVALS."""
     counts = [len(spans) for boxes in predicates for box in boxes for _, spans in box]
     most = _MAX_INTERVALS_OF_TERM
     while most > 1 and sum(min(count, most) for count in counts) > MAX_INTERVALS:
@@ -202,9 +202,9 @@ def _most_intervals(predicates: Sequence[_Boxes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Domain:
-    """The values of a clustering column: how constants become bounds, and bounds texts.
+    """The values of a clustering column: converts constants to bounds, and bounds to texts.
 
-    `scale` is None for columns between whose values there are always others.
+    `scale` is None if there are further values between any two values.
     """
 
     number: int
@@ -225,7 +225,7 @@ class _Domain:
         return repr(bound) if isinstance(bound, float) else str(bound)
 
     def intervals(self, spans: Sequence[_Span]) -> tuple[Interval, ...]:
-        """Return spans as a plan has them."""
+        """Return spans in the form of a plan."""
         return tuple(
             Interval(
                 low=self._text(span.low),
@@ -237,7 +237,7 @@ class _Domain:
         )
 
     def span(self, kind: type[exp.Expr], wanted: Comparable) -> _Span | None:
-        """Return the values that compare so with a constant, None if there is none."""
+        """Return the values for which a comparison with a constant is true, None without any."""
         low: Any = wanted.low.as_py()
         high: Any = wanted.high.as_py()
         if self.scale is None:
@@ -297,18 +297,13 @@ def _reduced_or_refused(
     where: str, domains: Mapping[Path, _Domain], schema: StructType
 ) -> _Alternatives | UsageError:
     try:
-        return _reduced(where, domains, schema)
+        condition = parse_condition(where)
+        referenced_columns(condition, schema)
+        return _Reduction(domains, schema).of(condition, negated=False)
+    except RecursionError:
+        return UsageError(too_deep(where), predicate=where)
     except UsageError as error:
         return error
-
-
-def _reduced(where: str, domains: Mapping[Path, _Domain], schema: StructType) -> _Alternatives:
-    condition = parse_condition(where)
-    referenced_columns(condition, schema)
-    try:
-        return _Reduction(domains, schema).of(condition, negated=False)
-    except RecursionError as error:
-        raise UsageError(too_deep(where), predicate=where) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,14 +426,14 @@ def _either(one: _Alternatives, other: _Alternatives) -> _Alternatives:
 
 def _both(one: _Alternatives, other: _Alternatives) -> _Alternatives:
     if len(one) * len(other) > _MAX_ALTERNATIVES:
-        # Either of the two holds for more rows than both; the one of fewer alternatives is kept.
+        # Each of the two is weaker than both; the one with fewer alternatives is kept.
         return min(one, other, key=len)
     found = [_joined(left, right) for left, right in product(one, other)]
     return tuple(alternative for alternative in found if alternative is not None)
 
 
 def _joined(one: _Alternative, other: _Alternative) -> _Alternative | None:
-    """Return the alternative in which both hold, None if they exclude each other."""
+    """Return the alternative where both hold, None if they exclude each other."""
     joined = {**one, **other}
     for column in one.keys() & other.keys():
         pairs = product(one[column], other[column])
@@ -462,7 +457,7 @@ def _terms(
 
 
 def _merged(spans: Sequence[_Span], most: int) -> Sequence[_Span]:
-    """Return spans in order, neighbours joined if there are more than `most`."""
+    """Return spans in order, with neighbours joined if there are more than `most`."""
     if len(spans) <= most:
         return spans
     edges = [number * len(spans) // most for number in range(most + 1)]

@@ -42,7 +42,7 @@ UNITS: Final[Mapping[str, str]] = {
     "MINUTE": "minute",
     "SECOND": "second",
 }
-"""The units by the names that Spark accepts."""
+"""Units under the names that Spark accepts."""
 
 _OF_DATES: Final = ("year", "quarter", "month", "week")
 
@@ -59,7 +59,7 @@ _MONTHS: Final[Mapping[str, int]] = {"year": 12, "quarter": 3, "month": 1}
 
 
 def unit_of_dates(name: str) -> str | None:
-    """Return the unit that `trunc` calls so, None if it is none."""
+    """Return the unit of this name in `trunc`, or None."""
     unit = UNITS.get(name.upper())
     return unit if unit in _OF_DATES else None
 
@@ -70,7 +70,7 @@ def is_long(unit: str) -> bool:
 
 
 def begin_us(local_us: int, unit: str) -> int:
-    """Return where the unit of a local time begins."""
+    """Return the start of the unit that a local time is in."""
     day = day_of(local_us)
     match unit:
         case "year" | "quarter" | "month":
@@ -88,7 +88,7 @@ def _end_us(begin: int, unit: str) -> int:
     return _shifted_us(begin, Duration(months, 0 if months else _SIZES_US[unit]))
 
 
-# Intervals of SQL, and times moved by them as Spark moves them
+# Intervals of SQL, and times moved by them as in Spark
 #
 # Source: Spark, DateTimeUtils (timestampAddMonths, timestampAddDayTime), LocalDate.plusMonths,
 # IntervalUtils (fromYearMonthString).
@@ -99,14 +99,14 @@ _YEARS_AND_MONTHS: Final = re.compile(r"([+-]?)([0-9]{1,9})-0?([0-9]|10|11)")
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """An interval of months, or of microseconds; `has_time` says that it has units below days."""
+    """An interval of months or microseconds; `has_time`: it has units below days."""
 
     months: int = 0
     micros: int = 0
     has_time: bool = False
 
     def times(self, count: int) -> "Duration":
-        """Return the interval so many times."""
+        """Return the interval multiplied by `count`."""
         return Duration(count * self.months, count * self.micros, self.has_time)
 
     def __add__(self, other: "Duration") -> "Duration | None":
@@ -116,7 +116,7 @@ class Duration:
 
 
 def duration(node: exp.Expression) -> Duration | None:
-    """Return the interval that a literal spells in whole units, None for anything else."""
+    """Return the interval of a literal in whole units, None for other expressions."""
     match node:
         case exp.Paren():
             return duration(node.this)
@@ -157,7 +157,7 @@ def _spelled(node: exp.Interval) -> Duration | None:
 
 
 def moved(value: SqlValue, by: Duration, session: Session) -> SqlValue | None:
-    """Return a date or a time moved by an interval, None for any other value."""
+    """Return a date or time moved by an interval, None for other values."""
     match value:
         case ValueSpan(low, high):
             return spanning(moved(low, by, session), moved(high, by, session))
@@ -202,7 +202,7 @@ def _shifted_us(local_us: int, by: Duration) -> int:
 
 
 def instant(instant_us: int) -> Moment:
-    """Return an instant as a timestamp with its offset."""
+    """Return an instant as a timestamp with offset."""
     return Moment(instant_us, 0, is_local=False)
 
 
@@ -219,7 +219,7 @@ def _moved_moment(value: Moment, by: Duration, session: Session) -> SqlValue | N
         if value.offset_us is None
         else (value.written_us - value.offset_us,)
     )
-    # Days and months are added to what clocks show, hours to the instant.
+    # Days and months are added to local time, hours to the instant.
     ends = [
         end + rest_us
         for start in starts
@@ -248,10 +248,10 @@ def _written(local_us: int) -> Moment:
     return Moment(local_us, None, is_local=False)
 
 
-# Functions that give all times of a period one value, like year(t), as ranges of their column
+# Functions with one value for all times of a period, like year(t), as ranges of their column
 #
-# `year(t) = 2024` holds from where 2024 begins until where 2025 begins. Where a time zone shows
-# or skips such a time twice, or could, the edge is not a point but holds every possible one.
+# `year(t) = 2024` holds from the start of 2024 to the start of 2025. Where a time zone may show or
+# skip such a time twice, the edge is a range with all possible points.
 #
 # Source: Spark, DateTimeUtils (truncDate, truncTimestamp), Cast.
 
@@ -273,9 +273,9 @@ _LONGEST_US: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A function of a column whose value depends only on the `unit` of time that it lies in.
+    """A function of a column that depends only on the `unit` of time.
 
-    Its value is of the type `gives`, an integer by the rule `number`.
+    Its value has the type `gives`; `number` is the rule of an integer.
     """
 
     leaf: Leaf
@@ -286,20 +286,20 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Where the values of a column begin whose period is at least, and later than, a constant."""
+    """Where the column's values begin whose period is at least, and later than, a constant."""
 
     first: Comparable
     beyond: Comparable
 
 
 _Range = tuple[int, int]
-"""The earliest and the latest place of an edge, in microseconds."""
+"""The earliest and latest place of an edge, in microseconds."""
 
 
 def period_of(
     node: exp.Expression, leaf_of: Callable[[exp.Expression], Leaf | None]
 ) -> Period | None:
-    """Return the function of a column that an expression is, None if it is none of these."""
+    """Return the period function that an expression is, or None."""
     match node:
         case exp.Paren():
             return period_of(node.this, leaf_of)
@@ -356,7 +356,7 @@ def _time(
 def _year_and_month(
     node: exp.Add, leaf_of: Callable[[exp.Expression], Leaf | None]
 ) -> Period | None:
-    """Return `year(t) * 100 + month(t)`, in this order or the other way round."""
+    """Return the period of `year(t) * 100 + month(t)`, with the terms in any order."""
     years, month = node.this.unnest(), node.expression.unnest()
     if isinstance(years, exp.Month):
         years, month = month, years
@@ -373,7 +373,7 @@ def _year_and_month(
 
 
 def edges(period: Period, value: SqlValue, session: Session) -> Edges | None:
-    """Return where the values begin whose period is `value`, and is later; None if more decides."""
+    """Return the edges of the values with the period `value`, None if they depend on more."""
     low, high = (value.low, value.high) if isinstance(value, ValueSpan) else (value, value)
     try:
         starts, ends = _edges(period, low, session), _edges(period, high, session)
@@ -409,7 +409,7 @@ def _edges(
 
 
 def _numbered(period: Period, number: int) -> tuple[int, int]:
-    """Return where years, or months by `year * 100 + month`, begin and end; none is one edge."""
+    """Return where a year, or month as `year * 100 + month`, begins and ends."""
     if period.number == _YEAR:
         begin = midnight_us(dt.date(number, 1, 1))
         return begin, _end_us(begin, "year")
@@ -450,7 +450,7 @@ def _truncated(period: Period, local_us: int, session: Session) -> tuple[_Range,
     if session.has_fixed_offset:
         return (first, first), (end, end)
     if period.leaf.data_type != TIMESTAMP:
-        # The column becomes an instant first, which clocks may show as another time.
+        # The column becomes an instant first, for which clocks may show another time.
         return (_around(begin), _around(end)) if is_begin else (loose, loose)
     if session.time_zone is None:
         is_plain = is_begin and is_long(period.unit)
@@ -473,9 +473,9 @@ def _edges_of_instant(period: Period, instant_us: int) -> tuple[Comparable, Comp
 
 
 def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
-    """Return an edge among local times as one among the values of a column."""
+    """Return an edge in local time as an edge of a column's values."""
     if leaf.data_type == DATE:
-        # A day is at or behind an edge from the next midnight on.
+        # A day is on or after an edge from the next midnight on.
         low, high = (-(-end // DAY_US) for end in place)
         return between(low, high, pa.date32())
     if leaf.data_type == LOCAL:
@@ -485,8 +485,8 @@ def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
 
 # Months and days of a known year, as dates: `year(t) = 2024 AND month(t) >= 3` is a range of t
 #
-# Where a conjunct fixes the year, another about the month may be replaced by one about the
-# date: if the year differs, the conjunction is not true with either.
+# Where one conjunct fixes the year, a conjunct on the month can become one on the date: in other
+# years the conjunction is not true in either form.
 
 _DAYS: Final = (exp.Day, exp.DayOfMonth)
 
@@ -526,7 +526,7 @@ def _fixed(
     argument_of: Callable[[exp.Expression], exp.Expression | None],
     value_of: ValueOf,
 ) -> Mapping[str, int]:
-    """Return what an equation fixes a part of a date to, by the SQL of the date."""
+    """Return the numbers that equations fix a part of a date to, by the SQL of the date."""
     fixed = {}
     for part in parts:
         equation = part.unnest()
@@ -564,7 +564,7 @@ def _month_argument(node: exp.Expression) -> exp.Expression | None:
 
 
 def _subject(node: exp.Expr) -> exp.Expression | None:
-    """Return what a condition compares with constants, None if it is none of these conditions."""
+    """Return the expression that a condition compares with constants, or None."""
     if isinstance(node, (*FLIPPED, exp.Between, exp.In)) and not node.args.get("query"):
         found = node.this.unnest()
         return found if isinstance(found, exp.Expression) else None
@@ -586,7 +586,7 @@ def _replaced(
     date_of: Callable[[int], tuple[int, int, int]],
     value_of: ValueOf,
 ) -> exp.Expression:
-    """Return a condition about a date instead of one about its month or day, if all are dates."""
+    """Return a condition on a date in place of its month or day, if all constants become dates."""
     made = node.copy()
     names = ("low", "high") if isinstance(made, exp.Between) else ("expression",)
     places = made.expressions if isinstance(made, exp.In) else [made.args[name] for name in names]

@@ -1,4 +1,4 @@
-"""Workloads: predicates of a table's readers, how often each is used, and readers' sessions."""
+"""Workloads: the predicates of a table's readers with their weights, and readers' sessions."""
 
 import datetime as dt
 import math
@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What a source tells of readings: times (ms since 1970), and what one read on average."""
+    """A source's record of queries: their times (ms since 1970) and average amounts."""
 
     first_ms: int | None = None
     last_ms: int | None = None
@@ -21,11 +21,11 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class WeightedPredicate:
-    """A SQL condition and how often it is used, in any unit that the whole workload shares.
+    """A SQL condition and its frequency, in a unit that the whole workload shares.
 
-    `problem` says why `where` is no condition on one table. `recorded` is None for a predicate that
-    somebody wrote. With stand-ins, values of the table are in place of redacted constants: what is
-    read can be predicted, but no layout can be fitted to them.
+    `problem` is why `where` is no condition on one table. `recorded` is None for a predicate that
+    somebody wrote. Stand-ins are values of the table in place of redacted constants: they predict
+    what is read, but no layout can be fitted to them.
     """
 
     where: str
@@ -37,7 +37,7 @@ class WeightedPredicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUsable:
-    """A predicate that is set aside because it is no condition on the table, and the reason."""
+    """A predicate without use on the table, and the reason."""
 
     where: str
     weight: float
@@ -47,17 +47,17 @@ class NotUsable:
 Workload = tuple[WeightedPredicate, ...]
 
 Queries: TypeAlias = Sequence[WeightedPredicate | str] | str | PathLike[str]
-"""A workload as callers give it: the path of one, or predicates and statements of SQL."""
+"""A workload from callers: a path, or predicates and SQL statements."""
 
 
 def shares(workload: Workload) -> tuple[float, ...]:
-    """Return the share of the workload per predicate; the shares add up to 1."""
+    """Return each predicate's share of the workload; the sum is 1."""
     total = math.fsum(predicate.weight for predicate in workload)
     return tuple(predicate.weight / total for predicate in workload)
 
 
 def said_once(workload: Workload) -> Workload:
-    """Return a workload that says each predicate once, with the weight of all that are equal."""
+    """Return a workload in which equal predicates are one, with their total weight."""
     found: dict[WeightedPredicate, float] = {}
     for one in workload:
         key = replace(one, weight=1.0)
@@ -69,7 +69,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def recorded_per_day(workload: Workload) -> float | None:
-    """Return how many queries there are in a day (of one at least), None unless all say when."""
+    """Return the queries per day (over at least one day), None unless all have times."""
     known = [one.recorded for one in workload if one.recorded is not None]
     firsts = [one.last_ms if one.first_ms is None else one.first_ms for one in known]
     lasts = [one.last_ms for one in known if one.last_ms is not None]
@@ -80,7 +80,7 @@ def recorded_per_day(workload: Workload) -> float | None:
     return math.fsum(one.weight for one in workload) / days
 
 
-# Sessions of readers: the time at which they ask, and their time zone
+# Sessions of readers: their time and time zone
 #
 # All times are microseconds since 1970: an instant in UTC, a local time as clocks show it.
 
@@ -89,18 +89,19 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _HOUR_US: Final = 3_600_000_000
 
 ANY_OFFSET_US: Final = 18 * _HOUR_US
-"""The largest offset from UTC that a session's time zone can have."""
+"""The largest offset of a time zone from UTC."""
 
 ANY_SHIFT_US: Final = 25 * _HOUR_US
-"""More than the largest difference there ever was between two offsets of one time zone."""
+"""More than the largest difference ever between two offsets of one time zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """When a reader asks (microseconds since 1970), and the time zone; None if it can be any.
+    """A reader's time (microseconds since 1970) and time zone, None if any is possible.
 
-    `for_rows`: rows are read or replaced by the answer, so none may be missed, not even a NaN that
-    a writer left out of its bounds. Readers of Delta miss it; so do answers about what they open.
+    `for_rows`: the answer decides which rows are read or replaced, so no row may be missed, not
+    even a NaN that a writer left out of its bounds. Other Delta readers miss it, and so do
+    predictions of what they open.
     """
 
     now_us: int | None = None
@@ -109,16 +110,16 @@ class Session:
 
     @classmethod
     def at_ms(cls, now_ms: int | None, time_zone: dt.tzinfo | None = None) -> "Session":
-        """Return the session of a reader who asks at a time (milliseconds since 1970)."""
+        """Return the session of a reader at a time (milliseconds since 1970)."""
         return cls(None if now_ms is None else 1000 * now_ms, time_zone)
 
     @property
     def has_fixed_offset(self) -> bool:
-        """Return whether the time zone is known and never changes its offset."""
+        """Return whether the time zone is known and has only one offset."""
         return self.time_zone is not None and self.time_zone.utcoffset(None) is not None
 
     def local_us(self, instant_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest time that clocks may show at an instant."""
+        """Return the earliest and latest time that clocks may show at an instant."""
         if self.time_zone is None:
             return instant_us - ANY_OFFSET_US, instant_us + ANY_OFFSET_US
         shown = (_EPOCH + dt.timedelta(microseconds=instant_us)).astimezone(self.time_zone)
@@ -126,7 +127,7 @@ class Session:
         return local, local
 
     def instants_us(self, written_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest instant that a time without an offset may mean."""
+        """Return the earliest and latest instant that a time without offset may mean."""
         if self.time_zone is None:
             return written_us - ANY_OFFSET_US, written_us + ANY_OFFSET_US
         # A time that clocks showed twice means the first one, but as text it equals both.
@@ -146,4 +147,3 @@ class Session:
 
 
 ANY_SESSION: Final = Session()
-"""A session of which nothing is known."""

@@ -165,12 +165,8 @@ def output_directory(
     if has_short_directories(configuration):
         return prefix_directory(configuration, unique_id)
     found = partition_directory(values, {name: name for name in values})
-    return prefix_directory(configuration, unique_id) if is_too_long(found) else found
-
-
-def is_too_long(directory: str) -> bool:
-    """Return whether a part of a directory is too long for some file system."""
-    return any(len(part.encode()) > _LONGEST_NAME_BYTES for part in directory.split("/"))
+    is_too_long = any(len(part.encode()) > _LONGEST_NAME_BYTES for part in found.split("/"))
+    return prefix_directory(configuration, unique_id) if is_too_long else found
 
 
 def prefix_directory(configuration: Mapping[str, str], unique_id: str) -> str:
