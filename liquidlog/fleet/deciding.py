@@ -257,7 +257,7 @@ class Answer:
 
 
 def lasting_bar(bar: Bar, seen: Seen) -> Bar:
-    """Return the bar within which a rewrite must pay back, shortened to the last one's age.
+    """Return the bar that a rewrite must reach, with no more days than the last one is old.
 
     Appends undo a rewrite, and the next one takes the same files again, so a table that was
     rewritten yesterday waits, or gets a smaller rewrite.

@@ -127,10 +127,6 @@ def _size(value: object) -> int:
     return parse_size(value if isinstance(value, int) else _text(value))
 
 
-def _duration(value: object) -> int:
-    return parse_duration(_text(value))
-
-
 def _share(value: object) -> float:
     if isinstance(value, str):
         share = float(value.strip().removesuffix("%")) / (
@@ -163,7 +159,9 @@ _COUNT: Final = _Kind("a whole number from 1", _count)
 _POSITIVE: Final = _Kind("a number above 0", _positive)
 _SIZE: Final = _Kind('bytes or a size like "1.5GiB"', _size)
 _SHARE: Final = _Kind('a share above 0 and up to 1, like "30%" or 0.3', _share)
-_DURATION: Final = _Kind('a duration like "12h" or "7d"', _duration)
+_DURATION: Final = _Kind(
+    'a duration like "12h" or "7d"', lambda value: parse_duration(_text(value))
+)
 _RETENTION: Final = _Kind('a duration like "168h" or "30d"', _retention)
 
 _KEYS: Final[Mapping[str, Mapping[str, _Kind[Any]]]] = {

@@ -145,9 +145,9 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """The directory of the tables' pages, and a function that other processes can import.
+    """The directory of the tables' pages, and the function that makes one.
 
-    It makes a page from an overview and a workload's name.
+    It takes an overview and a workload's name; other processes must be able to import it.
     """
 
     directory: str
@@ -159,7 +159,7 @@ class FleetRequest:
     """The arguments of a survey.
 
     `prefixes` are addresses of tables or directories above them, and globs. Without a `workload`
-    (an address), readers are assumed. One of `processes` is this one; None is one per core.
+    (an address), readers are assumed. One process is this one; None is about one per core.
     """
 
     prefixes: tuple[str, ...]

@@ -297,7 +297,9 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
     listing = list_log(store)
     found: set[str] = set()
     for commit in read_commits(store, _versions(store, listing)):
-        found.update(_of_actions(commit.actions, wanted))
+        for action in commit.actions:
+            if isinstance(action, AddFile | RemoveFile):
+                found.update(wanted.among(action.path, action.deletion_vector))
     for checkpoint in listing.checkpoints:
         found.update(_of_checkpoint(store, checkpoint, wanted))
     return frozenset(found)
@@ -306,11 +308,11 @@ def named_files(store: TableStore, names: Collection[str]) -> frozenset[str]:
 def needed_files(
     store: TableStore, paths: Collection[str], *, since_ms: int, by_name: bool = False
 ) -> Needed:
-    """Return the files that versions need which were the newest at `since_ms` or later.
+    """Return the files that are needed by versions that were the newest at `since_ms` or later.
 
-    A file was removed at the later of its action's time and its commit's; an unknown time is later
-    than all others. With `by_name`, only last parts of paths are compared: one file can have
-    several paths.
+    They are live, removed since, or change data of commits since. A file was removed at the later
+    of its action's time and its commit's; an unknown time is later than all others. With `by_name`,
+    only last parts of paths are compared, as one file can have several paths.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)
@@ -427,12 +429,6 @@ class _Wanted:
         for one in found:
             if whole is None or "/" not in one or _lower(one) == whole:
                 yield one
-
-
-def _of_actions(actions: Iterable[AnyAction], wanted: _Wanted) -> Iterator[str]:
-    for action in actions:
-        if isinstance(action, AddFile | RemoveFile):
-            yield from wanted.among(action.path, action.deletion_vector)
 
 
 def _of_checkpoint(store: TableStore, checkpoint: Checkpoint, wanted: _Wanted) -> Iterator[str]:
