@@ -82,9 +82,8 @@ class PlannedDeletionVector(Document, frozen=True, kw_only=True, gc=False):
 class InputFile(Document, frozen=True, kw_only=True, gc=False):
     """A data file to rewrite; `path` is decoded, relative to the table or absolute.
 
-    `num_records` counts physical rows, including those that the deletion vector deletes.
-    `partition_values`, by physical names as the log spells them, are those that become values of
-    its rows; absent unless partition columns become data.
+    `num_records` counts physical rows, also deleted ones. `partition_values`, by physical names as
+    the log spells them, become values of the rows; absent unless partition columns become data.
     """
 
     path: str
@@ -99,8 +98,8 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
 class KeptFile(Document, frozen=True, kw_only=True, gc=False):
     """A data file that joins the cube of its group with its bytes unchanged.
 
-    `num_records` counts its rows; none is deleted. `zcube_id` and `zorder_by` are its tags when the
-    plan was made, which the group's commit replaces.
+    None of its `num_records` rows is deleted. The group's commit replaces its tags, which were
+    `zcube_id` and `zorder_by` when the plan was made.
     """
 
     path: str
@@ -300,12 +299,11 @@ NONE_KEPT: Final = KeptFiles(pa.Table.from_batches([], KeptFiles.schema))
 
 
 class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
-    """Files to rewrite and commit together: one future ZCube, whose id is already assigned.
+    """Files to rewrite and commit together, usually as one cube.
 
     `zcube_id` is None for compaction and ZORDER BY. `expected_outputs` may be exceeded with a
-    prefix or readers. The `kept` files only become members of the cube. All files of a partitioned
-    table's group have its `partition_values`, by physical names; outputs are written to
-    `directory`, relative to the table.
+    prefix or a workload. In a partitioned table, all files have the group's `partition_values`, by
+    physical names; outputs are written to `directory`, relative to the table.
     """
 
     group_id: int
@@ -318,7 +316,7 @@ class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Where outputs are written besides the table's own directory: one, or none."""
+        """The directories besides the table's own that outputs are written to: one, or none."""
         return (self.directory,) if self.directory else ()
 
     @property
@@ -354,8 +352,7 @@ GROUP_ID_TAG: Final = "liquidlog.groupId"
 GROUP_IDS_TAG: Final = "liquidlog.groupIds"
 """Tags of commitInfo by which a run of a plan recognises the groups already committed.
 
-A commit of several groups names the first of them as if it were alone, for readers that know no
-more than one, and then all of them.
+A commit of several groups names the first as if it were alone, for older readers, then all.
 """
 
 
@@ -368,7 +365,7 @@ def group_tags(group_ids: Sequence[int]) -> dict[str, str]:
 
 
 def tagged_groups(tags: Mapping[str, str], plan_id: str) -> frozenset[int]:
-    """Return the groups of a plan that a commit with these tags has committed; mostly none."""
+    """Return the groups of a plan that a commit with these tags has committed."""
     if tags.get(PLAN_ID_TAG) != plan_id:
         return frozenset()
     return frozenset(map(int, tags.get(GROUP_IDS_TAG, tags[GROUP_ID_TAG]).split(",")))
@@ -386,8 +383,8 @@ Cancelled = Callable[[], Mapping[int, str]]
 Tasks = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(function, requests) -> what the function returns for each request, in their order.
 
-The function is called where an executor has its machines; all three can be pickled. An error of
-ours, such as a file that cannot be read, is an ExecutorError here, with its message.
+The function is called on an executor's machines, so all three can be pickled. Our own errors, such
+as of a file that cannot be read, become an ExecutorError with their message.
 """
 
 
@@ -407,9 +404,8 @@ class WrittenFile(Document, frozen=True, kw_only=True):
 class GroupCosts(Document, frozen=True, kw_only=True):
     """Time that a rewrite spent per phase, and bytes that it moved.
 
-    Seconds are sums over all tasks, but `sample_seconds` are elapsed. `map` reads rows and cuts
-    them into slices, `shuffle` waits for slices, `write` sorts rows and writes files, `verify` is
-    the checksums.
+    Seconds are sums over all tasks, but `sample_seconds` are elapsed. `map` cuts rows into slices,
+    `shuffle` waits for slices, `write` sorts rows and writes files, `verify` takes checksums.
     """
 
     sample_seconds: float = 0.0
@@ -453,7 +449,7 @@ class AskedPredicate(Document, frozen=True, kw_only=True):
 
 
 class LeftOut(Document, frozen=True, kw_only=True):
-    """Predicates that the layout cannot be fitted to; `share` is theirs of all weights."""
+    """Predicates that the layout cannot be fitted to; `share` is their share of all weights."""
 
     reason: str
     predicates: int
@@ -463,7 +459,7 @@ class LeftOut(Document, frozen=True, kw_only=True):
 class FittedWorkload(Document, frozen=True, kw_only=True):
     """The predicates that a layout is fitted to.
 
-    `column_weights`, one per clustering column or none, are of readers who ask for single values of
+    `column_weights`, one per clustering column or none, are weights of queries for single values of
     a column. All weights are on one scale.
     """
 
@@ -479,7 +475,7 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
     def conditions(
         self, parsed: Sequence[Callable[[Sequence[str | None]], pa.Array]]
     ) -> "ValuePredicates":
-        """Return the predicates over values; `parsed` turns constants of each column to them."""
+        """Return the predicates over values; `parsed` reads the constants of each column."""
         from liquidlog.curve.conditions import IntervalEnds, ValuePredicates
 
         alternatives = [one for predicate in self.predicates for one in predicate.any_of]
@@ -547,7 +543,7 @@ def parsed_as(kind: pa.DataType, texts: Sequence[str | None]) -> pa.Array:
 def prefix_numbers(
     prefix: Sequence[tuple[str, ...]], columns: Sequence[tuple[str, ...]]
 ) -> tuple[int, ...]:
-    """Return the numbers of a prefix's columns among those that a plan orders by."""
+    """Return the numbers of a prefix's columns among the columns of a plan."""
     numbers = {path: number for number, path in enumerate(columns)}
     if not numbers.keys() >= set(prefix):
         raise DocumentError("the plan", "has a prefix of other columns than it orders by")
@@ -555,7 +551,7 @@ def prefix_numbers(
 
 
 def weighted_columns(weights: Sequence[float]) -> FittedWorkload:
-    """Return the workload of readers who ask for single values, of each column with its weight."""
+    """Return a workload of queries for single values of each column, with its weight."""
     if not all(0 <= weight < float("inf") for weight in weights) or not sum(weights) > 0:
         raise ValueError(
             f"weights must be numbers from 0, not all of them 0, found {list(weights)}"
@@ -568,9 +564,9 @@ def weighted_columns(weights: Sequence[float]) -> FittedWorkload:
 
 FORMAT_VERSION: Final = 1
 PARTITIONED_FORMAT_VERSION: Final = 2
-"""Plans of partitioned tables, which releases that would ignore partition values must not run."""
+"""Plans of partitioned tables; releases that ignore partition values must not run them."""
 MIGRATING_FORMAT_VERSION: Final = 3
-"""Plans that turn partition columns into data, of which older releases would write nulls."""
+"""Plans that turn partition columns into data; older releases would write nulls for them."""
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
 
@@ -612,14 +608,12 @@ class ClusteringPolicy(Document, frozen=True, kw_only=True):
     that narrow predicates read, as a multiple of those after a full rewrite. A clustered file
     overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its range
     (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
-    match `where`; of a partitioned table, `where` asks for partitions. `compression` is the codec
-    of the files to write, by the names of the table property; None for the codec that the property
-    names. With `skip_clustered`, the strategy `cube` keeps the bytes of files that lie well in
-    their group; `overlap` always does. Columns of `bloom_filter` get Bloom filters in the files to
-    write. `prefix` names clustering columns by whose single values rows are parted first, and
-    `row_group_rows` is the most rows of a row group; both are absent from the document if nothing
-    asks for them. So is `partition_time_zone`, the zone of timestamps in partition values that name
-    none, where a migration read no such value.
+    match `where`, or of partitions in a partitioned table. `compression` is named as in the table
+    property; None leaves it to the property. With `skip_clustered`, the strategy `cube` keeps files
+    that lie well, as `overlap` always does. `prefix` names clustering columns whose single values
+    part the rows first. `prefix`, `row_group_rows` and `partition_time_zone` (the zone of
+    timestamps in partition values that name none) are absent from the document if nothing asks for
+    them.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -662,11 +656,10 @@ class RowTracking(Document, frozen=True, kw_only=True):
 class WriterOptions(Document, frozen=True, kw_only=True):
     """How to write data files of the table; derived from its properties.
 
-    `indexed` are the physical paths of the leaves that get statistics; they always include the
-    clustering columns. With `tight_bounds`, statistics declare their bounds exact, which tables
-    with deletion vectors need. `bloom_filters` are the physical paths of the leaves whose row
-    groups get Bloom filters, the most wanted first. A row group has at most `row_group_rows`, or
-    DEFAULT_ROW_GROUP_ROWS if that is absent.
+    `indexed` are the physical paths of the leaves with statistics, among them the clustering
+    columns. With `tight_bounds`, statistics declare their bounds exact, which tables with deletion
+    vectors need. `bloom_filters` are the physical paths of leaves with Bloom filters, the most
+    wanted first.
     """
 
     indexed: tuple[tuple[str, ...], ...]
@@ -685,18 +678,16 @@ class WriterOptions(Document, frozen=True, kw_only=True):
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     """What to rewrite at one version of a table; every file considered is in a group or skipped.
 
-    `schema_string` is the table's schema in the protocol's JSON, `mapping_mode` says how columns
-    are identified in data files. `columns` are the curve's dimensions, in order; empty for
-    compaction. `row_tracking` is None if data files have no hidden columns. `fitted` is what the
-    layout is to be fitted to; absent from the document if it is nothing. `terms` are what else of
-    the table outputs are written for; without them, no change of metadata can be outlasted.
-    `partition_columns` are physical names, in the table's order; absent if there are none. So are
-    `former_partition_columns`, by which the table is partitioned and will no longer be: the inputs
-    have the values that outputs hold. All groups of such a plan are one commit.
+    `schema_string` is the table's schema in the protocol's JSON. `columns` are the curve's
+    dimensions, in order; empty for compaction. `row_tracking` is None if data files have no hidden
+    columns. `fitted` is the workload for the layout. Outputs are written for the table's `terms`;
+    without them, a commit can follow no change of metadata. `partition_columns` are physical names,
+    in the table's order. `former_partition_columns` become data: the inputs have their values, and
+    all groups of such a plan are one commit. The document omits these and `fitted` where empty.
 
-    `decided_by` says which settings do not have their defaults: OPTION, or the name of the table's
-    property, by the field of the policy or "strategy". `notes` are sentences for whoever reads the
-    plan. None of these is part of what the executor is asked for.
+    `decided_by` maps fields of the policy (or "strategy") that do not have their defaults to OPTION
+    or the name of the table's property. `notes` are sentences for people. The executor is asked for
+    none of these.
     """
 
     format_version: int = FORMAT_VERSION
@@ -723,12 +714,12 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
-        """The physical names of the partition columns, none if there are none."""
+        """The physical names of the partition columns."""
         return self.partition_columns or ()
 
     @property
     def formerly_partitioned_by(self) -> tuple[str, ...]:
-        """The physical names of the partition columns that become data, none if there are none."""
+        """The physical names of the partition columns that become data."""
         return self.former_partition_columns or ()
 
     @property
@@ -761,20 +752,17 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """The numbers of the columns by whose values rows are parted; see `prefix_numbers`."""
+        """The numbers of the columns whose values part the rows first."""
         return prefix_numbers(self.policy.prefix or (), [column.logical for column in self.columns])
 
     @property
     def readers(self) -> FittedWorkload | None:
-        """What the layout is fitted to, None if nothing."""
+        """The workload that the layout is fitted to, None if it asks for nothing."""
         return self.fitted if self.fitted and self.fitted.asks else None
 
     @property
     def kd_would_be_narrower(self) -> bool:
-        """Whether the curve kd would write narrower files than the plan's Hilbert curve.
-
-        It does where many files cannot be fitted to that curve. Source: docs/curves.md.
-        """
+        """Whether kd would write narrower files than the plan's Hilbert curve (docs/curves.md)."""
         # Documents are read without the kernels of curves.
         from liquidlog.curve.boxes import MAX_FITTED_DIMENSIONS
 
@@ -803,12 +791,12 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
 
 class RewrittenGroup(Document, frozen=True, kw_only=True):
-    """Facts about a finished group. Checksums are 32 hex digits, equal for equal multisets.
+    """Facts about a finished group; checksums are 32 hex digits, equal for equal multisets.
 
-    `run` is the token of the run that wrote the outputs: it is part of their names, and the table's
-    directory has the run's fate (see `data.runs`). `read_back` is there, and false, if the outputs
-    were not read back to prove them. `partition_values` are those of the rows, as the plan has
-    them; absent if the table is not partitioned. A group is one line of a result document.
+    `run` is the token of the run that wrote the outputs, part of their names; the table's directory
+    has the run's fate (see `data.runs`). `read_back` is false if the outputs were not read back to
+    prove them, else absent. `partition_values` are the plan's, absent if the table is not
+    partitioned. A group is one line of a result document.
     """
 
     format_version: int = RESULT_FORMAT_VERSION
@@ -835,7 +823,6 @@ class GroupFailure(Document, frozen=True, kw_only=True):
 
 
 Outcome = RewrittenGroup | GroupFailure
-"""What became of a group."""
 
 
 class RewriteResult(Summary, Document, frozen=True, kw_only=True):
@@ -874,7 +861,7 @@ def file_schema(schema: StructType, row_tracking: RowTracking | None) -> StructT
 
 
 class ColumnSource(Document, frozen=True, kw_only=True):
-    """Where the values of the column `name` come from: a column of the data, an SQL expression."""
+    """The source of the column `name`: a column of the data, or an SQL expression."""
 
     name: str
     column: str | None = None
@@ -893,11 +880,10 @@ class WritePlan(Summary, Document, frozen=True, kw_only=True):
 
     `schema_string` is the schema that the table will have. Rows are placed along `curve` by
     `columns` and become the cube `zcube_id`; without columns they go to files as they come.
-    `row_bytes` is about what a row takes as stored, None if not known. Where rows are replaced,
-    those of which `where` is true, the files `removed` (their paths as the log has them) have no
-    other rows, and the files `rewritten` have rows that stay, with the partition values
-    `rewritten_partitions`, one each. `partition_columns` are physical names, `directory_settings`
-    the table's properties that say where files of a partition are (`partitions.output_directory`).
+    `row_bytes` is about what a stored row takes. If rows are replaced, `where` is true of them: the
+    files `removed` (their paths as the log has them) have no other rows; the files `rewritten`, one
+    of `rewritten_partitions` each, have rows that stay. `partition_columns` are physical names;
+    `directory_settings` are for `partitions.output_directory`.
     """
 
     write_id: str
@@ -970,8 +956,8 @@ class WriteResult(Summary, Document, frozen=True, kw_only=True):
 class Written(Summary, Document, frozen=True, kw_only=True):
     """What a write did: the table's version afterwards, the files added and the rows in them.
 
-    `replaced_files` were removed; rows of theirs that stay are among the rows. `skipped` says that
-    nothing was written because the table has the transaction already.
+    `rows` includes the rows that stay of `replaced_files`. If the write was `skipped`, the table
+    had its transaction already.
     """
 
     version: int
@@ -993,11 +979,10 @@ def files_digest(written: Sequence[WrittenFile]) -> str:
 
 
 class ReadPlan(Summary, Document, frozen=True, kw_only=True):
-    """The live files of a table at `version` that may have rows which a reader asks for.
+    """The live files of a table at `version` that may have rows of a query.
 
     `partition_columns` are physical names; the values of file n, as the log spells them, are
-    `partitions[partition_numbers[n]]`. `row_tracking` names hidden columns that files may have, and
-    that readers leave out.
+    `partitions[partition_numbers[n]]`. Readers leave out the hidden columns in `row_tracking`.
     """
 
     table_uri: str
@@ -1207,8 +1192,8 @@ def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: Rewritten
     """Return the SHA-256 of a planned group, its plan's terms and its result, as 64 hex digits.
 
     It binds the result to the plan: the run that wrote the outputs leaves it in the table's
-    directory. The table's address, which machines may mount elsewhere, and what is for people only
-    are left out.
+    directory. It leaves out the table's address, which machines may mount elsewhere, and what is
+    for people only.
     """
     terms = dict(
         plan_document(

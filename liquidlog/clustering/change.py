@@ -78,10 +78,9 @@ def optimize_metrics(
 ) -> dict[str, object]:
     """Return the metrics of the committed groups of a plan; sizes are in bytes.
 
-    `snapshot` is the table at the plan's read version; `commits` is the number of versions that
-    hold the groups. Inputs and kept files that are `gone`, by their paths, do not count. The
-    reference engine also counts the empty cube that it makes before a first file larger than a
-    whole cube.
+    `snapshot` is the table at the plan's read version, `commits` the number of versions that hold
+    the groups, `gone` the paths of files that do not count. The reference engine also counts an
+    empty cube that it makes before a first file larger than a whole cube.
     """
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
@@ -219,24 +218,24 @@ def _size_stats(size: NDArray[np.int64]) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOutput:
-    """A file to commit of a group, and the vector of those of its rows that others deleted."""
+    """An output of a group, and the vector that deletes the rows of it that others deleted."""
 
     file: WrittenFile
     vector: DeletionVector | None = None
 
     @property
     def live_rows(self) -> int:
-        """Rows of the file that its vector does not delete."""
+        """The number of rows that the vector does not delete."""
         deleted = 0 if self.vector is None else self.vector.cardinality
         return self.file.num_records - deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """The outputs of a group without the `rows` that `versions` deleted of its inputs.
+    """The outputs of a group without the `rows` that other commits (`versions`) deleted.
 
-    An output of which no row is left is none of `outputs`. `files` is how many of the group's
-    outputs had such rows; `bytes_read` and `seconds` are what it took to find and delete them.
+    An output that has no row left is not in `outputs`. `files` counts the outputs that had such
+    rows; finding and deleting them took `bytes_read` and `seconds`.
     """
 
     outputs: tuple[CommittedOutput, ...]
@@ -307,7 +306,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class FilesAdded(Conflict):
-    """Other commits (`versions`, as far as known) added files beside a migration."""
+    """Other commits (`versions`, as far as known) added files during a migration."""
 
     kind = "files_added"
     versions: tuple[int, ...]
@@ -325,10 +324,9 @@ class FilesAdded(Conflict):
 
 
 def not_rewritten(snapshot: Snapshot, stale: Sequence[Staleness]) -> FilesAdded | None:
-    """Return the conflict if live files are inputs of no group, None if there are none.
+    """Return a conflict if live files are inputs of no group of a migration.
 
-    `stale` has all groups of a migration. Where one has reasons, an input may look like another
-    file.
+    If a group has reasons, an input may look like another file, so nothing is said here.
     """
     if any(one.reasons for one in stale):
         return None
@@ -345,7 +343,7 @@ def not_rewritten(snapshot: Snapshot, stale: Sequence[Staleness]) -> FilesAdded 
 
 
 def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> Iterator[str]:
-    """Yield a sentence if groups of a migration are not among those that are to be committed."""
+    """Yield a sentence if groups of a migration are missing from a commit."""
     missing = {group.group_id for group in plan.groups} - {group.group_id for group in groups}
     if missing:
         listed = ", ".join(map(str, sorted(missing)))
@@ -358,7 +356,7 @@ def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> It
 def lost_values(
     plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
 ) -> Iterator[str]:
-    """Yield each former partition column with other nulls in the outputs than in the inputs.
+    """Yield each former partition column that has other nulls in the outputs than in the inputs.
 
     An executor that does not know of partition values writes nulls, and its checksums agree.
     """
@@ -405,12 +403,10 @@ def rewrite_change(
 ) -> Change:
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
-    The removes repeat the add of each input as `snapshot` has it; `now_ms` (since 1970) is their
-    deletion time. `stale` is each group's staleness against this snapshot, if the caller has it.
-    `kept` has the adds of each group's kept files as the log has them, in the order of
-    `Staleness.kept`; they are added again with the tags of the group's cube. `reconciled` has the
-    outputs of each group without rows that others deleted; inputs that others removed get no
-    remove.
+    `now_ms` (since 1970) is the removes' deletion time. `stale` is each group's staleness against
+    `snapshot`. `kept` has the adds of kept files as the log has them, in the order of
+    `Staleness.kept`; they are added again with the tags of the group's cube. Inputs that others
+    removed get no remove.
     """
     planned = [planned_group(plan, group) for group in groups]
     if stale is None:
@@ -498,7 +494,7 @@ def require_sound(
 
 
 def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
-    """Return the group of the plan that a finished group is the result of."""
+    """Return the planned group that was finished."""
     if group.plan_id != plan.plan_id:
         raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
     number = group.group_id
@@ -657,7 +653,7 @@ def _parameters(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, object]:
 
 
 def column_names(plan: ClusteringPlan | WritePlan) -> str:
-    """Return the JSON list of the logical names of the plan's columns."""
+    """Return the logical names of the plan's columns as a JSON list."""
     return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
 
 
@@ -673,9 +669,9 @@ def joined(
     originals: Sequence[Mapping[str, msgspec.Raw]],
     expected: int,
 ) -> tuple[CopiedAdd, ...]:
-    """Return the adds of a group's kept files: as the log has them, with the tags of its cube.
+    """Return the adds of a group's kept files, as the log has them, with the tags of its cube.
 
-    `expected` is how many of the kept files are still in the table.
+    `expected` is how many kept files the table still has.
     """
     tags = _cube_tags(plan, group)
     if len(originals) != expected or (originals and tags is None):

@@ -63,9 +63,9 @@ from liquidlog.spec.text import render_size
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partitions:
-    """The partition of each live file: `number` (int64) counts them, `values` are theirs.
+    """The partition of each live file: `number` (int64) is an index into `values`.
 
-    `columns` are the physical names of the partition columns, none in a table of one partition.
+    `columns` are physical names, empty if the table is not partitioned.
     """
 
     number: NDArray[np.int64]
@@ -73,7 +73,7 @@ class Partitions:
     columns: tuple[str, ...] = ()
 
     def of(self, files: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Yield those of some files that are in one partition, in their order."""
+        """Yield the files of each partition, in their order."""
         numbers = self.number[files]
         order = np.argsort(numbers, kind="stable")
         ends = np.flatnonzero(np.diff(numbers[order])) + 1
@@ -85,7 +85,7 @@ class Partitions:
 
 
 def partitions_of(snapshot: Snapshot) -> Partitions:
-    """Return the partitions of the live files, each with the values that one of its files has."""
+    """Return the partitions of the live files, each with the values of one of its files."""
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
@@ -120,12 +120,8 @@ def _require_columns(
             )
 
 
-def _directory_of(snapshot: Snapshot, values: PartitionTexts, unique_id: str) -> str:
-    return output_directory(snapshot.metadata.configuration, values, unique_id)
-
-
 def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mask:
-    """Return a mask of the files whose partition values satisfy a condition; all without one."""
+    """Return a mask of the files whose partition values satisfy a condition, if there is one."""
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)
     # The SQL parser takes a third of a command's start; most plans have no predicate.
@@ -138,7 +134,6 @@ NewId = Callable[[], str]
 """Returns a new unique id, the text of a UUID."""
 
 Columns = tuple[ClusteringColumn, ...]
-"""The table's clustering columns, in their order."""
 
 TAKEN: Final = -1
 """The code of a file in a group; a skipped file has the code of its reason."""
@@ -156,16 +151,14 @@ _READ_BY_PLANS: Final = [
     "base_row_id",
     "default_row_commit_version",
 ]
-"""Columns of live files that a plan repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
     """Which files are rewritten together, and why the others are not.
 
-    `groups` holds row numbers of Snapshot.files (int64 per group), in reading order, `kept` those
-    of files that join the cube of each group. `reasons` (int64) has one code per file: TAKEN, or an
-    index into REASONS.
+    `groups` and `kept` have row numbers of Snapshot.files (int64) per group, `groups` in reading
+    order. `reasons` (int64) has one code per file: TAKEN, or an index into REASONS.
     """
 
     groups: tuple[NDArray[np.int64], ...]
@@ -175,7 +168,7 @@ class Choice:
 
 
 def reason_code(reason: SkipReason) -> int:
-    """Return the code that stands for a reason in Choice.reasons."""
+    """Return the code of a reason in Choice.reasons."""
     return REASONS.index(reason)
 
 
@@ -276,7 +269,7 @@ def build_plan(
     inputs = input_files(snapshot.files, choice.groups)
     partitions = partitions_of(snapshot)
     values = [partitions.values_of(int(rows[0])) for rows in choice.groups]
-    physical = partitions.columns
+    physical, properties = partitions.columns, snapshot.metadata.configuration
     kept = [_kept_files(snapshot.files, rows) for rows in choice.kept] or [NONE_KEPT] * len(inputs)
     return ClusteringPlan(
         format_version=plan_version(physical),
@@ -291,7 +284,7 @@ def build_plan(
             PlannedColumn(logical=column.logical, physical=column.physical) for column in columns
         ),
         schema_string=snapshot.metadata.schema_string,
-        mapping_mode=mapping_mode(snapshot.metadata.configuration),
+        mapping_mode=mapping_mode(properties),
         writer_options=planned_writer_options(snapshot, columns, policy),
         row_tracking=planned_row_tracking(snapshot),
         groups=tuple(
@@ -302,7 +295,9 @@ def build_plan(
                 expected_outputs=expected,
                 kept=staying,
                 partition_values=own,
-                directory=_directory_of(snapshot, own, f"{plan_id}-{number}") if physical else "",
+                directory=output_directory(properties, own, f"{plan_id}-{number}")
+                if physical
+                else "",
             )
             for number, (files, expected, staying, own) in enumerate(
                 zip(inputs, choice.expected_outputs, kept, values, strict=True)
@@ -327,7 +322,7 @@ def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
 def planned_writer_options(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], policy: ClusteringPolicy
 ) -> WriterOptions:
-    """Return the options for writing data files that the properties and a policy ask for."""
+    """Return the writer options of a table, as far as a policy does not decide them."""
     options = writer_options(snapshot, columns)
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)
@@ -340,10 +335,7 @@ def planned_writer_options(
 
 
 def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> WriterOptions:
-    """Return the options for writing data files that the table's properties ask for.
-
-    Clustering columns always get statistics.
-    """
+    """Return the writer options of a table; clustering columns always get statistics."""
     configuration = snapshot.metadata.configuration
     indexed = dict.fromkeys(
         leaf.physical for leaf in indexed_leaves(snapshot.data_schema, configuration)
@@ -367,7 +359,7 @@ def writer_options(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> W
 
 
 def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[InputFiles]:
-    """Return the files to rewrite of each group, whose row numbers in Snapshot.files are given."""
+    """Return the files of each group, whose row numbers in Snapshot.files are given."""
     if not groups:
         return []
     taken = files.select(_READ_BY_PLANS).take(pa.array(np.concatenate(groups)))

@@ -73,8 +73,7 @@ def resolve_columns(
 ) -> tuple[ClusteringColumn, ...]:
     """Return the requested columns in the requested order, in the schema's spelling.
 
-    A clustering column is a leaf of an ordered type outside of arrays and maps that has statistics,
-    and is requested once. A partitioned table cannot have clustering columns.
+    Each must be a leaf of an ordered type, outside of arrays and maps, with statistics.
     """
     problems = list(_table_problems(requested, partition_columns, limit=limit))
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
@@ -129,7 +128,6 @@ def _column_problem(schema: StructType, path: Path, found: StructField | None) -
 
 
 def _shape_problem(schema: StructType, path: Path) -> str | None:
-    """Return why a column has not one value per row, None if it has, or is not there."""
     name = quote_path(path)
     for length in range(1, len(path)):
         around = find_column(schema, path[:length])
@@ -184,8 +182,8 @@ _WHERE: Final = f"the {CLUSTERING_DOMAIN} domain"
 class ClusteringState:
     """The clustering of a table, as its protocol and its domain declare it.
 
-    `unresolved` holds the physical paths of the domain that the schema lacks. `clustered` says
-    whether the table has the feature.
+    `unresolved` has physical paths that the schema lacks; `clustered` tells whether the table has
+    the feature.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -220,10 +218,7 @@ def read_domain(configuration: str) -> tuple[Path, ...]:
 
 
 def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
-    """Return the action that makes `columns` the clustering columns; no columns clear them.
-
-    The text equals the reference engine's byte for byte.
-    """
+    """Return the action that sets the clustering columns; the text is the reference engine's."""
     physical = [column.physical for column in columns]
     document = {"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}
     configuration = msgspec.json.encode(document).decode()
@@ -279,7 +274,7 @@ _FLOATING: Final = frozenset({"float", "double"})
 
 
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
-    """Return the leaves that columns with Bloom filters are, in the requested order."""
+    """Return the leaves of columns that get Bloom filters, in the requested order."""
     known = {leaf.logical: leaf for leaf in leaves(schema)}
     problems, unknown = [], []
     for path in requested:

@@ -47,7 +47,7 @@ from liquidlog.spec.schema import PrimitiveType, quote_path, split_path
 from liquidlog.spec.text import Summary, html_document, iso_time, suggestion
 
 CUBES_LISTED: Final = 1_000
-"""The number of cubes that are listed one by one: the worst ones."""
+"""The most cubes that are listed one by one: the worst ones."""
 
 _DECIMALS: Final = 4
 
@@ -57,10 +57,9 @@ _DECIMALS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CubeHealth:
-    """The health of one cube: depths and overlaps count only files of the cube itself.
+    """The health of one cube, of its files that have statistics of all columns.
 
-    `overlapping_cubes` counts other cubes. `files` and `size_bytes` cover the files of the cube
-    that have statistics of all columns.
+    Depths and overlaps count only files of the cube itself; `overlapping_cubes` counts other cubes.
     """
 
     zcube_id: str
@@ -75,8 +74,6 @@ class CubeHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cubes:
-    """Means over files within their cubes, and means over cubes; None if there are no cubes."""
-
     average_depth_within: float | None = None
     average_overlaps_within: float | None = None
     average_depth_between: float | None = None
@@ -107,11 +104,10 @@ _NEAR: Final = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truncation:
-    """Which files have truncated strings as bounds of one column; masks with one bool per file.
+    """Masks of the files that have truncated strings as bounds of one column.
 
-    A file is `at_limit` if a bound has as many characters as statistics keep. It is `in_one_prefix`
-    if the log holds only the characters with which all its values begin: such files seem to
-    overlap.
+    A file is `at_limit` if a bound has as many characters as statistics keep. Both bounds of a file
+    `in_one_prefix` are truncated to the same text, so such files seem to overlap.
     """
 
     at_limit: Mask
@@ -147,7 +143,7 @@ def health_notes(
     bounds: Bounds,
     states: pa.Array,
 ) -> Iterator[str]:
-    """Yield the notes as sentences; `bounds` and `states` have one entry per measured file."""
+    """Yield the notes; `bounds` and `states` have one entry per measured file."""
     yield from (unresolved_problem(path) for path in state.unresolved)
     if not columns:
         yield (
@@ -169,14 +165,14 @@ def health_notes(
 
 
 def deleted_rows_note(files: pa.Table) -> Iterator[str]:
-    """Yield one note if any of `files` (FILES_SCHEMA) has deleted rows."""
+    """Yield a note if any of `files` has deleted rows."""
     deleted = files.num_rows - files["deletion_vector"].null_count
     if deleted:
         yield f"{_files(deleted)} with deleted rows; the ranges may be wider than the live rows"
 
 
 def direct_lake_note(files: pa.Table) -> Iterator[str]:
-    """Yield one note if `files` (FILES_SCHEMA) are nearly more than Direct Lake loads."""
+    """Yield a note if `files` are near the limits of Direct Lake."""
     count, rows = files.num_rows, int(pc.sum(files["num_records"]).as_py() or 0)
     near = [
         f"{most_files:,} files and {most_rows:,} rows on {capacity}"
@@ -227,12 +223,11 @@ _EXACT_DEPTHS: Final = 16
 class ColumnHealth:
     """The health of one clustering column, without regard to the others.
 
-    For each file with statistics, take the share of the other such files whose ranges of this
-    column meet its own: `overlap_ratio` is the mean of these shares, 0 if no ranges meet and 1 if
-    all do. Depths and overlaps are None without any file with statistics.
-    `files_in_one_prefix` counts files whose two bounds are truncated to the same prefix; their
-    depth says nothing about their values. `depth_profile` has the largest depth in each of up to 64
-    stretches of the range from `min` to `max`; each stretch holds equally many distinct bounds.
+    `overlap_ratio` is the mean share of the other files whose ranges meet a file's range, 0 if no
+    ranges meet and 1 if all do. Depths and overlaps are None without any file with statistics. The
+    two bounds of `files_in_one_prefix` are truncated to the same text; their depth says nothing
+    about their values. `depth_profile` has the largest depth in each of up to 64 stretches from
+    `min` to `max`, with equally many distinct bounds each.
     """
 
     name: str
@@ -253,24 +248,22 @@ class Health(Summary):
     """How well a table, or a part of its files, is clustered.
 
     A file's range is [min key, max key] in the order of the columns. Averages and percentiles are
-    taken over the files with statistics of all columns, and are None without any; percentiles are
-    depths that occur. `depth_ratio` is the average depth divided by that which a full rewrite of
-    the table would reach, `read_ratio` the bytes that readers of one value of one column open,
-    divided by those after a full rewrite; None where nobody asked, or ranges are not known.
-    `depth_histogram` counts files by depth: one key per depth up to 16, then doubling upper bounds.
-    `constant_file_count` counts files that hold a single key. Cubes count as stable or partial by
-    the table's own clustering columns.
+    of the files with statistics of all columns, None without any; percentiles are depths that
+    occur. `depth_ratio` is the average depth divided by the depth after a full rewrite,
+    `read_ratio` the bytes that queries for one value of one column open, divided by those after a
+    full rewrite; None where nobody asked, or ranges are not known. `depth_histogram` counts files
+    by depth: one key per depth up to 16, then doubling upper bounds. `constant_file_count` counts
+    files of a single key. Cubes count as stable or partial by the table's own clustering columns.
 
-    `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are means over files in a
-    cube, and count only files of the same cube; `…_between_cubes` are means over cubes, where each
-    cube is a range from its first to its last key. `average_box_overlaps` is the mean number of
-    other files that meet a file in every column. It is an estimate if `box_files_measured` is
-    smaller than the number of files; `box_overlaps_error` is half the width of its 95 % confidence
-    interval.
+    `…_by_bytes` are means weighted by the files' bytes. `…_within_cubes` are means over files,
+    among the files of the same cube; `…_between_cubes` are means over cubes, whose range is from
+    the first to the last key. `average_box_overlaps` is the mean number of other files that meet a
+    file in every column, an estimate if `box_files_measured` is smaller than the number of files;
+    `box_overlaps_error` is half the width of its 95 % confidence interval.
 
-    `cannot_prune` lists the conditions of the predicates that chose files or columns which rule out
-    no file, `not_usable` the predicates that are no condition on this table. `asked_at` is the
-    current time (ISO 8601, UTC) if a predicate depends on it, else None.
+    `cannot_prune` has the conditions that rule out no file, `not_usable` the predicates that are no
+    condition on this table. `asked_at` is the current time (ISO 8601, UTC) if a predicate depends
+    on it.
     """
 
     table_uri: str
@@ -325,12 +318,11 @@ class Health(Summary):
         }
 
     def _repr_html_(self) -> str:
-        """Return the health as HTML for notebooks."""
         return html_document(self)
 
 
 def numeric_fields(of: type[Health | ColumnHealth]) -> tuple[str, ...]:
-    """Return the names of the numbers of health, of which some are None where not measured."""
+    """Return the names of the numbers of health, some of them None where not measured."""
     return tuple(field.name for field in fields(of) if field.type in _NUMBERS)
 
 
@@ -339,7 +331,7 @@ _NUMBERS: Final = (int, float, int | None, float | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Measured:
-    """The measured files; every field but `columns` and `ranges` has one entry per file.
+    """The measured files: one entry per file in every field but `columns` and `ranges`.
 
     `cube` (int64) is -1 outside cubes; `ranges` has one entry per column.
     """
@@ -352,7 +344,6 @@ class _Measured:
     ranges: tuple[KeyRanges, ...]
 
     def sizes(self) -> NDArray[np.int64]:
-        """Return the bytes per file (int64)."""
         return np.asarray(self.files["size"].to_numpy(), np.int64)
 
 
@@ -365,10 +356,9 @@ def measure_health(
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
 ) -> Health:
-    """Return the health, measured by `columns`, of the files where `mask` is true.
+    """Return the health, by `columns`, of the files where `mask` is true.
 
-    `bounds` has those of the columns, one entry per live file. Averages leave out files without a
-    range.
+    `bounds` has one entry per live file.
     """
     measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
     known = measured.bounds.all_known()
@@ -500,7 +490,6 @@ def _constant(measured: _Measured, known: Mask) -> Mask:
 
 
 def _end(bounds: Bounds, number: int, known: Mask, *, first: bool) -> Any:  # noqa: ANN401  a value of the column
-    """Return the smallest or the largest bound of the files, chosen by rank."""
     if not known.any():
         return None
     ranges = column_ranges(bounds.low(number), bounds.high(number)).selected(known)
@@ -510,7 +499,6 @@ def _end(bounds: Bounds, number: int, known: Mask, *, first: bool) -> Any:  # no
 
 
 def _cubes(measured: _Measured, known: Mask) -> _Cubes:
-    """Return the health within and between cubes, and of those with the deepest files."""
     there = known & (measured.cube >= 0)
     if not there.any():
         return _Cubes()
@@ -550,7 +538,6 @@ def _cubes(measured: _Measured, known: Mask) -> _Cubes:
 
 
 def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
-    """Return the range from the first to the last key per cube."""
     lo = np.full(cubes, np.iinfo(np.int64).max)
     hi = np.zeros(cubes, np.int64)
     np.minimum.at(lo, member, files.lo)
@@ -579,7 +566,7 @@ def _histogram(depth: NDArray[np.int64]) -> dict[str, int]:
 
 
 def _percentile(depth: NDArray[np.int64], percent: int) -> int | None:
-    """Return the smallest depth that at least `percent` % of the files have or stay below."""
+    """Return the smallest depth that at least `percent` % of the files do not exceed."""
     if not len(depth):
         return None
     position = -(-percent * len(depth) // 100) - 1
@@ -615,7 +602,7 @@ _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthBar:
-    """A comparison of one number of Health with a limit; if it holds, the bar is crossed."""
+    """A limit of one number of Health; the bar is crossed if the comparison holds."""
 
     text: str
     name: str
@@ -624,7 +611,7 @@ class HealthBar:
 
 
 def parse_bar(text: str) -> HealthBar:
-    """Return the bar in `NAME OPERATOR NUMBER`, by a number of Health, or `COLUMN.FIELD`."""
+    """Return the bar in `NAME OPERATOR NUMBER`; NAME is a number of Health or `COLUMN.FIELD`."""
     match = _BAR.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a bar; write it like read_ratio>1.5", bar=text)
@@ -649,7 +636,7 @@ def is_crossed(bar: HealthBar, health: Health) -> bool:
 
 
 def require_measured(bar: HealthBar, health: Health) -> float:
-    """Return the number that the bar is about."""
+    """Return the number of the bar, or refuse a health without it."""
     value = _value(bar, health)
     if value is None:
         raise UsageError(
@@ -660,7 +647,7 @@ def require_measured(bar: HealthBar, health: Health) -> float:
 
 
 def is_measured(bar: HealthBar, health: Health) -> bool:
-    """Return whether the health has the number that the bar is about."""
+    """Return whether the health has the number of the bar."""
     return _value(bar, health) is not None
 
 

@@ -36,8 +36,7 @@ OPEN_COST_BYTES: Final = 4 << 20
 """Source: Spark, spark.sql.files.openCostInBytes."""
 
 NARROWER: Final = 4
-"""By what factor the files of a small cube may be smaller than the maximum size, to be as narrow as
-those of a large cube."""
+"""The largest factor by which files of a small cube may be below the maximum size."""
 
 _SCAN_SHARE: Final = 0.005
 _FEW_FILES: Final = 4
@@ -47,7 +46,7 @@ _MOST_SHORTFALL: Final = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadModel:
-    """The cost of reading one table for the mean reader, in bytes.
+    """The bytes that the mean query of one table costs.
 
     `shortfall` (at least 1) is the factor by which files of clustered rows are wider than the
     ideal. `opened_share` of the `readers` opens a file of a full rewrite.
@@ -62,7 +61,7 @@ class ReadModel:
     opened_share: float = 0.0
 
     def opened(self, space: KeySpace) -> Floats:
-        """Return which share of the readers opens each file (float64, from 0 to 1)."""
+        """Return the share of the queries that open each file (float64, from 0 to 1)."""
         return space.widths if self.readers is None else self.readers.opened(space)
 
     @property
@@ -72,11 +71,11 @@ class ReadModel:
 
     @property
     def ideal(self) -> float:
-        """The cost for the mean reader after a full rewrite, in bytes."""
+        """The cost of the mean query after a full rewrite, in bytes."""
         return self.after(self.table_bytes, 1.0, self.full_files)
 
     def now(self, size: Floats, opened: Floats) -> Floats:
-        """Return the cost per file for the mean reader, in bytes (float64)."""
+        """Return the cost of each file for the mean query, in bytes (float64)."""
         return np.asarray((size + OPEN_COST_BYTES) * (opened + _SCAN_SHARE), np.float64)
 
     def after(self, size: float, extent: float, files: float) -> float:
@@ -90,11 +89,11 @@ class ReadModel:
         return (size + files * OPEN_COST_BYTES) * (width + _SCAN_SHARE)
 
     def outputs(self, size: float, extent: float) -> int:
-        """Return the number of files to write for `size` bytes, as narrow as of a full rewrite."""
+        """Return the number of files for `size` bytes, as narrow as those of a full rewrite."""
         return self.bounded(size, self.full_files * extent**self.dimensions)
 
     def bounded(self, size: float, outputs: float) -> int:
-        """Return a number of files for `size` bytes, none too large, none smaller than allowed."""
+        """Return the number of files for `size` bytes within the limits of a file's size."""
         fewest = max(1, int(size // self.max_file_bytes))
         most = max(fewest, int(NARROWER * size // self.max_file_bytes))
         return min(max(fewest, round(outputs)), most)
@@ -107,10 +106,7 @@ def read_model(
     policy: ClusteringPolicy,
     readers: FittedWorkload | None,
 ) -> ReadModel:
-    """Return the read model of files, with one entry each in `space`, `bounds` and `places`.
-
-    With `readers`, costs are theirs, and a rewrite orders rows by a curve that is fitted to them.
-    """
+    """Return the read model of files with one entry each in `space`, `bounds` and `places`."""
     model = ReadModel(
         dimensions=len(space.columns),
         table_bytes=float(space.size_bytes.sum()),
@@ -159,8 +155,7 @@ def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:
 
 _SMALLEST: Final = 0.8 / NARROWER
 _LARGEST: Final = 1.5
-"""Limits of a kept file's size, as multiples of the mean size of the files of a whole rewrite. The
-lower one is a little below the smallest files that a rewrite of a part writes."""
+"""Limits of a kept file's size, as multiples of the mean size of rewritten files."""
 
 _THRESHOLDS: Final = 16
 
@@ -184,11 +179,10 @@ def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
 def without_kept(
     choice: Choice, space: KeySpace, model: ReadModel, may: Mask, *, tolerance: float
 ) -> Choice:
-    """Return a choice whose groups rewrite fewer files and keep those that lie well.
+    """Return a choice whose groups keep the files that lie well, and rewrite the others.
 
-    `space` and `may`, which masks the files that may be kept, have one entry per live file.
-    `tolerance` limits the bytes that readers read of a group, as a multiple of those after its
-    rewrite.
+    `space` and `may`, the mask of files that may be kept, have one entry per live file. `tolerance`
+    limits the bytes that queries read of a group, as a multiple of those after its rewrite.
     """
     reasons = choice.reasons.copy()
     groups, outputs, kept = [], [], []
@@ -219,7 +213,7 @@ class _Group:
         self._extent = space.extent(self._everything)
 
     def rewritten(self, may: Mask) -> Mask:
-        """Return which files are rewritten, of which only some may be kept."""
+        """Return which files are rewritten, if some may be kept."""
         size = self._space.size_bytes
         mean = float(size.sum()) / self._outputs
         may = may & (size >= _SMALLEST * mean) & (size <= _LARGEST * mean)
@@ -238,7 +232,7 @@ class _Group:
         return self._everything
 
     def _options(self, may: Mask) -> Iterator[Mask]:
-        """Yield masks of files to rewrite: those that most readers open, then also their region."""
+        """Yield masks of files to rewrite: the most opened ones, then their region too."""
         widths = self._opened
         steps = np.quantile(widths[may], np.linspace(0, 1, _THRESHOLDS), method="lower")
         for step in np.unique(steps):
@@ -254,11 +248,11 @@ class _Group:
         return inside
 
     def _cost_of_rewrite(self, files: Mask) -> float:
-        """Return the cost for the mean reader of `files` after a rewrite of them alone, in bytes.
+        """Return the cost of `files` for the mean query after a rewrite of them alone, in bytes.
 
-        It is the lower of two estimates that are both rather too high: of cells, whose made-up rows
-        spread wider than those of files that overlap, and of files of independent columns. For the
-        readers of a workload, it is the lowest of some draws of cells.
+        Two estimates are both rather too high, so the lower counts: made-up rows of cells spread
+        wider than files that overlap, and columns are taken as independent. For a workload, the
+        lowest of some draws of cells counts.
         """
         if not files.any():
             return 0.0
@@ -274,7 +268,6 @@ class _Group:
         return min(float(foreseen.sum()), float(even.sum()))
 
     def _foreseen(self, part: KeySpace, outputs: int, draw: int) -> float:
-        """Return the cost for the readers of a workload after a rewrite of a part, in bytes."""
         readers = self._model.readers
         assert readers is not None  # noqa: S101  only for them
         size, opened = cells(part, outputs, curve=self._model.curve, readers=readers, draw=draw)
@@ -286,7 +279,6 @@ class _Group:
         return max(float(self._model.now(size, opened).sum()), float(least.sum()))
 
     def outputs_of(self, files: Mask) -> int:
-        """Return the number of files to write for `files`, as narrow as of a whole rewrite."""
         if files.all():
             return self._outputs
         size = float(self._space.size_bytes[files].sum())

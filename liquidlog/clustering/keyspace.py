@@ -65,7 +65,7 @@ def column_ranges(low: pa.Array, high: pa.Array) -> KeyRanges:
 
 
 def key_ranges(columns: Sequence[KeyRanges]) -> KeyRanges:
-    """Return the range per file (lo <= hi) of the keys of several columns, outermost first."""
+    """Return each file's range of keys (lo <= hi) of several columns, outermost first."""
     lo, hi = columns[0].lo, columns[0].hi
     for column in columns[1:]:
         # Ranks are at most 2n, so the product stays below 2**63 up to 10**9 files.
@@ -88,7 +88,7 @@ def depths(ranges: KeyRanges) -> Ranks:
 
 
 def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the depth of each file (float64, one per file) where a file counts as its weight."""
+    """Return the depth of each file (float64), where a file counts as its weight."""
     points = int(ranges.hi.max(initial=-1)) + 1
     begun = np.cumsum(np.bincount(ranges.lo, weights, points))
     ended = np.cumsum(np.bincount(ranges.hi, weights, points))
@@ -136,7 +136,7 @@ def _range_max(values: Values, first: Ranks, last: Ranks) -> Values:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxOverlaps:
-    """The average number of other files whose boxes meet a file's box.
+    """The mean number of other files that meet a file in every column.
 
     `error` is half the width of the 95 % confidence interval of `average`, 0 if that is exact.
     """
@@ -147,10 +147,7 @@ class BoxOverlaps:
 
 
 def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
-    """Return how many boxes meet a box; `columns` holds the ranges per column, one per file.
-
-    With several columns and more than EXACT_FILES files, some boxes are compared, always the same.
-    """
+    """Return how many boxes meet a box; of more than EXACT_FILES, some are compared."""
     count = len(columns[0]) if columns else 0
     if not count:
         return BoxOverlaps(average=0.0, error=0.0, files_measured=0)
@@ -167,7 +164,6 @@ def box_overlaps(columns: Sequence[KeyRanges]) -> BoxOverlaps:
 
 
 def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of other boxes that meet each chosen box (int64)."""
     # The column that separates files best leaves the fewest boxes to compare in the others.
     sound = [replace(column, hi=np.maximum(column.lo, column.hi)) for column in columns]
     ordered = sorted(sound, key=lambda column: int(overlaps(column).sum()))
@@ -205,7 +201,6 @@ _END_WEIGHT: Final = 0.05
 """The weight of an end's own value, relative to the mean distance between two ends."""
 
 _FEWEST_ENDS: Final = 2
-"""The fewest ends that have a distance between them."""
 
 _COLUMNS_AT_ONCE: Final = 2
 
@@ -214,9 +209,9 @@ _COLUMNS_AT_ONCE: Final = 2
 class ColumnSpans:
     """The span of each file in one clustering column; all arrays have one entry per file.
 
-    `low` and `high` (float64, 0 to 1) are the ends of its range: all without bounds, nothing for
-    nulls. `mean_depth` is the number of files that share a point of that range, on average. `order`
-    (int64) numbers the files by their low ends.
+    `low` and `high` (float64, 0 to 1) are the ends of its range: the whole column without bounds,
+    nothing for nulls. `mean_depth` is the mean number of files that share a point of that range.
+    `order` (int64) numbers the files by their low ends.
     """
 
     low: Floats
@@ -244,7 +239,7 @@ class KeySpace:
 
     @property
     def mean_depths(self) -> Floats:
-        """Each file's mean depth in the column where that is largest (float64, at least 1)."""
+        """Each file's mean depth in its deepest column (float64, at least 1)."""
         return np.asarray(np.max([spans.mean_depth for spans in self.columns], axis=0), np.float64)
 
     def part(self, files: Mask | NDArray[np.int64]) -> "KeySpace":
@@ -261,7 +256,7 @@ class KeySpace:
         return KeySpace(size_bytes=self.size_bytes[files], columns=columns)
 
     def ends(self) -> tuple[Floats, Floats]:
-        """Return the low and the high ends of all files, in files by columns."""
+        """The low and the high ends of all files, in files by columns."""
         lows, highs = zip(*((spans.low, spans.high) for spans in self.columns), strict=True)
         return np.stack(lows, axis=1), np.stack(highs, axis=1)
 
@@ -288,15 +283,15 @@ def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
 class ColumnLine:
     """Where the values of a column are in key space.
 
-    `ends` are the distinct values at which files begin or end, sorted; `edges` (float64) the
-    positions where the first of them begins and ends, where the second begins, and so on.
+    `ends` are the sorted distinct bounds of files; `edges` (float64) has two positions for each,
+    where it begins and ends.
     """
 
     ends: pa.Array
     edges: Floats
 
     def shares(self, values: pa.Array, before: Ranks, behind: Ranks) -> Floats:
-        """Return how far values are on the way between two ends, by number; NaN for texts."""
+        """Return how far values are between two ends, given by number; NaN for texts."""
         numbers, ends = finite_numbers(values), finite_numbers(self.ends)
         if numbers is None or ends is None:
             return np.full(len(values), np.nan)
@@ -307,7 +302,7 @@ class ColumnLine:
 
 
 def column_line(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnLine:
-    """Return where values of a column are in the key space of these files."""
+    """Return the positions of a column's values in the key space of these files."""
     known = bounds.known(number)
     low, high = (ends.filter(pa.array(known)) for ends in (bounds.low(number), bounds.high(number)))
     _, _, edges = _laid_out(low, high, size_bytes[known])
@@ -346,7 +341,7 @@ def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
 
 
 def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
-    """Return the weight per slot of a column (float64), by which a file's bytes are spread over it.
+    """Return the weight of each slot (float64); a file's bytes are spread by it.
 
     Gaps between numbers weigh as much as they are wide, so that slightly narrower ranges look so.
     """
@@ -386,7 +381,7 @@ def plain_numbers(values: pa.Array) -> Floats | None:
 
 
 def _edges(first: Ranks, last: Ranks, size_bytes: Floats, slots: Floats) -> Floats:
-    """Return the position where each slot begins, followed by the end of the last one (float64)."""
+    """Return where each slot begins, then where the last one ends (float64)."""
     count = len(slots)
     begins = np.concatenate([[0.0], np.cumsum(slots)])
     dense = size_bytes / np.maximum(begins[last + 1] - begins[first], np.finfo(np.float64).tiny)
@@ -421,16 +416,15 @@ _ROWS_IN_A_CELL_OF_READERS: Final = 160
 """More, as a few predicates tell much finer than all values of a column."""
 
 _MOST_ROWS_OF_READERS: Final = 40_000
-"""Fewer, as layouts that are fitted take longer: up to a second with so many."""
+"""Fewer, as fitting a layout takes longer: up to a second with so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpaceReaders:
-    """The readers of a workload; their weights add up to 1.
+    """The queries of a workload; their weights add up to 1.
 
     `asked_share` of them have the predicates `asked` over positions; the others ask for single
-    values of the columns, with `column_weights` (d,). `conditions` are all of them, to fit layouts
-    to.
+    values of the columns, with `column_weights` (d,). `conditions` has them all, to fit layouts.
     """
 
     asked: GridPredicates | None
@@ -439,11 +433,11 @@ class SpaceReaders:
     conditions: ValuePredicates
 
     def opened(self, space: KeySpace) -> Floats:
-        """Return which share of the readers opens each file of a key space (float64, 0 to 1)."""
+        """Return the share of the queries that open each file of a key space (float64, 0 to 1)."""
         return self.opened_boxes(*space.ends())
 
     def opened_boxes(self, lows: Floats, highs: Floats) -> Floats:
-        """Return which share of the readers opens boxes (float64); both are boxes by columns."""
+        """Return the share of the queries that open each box (float64), from (m, d) ends."""
         single = np.asarray((highs - lows) @ self.column_weights, np.float64)
         if self.asked is None:
             return single
@@ -453,7 +447,7 @@ class SpaceReaders:
 def space_readers(
     bounds: Bounds, size_bytes: NDArray[np.int64] | Floats, fitted: FittedWorkload
 ) -> SpaceReaders:
-    """Return the readers of a workload in the key space of these files."""
+    """Return the queries of a workload in the key space of these files."""
     sizes = size_bytes.astype(np.float64)
     kinds = [column.low.type for column in bounds.columns]
     over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
@@ -510,9 +504,9 @@ def _places(line: ColumnLine, ends: IntervalEnds, *, up: bool) -> Floats:
 def placed(
     points: Floats, outputs: int, *, curve: str, conditions: ValuePredicates | None = None
 ) -> NDArray[np.int64]:
-    """Return the file per row (int64, below `outputs`), as the executor would place the rows.
+    """Return the file of each row (int64, below `outputs`), as the executor would place rows.
 
-    `points` are the keys of rows, in rows by columns; `conditions` over them is what readers ask.
+    `points` are the keys of rows, in rows by columns; `conditions` are over them.
     """
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
@@ -542,8 +536,8 @@ def cells(
 ) -> tuple[Floats, Floats]:
     """Return bytes and width of each file that a rewrite of all files of `space` would write.
 
-    A width is the mean share of a column that the file spans, or the share of the `readers` that
-    opens it. The same files have the same cells for the same `draw`.
+    A width is the mean share of a column that the file spans, or the share of `readers` that open
+    it. The same files have the same cells for the same `draw`.
     """
     files = max(outputs, len(space.size_bytes))
     rows = min(_MOST_ROWS, _ROWS_IN_A_CELL * files)

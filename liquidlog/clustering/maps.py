@@ -25,7 +25,7 @@ Ticks = tuple[tuple[float, Any], ...]
 
 _STEPS: Final = 4
 _CLOSEST: Final = 0.12
-"""The least distance between two positions with a value each."""
+"""The least distance between two positions that are labelled."""
 
 _ROUND_PARTS: Final = 8
 """Values are rounded to a power of ten that is below this part of the column."""
@@ -57,7 +57,6 @@ def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
 
 
 def _inner(values: pa.Array, positions: Floats) -> list[tuple[float, Any]]:
-    """Return candidates between the ends; `values` are sorted."""
     wanted = np.arange(1, _STEPS) / _STEPS
     numbers = _numbers(values)
     if numbers is None:
@@ -87,7 +86,7 @@ def _numbers(values: pa.Array) -> Floats | None:
 
 
 def _rounded(kind: pa.DataType, number: float, extent: float) -> tuple[Any, float]:
-    """Return a round value near a number of its type, and its own number."""
+    """Return a round value of a type near a number, and its own number."""
     if pa.types.is_date32(kind):
         day = _round_day(_EPOCH + timedelta(days=number), extent)
         return day.date(), float((day - _EPOCH).days)
@@ -104,7 +103,6 @@ def _rounded(kind: pa.DataType, number: float, extent: float) -> tuple[Any, floa
 
 
 def _round_day(moment: datetime, extent_days: float) -> datetime:
-    """Return the nearest first day of a year, or of a month, or else the nearest day or minute."""
     if extent_days < _STEPS:
         return (moment + timedelta(seconds=30)).replace(second=0, microsecond=0)
     midnight = (moment + timedelta(hours=12)).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -120,7 +118,7 @@ GRID_BINS: Final = 64
 PROFILE_BINS: Final = 96
 
 _UNSEEN: Final = 1 / 8
-"""The part of a predicted file's range beside it in which rows may lie that nobody made up."""
+"""The part of a predicted file's range beside it in which unsampled rows may lie."""
 
 _DIAGONAL: Final = 0.98
 """The correlation of files' middles from which two columns count as one."""
@@ -128,15 +126,13 @@ _DIAGONAL: Final = 0.98
 _FEWEST_FILES: Final = 4
 
 _EDGE: Final = 1e-9
-"""A length that is no more than rounding."""
 
 Grid = tuple[tuple[int, ...], ...]
-"""Counts, row by row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedFiles:
-    """Files to be drawn: bounds, bytes (int64), and which are predicted; one entry per file."""
+    """Files to draw: bounds, bytes (int64), and which are predicted; one entry per file."""
 
     bounds: Bounds
     size_bytes: NDArray[np.int64]
@@ -153,11 +149,11 @@ class MapAxis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A table on a map: how many files are drawn, and how many are not, for want of bounds.
+    """One state of a table on a map: files that are drawn, and files that lack bounds.
 
-    `boxes` are (low x, low y, high x, high y) by the first two columns, none of more than 400
-    files; then rows of `grid` go upwards along the second column and count the files in each cell.
-    `profiles` has per column and stretch the mean number of files that share a point.
+    `boxes` are (low x, low y, high x, high y) by the first two columns, up to 400 files; else
+    `grid` counts the files in each cell, its rows upwards along the second column. `profiles` has
+    per column and stretch the mean number of files that share a point.
     """
 
     files: int
@@ -208,7 +204,6 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
 
 
 def _order(low: Floats, high: Floats, sides: Sequence[slice]) -> list[int]:
-    """Return the numbers of the columns, those last that are functions of the first."""
     others = range(1, low.shape[1])
     lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in sides)]
     return [0, *(n for n in others if n not in lines), *lines]
@@ -227,10 +222,7 @@ def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:
 
 
 def closed(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of predicted boxes, drawn together where no row was made up between them.
-
-    `low` and `high` are positions in boxes by columns.
-    """
+    """Return the ends of predicted boxes, drawn together where no row was made up between them."""
     low, high = low.copy(), high.copy()
     reach = (high - low) * _UNSEEN
     meets = (low[:, None, :] < high[None]) & (low[None] < high[:, None, :])
@@ -273,7 +265,7 @@ def _side(files: MappedFiles, low: Floats, high: Floats, *, one_by_one: bool) ->
 
 
 def bins(low: Floats, high: Floats, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and last of `count` equal stretches that each range reaches into (int64)."""
+    """Return the first and the last of `count` equal stretches that each range meets (int64)."""
     first = np.clip(np.floor(low * count + _EDGE), 0, count - 1).astype(np.int64)
     last = np.clip(np.ceil(high * count - _EDGE) - 1, 0, count - 1).astype(np.int64)
     return first, np.maximum(first, last)

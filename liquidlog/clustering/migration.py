@@ -54,7 +54,7 @@ def clustered_by(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> Sna
 
 
 def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
-    """Return a partitioned table as it will be once its files are rewritten; none is in a cube."""
+    """Return a partitioned table as it is after its files are rewritten; none is in a cube."""
     problems = tuple(_problems(snapshot))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "migrated", problems)
@@ -75,14 +75,14 @@ def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
 def defining_actions(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn]
 ) -> tuple[Protocol | Metadata | DomainMetadata, ...]:
-    """Return the actions that make a partitioned table one that is clustered by these columns."""
+    """Return the actions that turn partition columns into data, and cluster by these columns."""
     after = clustered_by(snapshot, columns)
     protocol = () if after.protocol == snapshot.protocol else (after.protocol,)
     return (*protocol, after.metadata, after.domains[CLUSTERING_DOMAIN])
 
 
 def migration_parameters(snapshot: Snapshot, cluster_by: str) -> dict[str, object]:
-    """Return what commitInfo says of a migration to these columns, a JSON list of their names."""
+    """Return the parameters of a migration in commitInfo; `cluster_by` is a JSON list of names."""
     former = list(snapshot.metadata.partition_columns)
     return {"oldPartitionBy": msgspec.json.encode(former).decode(), "clusterBy": cluster_by}
 

@@ -43,18 +43,17 @@ _DEPTH_OF_REWRITE: Final = 0.85
 """The share of the tolerance that a rewrite aims at, so that the next appends need no rewrite."""
 
 _LEAST_GAIN: Final = 0.02
-"""The least share of the bytes that readers read now that a rewrite must save."""
+"""The least share of the bytes read now that a rewrite must save."""
 
 _MOST_OF_GAIN: Final = 0.9
 _MUCH_CHEAPER: Final = 0.2
-"""A rewrite that only just meets the tolerance is preferred if it takes less than this share of the
-bytes of the one that goes deeper."""
+"""A rewrite that barely suffices is taken below this share of a deeper one's bytes."""
 
 _MOST_DELETED_SHARE: Final = 0.25
 """A file with a larger share of deleted rows is always rewritten."""
 
 _TOLERANCE_OF_GROUP: Final = 1.0
-"""As `cube` has it; the tolerance of readers went into the choice of the group."""
+"""As `cube` has it; the tolerance went into the choice of the group."""
 
 _SMALL_SHARE: Final = 0.5
 """A clustered file below this share of the maximum file size is small."""
@@ -62,9 +61,9 @@ _SMALL_SHARE: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Table:
-    """The facts that decide which files to rewrite; all arrays have one entry per file asked for.
+    """What decides which files to rewrite; all arrays have one entry per file asked for.
 
-    `opened` is the share of the readers that opens each file, `cost` what that costs in bytes.
+    `opened` is the share of the queries that open each file, `cost` what that costs in bytes.
     `candidates` may be rewritten, `forced` must be. `cube` is -1 for none.
     """
 
@@ -81,7 +80,7 @@ class _Table:
 class _Group:
     """Files that are rewritten together: `rows` has their numbers (int64), `size` is their bytes.
 
-    The mean reader reads `gain` bytes less afterwards.
+    The mean query reads `gain` bytes less afterwards.
     """
 
     rows: NDArray[np.int64]
@@ -99,7 +98,7 @@ def plan_overlap(
     *,
     readers: FittedWorkload | None = None,
 ) -> ClusteringPlan:
-    """Return the plan that rewrites the fewest bytes that keep readers within the tolerance.
+    """Return the plan that rewrites the fewest bytes that bring queries within the tolerance.
 
     With `full`, files of other columns and providers may be taken too. Within `budget_bytes`,
     groups with the largest gain per byte come first.
@@ -178,7 +177,7 @@ def _table(
 
 
 def _left_alone(places: Membership, stable: Mask, policy: ClusteringPolicy) -> NDArray[np.int64]:
-    """Return the code of the reason per file for not taking it (int64)."""
+    """Return the reason's code per file for not taking it (int64)."""
     reasons = np.full(len(stable), reason_code(SkipReason.WELL_CLUSTERED), np.int64)
     if not policy.full:
         foreign = places.in_cube & ~places.same_columns

@@ -30,7 +30,7 @@ from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema
 
 
 def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
-    """Return the plan with what a workload asks of the columns that it orders by."""
+    """Return the plan, fitted to what a workload asks of its columns."""
     if not plan.columns or not workload:
         return plan
     columns = [column.logical for column in plan.columns]
@@ -47,7 +47,7 @@ def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) 
 
 
 def require_fitted(plan: ClusteringPlan) -> None:
-    """Refuse a plan whose layout a workload has no effect on."""
+    """Refuse a plan whose layout cannot be fitted to a workload."""
     if plan.readers is not None:
         return
     if not plan.columns:
@@ -65,7 +65,7 @@ def require_fitted(plan: ClusteringPlan) -> None:
 
 
 def affordable(plan: ClusteringPlan, budget_bytes: int) -> ClusteringPlan:
-    """Return the plan with its first groups whose inputs have at most `budget_bytes` together."""
+    """Return the plan's first groups whose inputs have at most `budget_bytes` together."""
     taken = 0
     for group in plan.groups:
         if group.size_bytes > budget_bytes:
@@ -106,7 +106,6 @@ STRATEGIES: Final[Mapping[str, Callable[..., ClusteringPlan]]] = {
     reference.NAME: reference.plan_cubes,
     overlap.NAME: overlap.plan_overlap,
 }
-"""The strategies by name."""
 
 
 def plan(
@@ -120,12 +119,10 @@ def plan(
     decided_by: Mapping[str, str] | None = None,
     readers: FittedWorkload | None = None,
 ) -> ClusteringPlan:
-    """Return the plan for a rewrite of the table at the snapshot's version.
+    """Return the plan for a rewrite of the table; equal arguments give equal groups.
 
-    The same snapshot and policy give the same groups. `new_id` makes the id of the plan, then that
-    of each group's cube. Strategies that need bounds load them with `bounds_of`, and judge files by
-    `readers`. `named` lists the settings that the caller gave, `decided_by` says which fields
-    properties of the table decided.
+    `new_id` makes the id of the plan, then the id of each group's cube. `named` lists the settings
+    that the caller gave; `decided_by` maps fields to the properties that decided them.
     """
     check_known("strategy", strategy, tuple(STRATEGIES))
     check_known("curve", policy.curve, tuple(Curve))

@@ -48,8 +48,7 @@ NAME: Final = "cube"
 _UNCLUSTERED_RUN: Final = -1
 
 _TOLERANCE: Final = 1.03
-"""Limit of the bytes that readers read of a group with kept files, as a multiple of those after a
-rewrite of them all."""
+"""The most bytes that queries read of a group, as a multiple of those after its whole rewrite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +65,6 @@ class _Runs:
     order: NDArray[np.int64]
 
     def files(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of the files of `runs` (int64), run after run."""
         ends = np.append(self.starts[1:], len(self.rows))
         lengths = (ends - self.starts)[runs]
         offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -84,10 +82,10 @@ def plan_cubes(
 ) -> ClusteringPlan:
     """Return the plan that rewrites what the reference engine's OPTIMIZE would.
 
-    Unclustered files, and then cubes below `min_cube_bytes` (logical) in the order of their ids,
-    are packed by their size on storage. A cube that would be alone in its group is left. With
-    `full`, files of other columns and providers are taken too; stable cubes of these columns never.
-    With `skip_clustered`, files that lie well for `readers` keep their bytes.
+    Unclustered files, then cubes below `min_cube_bytes` (logical) by their ids, are packed by their
+    size on storage. A cube that would be alone in its group is left. With `full`, files of other
+    columns and providers are taken too, but never stable cubes of these columns. With
+    `skip_clustered`, files that lie well for `readers` keep their bytes.
     """
     places = membership(snapshot.files, columns)
     choice = _choose(snapshot, policy, places=places)
@@ -174,9 +172,8 @@ def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
 def _flush_order(runs: _Runs) -> NDArray[np.int64]:
     """Return the order (int64) in which a filter of the reference engine returns the runs it keeps.
 
-    It holds a cube back until the next file shows that the cube is complete; at the last file it
-    returns the cube of that file first. So a last cube of one file changes places with a cube
-    before it.
+    It holds a cube back until the next file shows that the cube is complete, but returns the cube
+    of the last file first: a last cube of one file changes places with the cube before it.
     """
     order = runs.order.copy()
     if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():
@@ -204,8 +201,8 @@ def plan_compaction(
 ) -> ClusteringPlan:
     """Return the plan that joins small files and files with many deleted rows, each group into one.
 
-    They are packed partition by partition, smallest first as the reference engine does. The rows of
-    a group stay in the order in which its files were written.
+    They are packed by partition, smallest first as the reference engine does. The rows of a group
+    stay in the order in which its files were written.
     """
     return build_plan(
         snapshot,
@@ -223,9 +220,9 @@ def plan_zorder(
 ) -> ClusteringPlan:
     """Return the plan that rewrites all files along `policy.zorder_by`.
 
-    Up to `target_cube_bytes` those of a partition are one group. More are cut, in the order of
-    their bounds along the Z-order curve, into as few groups as possible, all about equally large.
-    Files that share a place keep the order in which they were written.
+    The files of a partition are cut, in the order of their bounds along the Z-order curve, into as
+    few groups of up to `target_cube_bytes` as possible, about equally large. Files that share a
+    place keep the order in which they were written.
     """
     _refuse_partition_columns(snapshot, policy.zorder_by)
     asked = asked_for(snapshot, policy.where, bounds_of)
@@ -272,7 +269,6 @@ def _refuse_partition_columns(snapshot: Snapshot, zorder_by: Sequence[Path]) -> 
 def _zorder_groups(
     snapshot: Snapshot, policy: ClusteringPolicy, columns: Columns, bounds_of: BoundsOf, asked: Mask
 ) -> tuple[NDArray[np.int64], ...]:
-    """Return the rows of Snapshot.files (int64) of each group."""
     size = sizes(snapshot.files)
     parts = list(partitions_of(snapshot).of(np.flatnonzero(asked)))
     if all(size[rows].sum() <= policy.target_cube_bytes for rows in parts):

@@ -42,7 +42,7 @@ class _Domain(msgspec.Struct, rename="camel"):
 
 
 def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
-    """Return the hidden columns that the table's data files may have, None if it names none."""
+    """Return the hidden columns that data files may have, None if the table names none."""
     if not _supported(snapshot):
         return None
     configuration = snapshot.metadata.configuration

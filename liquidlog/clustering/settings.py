@@ -49,11 +49,10 @@ Size = int | str
 """Bytes, as a number or as text: 1073741824, "1GiB", "100GB"."""
 
 Names = str | Sequence[str]
-"""Names of columns: one, or several."""
 
 
 class MigrationSettings(TypedDict, total=False):
-    """The settings of a plan that makes a partitioned table a clustered one."""
+    """The settings of a plan that clusters a partitioned table."""
 
     curve: str | None
     max_file_size: Size | None
@@ -109,7 +108,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of values: `read` checks what a caller gave under a name, `of_text` is for text."""
+    """A kind of values: `read` checks what a caller gave under a name, `of_text` reads text."""
 
     read: Callable[[Any, str], Any]
     of_text: Callable[[str], Any] = str
@@ -118,11 +117,10 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting.
+    """A setting: callers write its `name`, the policy of a plan has it as `field`.
 
-    `name` is how callers, files and the command line write it; `field` how the policy of a plan
-    has it, whose sizes are bytes. `help` is one clause for people. The first of `properties` that
-    a table has decides the setting unless a caller does.
+    `help` is one clause for people. The first of `properties` that a table has decides the setting
+    unless a caller does.
     """
 
     name: str
@@ -469,20 +467,18 @@ WITH_OPTION: Final = (
 NOT_IN_FILES: Final = frozenset(
     {"full", "where", "zorder_by", "prefix", "bloom_filter", "final", "read_back", WEIGHTS}
 )
-"""The settings that no file of defaults may decide: they say what this very command is to do."""
+"""The settings that no file of defaults may decide: they are about one command only."""
 
 BY_NAME: Final[Mapping[str, Setting]] = {setting.name: setting for setting in SETTINGS}
 REMEMBERED: Final = tuple(setting for setting in SETTINGS if setting.properties)
-"""The settings that a table can remember."""
 
 BY_FIELD: Final[Mapping[str, Setting]] = {setting.field: setting for setting in SETTINGS}
 BY_PROPERTY: Final[Mapping[str, Setting]] = {
     name: setting for setting in SETTINGS for name in setting.properties
 }
-"""The settings that tables can remember, by the names of their properties."""
 
 COLUMN_PROPERTIES: Final = (ZORDER_PROPERTY, BLOOM_FILTER_PROPERTY, PREFIX_PROPERTY)
-"""Those whose values are lists of columns by their logical names, as a,b."""
+"""The properties that are lists of columns by their logical names, as a,b."""
 
 ANY_CLUSTERING: Final = frozenset(
     {
@@ -494,10 +490,10 @@ ANY_CLUSTERING: Final = frozenset(
 """The settings that every strategy takes."""
 
 COMPACTION: Final = frozenset({"max_file_size", "compression", "bloom_filter", "row_group_rows"})
-"""The settings that joining small files takes, in tables without clustering columns."""
+"""The settings for joining small files, in tables without clustering columns."""
 
 ZORDER: Final = COMPACTION | {"target_cube_size", "zorder_by"}
-"""The settings that ordering the files of such tables takes."""
+"""The settings for ordering the files of such tables."""
 
 PLAN_SETTINGS: Final = frozenset(
     setting.name for setting in SETTINGS if setting.stage is Stage.PLAN and setting.name != WEIGHTS
@@ -507,7 +503,6 @@ TAKES: Final[Mapping[str, frozenset[str]]] = {
     DEFAULT_STRATEGY: ANY_CLUSTERING | {"skip_clustered"},
     "overlap": PLAN_SETTINGS - {"zorder_by", "skip_clustered", TIME_ZONE},
 }
-"""The settings that each strategy takes."""
 
 _DEFAULTS: Final = ClusteringPolicy()
 
@@ -520,7 +515,7 @@ def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
 
 
 def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
-    """Return the value that a field has without a caller's setting and a property."""
+    """Return the value of a field that neither a caller nor a property decides."""
     others = {
         WEIGHTS: (),
         STRATEGY: DEFAULT_STRATEGY,
@@ -534,7 +529,7 @@ def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
 
 
 def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the policy that settings of a plan other than None decide."""
+    """Return the policy's fields that settings of a plan decide; None decides nothing."""
     found = {name: value for name, value in given.items() if value is not None}
     known = [name for name in BY_NAME if name in PLAN_SETTINGS]
     for name in found:
@@ -547,7 +542,7 @@ def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_of(given: Mapping[str, Any]) -> Mapping[Stage, dict[str, Any]]:
-    """Return settings that are not None by what they are about; those of runs and rounds parsed."""
+    """Return settings that are not None, by stage; those of runs and rounds are parsed."""
     found: dict[Stage, dict[str, Any]] = {stage: {} for stage in Stage}
     for name, value in given.items():
         if name not in BY_NAME or name == WEIGHTS:
@@ -561,7 +556,7 @@ def settings_of(given: Mapping[str, Any]) -> Mapping[Stage, dict[str, Any]]:
 
 
 def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
-    """Return the setting that a text like tolerance=1.5 names, and its value for callers."""
+    """Return the setting in a text like tolerance=1.5, and its value for callers."""
     name, equals, value = text.partition("=")
     name = name.strip().replace("-", "_")
     known = [one.name for one in SETTINGS if one.stage in stages and one.name != WEIGHTS]
@@ -582,7 +577,7 @@ def parse_setting(text: str, stages: Collection[Stage]) -> tuple[Setting, Any]:
 
 
 def deciding_property(configuration: Mapping[str, str], field: str) -> str | None:
-    """Return the name of the property that decides a field of the policy, None if none does."""
+    """Return the property that decides a field of the policy, None if none does."""
     return next((name for name in BY_FIELD[field].properties if name in configuration), None)
 
 
@@ -611,7 +606,6 @@ def parse_property(
 
 
 def _require_columns(schema: StructType, paths: Sequence[Path]) -> None:
-    """Refuse names of columns that a table does not have, and one that is named twice."""
     unknown = [quote_path(path) for path in paths if find_column(schema, path) is None]
     problems = [*unknown_columns(unknown, schema)]
     if len({tuple(map(str.casefold, path)) for path in paths}) < len(paths):
@@ -623,7 +617,7 @@ def _require_columns(schema: StructType, paths: Sequence[Path]) -> None:
 def wrong_value(
     name: str, text: str, *, schema: StructType, configuration: Mapping[str, str]
 ) -> str | None:
-    """Return what is wrong with a property's value, None if it can be used; see parse_property."""
+    """Return what is wrong with a property's value, None if it can be used."""
     try:
         parse_property(name, text, schema=schema, configuration=configuration)
     except UsageError as error:
@@ -632,7 +626,7 @@ def wrong_value(
 
 
 def wrong_values(snapshot: Snapshot) -> Mapping[str, str]:
-    """Return what is wrong with the values of a table's properties, by the properties' names."""
+    """Return what is wrong with a table's properties, by their names."""
     configuration = snapshot.metadata.configuration
     found = {
         name: wrong_value(
@@ -678,14 +672,14 @@ def remembered(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any sett
 
 
 def remembered_among(snapshot: Snapshot, fields: Collection[str]) -> Mapping[str, Any]:
-    """Return those of the fields that properties of a table decide."""
+    """Return the fields that properties of a table decide, with their values."""
     configuration = snapshot.metadata.configuration
     found = (field for field in fields if deciding_property(configuration, field))
     return {field: remembered(snapshot, field) for field in found}
 
 
 def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any setting's value
-    """Return what a table remembers of a field, its default if the value is wrong."""
+    """Return the value that a table remembers, the field's default if that is wrong."""
     try:
         return remembered(snapshot, field)
     except UsageError:
@@ -699,7 +693,7 @@ def partition_time_zone(snapshot: Snapshot) -> str:
 
 
 def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
-    """Return the readers that the property for weights stands for, None without it or columns."""
+    """Return the queries that the property for weights describes, None without it or columns."""
     columns = clustering_state(snapshot).columns
     if not columns or WEIGHTS_PROPERTY not in snapshot.metadata.configuration:
         return None
@@ -732,7 +726,7 @@ def is_unknown(name: str) -> bool:
 
 
 def unknown_text(name: str) -> str:
-    """Return the clause that a property is not known; it has similar names, if there are any."""
+    """Return the clause about an unknown property, with similar names if there are any."""
     known = {one.removeprefix(PREFIX): one for one in BY_PROPERTY}
     near = near_names(name[len(PREFIX) :], known)
     hint = f" (did you mean {' or '.join(known[one] for one in near)}?)" if near else ""
@@ -753,10 +747,10 @@ def notes(configuration: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """The settings of a plan, those that somebody decided, and who did.
+    """The settings that somebody decided for a plan, and who did.
 
-    `settings` are fields of the policy; `decided_by` maps each to OPTION or to the name of a
-    property. `named` are the names of the settings that the caller gave.
+    `settings` are fields of the policy; `decided_by` maps each to OPTION or to a property. `named`
+    are the settings that the caller gave.
     """
 
     strategy: str
@@ -766,7 +760,7 @@ class Settled:
 
 
 def settle(snapshot: Snapshot, given: Mapping[str, Any]) -> Settled:
-    """Return the settings of a plan of the table: the caller's, then properties, then defaults."""
+    """Return the settings of a plan: the caller's, then the table's properties, then defaults."""
     configuration = snapshot.metadata.configuration
     columns = clustering_state(snapshot).columns
     found, decided_by = dict(given), dict.fromkeys(given, OPTION)
@@ -798,7 +792,7 @@ def settle(snapshot: Snapshot, given: Mapping[str, Any]) -> Settled:
 
 
 def _takes(strategy: str, columns: int, *, zorder: bool) -> frozenset[str]:
-    """Return the settings of which the table's properties have an effect."""
+    """Return the settings for which the table's properties have an effect."""
     if not columns:
         return ZORDER if zorder else COMPACTION
     taken = TAKES.get(strategy, ANY_CLUSTERING)
@@ -814,7 +808,7 @@ def require_effect(
     decided_by: Mapping[str, str],
     is_partitioned: bool = False,
 ) -> None:
-    """Refuse settings that have no effect on a plan of a table with these clustering columns.
+    """Refuse settings that have no effect on a plan with these clustering columns.
 
     A setting counts as given if the caller `named` it, or if it differs from its default.
     """

@@ -46,7 +46,7 @@ Courses = Callable[[FileKey, int], Course]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcilable:
-    """Which deletions a commit can follow: with a clear course, of up to a share of the rows."""
+    """The deletions that a commit can follow: with a clear course, of up to a share of the rows."""
 
     course: Courses
     max_share: float
@@ -54,9 +54,9 @@ class Reconcilable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedInput:
-    """An input of which other commits deleted rows: those of a larger vector, or all.
+    """An input that lost `rows` live rows of the plan to other commits.
 
-    `vector` is the newest one, None if the file is gone. `rows` live rows of the plan were deleted.
+    `vector` is the newest one, None if the file is gone.
     """
 
     file: InputFile
@@ -83,7 +83,7 @@ class TooManyDeletedRows(Conflict):
 
 
 def input_key(file: InputFile) -> tuple[FileKey, int]:
-    """Return the logical file of an input as planned, and how many rows its vector deletes."""
+    """Return the logical file of a planned input, and how many rows its vector deletes."""
     vector = file.deletion_vector
     if vector is None:
         return (file.path, None), 0
@@ -93,10 +93,9 @@ def input_key(file: InputFile) -> tuple[FileKey, int]:
 def deleted_input(
     file: InputFile, vector: DeletionVector | None, reconcilable: Reconcilable
 ) -> DeletedInput | None:
-    """Return what was deleted of an input that is not live as planned, None if that is not clear.
+    """Return what was deleted of an input that changed since the plan, None if that is not clear.
 
-    `vector` is the one with which it is live now; what became of it by the commits must be the
-    same.
+    Its `vector` in the table must be the one that the commits gave it.
     """
     key, deleted_before = input_key(file)
     course = reconcilable.course(key, deleted_before)
@@ -111,7 +110,7 @@ def deleted_input(
 
 
 def deleted_inputs(group: RewriteGroup, reconcilable: Reconcilable) -> tuple[DeletedInput, ...]:
-    """Return the inputs of a group of which rows were clearly deleted, by the commits alone."""
+    """Return the inputs of a group that clearly lost rows, as the commits say."""
     found = (
         deleted_input(file, reconcilable.course(*input_key(file)).vector, reconcilable)
         for file in group.inputs
@@ -120,7 +119,7 @@ def deleted_inputs(group: RewriteGroup, reconcilable: Reconcilable) -> tuple[Del
 
 
 def lasting_reasons(group: RewriteGroup, deleted: Sequence[DeletedInput]) -> Iterator[str]:
-    """Yield why no commit can ever follow these deletions, whatever share of the rows it may."""
+    """Yield why no commit can ever follow these deletions, however many rows it may delete."""
     if not deleted:
         return
     removals = sorted({one.versions[-1] for one in deleted if one.vector is None})
@@ -160,7 +159,7 @@ def deleted_rows(deleted: Sequence[DeletedInput]) -> int | None:
 def partition_mismatches(
     plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
 ) -> Iterator[str]:
-    """Yield why a finished group's outputs are not those of the planned group's partition."""
+    """Yield why a finished group's outputs are not in the planned group's partition."""
     found = group.partition_values or {}
     if found != planned.partition_values:
         yield (
@@ -198,7 +197,7 @@ def value_changes(
     is_changed: Mask,
     time_zone: str,
 ) -> Iterator[str]:
-    """Yield a sentence if inputs have other partition values than those that outputs hold."""
+    """Yield a sentence if inputs have other partition values than the outputs hold."""
     values = group.inputs.columns["partition_values"]
     if values.null_count == len(values):
         return
@@ -230,10 +229,10 @@ _KEPT: Final = {"size_bytes": "size", **{n: n for n in ("num_records", "zcube_id
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Located:
-    """The rows of Snapshot.files that are some files of a group, in the plan's order.
+    """Where the files of a group are in Snapshot.files, in the plan's order.
 
-    `positions` (int64) are -1 where a path is not live. `is_missing` says which files should be
-    live, `is_changed` which are live as something that they should not be.
+    `positions` (int64) are -1 where a path is not live. `is_missing` marks files that should be
+    live, `is_changed` files that are live, but not as planned.
     """
 
     paths: pa.Array
@@ -243,22 +242,22 @@ class Located:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The row numbers of the live files that are what they should be, in the plan's order."""
+        """The row numbers of the live files that are as planned."""
         return self.positions[(self.positions >= 0) & ~self.is_changed]
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The files whose path should be live and is not."""
+        """The paths that should be live and are not."""
         return self._named(self.is_missing)
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The files that are live as something that they should not be."""
+        """The paths of files that are live, but not as planned."""
         return self._named(self.is_changed)
 
     @property
     def gone(self) -> tuple[str, ...]:
-        """The files that are not live, and need not be."""
+        """The paths that are not live, and need not be."""
         return self._named((self.positions < 0) & ~self.is_missing)
 
     def _named(self, mask: Mask) -> tuple[str, ...]:
@@ -346,9 +345,9 @@ class Staleness:
     """The reasons that prevent the commit of a planned group on top of `snapshot`.
 
     `rows` and `kept` (int64) are rows of Snapshot.files: inputs and kept files. No input may have
-    one of the `new_columns`, which came after the plan. Other commits deleted rows of `deleted`
-    inputs: the group can be committed only without these rows, and not if there is an `excess` of
-    them. Files that are `gone` were removed.
+    one of the `new_columns`, which came after the plan. If other commits deleted rows of inputs
+    (`deleted`), the group can be committed only without these rows, and not if there is an `excess`
+    of them. Files that are `gone` were removed.
     """
 
     snapshot: Snapshot
@@ -386,9 +385,9 @@ def staleness_of(
 ) -> tuple[Staleness, ...]:
     """Return, for each group, every reason why it cannot be committed on top of `snapshot`.
 
-    Its inputs must be live with the same path and deletion vector, its kept files with the same
-    rows in the same cube; the clustering columns must be the plan's, and metadata and protocol must
-    allow what was written. With `reconcilable`, rows may have been deleted.
+    Inputs must be live with the same path and deletion vector, kept files with the same rows in the
+    same cube; clustering columns must be the plan's, and metadata and protocol must allow what was
+    written. With `reconcilable`, rows may have been deleted.
     """
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)
@@ -440,7 +439,7 @@ def _without_deleted(
 
 
 def _with_other_vector(snapshot: Snapshot, group: RewriteGroup, inputs: Located) -> Mask:
-    """Return a mask of the changed inputs that are the same files but for their vectors."""
+    """Return a mask of the changed inputs that differ only in their vectors."""
     mask = inputs.is_changed.copy()
     numbers = np.flatnonzero(mask)
     planned = group.inputs.columns.take(pa.array(numbers))
@@ -477,7 +476,6 @@ def _without_deleted_kept(
 def _vectors(
     snapshot: Snapshot, files: Located, numbers: NDArray[np.int64]
 ) -> list[DeletionVector | None]:
-    """Return the deletion vector with which each of some files is live, None if it is not."""
     rows = files.positions[numbers]
     live = snapshot.files["deletion_vector"].take(pa.array(rows[rows >= 0])).to_pylist()
     found = iter(live)
@@ -519,7 +517,7 @@ def _row_tracking_changes(
 
 
 def table_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
-    """Yield every change of the table since a plan that makes what was written for it invalid."""
+    """Yield every change since a plan that makes its written files invalid."""
     terms = written_for(plan)
     if terms is not None:
         yield from metadata_changes(terms, snapshot.metadata)

@@ -51,8 +51,8 @@ _CUBE_COLUMNS: Final = {
 class Membership:
     """The cube membership of live files; all arrays have one entry per file.
 
-    `cube` (int64) is the rank of the file's ZCUBE_ID, -1 without that tag. `in_cube`: the file has
-    both tags. `same_columns`: its cube is clustered by exactly the current columns. `ours`: it has
+    `cube` (int64) is the rank of the file's ZCUBE_ID, -1 without that tag. Files `in_cube` have
+    both tags; files of the `same_columns` are in a cube of exactly the current columns; `ours` have
     no foreign provider.
     """
 
@@ -191,7 +191,6 @@ def _has_columns(tags: pa.ChunkedArray, columns: Sequence[ClusteringColumn]) -> 
 
 
 def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
-    """Return the dictionary codes (int64), -1 for null."""
     return _integers(pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1))
 
 

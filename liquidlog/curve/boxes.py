@@ -33,7 +33,7 @@ from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys, coordinate_
 Rows = npt.NDArray[np.int64]
 
 LEAST_SHARE: Final = 0.25
-"""Of the mean rows per file, what a single value must have to get files of its own."""
+"""The least share of a file's mean rows with which a single value gets files of its own."""
 
 
 class Node(NamedTuple):
@@ -63,7 +63,7 @@ def leaves(nodes: Sequence[Node]) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class TreeLeaf:
-    """A box of a prefix's tree: its node, its rows, and on which axes they have a single value."""
+    """A box of a prefix's tree: its node, its rows, and the axes on which they have one value."""
 
     node: int
     rows: Rows
@@ -106,7 +106,6 @@ class _PrefixTree:
         prefix: tuple[int, ...],
         single: frozenset[int],
     ) -> None:
-        """Part the rows of a node by the columns of a prefix."""
         if not prefix or not len(rows):
             self.nodes[number] = self.nodes[number]._replace(parts=parts)
             self.boxes.append(TreeLeaf(number, rows, single))
@@ -170,7 +169,7 @@ def _joined(left: _Group, right: _Group) -> _Group:
 
 
 def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
-    """Return how many parts each group gets: at least one, and as many as its share of the rows."""
+    """Return the parts of each group: at least one, and its share by its rows."""
     shares = [1] * len(rows)
     heap = [(-float(count), number) for number, count in enumerate(rows)]
     heapify(heap)
@@ -203,8 +202,7 @@ _MAX_UNEVENNESS: Final = 0.25
 
 _LEAST_FILL: Final = 0.5
 _MOST_FILL: Final = 1.5
-"""Rows per file beside the mean of all, as chosen cuts have it. Planes that are each even enough
-can still add up to files of less or more."""
+"""Rows per file beside the mean; planes that are each even enough can add up to less or more."""
 
 _LOPSIDED: Final = 1e-3
 """Weight of even sides beside what readers open: decides where planes do not differ."""
@@ -217,7 +215,7 @@ class Boxes:
     Node i sends rows whose coordinate on axis `axes[i]` is below `at[i]` to node `children[i, 0]`,
     others to `children[i, 1]`; a box is its own child, with its number in `numbers`, -1 elsewhere.
     `depth` steps from node 0 lead every row to its box. Coordinates have `bits` bits. Box b has a
-    grid of its own, which begins at `lows[b]` and has steps of `1 / scales[b]`.
+    grid that begins at `lows[b]` and has steps of `1 / scales[b]`.
     """
 
     axes: npt.NDArray[np.int64]
@@ -253,7 +251,7 @@ class Boxes:
 
 
 def kd_bits(dimensions: int, coordinate_bits: int) -> int:
-    """Return how many bits each of d coordinates gets, so that a box's number fits beside them."""
+    """Return the bits of each of d coordinates that leave room for a box's number."""
     return min(coordinate_bits, (KEY_BITS - BOX_BITS) // dimensions)
 
 
@@ -269,7 +267,7 @@ def fit_boxes(
     """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
 
     `coords` are (s, d) below 2**bits, `ordinals` (s,) increase. With `reach`, planes are where
-    readers open little. There may be more than `parts` files with a prefix. A box of several files
+    queries open little. With a prefix, there may be more than `parts` files. A box of several files
     whose rows have the same coordinates is cut along its keys.
     """
     ends = coordinate_ends(coords, bits)
@@ -285,7 +283,6 @@ def fit_boxes(
 def _grow(
     coords: Coords, ends: Coords, parts: int, prefix: Sequence[int], chooser: "_Chooser"
 ) -> list[Node]:
-    """Return the nodes, each before its children, which stand side by side."""
     nodes, boxes = part_by_prefix(coords, parts, prefix)
     waiting = [(box.node, box.rows, len(box.rows) / nodes[box.node].parts) for box in boxes]
     while waiting:
@@ -317,8 +314,7 @@ class _Plane(NamedTuple):
 
 
 _Chooser = Callable[[Coords, Coords, int, float], _Plane | None]
-"""Returns the plane that divides rows, by their coordinates and ends, into so many files; the last
-argument is the mean of rows per file in the whole tree, or in the part of a prefix."""
+"""Returns the plane that divides rows (coordinates, ends) into so many files of mean rows."""
 
 
 def _widest(inside: Coords, ends: Coords, parts: int, _mean_rows: float) -> _Plane | None:
@@ -383,7 +379,6 @@ class _Planes:
         return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
 
     def some(self, numbers: npt.NDArray[np.int64]) -> "_Planes":
-        """Return the planes with these numbers."""
         return _Planes(
             self.axis,
             self.at[numbers],
@@ -398,7 +393,7 @@ class _Planes:
 class _Least:
     """Chooses the plane on whose sides readers open the fewest rows.
 
-    Planes are tried in the middle of each axis, and at `borders`: sorted coordinates per axis.
+    It tries the middle of each axis, and `borders`: sorted coordinates per axis.
     """
 
     reach: Reach
@@ -406,7 +401,6 @@ class _Least:
     side: int
 
     def __call__(self, inside: Coords, ends: Coords, parts: int, mean_rows: float) -> _Plane | None:
-        """Return the plane; None if no plane leaves files of about equal rows."""
         low, high = inside.min(axis=0) / self.side, ends.max(axis=0) / self.side
         through = [
             _Planes.through(np.sort(inside[:, axis]), axis, parts)
@@ -573,7 +567,6 @@ class CurveGrid:
         return curve_index(filled, self.bits, self.curve)
 
     def _between_edges(self, coords: Coords, steps: int) -> Coords:
-        """Return the coordinates on the steps of the grid: each cell fills one."""
         width = np.int64(1 << (self.bits - steps))
         every = np.arange(1 << self.bits)
         filled = np.empty(coords.shape, np.uint32, order="F")
@@ -606,7 +599,7 @@ class CurveRows:
         return CurveRows(self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
 
     def tried(self, parts: int) -> "CurveRows":
-        """Return as many of the rows, evenly spread, as it takes to try grids for so many files."""
+        """Return as many rows, evenly spread, as it takes to try grids for so many files."""
         return self.take(
             slice(None, None, max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART)))
         )
@@ -639,7 +632,7 @@ def fit_curve(
 
 
 def _best_grid(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> CurveGrid:
-    """Return the first of the grids with the least quadratic mean of what narrow predicates open.
+    """Return the first grid with the least quadratic mean of what narrow predicates open.
 
     The quadratic mean over the columns prefers grids on which all are read alike.
     """
@@ -677,7 +670,6 @@ def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _cells_of_a_cube(distinct: list[int], parts: int) -> list[float]:
-    """Return the same number of cells along all axes, but no more than an axis has values."""
     cells = [1.0] * len(distinct)
     left = float(parts)
     for done, axis in enumerate(np.argsort(distinct).tolist()):

@@ -45,7 +45,7 @@ class GridPredicates:
     weights: Shares
 
     def opened(self, lows: Shares, highs: Shares) -> Shares:
-        """Return which share of the readers opens each of m boxes, (m,), from (m, d) ends."""
+        """Return the share of the queries that open each of m boxes, (m,), from (m, d) ends."""
         shares = np.empty(len(lows))
         step = max(1, _BLOCK_CELLS // len(self.axes))
         for start in range(0, len(lows), step):
@@ -66,7 +66,7 @@ class GridPredicates:
         return met
 
     def expected(self, of_intervals: Shares) -> Shares:
-        """Return the share of the rows that the mean reader opens in each of m layouts, (m,).
+        """Return the share of the rows that the mean query opens in each of m layouts, (m,).
 
         `of_intervals` (m, k) is what each interval alone opens; columns count as independent.
         """
@@ -84,7 +84,7 @@ class GridPredicates:
         return np.repeat(terms, _lengths(self.terms, len(self.axes)))
 
     def axis_weights(self, dimensions: int) -> Shares:
-        """Return how much readers narrow by each column, (d,), in all 1."""
+        """Return how much queries narrow by each column, (d,), in all 1."""
         terms = _lengths(self.alternatives, len(self.terms))
         of_alternatives = np.repeat(
             self.weights / _lengths(self.predicates, len(self.alternatives)),
@@ -132,8 +132,8 @@ class IntervalEnds:
 class ValuePredicates:
     """Weighted predicates over the values of d columns; arrays as in `GridPredicates`.
 
-    `lows` and `highs` have the ends of each column's intervals. `column_weights` (d,) are weights
-    of readers that ask for single values of a column. Weights need not add up to 1.
+    `lows` and `highs` have the ends of each column's intervals. `column_weights` (d,) weigh queries
+    for single values of a column. Weights need not add up to 1.
     """
 
     axes: Numbers
@@ -232,7 +232,6 @@ class _Sampled:
 
 
 def _sorted(sample: pa.Array) -> pa.Array:
-    """Return the sampled values without nulls, sorted, each as often as it was sampled."""
     values = sample.drop_null()
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it is equal to

@@ -286,7 +286,7 @@ _RADIX_BITS: Final = 16
 
 
 def order_rows(columns: Sequence[Column], curve: str) -> RowOrder:
-    """Return the row order that sorts a whole batch along a curve: the first of `sort_rows`."""
+    """Return the row order of `sort_rows`."""
     return sort_rows(columns, curve)[0]
 
 

@@ -48,8 +48,7 @@ _EVENNESS: Final = 0.1
 """Weight of equal sizes, small beside extents: decides where boxes do not differ."""
 
 _ANY_VALUE: Final = 1.0
-"""Weight of extents beside what is asked: readers will also ask for other values,
-and boxes of sampled rows are smaller than those of all rows. With a quarter, cuts follow chance."""
+"""Weight of extents beside what is asked, for other values; with a quarter, cuts follow chance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +133,7 @@ def choose_cuts(sample: CurveSample, parts: int, reach: Reach | None = None) -> 
 def choose_cuts_each(
     samples: Sequence[CurveSample], parts: int, reach: Reach | None = None
 ) -> list[Cuts]:
-    """Return what `choose_cuts` does for each of several samples of equally many rows, faster."""
+    """Return `choose_cuts` of several samples of equally many rows, faster."""
     count = parts * _UNITS_PER_PART
     unit_rows = len(samples[0].keys) // count
     if unit_rows < _MIN_ROWS_PER_UNIT or parts == 1:
@@ -163,7 +162,7 @@ def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
 
 
 def asked_share(sample: CurveSample, cuts: Cuts, asked: GridPredicates) -> float:
-    """Return the share of the rows that the mean reader opens."""
+    """Return the share of the rows that the mean query opens."""
     parts = cuts.parts_of(sample.keys, sample.ordinals)
     starts = np.flatnonzero(np.diff(parts, prepend=-1))
     if not len(starts):

@@ -81,8 +81,6 @@ class _Word(NamedTuple):
 
 
 class _Keys(Protocol):
-    """Keys that can be read word by word."""
-
     def __len__(self) -> int: ...
     def read(self, rows: Rows, depth: int) -> _Word: ...
 
@@ -130,8 +128,6 @@ def _count_below(keys: _Keys, boundaries: _Keys) -> Counts:
 
 
 class _Texts:
-    """UTF-8 texts as keys."""
-
     def __init__(self, values: pa.Array) -> None:
         width: npt.DTypeLike = np.int64 if pa.types.is_large_string(values.type) else np.int32
         _, offsets_buffer, data = values.buffers()
@@ -243,7 +239,6 @@ def _by_table(boundaries: Integers, values: Integers, side: Side) -> Positions |
 
 
 def _stretches(values: Integers, first: np.integer, shift: np.uint64) -> Positions:
-    """Return the number of each value's stretch; values are at least `first`."""
     wide = values.astype(np.uint64)
     wide -= np.array(first).astype(np.uint64)
     wide >>= shift
@@ -275,8 +270,7 @@ _CODE_BITS: Final = 32
 def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
     """Return the values that divide a sample into at most `max_ranges` equally frequent ranges.
 
-    They are sorted, distinct, without nulls; all distinct values but the largest where they are
-    few.
+    They are sorted, distinct, without nulls; if few, all distinct values but the largest.
     """
     values = _flat(sample)
     _check_orderable(values.type)

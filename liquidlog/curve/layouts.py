@@ -46,13 +46,13 @@ from liquidlog.curve.grid import Axis, Coords, Keys
 
 _FINALISTS: Final = 3
 _MOST_COUNTS: Final = (1024, 64, 16)
-"""Numbers of cells that are foreseen per axis, of two, three and four."""
+"""The most numbers of cells to compare per axis, of two, three and four axes."""
 
 _SNAP: Final = 0.3
 """How far, in cells, an edge moves to a constant that readers use."""
 
 OTHER_READERS: Final = 0.1
-"""Weight of readers who ask for other values of the same columns, where layouts are compared."""
+"""Weight of queries for other values of the same columns, where layouts are compared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,9 +80,9 @@ def fit_grid(
     bits: int,
     share_of_effort: float = 1.0,
 ) -> Placement:
-    """Return the grid over `axes` on which readers open the fewest of some rows.
+    """Return the grid over `axes` on which queries open the fewest of some rows.
 
-    `share_of_effort` is how many of the usual number of grids are tried.
+    `share_of_effort` is the share of the usual number of grids that is tried.
     """
     kind = Curve.LINEAR if len(axes) == 1 else curve
     search = _Search(rows, parts, reach, tuple(axes), kind, bits)
@@ -283,7 +283,7 @@ def fit_prefixed(
     curve: Curve,
     bits: int,
 ) -> tuple[Prefixed, CurveSample, Cuts]:
-    """Return the parts and grids on which readers open the fewest rows; see `curve.boxes`."""
+    """Return the parts and grids on which queries open the fewest rows."""
     nodes, boxes = part_by_prefix(rows.coords, parts, prefix)
     placed: list[Placement] = []
     for box in boxes:
@@ -315,7 +315,6 @@ def _joined_samples(placed: Sequence[Placement]) -> CurveSample:
 
 
 def _joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
-    """Return the cuts of all parts, and those between them."""
     keys, ordinals = [], []
     for number, own in enumerate(cuts):
         begin = np.uint64(number) << _SHIFT
@@ -343,7 +342,7 @@ Placed: TypeAlias = tuple[KeyOrder, CurveSample, Cuts]
 """The order of keys, the sample in that order, and the cuts into files."""
 
 MOST_MORE: Final = 1 / 8
-"""Of the files asked for: how many more there may be, where readers are served better so."""
+"""The share of the files asked for by which there may be more, where queries gain by it."""
 
 _FEW_FILES: Final = 64
 """Beyond, there are cuts enough for any readers."""
@@ -364,7 +363,7 @@ def fit_layout(
     """Return the order of keys, the sample in that order, and the cuts into files.
 
     `coords` are (s, d) below 2**bits, s at least 1; `ordinals` (s,) increase. There may be more
-    than `parts` files with a prefix, and up to `MOST_MORE` more if readers ask.
+    than `parts` files with a prefix, and up to `MOST_MORE` more with a workload.
     """
     rows = CurveRows.of(coords, ordinals, bits)
     even = _Candidates(rows, parts, curve, bits).even(prefix)
@@ -408,7 +407,6 @@ class _Candidates:
         )
 
     def fitted(self, reach: Reach, prefix: Sequence[int], even: Placed) -> Iterator[Placed]:
-        """Yield the layouts that come into question for readers."""
         if isinstance(even[0], CurveGrid):
             yield even[0], even[1], choose_cuts(even[1], self._parts, reach)
         if self._parts > MAX_FITTED_PARTS:
@@ -460,7 +458,7 @@ MAX_RANGES_ALONE: Final = 1 << 16
 
 
 def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
-    """Return how many bits each of d coordinates gets; keys may begin with the number of a part."""
+    """Return the bits of each of d coordinates; keys may begin with the number of a part."""
     bits = coordinate_bits(dimensions)
     return kd_bits(dimensions, bits) if parted or curve is Curve.KD else bits
 

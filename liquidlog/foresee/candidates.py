@@ -31,25 +31,20 @@ _SMALLER: Final = (
     (8 * _MIB, 100),
     (2 * _MIB, 50),
 )
-"""Smaller file sizes, and how many files of that size a table may have: the smaller they are, the
-sooner their number is what costs."""
+"""Smaller file sizes, and how many files of that size a table may have."""
 
 _SMALLER_SIZES: Final = 3
-"""The most smaller sizes that are tried."""
 
 
 class Choice(NamedTuple):
-    """A rewrite that comes into question.
-
-    `arguments` are those of Table.plan; `name` says what they are in short.
-    """
+    """A rewrite to consider: its short `name`, and its `arguments` of Table.plan."""
 
     name: str
     arguments: Mapping[str, Any]
 
 
 def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to judge, the table's own first and then ever smaller ones."""
+    """Return the maximum file sizes to judge: the table's own, then ever smaller ones."""
     smaller = [
         size
         for size, most in _SMALLER
@@ -61,14 +56,11 @@ def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, .
 def candidates(
     *, strategy: str | None, has_cubes: bool, takes_foreign: bool, sizes: Sequence[int]
 ) -> Iterator[Choice]:
-    """Yield the rewrites that come into question, those that need the fewest words first.
+    """Yield the rewrites to consider, the ones with the fewest words first.
 
-    Args:
-        strategy: The strategy that the table remembers, None if it has no clustering columns.
-        has_cubes: Whether there are files that the table's own columns have clustered, some of
-            which the strategy overlap may leave alone.
-        takes_foreign: Whether there are files that only a full rewrite takes.
-        sizes: File sizes in bytes, the one that the table remembers first.
+    `strategy` is None without clustering columns. The strategy overlap may leave files alone only
+    if the table `has_cubes` of its own columns; a full rewrite `takes_foreign` files, too. `sizes`
+    are bytes, the size that the table remembers first.
     """
     if strategy is None:
         for size in sizes:
@@ -130,7 +122,7 @@ def _word(value: Any) -> str:  # noqa: ANN401  an argument of Table.plan
 
 
 def outline(plan: ClusteringPlan) -> tuple[tuple[int, int, int], ...]:
-    """Return what two plans of one table have in common if they write the same files."""
+    """Return a value that is equal for two plans of one table if they write the same files."""
     return tuple(
         (len(group.inputs), group.size_bytes, group.expected_outputs) for group in plan.groups
     )
@@ -145,10 +137,10 @@ MANY_FILES: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
-    """A part of a plan, and the table or the part of it that it is for.
+    """A part of a plan, and the table, or a part of it, for the prediction.
 
     `share` is the share of the plan's bytes, `table_share` that of the table, both above 0. `files`
-    marks the table's live files that are in the part; None if all are.
+    marks the live files in the part; None if all are.
     """
 
     snapshot: Snapshot
@@ -177,7 +169,7 @@ def part_of(snapshot: Snapshot, plan: ClusteringPlan, most_files: int = MOST_FIL
 
 
 def _files(snapshot: Snapshot, plan: ClusteringPlan, part: ClusteringPlan, share: float) -> Mask:
-    """Return a mask of the live files that the part takes, and of a share of the files left."""
+    """Return a mask of the part's inputs, and of a share of the files that no group takes."""
     left = plan.skipped.columns["path"]
     some = left.take(pa.array(spread(len(left), round(len(left) * share))))
     paths = [chunk for group in part.groups for chunk in group.inputs.columns["path"].chunks]

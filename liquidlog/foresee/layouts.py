@@ -23,14 +23,14 @@ from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type
 from liquidlog.spec.schema import Leaf, Path
 
 _LEAST_DENSITY: Final = 0.2
-"""Files of a group whose sampled rows are thinner than this, relative to its mean, stay as thin."""
+"""Files whose sampled rows are thinner than this, relative to the group's mean, stay as thin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The order of rows: along a curve through `columns`, parted by the values of a `prefix` first.
+    """The order of rows: along a curve through `columns`, first parted by a `prefix`.
 
-    With `readers`, it is fitted to what they ask of the columns.
+    With `readers`, it is fitted to that workload.
     """
 
     columns: tuple[Path, ...]
@@ -43,9 +43,9 @@ class Layout:
 class Grouping:
     """Which files a rewrite takes together.
 
-    `group_of_file` (int64) has the number of the group per live file, -1 for files that are left
-    as they are. `size_bytes` and `num_records` (float64) have one entry per group, `rows_of_file`
-    one per live file: its live rows; None if sampled rows are as dense in all files.
+    `group_of_file` (int64) has the group's number per live file, -1 for files that are left alone.
+    `size_bytes` and `num_records` (float64) have one entry per group. `rows_of_file` has the live
+    rows of each file; None if sampled rows are as dense in all files.
     """
 
     group_of_file: Numbers
@@ -70,9 +70,9 @@ class Grouping:
 class Laid:
     """The files that a rewrite would write: sizes (m,) in bytes, and bounds of the leaves.
 
-    `group` (m,) has the number of each file's group. `scale` is what sums over these files must be
-    multiplied by: they stand for all groups. `parts` are the rows of the sample as they lie in the
-    files; None if the files are not made of any.
+    `group` (m,) has the number of each file's group. These files stand for all groups: sums over
+    them must be multiplied by `scale`. `parts` are the sampled rows of the files; None if no rows
+    are known.
     """
 
     size_bytes: Floats
@@ -93,7 +93,7 @@ class Layouts:
     _rows: dict[Grouping, Mapping[int, Numbers]] = field(default_factory=dict)
 
     def laid(self, layout: Layout, grouping: Grouping, outputs: Sequence[int]) -> Laid:
-        """Return the files that a rewrite would write: each group to so many `outputs`."""
+        """Return the files of a rewrite in which each group becomes so many `outputs`."""
         rows_of = self._rows_by_group(grouping)
         orders, starts, sizes, counts, groups, placed = [], [], [], [], [], 0
         for group, rows in rows_of.items():
@@ -172,7 +172,7 @@ class Layouts:
         return np.asarray(cuts.parts_of(keys, ordinals), np.int64), keys
 
     def ordered(self, layout: Layout, rows: Numbers, part: Numbers) -> Numbers:
-        """Return rows by the file that they go to (`part`), and inside it as a rewrite sorts them.
+        """Return rows by their file (`part`), and inside it as a rewrite sorts them.
 
         Without columns, rows stay in the order of their files. The layout has no prefix.
         """
@@ -188,7 +188,7 @@ class Layouts:
     ) -> tuple[Coords, int]:
         """Return the coordinates of rows along a layout's columns, (n, d), and their bits.
 
-        Those of all rows of a `place`, a group of a grouping, are kept.
+        The coordinates of all rows of a `place`, a group of a grouping, are kept.
         """
         d = len(layout.columns)
         bits = key_order_bits(d, layout.curve, parted=bool(layout.prefix))

@@ -42,7 +42,7 @@ def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
 
 
 def repacking(stored: Stored, rows: pa.Table, sampled: Collection[str], codec: str) -> float:
-    """Return by what factor a codec changes the bytes of columns that are not sampled.
+    """Return the factor by which a codec changes the bytes of columns that are not sampled.
 
     `rows` have all columns of some neighbours, as files name them.
     """
@@ -73,7 +73,7 @@ def _stored(chunk: pq.ColumnChunkMetaData) -> StoredColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Packed:
-    """Files of rows as packed, in bytes: `total` (m, d) of each column, `dictionary` of these."""
+    """Packed files of rows, in bytes: `total` (m, d) of each column, and its `dictionary`."""
 
     total: Floats
     dictionary: Floats
@@ -109,7 +109,6 @@ class Packing:
     """How sampled rows are packed: as they lie now, and in files of another layout."""
 
     def __init__(self, stored: Stored, columns: Mapping[str, pa.Array], file: Numbers) -> None:
-        """Pack the rows as they lie now: `columns` by their physical paths, the `file` of each."""
         names = [name for name in columns if name in stored.columns]
         self._rows = pa.table([columns[name] for name in names], names)
         order = np.argsort(file, kind="stable")
@@ -125,7 +124,7 @@ class Packing:
         self._footer = stored.footer_bytes / max(stored.files, 1)
 
     def sizes(self, order: Numbers, starts: Numbers, records: Floats, codec: str) -> Floats:
-        """Return the bytes of files (m,) of rows in this order, that stand for so many records.
+        """Return the bytes of files (m,) of rows in this order, for so many records.
 
         Of very many files, some are packed, evenly chosen; records of the others take as much.
         """
@@ -141,7 +140,6 @@ class Packing:
         return np.asarray(columns + records * self._rest + self._footer, np.float64)
 
     def _columns(self, order: Numbers, counts: Numbers, records: Floats, codec: str) -> Floats:
-        """Return the bytes of the sampled columns of files (m,) that have so many of the rows."""
         rows, starts = self._rows.take(pa.array(order)), np.cumsum(counts) - counts
         # A writer decides file by file which columns get a dictionary.
         found, plain = (

@@ -55,11 +55,11 @@ _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
 
 _DEVIATIONS: Final = 1.645
-"""A normal variable is within so many standard deviations of its mean in nine of ten cases."""
+"""In nine of ten cases, a normal variable is this many deviations from its mean, or fewer."""
 
 _ERROR_OF_ONE: Final = 1.5
 _ERROR_OF_MEAN: Final = 1.15
-"""By what factor a prediction from rows may be wrong beside: of one reader, and of the mean."""
+"""The factor by which a prediction from rows may be wrong besides: of one query, of the mean."""
 
 _ERROR_MADE_UP: Final = 1.35
 """The same, more, where rows are made up."""
@@ -67,10 +67,10 @@ _ERROR_MADE_UP: Final = 1.35
 _ROUNDING: Final = 1e-9
 
 _NARROW: Final = 0.5
-"""Files are narrow in a column if a reader of one value of it opens no larger share of them."""
+"""Files are narrow in a column if a query for one value of it opens no larger share of them."""
 
 _MOST_NARROW_FILES: Final = 20_000
-"""Of a larger table, no other columns than those it is clustered by are tried."""
+"""In larger tables, only the clustering columns are tried."""
 
 _MOST_NARROW_COLUMNS: Final = 32
 _INPUT_FILES: Final = 192
@@ -81,11 +81,11 @@ _UNKNOWN_ROW_BYTES: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Readers:
-    """Who reads a table: those of a workload, or assumed ones.
+    """The queries of a table: a workload's, or assumed ones.
 
-    `names` and `shares` have one entry per reader: first the predicates `wheres`, with the files
-    that each may match (`masks`), then those of one value of each of `values`, then those who read
-    everything, if `scans`.
+    `names` and `shares` have one entry per query: first the predicates `wheres`, with masks of the
+    files that may match (`masks`), then one for a single value of each of `values`, then a full
+    scan, if `scans`.
     """
 
     source: ReadersFrom
@@ -103,14 +103,14 @@ class Readers:
 
 
 def profile_of(uri: str) -> StoreProfile:
-    """Return how fast the store at an address is, by its scheme."""
+    """Return the speed of the store at an address, by its scheme."""
     return LOCAL_DISK if is_local(uri) else OBJECT_STORE
 
 
 def asked_readers(
     snapshot: Snapshot, workload: Workload, bounds_of: BoundsOf, now_ms: int | None
 ) -> Readers:
-    """Return the readers of a workload."""
+    """Return the queries of a workload."""
     # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
     from liquidlog.predicates.matching import answers
@@ -135,11 +135,10 @@ def asked_readers(
 def assumed_readers(
     snapshot: Snapshot, bounds_of: BoundsOf, columns: Sequence[Path] | None = None
 ) -> Readers:
-    """Return the readers that are assumed where none are known.
+    """Return the queries that are assumed without a workload: full scans and single values.
 
-    They read everything, or ask for one value of one of the `columns`; without any, of a column in
-    which files are narrow now, so that the order that is there counts. If `columns` is None, they
-    are those that the table is clustered by.
+    The values are of `columns`, or if that is None of the clustering columns; if there are none, of
+    columns in which files are narrow now, so that the order that is there counts.
     """
     known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
     own = [column.logical for column in clustering_state(snapshot).columns]
@@ -157,7 +156,6 @@ def assumed_readers(
 
 
 def _narrow_now(snapshot: Snapshot, bounds_of: BoundsOf) -> list[Leaf]:
-    """Return the columns in which files are narrow."""
     count = snapshot.files.num_rows
     if not 1 < count <= _MOST_NARROW_FILES:
         return []
@@ -174,7 +172,7 @@ def _narrow_now(snapshot: Snapshot, bounds_of: BoundsOf) -> list[Leaf]:
 
 
 def _share_of_one_value(low: pa.Array, high: pa.Array) -> float:
-    """Return the share of files whose range has an end of another one's, on average."""
+    """Return the mean share of files whose range has an end of another file's."""
     known = pc.and_(low.is_valid(), high.is_valid())
     if not pc.all(known).as_py():
         return 1.0
@@ -187,7 +185,7 @@ def _share_of_one_value(low: pa.Array, high: pa.Array) -> float:
 
 
 class Foresight:
-    """Foresees what plans of one table bring the same readers, by one sample of its rows."""
+    """Predicts what plans of one table bring the same queries, by one sample of its rows."""
 
     def __init__(
         self,
@@ -202,10 +200,6 @@ class Foresight:
         reads_rows: bool = True,
         kept: KeptRows | None = None,
     ) -> None:
-        """Take the plans that will be asked for: rows are read of their inputs.
-
-        Rows that are `kept` are taken where they are enough.
-        """
         self._kept = kept
         self._store, self._snapshot, self._readers = store, snapshot, readers
         self._plans, self._profile, self._reads_rows = plans, profile, reads_rows
@@ -263,12 +257,11 @@ class Foresight:
 
     @cached_property
     def now(self) -> Readings:
-        """What each reader opens of the table as it is."""
+        """What each query opens of the table as it is."""
         every = np.ones(len(self._sizes), np.bool_)
         return self._of_files(self.rows.samples[0] if self._readers.values else None, every)
 
     def _of_files(self, sample: Sample | None, mask: Mask) -> Readings:
-        """Return what each reader opens of the live files of a mask."""
         readers = self._readers
         if readers.wheres:
             masks = [one & mask for one in readers.masks]
@@ -277,7 +270,7 @@ class Foresight:
         return self._of_assumed(sample, self._bounds.take(chosen), self._sizes[mask])
 
     def _of_assumed(self, sample: Sample | None, bounds: Bounds, sizes: Floats) -> Readings:
-        """Return what assumed readers open of files with these bounds of all leaves."""
+        """Return what assumed queries open of files with these bounds of all leaves."""
         opened = []
         if sample is not None and self._readers.values:
             weights = sample.weights(self._live)
@@ -330,7 +323,7 @@ class Foresight:
         )
 
     def _packed(self, laid: Laid, sample: Sample, plan: ClusteringPlan) -> Floats:
-        """Return how large the files of a plan are once rows lie so, and are packed as it says."""
+        """Return the sizes of a plan's files after sorting and packing."""
         if self.rows.stored is None or laid.parts is None or laid.bounds.num_records.null_count:
             return laid.size_bytes
         records = np.asarray(laid.bounds.num_records.to_numpy(), np.float64)
@@ -342,7 +335,7 @@ class Foresight:
 
     @cached_property
     def _live_sizes(self) -> Floats:
-        """The bytes of each file without those of deleted rows."""
+        """The bytes of each file without deleted rows."""
         files = self._snapshot.files
         rows = pc.cast(num_records(files), pa.float64())
         gone = pc.divide(pc.cast(deleted_rows(files), pa.float64()), rows)
@@ -362,7 +355,7 @@ class Foresight:
         return Layouts(sample=kept, leaves=self.leaves, prefix_chars=chars)
 
     def _after(self, number: int, sample: Sample) -> tuple[Readings, float]:
-        """Return what readers open after a plan, and the share of its bytes that was laid out."""
+        """Return what queries open after a plan, and the share of its bytes that was laid out."""
         plan, owners = self._plans[number], self._owners[number]
         kept = self._of_files(sample, owners < 0)
         if not plan.groups:
@@ -391,7 +384,7 @@ class Foresight:
         return kept + found + alike, share
 
     def files_after(self, number: int) -> tuple[tuple[Leaf, ...], Bounds, Floats, Mask]:
-        """Return the files after a plan: leaves, their bounds, sizes, and which are foreseen."""
+        """Return the files after a plan: leaves, bounds, sizes, and which files are predicted."""
         plan, owners = self._plans[number], self._owners[number]
         sample = self.rows.samples[0]
         laid = self._laid(number, self._layouts(plan, sample))
@@ -401,7 +394,7 @@ class Foresight:
         return self.leaves, bounds, sizes, np.arange(len(sizes)) >= int(kept.sum())
 
     def table_after(self, number: int) -> tuple[Snapshot, Bounds]:
-        """Return the table after a plan, and the bounds of its files, of `leaves`."""
+        """Return the table after a plan, and the bounds of its files in `leaves`."""
         _, bounds, sizes, foreseen = self.files_after(number)
         kept = self._snapshot.files.filter(pa.array(self._owners[number] < 0))
         files = pa.concat_tables([kept, imagined_files(sizes[foreseen])])
@@ -410,8 +403,8 @@ class Foresight:
     def prediction(self, number: int, *, surely: bool = True) -> Prediction:
         """Return what a plan brings, by its number among `plans`.
 
-        Only `surely` do halves of the sampled rows say how far these may be off; it takes five
-        times as long.
+        With `surely`, halves of the sampled rows tell how far it may be off, in five times the
+        time.
         """
         readers, plan = self._readers, self._plans[number]
         samples = self.rows.samples
@@ -497,10 +490,10 @@ def live_rows(snapshot: Snapshot) -> Floats:
 
 
 def joined_files(group: Numbers, sizes: Floats, outputs: Numbers) -> Numbers:
-    """Return which joined file each file becomes a part of, numbered through all groups.
+    """Return the number of the joined file that each file goes to, through all groups.
 
-    Files are in the order of their groups, and neighbours are joined: each group to so many
-    `outputs`, as large as each other.
+    Files are in the order of their groups; neighbours are joined, each group to so many `outputs`
+    of about equal size.
     """
     before = np.cumsum(sizes) - sizes
     begins = np.flatnonzero(np.diff(group, prepend=-1))
@@ -520,9 +513,9 @@ def _joined(
     is_joined: Mask,
     outputs: Sequence[int],
 ) -> tuple[Laid, Numbers]:
-    """Return the files of groups whose files are only joined, neighbours in the plan's order.
+    """Return the files that groups become by joining neighbours in the plan's order.
 
-    Also the number among these of each file (n,), -1 for those that are not joined.
+    Also the number among these of each file (n,), -1 for files that are not joined.
     """
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
     files = files[np.argsort(owners[files], kind="stable")]
@@ -554,7 +547,7 @@ def _with_parts(joined: Laid, part: Numbers, layout: Layout, layouts: Layouts) -
 
 
 def _spanned(column: ColumnBounds, files: Numbers, part: Numbers, count: int) -> ColumnBounds:
-    """Return the bounds of files that hold all rows of some; unknown where those of one are."""
+    """Return the bounds of joined files; unknown where the bounds of one file are."""
     taken = pa.array(files)
     grouped = pa.table(
         [pa.array(part), column.low.take(taken), column.high.take(taken)], ["part", "low", "high"]
@@ -569,7 +562,6 @@ def _spanned(column: ColumnBounds, files: Numbers, part: Numbers, count: int) ->
 
 
 def _summed(counts: pa.Array, files: Numbers, part: Numbers, count: int) -> pa.Array:
-    """Return the sums of counts, null where one is unknown."""
     taken = counts.take(pa.array(files))
     known = np.asarray(pc.fill_null(taken, 0).to_numpy(zero_copy_only=False), np.float64)
     unknown = np.bincount(part, np.asarray(taken.is_null()), count) > 0
@@ -591,8 +583,8 @@ def _moved(after: Readings, deviation: Sequence[Floats | float], by: float) -> R
 class _Ranges:
     """Ways in which a plan may come out, the ends of all ways, and how far these may be off.
 
-    Bytes may get less once more by what packing was foreseen to bring, the share `packed`, or more
-    by half of it.
+    Bytes may shrink again by the share `packed` that packing was predicted to save, or grow by half
+    of it.
     """
 
     ways: Sequence[Readings]
@@ -602,7 +594,7 @@ class _Ranges:
     packed: float = 1.0
 
     def each(self, name: str) -> list[Range]:
-        """Return the range of each reader's files or bytes."""
+        """Return the range of each query's files or bytes."""
         low, high = self._ends(name, None, self.errors[0])
         if name == "files":
             low = np.floor(low + 1e-9).clip(self.least.files, None)
@@ -615,7 +607,6 @@ class _Ranges:
         return Range(min(low * (1 - _ROUNDING), mean), max(high * (1 + _ROUNDING), mean))
 
     def _ends(self, name: str, weights: Floats | None, error: float) -> tuple[Floats, Floats]:
-        """Return the ends for each reader, or for their mean."""
         drawn, least, most = (
             np.stack([getattr(one, name) for one in some])
             for some in (self.ways, (self.least,), (self.most,))
@@ -702,7 +693,7 @@ def _prediction(
 
 
 def _pays_off(cost: float, least_spared: float, most_spared: float) -> Range | None:
-    """Return after how many reads a cost is spared, None if no read can spare anything."""
+    """Return after how many queries a cost is saved, None if no query can save anything."""
     if most_spared <= 0:
         return None
     return Range(cost / most_spared, cost / least_spared if least_spared > 0 else math.inf)

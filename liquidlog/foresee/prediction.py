@@ -13,17 +13,16 @@ from liquidlog.spec.text import Summary
 _Amount = TypeVar("_Amount", float, NDArray[np.float64])
 
 _BYTES_OF_A_REQUEST: Final = 16 << 20
-"""What is read by one request; of more, another is sent."""
+"""A request reads this much; a file of more takes more requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreProfile:
-    """A store as readers see it.
+    """The speed of a store and of rewrites.
 
-    A request is answered after `latency_seconds`, `requests_at_once` are under way together, and
-    all of them bring `bytes_per_second`. A reader sends `requests_of_a_file`, and more for many
-    bytes. Rows are rewritten at `rewritten_bytes_per_second`, once
-    the executor has started, which takes `start_seconds`.
+    A request is answered after `latency_seconds`; `requests_at_once` share `bytes_per_second`. A
+    query sends `requests_of_a_file`, and more for many bytes. A rewrite takes `start_seconds`, then
+    writes `rewritten_bytes_per_second`.
     """
 
     name: str
@@ -44,10 +43,7 @@ class StoreProfile:
         return waits + size_bytes / self.bytes_per_second
 
     def rewrite_seconds(self, files: float, size_bytes: float) -> float:
-        """Return how long a rewrite takes on two cores; `files` are read or written.
-
-        Nothing is rewritten without files, and that takes no time.
-        """
+        """Return how long a rewrite of so many read and written files takes; 0 without any."""
         if not files:
             return 0.0
         waits = self.requests_of_a_file * files * self.latency_seconds / self.requests_at_once
@@ -68,14 +64,14 @@ OBJECT_STORE: Final = StoreProfile(
 )
 """As two cores see a store that takes 30 ms per request and sends 90 MB/s on each connection.
 
-Measured with delta-rs and foreseen, seconds, of 28 files of TPC-H lineitem: all columns 4.5 and
+Measured with delta-rs and predicted, seconds, of 28 files of TPC-H lineitem: all columns 4.5 and
 4.6, one day in five files 0.54 and 0.81, one part in six 0.58 and 0.97. pyarrow sends two requests
 for each file, delta-rs three, and five where it skips pages by their index.
 """
 
 
 EVERYTHING: Final = "every row"
-"""What an assumed reader asks for who reads all."""
+"""What an assumed full scan asks for."""
 
 ReadersFrom = Literal["workload", "assumed"]
 
@@ -88,7 +84,6 @@ class Range:
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse ends in the wrong order."""
         if self.low > self.high:
             raise ValueError(f"a range from {self.low} to {self.high}")
 
@@ -122,11 +117,11 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedReads:
-    """The reads of one reader before and after a plan; `share` is its share of all readings.
+    """One query before and after a plan; `share` is its share of all queries.
 
-    `where` is the predicate, or says in words what an assumed reader asks for. Ranges hold what
-    comes true in nine of ten cases. `cannot_prune` lists the conditions that rule out no file,
-    whatever the statistics. `columns` are those that the predicate names.
+    `where` is the predicate, or says in words what an assumed query asks for. Ranges are what
+    happens in nine of ten cases. `cannot_prune` has the conditions that rule out no file, whatever
+    the statistics. `columns` are the predicate's.
     """
 
     where: str
@@ -147,25 +142,24 @@ class PredictedReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction(Summary):
-    """The predicted effect of a plan on its readers.
+    """The predicted effect of a plan on queries.
 
-    `readers` says who they are: those of a `workload`, or `assumed` ones, who read everything or
-    ask for one value of one column: every column equally often, every value as often as it has
-    rows. The columns are those that the plan clusters by; without any, those in which files are
-    narrow now.
+    `readers` is `workload`, or `assumed`: full scans and queries for one value of one column, every
+    column equally often, every value as often as it has rows. The columns are the plan's clustering
+    columns; without any, the columns in which files are narrow now.
 
-    Files, bytes, requests and seconds, before and after, are means per read. `gain_per_byte` is the
-    number of bytes that a read saves per rewritten byte. After `break_even_reads` reads, as many
-    bytes are saved as were rewritten; None if a read saves nothing. Ranges hold what comes true in
-    nine of ten cases; that of `break_even_reads` ends at infinity if a read may save nothing, and
-    is None if no read can.
+    Files, bytes, requests and seconds, before and after, are means per query. `gain_per_byte` is
+    the number of bytes that a query saves per rewritten byte. After `break_even_reads` queries, as
+    many bytes are saved as were rewritten; None if a query saves nothing. Ranges are what happens
+    in nine of ten cases; the range of `break_even_reads` ends at infinity if a query may save
+    nothing, and is None if no query can save anything.
 
-    `is_sampled` says whether rows were read, `sampled_rows` how many, of `sampled_files`, by
+    If `is_sampled`, the prediction is from `sampled_rows` of `sampled_files`, read by
     `sample_requests`; if not, only the bounds in the log speak. `predicted_share` is the share of
-    the plan's bytes whose groups were laid out; the others are taken to come out alike.
-    `cannot_prune` lists the conditions of all predicates that rule out no file. `not_usable` has
-    the predicates that are no condition on this table, which count nowhere else. `asked_at` is the
-    current time (ISO 8601, UTC) if a predicate depends on it, else None.
+    the plan's bytes whose groups were laid out; the other groups count as alike. `cannot_prune`
+    lists the conditions of all predicates that rule out no file. `not_usable` has the predicates
+    that are no condition on this table, and count nowhere else. `asked_at` is the current time (ISO
+    8601, UTC) if a predicate depends on it, else None.
     """
 
     readers: ReadersFrom
@@ -199,7 +193,7 @@ class Prediction(Summary):
     asked_at: str | None
 
     def opened(self, when: Literal["before", "after", "low", "high"]) -> Opened:
-        """Return what the mean query opens before or after the plan, or an end of the latter."""
+        """Return what the mean query opens before or after, or at an end of the range after."""
         names = [one.name for one in fields(Opened)]
         if when in {"before", "after"}:
             return Opened(**{name: getattr(self, f"{name}_{when}") for name in names})

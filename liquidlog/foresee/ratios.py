@@ -32,10 +32,10 @@ from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Leaf
 
 MOST_FILES: Final = 12_288
-"""The most files that are laid out; what more would reach is extrapolated."""
+"""The most files that are laid out; more are extrapolated."""
 
 LEAST_RATIO: Final = 0.85
-"""No rewrite makes a table so much worse: where ratios are lower, the rows are not as made up."""
+"""No rewrite makes a table so much worse: at lower ratios, the rows are not as made up."""
 
 MOST_UNMEASURED: Final = 0.1
 """The largest share of bytes in files without ranges with which ratios are known."""
@@ -64,10 +64,10 @@ _DECIMALS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratios:
-    """What is now, divided by what a full rewrite would reach; about 1 just after one.
+    """What is now, divided by the same after a full rewrite; about 1 just after one.
 
-    `depth` is of the average depth, `read` of the bytes that narrow readers open. Both are None if
-    the files' ranges are not known.
+    `depth` is of the average depth, `read` of the bytes that narrow queries open; None if the
+    files' ranges are not known.
     """
 
     depth: float | None
@@ -87,10 +87,10 @@ def with_ratios(
     mask: pa.BooleanArray | None = None,
     sample: Sample | None = None,
 ) -> Health:
-    """Return the health with its ratios, of the same files and columns as it was measured by.
+    """Return the health with its ratios, of the files and columns that it was measured by.
 
-    The rewrite clusters as many bytes together, and in such an order, as the table remembers. Rows
-    are those of the `sample`; without one, they are made up from the log alone.
+    The rewrite clusters as many bytes together, and in such an order, as the table remembers.
+    Without a `sample`, rows are made up from the log alone.
     """
     is_measured, prefix = bounds.all_known(), prefix_chars(snapshot)
     for number, column in enumerate(columns):
@@ -125,9 +125,8 @@ def with_ratios(
 class Files:
     """Live files by the columns `leaves`; all but `leaves` and `prefix_chars` has one entry each.
 
-    `is_measured` marks files whose bounds tell where their values are, `cube` numbers the cube of
-    files that were clustered by these columns, -1 for others. Statistics keep `prefix_chars`
-    characters of a text.
+    `is_measured` marks files with bounds of all columns; `cube` numbers the cubes of these columns,
+    -1 for others. Statistics keep `prefix_chars` characters of a text.
     """
 
     leaves: tuple[Leaf, ...]
@@ -164,13 +163,8 @@ def ratios(
 ) -> Ratios:
     """Return how the files where `mask` is true compare with the same rows after a full rewrite.
 
-    Args:
-        files: All live files.
-        average_depth: Of the files where `mask` is true, None if not measured.
-        curve: The table's own.
-        group_bytes: The most bytes that a rewrite clusters together; None for all.
-        mask: The files to compare; None for all.
-        sample: Rows of the table; None for made-up ones.
+    `average_depth` is of these files, None if not measured. A rewrite clusters at most
+    `group_bytes` together, or all bytes. Without a `sample`, rows are made up.
     """
     sizes = files.size_bytes
     there = np.ones(len(sizes), np.bool_) if mask is None else mask.copy()
@@ -289,7 +283,7 @@ def _laid_out(
 def _width(
     files: Files, sample: Sample, bounds: Bounds, sizes: Floats, share: Floats | float = 1.0
 ) -> float:
-    """Return which share of files readers of one value open, weighted by their chosen bytes."""
+    """Return the share of files that a query for one value opens, weighted by chosen bytes."""
     own, weights = sizes / float(files.size_bytes.sum()), sample.weights(files.size_bytes)
     opened = [
         shares_opened(sample.column(leaf.logical), column.low, column.high, weights, own)

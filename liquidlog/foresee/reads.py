@@ -23,7 +23,7 @@ _FILES_AT_ONCE: Final = 400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Readings:
-    """What one reading by each of p readers opens: bytes and files, (p,) float64 each."""
+    """What each of p queries opens: bytes and files, (p,) float64 each."""
 
     bytes: Floats
     files: Floats
@@ -31,27 +31,26 @@ class Readings:
 
     @property
     def requests(self) -> Floats:
-        """The requests of one reading, (p,)."""
+        """The requests of each query, (p,)."""
         return self.profile.requests(self.files, self.bytes)
 
     @property
     def seconds(self) -> Floats:
-        """How long one reading waits for the store, (p,)."""
+        """How long each query waits for the store, (p,)."""
         return self.profile.seconds(self.files, self.bytes)
 
     def __add__(self, other: "Readings") -> "Readings":
-        """Return what both open together."""
         return replace(self, bytes=self.bytes + other.bytes, files=self.files + other.files)
 
     def times(self, factor: Floats | float) -> "Readings":
-        """Return so many times these readings."""
+        """Return so many times as much."""
         return replace(self, bytes=self.bytes * factor, files=self.files * factor)
 
 
 def opened_by_masks(
     sizes: Floats, masks: Sequence[Mask], profile: StoreProfile, *, scale: float = 1.0
 ) -> Readings:
-    """Return what readers open that may match the files of each mask, times `scale`."""
+    """Return what queries open that may match the files of each mask, times `scale`."""
     return Readings(
         bytes=np.array([scale * float(sizes[mask].sum()) for mask in masks], np.float64),
         files=np.array([scale * float(mask.sum()) for mask in masks], np.float64),
@@ -62,11 +61,11 @@ def opened_by_masks(
 def shares_opened(
     column: SampledColumn, low: pa.Array, high: pa.Array, weights: Floats, own: Floats
 ) -> Floats:
-    """Return which share of the readers of one value opens each file (float64).
+    """Return the share of queries for one value that open each file (float64).
 
-    They ask for each value as often as it has rows: `weights` are how many rows of the table each
-    sampled one stands for. `low` and `high` are the ends of each file; one without is opened by
-    all. `own` is the share of the table's rows that each file has.
+    Each value is asked for as often as it has rows: a sampled row stands for `weights` rows of the
+    table. `low` and `high` are the ends of each file; all queries open a file without ends. `own`
+    is the share of the table's rows that each file has.
     """
     known, values = column.codes >= 0, len(column.distinct)
     counts = np.bincount(column.codes[known], weights[known], values)
@@ -91,11 +90,11 @@ def readings_of(
     session: Session,
     now: Readings,
 ) -> tuple[Readings, ...]:
-    """Return what each predicate would read of the files of each candidate.
+    """Return what each predicate would open of the files of each candidate.
 
-    A predicate that may match rows `now` opens at least one file of the middle size: that no
-    sampled row is near does not mean that there is none. The files of each candidate have bounds of
-    `leaves`, which the predicates need; the table has no partition columns.
+    A predicate that may match rows `now` opens at least one file of the middle size: there may be
+    rows that were not sampled. The files have bounds of `leaves`, which the predicates need; the
+    table has no partition columns.
     """
     found: list[Readings] = []
     start = 0

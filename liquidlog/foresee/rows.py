@@ -38,7 +38,6 @@ _MOST_MADE_UP_FILES: Final = 4096
 _FEWEST_ROWS: Final = 32_000
 _MOST_ROWS: Final = 48_000
 _ROWS_OF_A_FILE: Final = 64
-"""Sampled rows for each file that is to be written."""
 
 _FEWEST_ROWS_OF_AN_INPUT: Final = 64
 """So that a small file beside large ones is known too."""
@@ -47,7 +46,7 @@ _ROW_GROUPS_OF_A_FILE: Final = 4
 _FILES_AT_ONCE: Final = 16
 _FEWEST_FILES: Final = 16
 _MOST_BYTES: Final = 256 << 20
-"""What the values may take in memory that row groups are read for; but for the first files."""
+"""The memory for values of row groups, except those of the first files."""
 
 _SEED: Final = 20261122
 _HEAVY: Final = 0.5
@@ -65,14 +64,13 @@ def rows_of(
     bounds: Bounds | None = None,
     kept: KeptRows | None = None,
 ) -> Rows:
-    """Return live rows of a table.
+    """Return live rows of a table, enough for so many `outputs`.
 
-    Rows come from up to 256 files, evenly chosen, and from up to four row groups of each; of fewer
-    files, once these have taken 256 MiB. The number of rows of a file is proportional to its size.
-    If a file cannot be read, or none is to be, all rows are made up from the bounds of up to 4096
-    files, which may be known already. `outputs` files are to be written: they say how many rows are
-    needed. Files are chosen of all, or `among` these rows of `Snapshot.files`. Rows that were
-    `kept` before are taken if they are enough.
+    They come from up to 256 files, evenly chosen, and from up to four row groups of each, in
+    proportion to the files' sizes; from fewer files once these have taken 256 MiB. If a file cannot
+    be read, or none is to be, all rows are made up from the `bounds` of up to 4096 files. Files are
+    chosen `among` these rows of `Snapshot.files`, or of all. Rows that were `kept` before are taken
+    if they are enough.
     """
     numbers = np.arange(snapshot.files.num_rows) if among is None else among
     wanted = min(max(_FEWEST_ROWS, _ROWS_OF_A_FILE * outputs), _MOST_ROWS)
@@ -153,8 +151,6 @@ class _OfFile:
 
 
 class _Reader:
-    """Reads some rows of one file at a time."""
-
     def __init__(self, store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf]) -> None:
         self._store, self._snapshot, self._leaves = store, snapshot, leaves
         self._mapping = mapping_mode(snapshot.metadata.configuration)
@@ -164,7 +160,6 @@ class _Reader:
 
     @property
     def codec(self) -> str:
-        """The codec of files that are to be written."""
         return writer_options(self._snapshot, ()).compression
 
     def _opened(self, file: InputFile) -> LogicalFile:
@@ -180,7 +175,7 @@ class _Reader:
         )
 
     def repacked(self, stored: Stored, file: InputFile) -> float:
-        """Return by what factor rewrites change the bytes of columns that are not sampled."""
+        """Return the factor by which rewrites change the bytes of columns that are not sampled."""
         with self._opened(file) as opened:
             if not opened.num_row_groups or opened.row_group_memory_bytes(0) > _MOST_BYTES:
                 return 1.0
@@ -207,7 +202,6 @@ class _Reader:
 
 
 def _table(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:
-    """Return a table whose columns are named by their numbers."""
     return pa.table(columns, names=[str(number) for number in range(len(columns))])
 
 
@@ -219,7 +213,6 @@ def is_partition(snapshot: Snapshot, leaf: Leaf) -> bool:
 def _with_partition_values(
     snapshot: Snapshot, leaves: Sequence[Leaf], table: pa.Table, file: Numbers
 ) -> pa.Table:
-    """Return the rows with the values of columns that the log has, not the data files."""
     for number, leaf in enumerate(leaves):
         if is_partition(snapshot, leaf):
             values = partition_values(snapshot.files, leaf).values.take(pa.array(file))
@@ -264,10 +257,9 @@ def made_up(
 ) -> tuple[pa.Table, Numbers]:
     """Return about `rows` rows, one column per leaf, and the file of each row (int64).
 
-    Files get rows by their `weights`, at least one each, between their bounds. The only texts are
-    those that bounds have. A column without bounds in any file is null. The columns of a file may
-    rise together. `heavy` has per column the value that half of the rows have where files begin or
-    end at it.
+    Files get rows by their `weights`, at least one each, between their bounds; a text is a bound. A
+    column without bounds in any file is null. The columns of a file may rise together. `heavy` has
+    per column the value that half of the rows have where files begin or end at it.
     """
     total = max(float(weights.sum()), 1.0)
     counts = np.maximum(1, np.round(weights * (rows / total))).astype(np.int64)
@@ -291,7 +283,7 @@ def made_up(
 
 
 def _repeated_end(column: ColumnBounds) -> pa.Scalar | None:
-    """Return the value at which most of the files that hold several begin or end, None if none."""
+    """Return the value at which most files of several values begin or end, None if none."""
     wide = pc.fill_null(pc.less(column.low, column.high), fill_value=False)
     for side in (column.low, column.high):
         ends = side.filter(wide)

@@ -25,8 +25,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _UNSEEN_NULLS: Final = 3
-"""So many nulls must be expected in a file before none among its sampled rows means that it has
-none: the rule of three."""
+"""By the rule of three, a file without sampled nulls has none if so many were expected."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
@@ -62,7 +61,7 @@ class SampledColumn:
 
     @cached_property
     def distinct(self) -> pa.Array:
-        """The values that the sampled rows have, sorted, without null."""
+        """The distinct sampled values, sorted, without null."""
         values = self.values.drop_null()
         if pa.types.is_floating(values.type):
             values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it equals
@@ -81,7 +80,7 @@ class SampledColumn:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def is_in_order_of(self, other: "SampledColumn") -> bool:
-        """Return whether this column is a function of the other that only rises or only falls."""
+        """Return whether this column is a rising or falling function of the other."""
         order = np.lexsort((self.codes, other.codes))
         steps, others = np.diff(self.codes[order]), np.diff(other.codes[order])
         if steps[others == 0].any():
@@ -102,12 +101,12 @@ class SampledColumn:
         stops: pa.Array | None = None,
         constants: pa.Array | None = None,
     ) -> ColumnBounds:
-        """Return the bounds that the files would have, which have so many rows, (m,), in all.
+        """Return the bounds of the files, which have so many rows, (m,), in all.
 
-        Texts are cut to `prefix_chars`. `is_cut` says that rows are in files by this column alone,
-        which then end between values. `stops` are sampled values behind which files are made to end
-        where they can, for these `constants`: rows of one that was not sampled are in the file
-        behind the stop before it.
+        Texts are cut to `prefix_chars`. If `is_cut`, rows are in files by this column alone, which
+        then end between values. Files are made to end behind sampled values (`stops`) where they
+        can, for these `constants`: rows of a constant that was not sampled are in the file behind
+        the stop before it.
         """
         count = parts.counts
         codes = self.codes[parts.order]
@@ -166,7 +165,7 @@ class SampledColumn:
         return np.where(is_low, below, low), np.where(is_top, above, top)
 
     def _is_behind_a_gap(self, constants: pa.Array | None) -> Numbers:
-        """Return 1 for each distinct value before which a constant is that no row has, else 0."""
+        """Return 1 for each distinct value right behind a constant that was not sampled, else 0."""
         found = np.zeros(len(self.distinct) + 1, np.int64)
         if constants is None or not len(constants) or not len(self.distinct):
             return found
@@ -195,9 +194,8 @@ def _shortened(low: pa.Array, high: pa.Array, chars: int) -> tuple[pa.Array, pa.
 class Sample:
     """Rows of a table.
 
-    `columns` have one entry per row. `file` (s,) is the row of `Snapshot.files` that each row comes
-    from. `source` says what the rows are: `rows` of data files, or made up from `statistics`.
-    `files` counts the files that they come from.
+    `columns` have one entry per row; `file` (s,) is the row of `Snapshot.files` that each comes
+    from. `source` is `rows` of data files, or made up from `statistics`; `files` counts the files.
     """
 
     columns: tuple[SampledColumn, ...]
@@ -213,7 +211,7 @@ class Sample:
         return next(one for one in self.columns if one.leaf.logical == path)
 
     def weights(self, rows_of_file: Floats) -> Floats:
-        """Return how many rows of the table each row stands for, by those of each live file."""
+        """Return how many rows of the table each row stands for, by each live file's rows."""
         files, owner, counts = np.unique(self.file, return_inverse=True, return_counts=True)
         each = np.maximum(rows_of_file[files], 1.0) / counts
         return np.asarray(each[owner], np.float64)
@@ -258,7 +256,7 @@ _NO_CODEC: Final = "UNCOMPRESSED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredColumn:
-    """A column of some files: its bytes, those of them in dictionaries, and how it is packed."""
+    """A column of some files: its bytes, the bytes in dictionaries, and how it is packed."""
 
     bytes: float = 0.0
     dictionary_bytes: float = 0.0
@@ -267,7 +265,6 @@ class StoredColumn:
     encoding: str | None = None
 
     def __add__(self, other: "StoredColumn") -> "StoredColumn":
-        """Return the column in the files of both."""
         return replace(
             other,
             bytes=self.bytes + other.bytes,
@@ -279,9 +276,8 @@ class StoredColumn:
 class Stored:
     """What the footers of `files` data files of `rows` rows say.
 
-    `columns` are by their physical paths. `footer_bytes` are those that are no column's.
-    `repacked` is by what factor the codec of rewrites changes the bytes of columns that were not
-    sampled.
+    `columns` are by their physical paths; `footer_bytes` are no column's. The codec of rewrites
+    changes the bytes of columns that were not sampled by the factor `repacked`.
     """
 
     files: int = 0
@@ -291,7 +287,6 @@ class Stored:
     repacked: float = 1.0
 
     def __add__(self, other: "Stored") -> "Stored":
-        """Return what all footers say."""
         columns = dict(self.columns)
         for name, column in other.columns.items():
             columns[name] = columns[name] + column if name in columns else column
@@ -322,10 +317,10 @@ class Stored:
 class Rows:
     """Rows of a table: one sample of read rows, or two or three of made-up ones.
 
-    Of these, columns are independent inside files in the first, and rise together in the second; in
-    the third, many rows have the value at which most files begin or end.
-    `problem` says why no rows were read, None if they were. `requests` were sent for them, and
-    `stored` is what the footers of their files say.
+    If made up, columns are independent inside files in the first sample, and rise together in the
+    second; in the third, many rows have the value at which most files begin or end. `problem` tells
+    why no rows were read. `requests` were sent for them, and `stored` is from the footers of their
+    files.
     """
 
     samples: tuple[Sample, ...]
@@ -340,10 +335,9 @@ class Rows:
 
 
 class KeptRows:
-    """Rows that were read once, for all that a verb asks of one snapshot."""
+    """Rows that were read once, for everything a verb asks of one snapshot."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._kept: tuple[Snapshot, Rows] | None = None
 
     def keep(self, snapshot: Snapshot, rows: Rows) -> None:
@@ -353,7 +347,7 @@ class KeptRows:
     def part(
         self, snapshot: Snapshot, leaves: Sequence[Leaf], files: Numbers, wanted: int
     ) -> Rows | None:
-        """Return the rows of some files; None if these are not about as many as are wanted."""
+        """Return the rows of some files; None if these are less than half of the `wanted`."""
         if self._kept is None or self._kept[0] is not snapshot:
             return None
         (kept,) = self._kept[1].samples

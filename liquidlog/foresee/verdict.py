@@ -27,21 +27,21 @@ from liquidlog.spec.schema import Leaf, quote_path
 from liquidlog.spec.text import Summary, render_size
 
 FilesAfter: TypeAlias = tuple[Sequence[Leaf], Bounds, Floats, Mask]
-"""Leaves, their bounds per file, the files' sizes in bytes, and which of them are foreseen."""
+"""Leaves, their bounds per file, the files' sizes in bytes, and which files are predicted."""
 
 Answer = Literal["rewrite", "cluster", "leave", "unknown"]
 
 PAYBACK_DAYS: Final = 30.0
-"""The longest payback of a rewrite that is worth it, in days, if nobody says."""
+"""The default of the longest payback of a rewrite, in days."""
 
 PAYBACK_QUERIES: Final = 1_000.0
 """The same in queries, where nobody knows how many there are in a day."""
 
 LONGER: Final = 1.2
-"""No rewrite is worth it that lets many readers wait so many times as long."""
+"""No rewrite is worth it that lets many queries wait so many times as long."""
 
 _MANY: Final = 0.1
-"""The least share of the queries that many readers ask."""
+"""The least share of all queries that counts as many."""
 
 _ROUNDING: Final = 1e-9
 _NAMED: Final = 4
@@ -50,10 +50,9 @@ _FEW_DAYS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """What a rewrite must do to be worth it.
+    """How soon a rewrite must pay back: within `payback_days`, or within `payback_queries`.
 
-    It pays back within `payback_days` if the number of queries in a day is known: it is said here,
-    or recorded in the workload. If not, it pays back within `payback_queries`.
+    Days count if `queries_per_day` is given here or recorded in the workload.
     """
 
     payback_days: float = PAYBACK_DAYS
@@ -61,7 +60,6 @@ class Bar:
     queries_per_day: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse numbers with which nothing could be judged."""
         for name in ("payback_days", "payback_queries", "queries_per_day"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -76,10 +74,9 @@ class Bar:
 class Criteria:
     """By what rewrites are judged: for whom, when, and how soon they must pay back.
 
-    Readers are those of the `workload`; if it is empty, they are assumed: they read everything, or
-    ask for one value of one column. `workload_source` is where a command finds the workload; if it
-    is None, no layout is fitted to it. `now_ms` is the time at which predicates are asked, None if
-    that is not known. Unless rows are to be read, only the log is.
+    Without a `workload`, queries are assumed: full scans, and single values of one column.
+    `workload_source` is where a command finds the workload; if it is None, no layout is fitted to
+    it. `now_ms` is the time of the queries. Unless rows are to be read, only the log is.
     """
 
     workload: Workload = ()
@@ -91,13 +88,13 @@ class Criteria:
 
     @property
     def per_day(self) -> float | None:
-        """The queries in a day: as somebody says, else as recorded; None if nobody knows."""
+        """The queries in a day: as given, else as recorded; None if nobody knows."""
         return self.bar.queries_per_day or recorded_per_day(self.workload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a rewrite costs: as many bytes are taken to be written as are read."""
+    """What a rewrite costs: as many bytes count as written as are read."""
 
     bytes_read: int
     bytes_written: int
@@ -116,13 +113,12 @@ class Cost:
 class Option:
     """One rewrite that was weighed, against leaving the table as it is.
 
-    `command` makes exactly this rewrite, with its sizes; `arguments` are those of Table.plan for
-    it. If it `clusters`, the table first gets these clustering columns. `now`, `after`, `low` and
-    `high` are what the mean query opens, the last two the ends of what it opens in nine of ten
-    cases. `judged_share` is the share of the plan's bytes whose groups were predicted; the others
-    are taken to come out alike. `problem` is why it is not worth it, None if it is, and `is_unsure`
-    says that only its range is why. `files_after` returns the files after the plan, if all of it
-    was foreseen.
+    `command` makes exactly this rewrite; `arguments` are those of Table.plan. If it `clusters`, the
+    table first gets these clustering columns. `now`, `after`, `low` and `high` are what the mean
+    query opens, the last two the ends in nine of ten cases. `judged_share` is the share of the
+    plan's bytes whose groups were predicted; the other groups count as alike. `problem` is why it
+    is not worth it; `is_unsure` says that only its range is why. `files_after` returns the files
+    after the plan, if all of it was predicted.
     """
 
     name: str
@@ -160,18 +156,18 @@ class Option:
 
     @property
     def payback_days(self) -> float | None:
-        """The same in days, None also if nobody knows how many queries there are in one."""
+        """The same in days, None also if nobody knows the queries in a day."""
         queries = self.payback_queries
         return None if queries is None or self.per_day is None else queries / self.per_day
 
     def pays_back(self, bar: Bar) -> bool:
-        """Return whether it pays back as soon as a bar wants."""
+        """Return whether it pays back within a bar."""
         queries = self.payback_queries
         return queries is not None and queries <= bar.most_queries(self.per_day)
 
     @property
     def net_seconds(self) -> float:
-        """What queries wait less until it must have paid back, without its cost."""
+        """The seconds that queries save within the longest payback, without its cost."""
         return self.saved_seconds * self.bar.most_queries(self.per_day) - self.cost.seconds
 
     @property
@@ -222,9 +218,9 @@ class Verdict(Summary):
     """What should be done about a table's layout, and why: the same whoever asks.
 
     `answer` is "rewrite", "cluster" (by other columns, then rewrite), "leave" or "unknown".
-    `options` are the rewrites that were weighed, the best first. `readers` says for whom:
-    "workload", or "assumed" for full scans and readers of one value of one column; `queries` is how
-    many predicates they ask, `per_day` how many queries there are in a day, None if nobody knows.
+    `options` are the rewrites that were weighed, the best first. `readers` is "workload", or
+    "assumed" for full scans and single values of one column; `queries` counts the predicates,
+    `per_day` the queries in a day, None if nobody knows.
     """
 
     answer: Answer
@@ -236,7 +232,6 @@ class Verdict(Summary):
     bar: Bar = field(default_factory=Bar)
 
     def __str__(self) -> str:
-        """Return the sentence."""
         return self.sentence
 
     def _facts(self) -> Mapping[str, object]:
@@ -259,7 +254,7 @@ class Verdict(Summary):
 
     @property
     def shown(self) -> Option | None:
-        """The rewrite to show: the one to make, else the best of those that are not worth it."""
+        """The rewrite to show: the one to make, else the best that is not worth it."""
         return next(iter(self.options), None)
 
     def document(self) -> dict[str, Any]:
@@ -311,9 +306,8 @@ def weigh(
 ) -> Option:
     """Return a rewrite as weighed.
 
-    `prediction` is what it brings, or what a part of it brings in a part of the table: `share` says
-    how large the part of the plan is, `table_share` that of the table. It `clusters` if the table
-    is not clustered by the plan's columns yet.
+    `prediction` is for a part of the plan, by its `share` of the bytes, in a part of the table, by
+    its `table_share`. It `clusters` if the table is not clustered by the plan's columns yet.
     """
     before, now = prediction.opened("before"), prediction.opened("before").times(1 / table_share)
     # Groups that were not predicted spare as much per byte as those that were.
@@ -366,9 +360,9 @@ def _problem(option: Option) -> tuple[str | None, bool]:
 
 
 def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
-    """Return the readers who may not wait longer, as the shares of p predicates in each, (k, p).
+    """Return the groups of queries that may not wait longer, as weights of p predicates, (k, p).
 
-    They are single predicates, or all that compare the same columns, with a tenth of the weight.
+    A group is a single predicate, or all that compare the same columns, with a tenth of the weight.
     """
     kinds = [[shape == one for shape in shapes] for one in dict.fromkeys(shapes) if one]
     parts = (
@@ -379,7 +373,7 @@ def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
 
 
 def _worse_off(prediction: Prediction) -> PredictedReads | None:
-    """Return the reader who would wait longest beyond now, of those who may not wait longer."""
+    """Return the queries with the longest extra wait, None if no queries wait too long."""
     rows = prediction.predicates
     readers = many(np.array([row.share for row in rows]), [row.columns for row in rows])
     now, after = (
@@ -404,7 +398,7 @@ def _worse_off(prediction: Prediction) -> PredictedReads | None:
 def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
     """Return the verdict over all options: the best that is worth it, or to leave the table.
 
-    The best lets queries wait least until it must have paid back; of equal ones, the first.
+    The best saves the most seconds within the longest payback; of equal ones, the first.
     """
     ranked = tuple(sorted(options, key=lambda one: (not one.is_worth_it, -one.net_seconds)))
     made = [option for option in ranked if option.plan.groups]
@@ -437,7 +431,6 @@ def no_verdict(answer: Answer, reason: str, criteria: Criteria) -> Verdict:
 
 
 def _readers(criteria: Criteria, prediction: Prediction) -> str:
-    """Return for whom it is judged, in words."""
     names = [row.where for row in prediction.predicates]
     if prediction.readers == "workload":
         who = f"{len(names)} {'query' if len(names) == 1 else 'queries'} of the workload"
@@ -461,7 +454,7 @@ def days_text(days: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a foreseen duration for people: two digits of it at most."""
+    """Return a predicted duration for people: two digits of it at most."""
     for unit, name in ((3600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{count_text(seconds / unit)} {name}"
@@ -474,7 +467,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def count_text(value: float) -> str:
-    """Return a foreseen number for people: two digits that say something."""
+    """Return a predicted number for people: two digits that say something."""
     if value < 1:
         return f"{value:.1g}"
     digits = max(0, math.floor(math.log10(value)) - 1)
