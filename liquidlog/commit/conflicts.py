@@ -1,9 +1,9 @@
 """Find the winning commits that conflict with a change. Pure: read set x winners -> conflicts.
 
 The matrix is the reference engine's for SnapshotIsolation, stricter in two points: a change of
-metadata or protocol is a conflict unless `spec.terms` lists it as one that files outlast, and so is
-a change of a domain from which the change was derived. It is milder in one: whoever can delete the
-same rows from what it wrote may let others delete rows of what it read (see `spec.courses`).
+metadata or protocol is a conflict unless files outlast it (`spec.terms`), and so is a change of a
+domain that the change depends on. It is milder in one: a writer that can delete the same rows from
+its outputs lets others delete rows of its inputs (see `spec.courses`).
 
 Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 """

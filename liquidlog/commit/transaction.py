@@ -244,8 +244,7 @@ def _require_none(read_version: int, conflicts: Sequence[Conflict]) -> None:
 def _require_possible(proposal: Proposal, snapshot: Snapshot, winners: Winners) -> None:
     _require_none(proposal.read_set.version, winners.conflicts(proposal.read_set))
     if snapshot.version < proposal.read_set.version:
-        # The listing came from a cache, or the table was restored from a copy: not a lasting
-        # conflict.
+        # From a cached listing, or a table restored from a copy: not a lasting conflict.
         detail = (
             f"version {proposal.read_set.version}, which this change was made for, is not listed"
         )

@@ -1,8 +1,8 @@
-"""Rows that other commits deleted while a rewrite ran, and where they are in what it wrote.
+"""Rows that other commits deleted while a rewrite ran, found in its outputs.
 
-No map says where a row went. The deleted rows are read from the inputs by their positions, and rows
-that equal them, bit by bit, are looked for in the outputs: rows are a multiset, so any equal row
-will do, and each is taken at most once. Where rows keep ids, the ids are among what must be equal.
+No map says where a row went. The deleted rows are read from the inputs by position, and rows equal
+to them, bit by bit and with any row ids, are looked for in the outputs: rows are a multiset, so any
+equal row will do, and each is taken at most once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,9 +55,7 @@ from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import Leaf, MappingMode, Path, StructType, leaves
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
-# Rows that are looked for in files: a multiset, from which each row that is found is taken.
-#
-# Files and row groups whose bounds admit none of them are left out.
+# A multiset of rows to find; files and row groups whose bounds exclude them are not read.
 
 _HASH_BITS: Final = 64
 _SPARE_BITS: Final = 4
@@ -272,7 +270,7 @@ def _with_nan(highs: pa.Array) -> pa.Array:
     return pc.if_else(infinite, pa.scalar(float("nan"), highs.type), highs)
 
 
-# How much may be read here to find rows, and who reads what is more: the tasks of an executor.
+# How much this process may read to find rows; the tasks of an executor read more.
 
 PARALLEL_FILES: Final = 4
 """Files read in parallel in this process: each needs memory for a part of its rows."""
@@ -704,11 +702,11 @@ def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
         raise ResultMismatchError(("other rows were deleted of the same checksum",)) from None
 
 
-# What the rows of an output are that are about to be deleted, read from the output itself.
+# Proof of the rows to delete, read from the output itself.
 #
-# Whoever found the rows may be wrong about where they are. The rows at the positions that are
-# committed decide: their checksum must be that of the rows that others deleted. Tables without
-# deletion vectors get a copy of the output without them instead.
+# A search may give wrong positions, so the rows at the committed positions decide: their checksum
+# must be that of the rows that others deleted. Tables without deletion vectors get a copy of the
+# output without them instead.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

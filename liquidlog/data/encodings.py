@@ -1,9 +1,8 @@
 """Arrow columns: in dictionaries, in few bytes, as numpy arrays, and as other types exactly.
 
-Arrow joins dictionaries only if the index type that it finds holds the values of all of them, and
-only if none of them holds a null. So everything that joins chunks which may differ in their
-dictionaries (`combine_chunks`, `take`, a Parquet writer) works on what `concat` or `joinable`
-returns.
+Arrow joins dictionaries only if their index type holds the values of all of them and none holds a
+null. So whatever joins chunks with different dictionaries (`combine_chunks`, `take`, a Parquet
+writer) needs the result of `concat` or `joinable`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -289,11 +288,10 @@ def _index_type(values: int, *, least_bits: int) -> pa.DataType:
 
 # Columns on their way through the shuffle: integers in the fewest bytes that hold them all.
 #
-# What the shuffle moves is copied half a dozen times between Python, the JVM and the disk. Tables
-# hold small numbers in wide types: keys in 64 bits, prices in decimals of 128. They travel, and are
-# sorted, as integers of the narrowest type that fits the rows at hand, and get their own types back
-# before they are written. Columns inside structs, lists and maps stay as they are. Between
-# processes they are Arrow IPC streams.
+# The shuffle copies rows half a dozen times between Python, the JVM and the disk. Tables hold small
+# numbers in wide types: keys in 64 bits, prices in decimals of 128. They travel, and are sorted, as
+# integers of the narrowest type that fits the rows at hand, and get their own types back before
+# they are written. Columns inside structs, lists and maps stay as they are.
 
 _NARROW: Final = tuple(
     (kind, -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1)
@@ -426,8 +424,7 @@ class Leniency:
 
 
 _UNSIGNED: Final[Mapping[pa.DataType, frozenset[pa.DataType]]] = {
-    # As what Spark reads them exactly, in its vectorised reader and in its row-based one; as other
-    # integers it reads other numbers.
+    # Both of Spark's readers read these types exactly, and wrong numbers as other integers.
     pa.uint8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),
     pa.uint16(): frozenset({pa.int32(), pa.int64()}),
     pa.uint32(): frozenset({pa.int64()}),

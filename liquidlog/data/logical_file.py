@@ -53,10 +53,7 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 class Located(NamedTuple):
-    """A data file: its action, its path, and the path of its deletion vector.
-
-    `vector_path` is None without a vector and for a vector in the log.
-    """
+    """A data file: its action, its path, and the path of its deletion vector's file, if any."""
 
     file: InputFile
     path: str
@@ -295,10 +292,7 @@ class LogicalFile:
             start = span[1]
 
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
-        """Yield live rows in file order with all columns; about `max_bytes` are in memory.
-
-        `positions` are physical and increase.
-        """
+        """Yield live rows at increasing physical positions, about `max_bytes` of them at a time."""
         if np.isin(positions, self._deleted, assume_unique=True).any():
             raise ValueError(f"{self._file.path}: rows that are deleted are asked for")
         if len(positions) and positions[-1] >= self._starts[-1]:

@@ -602,8 +602,7 @@ def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency
     problems = list(columns.problems(wanted))
     mapped = {child.name for child in wanted if _field_id_of(child) is not None}
     if leniency.surplus_is_dropped and not mapped & set(columns.named.names):
-        # Each of them could have been added after all of the file's were dropped, but a file that
-        # another writer gave wrong names looks the same.
+        # All the file's columns may have been dropped, but a file with wrong names looks the same.
         problems.append("has none of the table's columns")
     if not problems:
         found = pa.struct(list(columns.named))

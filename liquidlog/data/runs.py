@@ -61,10 +61,7 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS)]
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that began a run, for people to read: `verb` is what it does.
-
-    `started_ms` is by the clock of its `host`; `plan_id` is None for runs without a plan.
-    """
+    """The process that began a run, for people to read; `started_ms` is by its host's clock."""
 
     verb: _Name
     host: _Name

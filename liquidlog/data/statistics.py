@@ -1,4 +1,4 @@
-"""Statistics of data files: collected as they are written, and those in their footers.
+"""Statistics of data files: collected while writing, and read from footers.
 
 Bounds are never wrong, at worst absent: no value of the file is below the minimum or above the
 maximum, once a reader has allowed for the log's milliseconds.

@@ -2,8 +2,7 @@
 
 Everything is nullable, timestamps are INT64 microseconds, names and field ids are physical, and the
 footer says that the calendar is today's, as the reference engine's readers expect. Row groups are
-large, because each costs a reader requests of its own; inside them, readers skip pages by their
-index.
+large, because each costs a reader requests; inside them, readers skip pages by their index.
 """
 
 import inspect
@@ -363,10 +362,7 @@ Python for each takes a tenth of the time of encoding lineitem."""
 
 
 class DataFileWriter:
-    """Context manager: writes slices of any size into one new file; deletes it unless `finish` ran.
-
-    Slices are gathered into row groups.
-    """
+    """Context manager: writes slices of any size into one file; deletes it unless `finish` ran."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The executor `local`: plan to outcomes on worker processes of this machine, for small plans.
 
-What moves between tasks is spilled to disk. The pieces of a task are one file, one after the other.
-Where they are, for whom, and in what order they are read, is known without opening it.
+Rows between tasks are on disk, in one file of pieces per task. The place, target and order of each
+piece are known without opening the file.
 """
 
 import fcntl

@@ -1,9 +1,8 @@
 """A few worker processes of this machine, each of which runs one function at a time.
 
-They are programs of their own, not forks, and do not import the main program again, as those of the
-standard library do. One that runs a task can be ended alone; another one takes its place. The
-standard input of a worker is a pipe of which only the parent has the other end: it ends with the
-parent, however that ends.
+Workers are separate programs, not forks, and do not import the main program again, as those of the
+standard library do. A worker can be ended alone and is replaced. Its standard input is a pipe from
+the parent, which closes when the parent ends for any reason.
 """
 
 import os

@@ -1,8 +1,6 @@
-"""Rows that come from outside into new files of a table: a plan as work, files, facts as a result.
+"""Rows from outside into new files of a table: Arrow data of this process, DataFrames of tasks.
 
-Arrow data that this process appends and rows of DataFrames, which tasks write, take the same way:
-they are parted by partition values where the table has them, and written and proved as the rows of
-a rewrite are.
+Rows are divided by partition values, then written and proved as in a rewrite.
 """
 
 import math

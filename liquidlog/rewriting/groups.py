@@ -1,14 +1,13 @@
-"""Rewriting groups of a plan: their runs in the table, what tasks get, what becomes of them.
+"""Rewriting groups of a plan: their runs in the table, the work of tasks, and the outcomes.
 
-As many groups are in flight as keep every task slot busy. A group alone leaves slots empty: while
-the driver lays it out, while its last tasks end, and always if it has fewer outputs than there are
-slots. So groups are submitted from threads until they have together twice as many tasks to do as
-there are slots. The next group starts when tasks end, also while whoever takes the outcomes is busy
-with one.
+One group alone leaves task slots empty: while the driver lays it out, while its last tasks end, and
+always if it has fewer outputs than there are slots. So threads submit groups until they have twice
+as many tasks as there are slots. The next group starts when tasks end, also while the caller
+handles an outcome.
 
-A job takes the driver of a cluster tens of milliseconds of CPU, whatever its tasks do: where
-hundreds of slots wait for groups of one task, it could not begin jobs as fast as their tasks end.
-So such groups are joined, as many as the slots of that moment ask for.
+A job costs the driver of a cluster tens of milliseconds of CPU: with hundreds of slots, it could
+not begin jobs of one task as fast as they end. So groups of one task share jobs, as many as the
+slots of that moment require.
 """
 
 import time

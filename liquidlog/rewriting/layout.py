@@ -1,10 +1,10 @@
 """The layout of a group: boundaries, curve and cuts, fixed before any row is moved.
 
-Made once on the driver from the samples, then shipped to every task: each task sends a row to
-the same place, whatever the order in which tasks run.
+The driver makes it once from the samples and sends it to every task: a row goes to the same place
+in whatever order tasks run.
 
-Files are cut by rows, or, where that would make them of very unlike sizes, by bytes: sampled rows
-are then taken as often as the rows near them on the curve are wide.
+Files are cut by rows, or, if their sizes would differ much, by bytes: sampled rows are then
+weighted by the width of the rows near them on the curve.
 """
 
 import math
@@ -48,10 +48,7 @@ Weights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where every row of a group goes: slice s is in output s // slices_per_output.
-
-    `cuts` separate slices; a task sorts one slice at a time.
-    """
+    """Where rows go: `cuts` separate slices, and slice s is in output s // slices_per_output."""
 
     axes: tuple[Axis, ...]
     order: KeyOrder

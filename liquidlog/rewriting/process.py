@@ -18,8 +18,7 @@ from liquidlog.storage.options import StorageOptions
 
 # Access: whether this process can read and write a table, tried before any task begins.
 #
-# The file that is created and deleted is the marker of a run that never writes; if it is left
-# behind, `orphans` finds it.
+# The probe is the marker of a run that never writes; if it is left behind, `orphans` finds it.
 
 CANNOT_READ: Final = "cannot read"
 """The beginning of a problem of reading, not of writing."""

@@ -1,13 +1,9 @@
 """The main pass: rows read by splits, moved through a shuffle as columns, written by output.
 
-A reading task sends each slice a piece of what it holds at a time: rows in order, with the curve
-key as last column. Where slices are so many that such pieces would be tiny, it sends each writing
-task a piece instead, with every row's slice, and the rows go in two steps: before that task gets
-its pieces, sorted by slice, they pass through `RegroupTasks`, which puts rows together slice by
-slice. So slices, and with them the memory of a worker, are as small in large groups as in others.
-
-What a task did, or why it failed, travels among the pieces, as a note: only what finished tasks did
-counts.
+A reading task sends each slice a piece of the rows in its memory: in order, with the curve key as
+last column. If slices are so many that such pieces would be tiny, it sends one piece per writing
+task, with every row's slice, and `RegroupTasks` puts rows together slice by slice before the
+writing task gets them. So slices, and with them the memory of a worker, stay small in large groups.
 """
 
 from collections import deque
@@ -50,10 +46,8 @@ from liquidlog.rewriting.sink import (
 from liquidlog.rewriting.source import Assignment, GroupWork, Split, WritingWork, read_splits
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 
-# Pieces: what a shuffle moves, few rows that are large and opaque to it.
-#
-# A *piece* holds rows as an Arrow IPC stream. What a task did, or why it failed, travels the same
-# way, as a *note*.
+# A *piece* holds rows as an Arrow IPC stream, which a shuffle moves as one row. The facts of a
+# task, or its failure, travel the same way as a *note*: only the facts of finished tasks count.
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
 
@@ -346,10 +340,7 @@ class OutputTasks:
 
 
 class SliceRows(NamedTuple):
-    """Rows of consecutive slices in row order, slice by slice.
-
-    `slice` is the first slice; `start` is the place of its rows among all rows that were divided.
-    """
+    """Rows of consecutive slices from `slice` on; `start` is their place among all divided rows."""
 
     slice: int
     start: int

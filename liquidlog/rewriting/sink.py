@@ -114,10 +114,7 @@ class Proof:
 
 
 class TaskProofs:
-    """What a task proves of the rows that it reads and writes, and the time that takes; mutable.
-
-    `whole` runs while the task does, `reading` while it waits for its rows.
-    """
+    """Proofs of a task's rows; `whole` times the task, `reading` its waits for rows. Mutable."""
 
     def __init__(self) -> None:
         self.read, self.written = Proof(), Proof()

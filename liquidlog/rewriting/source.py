@@ -1,14 +1,13 @@
-"""What tasks know and are sent of a group, and how they read its rows: a sample, then all.
+"""The work of tasks on a group, and how they read its rows: a sample, then all.
 
 A row's *ordinal* is its number among all live rows of the group, files in plan order and rows in
 file order: it breaks ties, so that the same inputs always give the same files. Deleted rows are
-left out as a file is read; nothing here ever sees them.
+left out as a file is read.
 
-The sampling pass reads footers and the clustering columns; of the columns whose values differ in
-width and that matter for the size of files also some row groups, evenly spread over the group.
+The sampling pass reads footers and the clustering columns, and some row groups, evenly spread over
+the group, of the columns whose width varies and matters for the size of files.
 
-A task is sent its inputs, and what to do with them: a group may have hundreds of thousands of
-inputs, of which a task reads few.
+A task is sent only its own inputs: a group may have hundreds of thousands.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

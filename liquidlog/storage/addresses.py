@@ -116,8 +116,7 @@ def file_address(table_uri: str, path: str) -> str:
 
 def _local_file(root: str, path: str) -> str:
     if path.lower().startswith("file:/"):
-        # Without a host this is a plain path in canonical form; decoding it could be a second
-        # decoding.
+        # Canonical paths without a host are plain: decoding this one could decode it twice.
         raise UsageError(f"{path}: not a path of this machine as plans name them; plan again")
     if path.startswith("//"):
         raise UsageError(f"{path}: a table on local disk has a file on another host")
@@ -188,8 +187,7 @@ def _scheme(address: str) -> str | None:
 
 # Open untrusted files on local disk: regular files only, and no more bytes than their size
 #
-# A link to a device has no end, and opening a FIFO blocks. Both can be in a table that was
-# unpacked from an archive.
+# A link to a device has no end, and opening a FIFO blocks; an unpacked archive can hold both.
 
 _GROWTH_BYTES: Final = 16 << 20
 """Bytes that a file may grow while it is read: another engine may be writing it in place."""

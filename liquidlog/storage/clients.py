@@ -40,8 +40,7 @@ _ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "timeout": (),
     "connect_timeout": (),
     "conditional_put": (),
-    # Accepted since delta-rs users set it; without effect, as versions are always put
-    # conditionally.
+    # Without effect, accepted for users of delta-rs: versions are always put conditionally.
     "s3_allow_unsafe_rename": (),
     # Our own option, see ObjectTableStore; the client ignores it.
     SINGLE_WRITER: (),
@@ -220,8 +219,7 @@ def _completed(options: StorageOptions, environment: Mapping[str, str]) -> dict[
         found = environment.get("AZURE_STORAGE_ACCOUNT_NAME")
         named.update({"account_name": found} if found else {})
     if not {"account_key", "sas_token", "client_secret", "skip_signature"} & set(named):
-        # Credentials come from one place: those of the environment are used only if the options
-        # have none.
+        # Credentials come from one place: from the environment only if the options have none.
         for name in ("account_key", "sas_token", "client_id", "client_secret", "tenant_id"):
             found = environment.get(f"AZURE_STORAGE_{name.upper()}")
             named.update({name: found} if found else {})

@@ -300,7 +300,7 @@ class _Upload:
 
 
 def are_apart(one: str, other: str) -> bool:
-    """Return whether certainly neither of two addresses is, or lies below, the other.
+    """Return whether certainly neither address is, or lies below, the other.
 
     Addresses of two kinds of storage may be the same: one may be mounted in the other.
     """

@@ -1,7 +1,6 @@
 """Query, create and delete files on local disk; every failure is an error of ours.
 
-A file that cannot be examined is an error, not missing: it is missing only if the file system says
-so.
+A file is missing only if the file system says so; one that cannot be examined is an error.
 """
 
 import contextlib

@@ -352,8 +352,8 @@ def _milliseconds(moment: Any) -> int:  # noqa: ANN401  what a client has for a 
 # Read an object as a seekable file, with one request per range.
 #
 # There is no read-ahead: a Parquet reader knows which ranges it needs and merges adjacent ones. It
-# starts at the end, with the footer, and opens a file several times; so the end of an object, which
-# is all of a small one, is read once for all of these.
+# starts with the footer and opens a file several times, so the end of an object, which is all of a
+# small one, is read once.
 
 _WHOLE_BYTES: Final = 4 << 20
 """Objects up to this size are read by one request, which is faster than asking for their size."""
