@@ -79,7 +79,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The places of live files' statistics, to be read on demand.
+    """Where the statistics of live files are, to be read on demand.
 
     `statistics_row` counts the adds of the `checkpoint` files in order, then the rows of `texts`,
     the raw statistics from commits.
@@ -100,8 +100,8 @@ class Snapshot(Summary):
 
     `files` has FILES_SCHEMA, sorted by path unless a caller reordered it; planners scan it in this
     order. `domains` has live domains only. `mark` is the commit's log file, or a checkpoint's if
-    that is gone, None without a log. `plain_files` is `files` itself if all paths are known to be
-    canonical as they stand, so that they are not looked through again; else None.
+    that is gone, None without a log. `plain_files` is `files` if all its paths are known to be
+    canonical, else None.
     """
 
     uri: str
@@ -150,10 +150,7 @@ class Snapshot(Summary):
 
 
 def unsound(files: pa.Table, uri: str, *, plain: bool) -> tuple[str, ...]:
-    """Return the problems of live files: no path, one file twice, an impossible size.
-
-    If all paths are `plain`, no two of them are one file.
-    """
+    """Return the problems of live files; if all paths are `plain`, no two of them are one file."""
     problems = []
     if files["path"].null_count or pc.any(pc.equal(files["path"], "")).as_py():
         problems.append("a live file has no path")
@@ -200,10 +197,7 @@ def deleted_rows(files: pa.Table) -> pa.Array:
 
 
 def logical_bytes(files: pa.Table) -> pa.Array:
-    """Return the size per file in bytes, scaled by its share of live rows, rounded down.
-
-    Source: Delta Spark, AddFile.estLogicalFileSize.
-    """
+    """Return live bytes per file, by its share of live rows: AddFile.estLogicalFileSize of Spark."""
     rows = num_records(files)
     deleted = deleted_rows(files)
     size = one_array(files["size"])
@@ -226,10 +220,7 @@ _NULL_TEXTS: Final = (None, "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionValues:
-    """The value per file in the column's Arrow type, and a mask of the nulls.
-
-    A text that cannot be parsed has a null value too, but its `is_null` is false.
-    """
+    """Values per file in the column's Arrow type; unparsable ones are null, but not `is_null`."""
 
     values: pa.Array
     is_null: NDArray[np.bool_]

@@ -346,7 +346,6 @@ _ALL = _Part()
 
 
 def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None) -> _Part:
-    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
     from liquidlog.predicates.matching import answers
 
     session = Session.at_ms(now_ms)

@@ -171,7 +171,6 @@ def _judged(maker: "_Maker") -> Verdict:
 
 
 def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
-    """Return the advice with the verdict's decision."""
     best = judged.best
     is_advised = best is not None and best.name == ADVISED
     doing = NOTHING_TO_DO
@@ -277,8 +276,6 @@ def _part(snapshot: Snapshot, plan: ClusteringPlan) -> Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Made:
-    """A plan, and the part of it that is predicted."""
-
     choice: Choice
     plan: ClusteringPlan
     part: Part

@@ -139,7 +139,6 @@ def at_time(where: object, now_ms: int) -> object:
     """Return a predicate with the current time as a literal in UTC; anything else as it is."""
     if not isinstance(where, str) or _ASKS_FOR_TIME.search(where) is None:
         return where
-    # See `scan`.
     from liquidlog.predicates.conditions import at_time as with_time
 
     return with_time(where, 1000 * now_ms)
@@ -165,7 +164,6 @@ def matching(
     now_ms: int | None = None,
 ) -> tuple[NDArray[np.bool_], ...]:
     """Return per predicate the mask of live files that may have rows of which it is true."""
-    # See `scan`.
     from liquidlog.predicates.matching import judged_each
 
     bounds_of = partial(load_bounds, store, snapshot)

@@ -305,7 +305,6 @@ def fitted_readers(
     workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
 ) -> FittedWorkload | None:
     """Return what predicates with these weights ask of columns, None if nothing."""
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
     from liquidlog.predicates.reduction import fitted_workload
 
     asked = tuple(
