@@ -48,6 +48,7 @@ MOST_OPEN: Final = 4
 """The most partition files that a task writes at a time; with more, Spark sorts its rows first."""
 
 _ROWS: Final = "\x00rows"
+"""A Delta column cannot have this name."""
 
 _SHOWN: Final = 200
 _PARTITION_BITS: Final = np.uint64(40)

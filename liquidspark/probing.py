@@ -266,7 +266,6 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
 
 
 def _version(package: str) -> str | None:
-    """Return the version of an installed package, None if it is missing or a mere file."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

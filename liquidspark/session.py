@@ -271,7 +271,7 @@ _LOCAL_CONF: Final = {
 
 _ONE_MACHINE_CONF: Final = {
     # The JVM only moves pieces. Compiling its code further, and collectors that work beside it,
-    # take longer than they spare.
+    # take longer than they save.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     # Without a network, whose names may not resolve.
     "spark.driver.host": "127.0.0.1",

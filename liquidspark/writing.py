@@ -485,9 +485,6 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
     return rows.union(stay.selectExpr(*names, *passed))
 
 
-# The jobs
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameRun:
     """One attempt to write a DataFrame for a plan, with its own run in the table.
@@ -636,7 +633,7 @@ class FrameRun:
         return Arriving(work, tuple(check.what for check in self.plan.checks))
 
     def _measured(self, work: WritingWork) -> tuple[float, TaskFacts | None]:
-        """Return the stored bytes of a row, about, or why they cannot be measured."""
+        """Return about how many stored bytes a row takes, or why they cannot be measured."""
         tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.
         found, failure = answers_of(self.frame, tasks, most=1)

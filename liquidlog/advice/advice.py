@@ -413,7 +413,6 @@ def steps(snapshot: Snapshot, best: Candidate) -> Steps:
 
 
 def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the properties to set and to remove so that a plan makes this layout."""
     configuration = snapshot.metadata.configuration
     sets: dict[str, str] = {}
     unset = []

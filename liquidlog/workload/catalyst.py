@@ -254,6 +254,7 @@ def _operand(node: Node, operator: str = "") -> str:
 
 
 def _is_plain(node: Node) -> bool:
+    """Return whether a node binds closer than AND and OR."""
     match node:
         case Binary(operator):
             return operator in COMPARISONS

@@ -577,7 +577,6 @@ def _columns(known: KnownTable | None) -> Mapping[str, str | None] | None:
 def _renamed(
     columns: Mapping[str, str | None] | None, names: Sequence[str]
 ) -> Mapping[str, str | None] | None:
-    """Return columns with other names for the first ones."""
     if not names:
         return columns
     if columns is None:
@@ -601,7 +600,6 @@ def _table_name(table: exp.Table) -> str:
 
 
 def _key(source: FromSource, name: str) -> str | None:
-    """Return the name in lower case if the source surely has such a column."""
     return name if source.columns is not None and name in source.columns else None
 
 

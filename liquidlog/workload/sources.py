@@ -175,8 +175,6 @@ def lines(chunks: Iterable[bytes]) -> Iterator[bytes | None]:
         yield b"".join(pending) if pending_bytes <= MAX_LINE_BYTES else None
 
 
-# Sources of workloads, recognised by what is in them, and read as streams
-
 _PARQUET: Final = b"PAR1"
 _MAX_TEXT_BYTES: Final = 256 << 20
 """A file of SQL, or of JSON that is one list, is held in memory up to this size."""

@@ -105,7 +105,6 @@ def nodes(plan: PlanNode) -> Iterator[tuple[PlanNode, PlanNode | None]]:
         pending.extend((child, above) for child in node.children)
 
 
-# Spark's event log: the scans of each query, what they asked, and what they read
 # A query's plan may come several times, as Spark adapts it while it runs: a scan counts once, by
 # the accumulators of its counters. A log is added up as it is read, so memory holds only the
 # distinct scans and the queries that run at one time.

@@ -192,8 +192,6 @@ def _merged(statement: exp.Merge) -> exp.Query | None:
 
 
 class _Reader:
-    """Collects what queries read of each table."""
-
     def __init__(self, tables: Tables, dialect: str) -> None:
         self.found: list[TableRead] = []
         self._scopes = Scopes(tables, dialect)
