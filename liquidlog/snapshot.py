@@ -197,7 +197,7 @@ def deleted_rows(files: pa.Table) -> pa.Array:
 
 
 def logical_bytes(files: pa.Table) -> pa.Array:
-    """Return live bytes per file, by its share of live rows: AddFile.estLogicalFileSize of Spark."""
+    """Return bytes per file times its share of live rows, as Delta Spark's estLogicalFileSize."""
     rows = num_records(files)
     deleted = deleted_rows(files)
     size = one_array(files["size"])
