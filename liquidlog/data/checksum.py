@@ -48,16 +48,12 @@ _LANE_BITS: Final = 64
 _LANE: Final = (1 << _LANE_BITS) - 1
 
 
-def _scrambled(number: int) -> int:
-    """Return the 64-bit finaliser of SplitMix64, a bijection with full avalanche."""
-    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _LANE
-    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _LANE
-    return number ^ (number >> 31)
-
-
 def _constant(number: int) -> np.uint64:
-    """Return the `number`-th odd constant; all are unrelated."""
-    return np.uint64(_scrambled((number + 1) * 0x9E3779B97F4A7C15 & _LANE) | 1)
+    """Return the `number`-th odd constant, made by SplitMix64; all are unrelated."""
+    mixed = (number + 1) * 0x9E3779B97F4A7C15 & _LANE
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _LANE
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _LANE
+    return np.uint64(mixed ^ (mixed >> 31) | 1)
 
 
 Keys = tuple[np.uint64, np.uint64]

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -245,7 +245,8 @@ class LocalExecutor:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._workers = Workers(worker_count())
+        by_memory = memory_bytes() // 2 // _WORKER_BYTES
+        self._workers = Workers(max(1, min(core_count(), by_memory)))
         self._stack.callback(self._workers.close)
         self._directory = self._stack.enter_context(scratch_directory())
         return self
@@ -291,12 +292,6 @@ class LocalExecutor:
             return LocalEngine(self._workers, self._directory).each(function, requests)
         except TaskFailedError as error:
             raise ExecutorError(str(error)) from error
-
-
-def worker_count() -> int:
-    """Return how many workers this machine has cores and memory for, at least 1."""
-    by_memory = memory_bytes() // 2 // _WORKER_BYTES
-    return max(1, min(core_count(), by_memory))
 
 
 def memory_bytes() -> int:
@@ -355,15 +350,8 @@ def _delete_dead(parent: Path) -> None:
     for directory in parent.glob(f"{_PREFIX}*"):
         try:
             with (directory / _LOCK).open("rb") as file:
-                if os.fstat(file.fileno()).st_uid == os.getuid() and _is_free(file):
+                if os.fstat(file.fileno()).st_uid == os.getuid():
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     shutil.rmtree(directory, ignore_errors=True)
         except OSError:
-            continue  # it is new, or somebody else's, or gone meanwhile
-
-
-def _is_free(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+            continue  # it is in use, or new, or somebody else's, or gone meanwhile

@@ -355,7 +355,9 @@ class GroupsInFlight:
 
 def _begun(attempt: GroupRun) -> Exception | None:
     """Begin the run of an attempt; return the error if it cannot begin."""
-    _say_begun(attempt)
+    group, text = attempt.group, "group %d: run %s rewrites %d files (%s) to about %d"
+    size = render_size(group.size_bytes)
+    _log.info(text, group.group_id, attempt.token, len(group.inputs), size, attempt.outputs)
     try:
         attempt.run.begin(attempt.origin)
     except Exception as error:  # noqa: BLE001  whatever it is, it is this group's failure
@@ -366,12 +368,6 @@ def _begun(attempt: GroupRun) -> Exception | None:
 def _cancelled(attempt: GroupRun, because: str) -> GroupFailure:
     _said.info("group %d: cancelled: %s", attempt.group_id, because)
     return GroupFailure(group_id=attempt.group_id, reason=because, cancelled=True)
-
-
-def _say_begun(attempt: GroupRun) -> None:
-    group, text = attempt.group, "group %d: run %s rewrites %d files (%s) to about %d"
-    size = render_size(group.size_bytes)
-    _log.info(text, group.group_id, attempt.token, len(group.inputs), size, attempt.outputs)
 
 
 def _say_ended(outcome: Outcome) -> None:
