@@ -53,7 +53,6 @@ from liquidlog.spec.features import (
 from liquidlog.spec.paths import commit_name
 
 _log: Final = Log(__name__)
-
 MAX_ATTEMPTS: Final = 1000
 """Attempts before giving up; each lost attempt means that another writer made progress."""
 _BACK_OFF_MS: Final = 20

@@ -37,13 +37,10 @@ _WORD_BITS: Final = np.uint64(64)
 _SIGN: Final = np.int64(63)
 _INLINE_BYTES: Final = 256
 """Longer byte strings are rare and hashed one by one."""
-
 _HALF: Final = np.uint64(32)
 _WORD_MASKS: Final = np.array([(1 << (8 * count)) - 1 for count in range(9)], np.uint64)
-
 _BLOCK_ROWS: Final = 32_768
 """Rows hashed at a time, so that the intermediate arrays stay in the processor's cache."""
-
 _LANE_BITS: Final = 64
 _LANE: Final = (1 << _LANE_BITS) - 1
 

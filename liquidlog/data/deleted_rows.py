@@ -274,7 +274,6 @@ def _with_nan(highs: pa.Array) -> pa.Array:
 
 PARALLEL_FILES: Final = 4
 """Files read in parallel in this process: each needs memory for a part of its rows."""
-
 _TASKS_READ: Final = 3
 """Tasks read at most this many times the files' bytes, enough for a search and its proof."""
 
@@ -332,10 +331,8 @@ def _allow(_: int) -> None:
 
 PART_BYTES: Final = 64 << 20
 """Memory of the rows of a file that are read together."""
-
 _MOST_LEAVES: Final = 4
 """Columns whose bounds exclude files and row groups, at most."""
-
 _WORTH_A_LOOK: Final = 2
 """A few columns are read first if all columns together take this many times their bytes."""
 
@@ -514,10 +511,8 @@ class _OpenSearch:
 
 _SLICE_BYTES: Final = 256 << 20
 """Memory of the deleted rows that are looked for together, with their hashes."""
-
 _HASHED_ROW_BYTES: Final = 128
 """Memory of a row besides its values: hashes, places in their order, range ids."""
-
 _SENT_BYTES: Final = 64 << 20
 """Memory of the rows that are looked for in several outputs at the same time, and of slices that
 tasks look for, as the driver of an executor may have little memory."""

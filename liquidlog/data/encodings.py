@@ -120,10 +120,8 @@ def _sums(array: pa.Array, children: Bytes) -> Bytes:
 
 CODES: Final = pa.int32()
 """Indices of dictionaries wherever they are not on their way through a shuffle."""
-
 _LIGHT: Final = 8
 """A dictionary of less than this share of its indices' bytes is left as it is."""
-
 _INDEX_TYPES: Final = (pa.int8(), pa.int16(), CODES)
 
 

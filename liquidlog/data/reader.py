@@ -45,7 +45,6 @@ _BUFFERS_BYTES: Final = 64 << 20
 """For all columns together that are read page by page."""
 _MIN_BUFFER_BYTES: Final = 64 << 10
 _MAX_BUFFER_BYTES: Final = 8 << 20
-
 _DICTIONARY_BITS: Final = 12
 """A column with at most this many bits per value counts as one of few distinct values."""
 
@@ -354,7 +353,6 @@ def _differ(micros: pa.Array, nanos: pa.Array) -> bool:
 
 CHANGE_COLUMNS: Final = frozenset({"_change_type", "__is_cdc"})
 """Columns that change data capture leaves in data files; never part of a table."""
-
 _WIDTHS: Final = {
     "BOOLEAN": 1,
     "INT32": 4,
@@ -366,7 +364,6 @@ _WIDTHS: Final = {
     "FIXED_LEN_BYTE_ARRAY": 16,
 }
 """Least bytes in memory of a value by its physical type."""
-
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 

@@ -52,8 +52,6 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 APPEND: Final = "append"
 """The verb of runs that append: they replace no file."""
-
-
 _MOST_CHARACTERS: Final = 255
 
 
@@ -89,10 +87,8 @@ def decode_origin(content: bytes) -> Origin | None:
 
 _MARKER_PREFIX: Final = "_liquidspark-"
 """The prefix hides the files from everything that lists data files."""
-
 _FATE_SUFFIX: Final = "-fate"
 _DIRECTORIES_SUFFIX: Final = "-directories"
-
 _TOKEN: Final = re.compile(r"[0-9a-f]{12}")
 _MARKER: Final = re.compile(
     rf"{_MARKER_PREFIX}(?P<token>[0-9a-f]{{12}})(?P<suffix>{_FATE_SUFFIX}|{_DIRECTORIES_SUFFIX})?"

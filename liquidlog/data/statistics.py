@@ -51,7 +51,6 @@ _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"
 _MICROSECONDS_PER_MILLISECOND: Final = 1000
 _FLOATS: Final = frozenset({"float", "double"})
-
 _MAX_ASCII: Final = "\x7f"
 _MAX_CODE_POINT: Final = "\U0010ffff"
 _LAST_IN_ONE_UNIT: Final = "\uffff"
@@ -376,7 +375,6 @@ _STORED: Final = {
     "DOUBLE": pa.float64(),
 }
 """The Arrow type of numeric statistics by physical type."""
-
 _DIGITS: Final = decimal.Context(prec=76)
 
 

@@ -63,7 +63,7 @@ limits. Its default of 1024 takes 6 % longer on lineitem than 65 536."""
 
 _SAMPLE_ROWS: Final = 16_384
 _DISTINCT_SHARE: Final = 0.75
-"""About 27 000 distinct values in all, whose dictionary fits its page."""
+"""Of a sample: about 27 000 distinct values in all, whose dictionary fits its page."""
 
 _NARROW_DISTINCT_SHARE: Final = 0.25
 """The same for values of up to eight bytes, which compress well without a dictionary.

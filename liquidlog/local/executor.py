@@ -198,13 +198,10 @@ class SpilledTasks:
 
 DEFAULT_LIMIT_BYTES: Final = 20 << 30
 """Most input bytes of a plan; one machine is not the place for more."""
-
 _WORKER_BYTES: Final = 512 << 20
 """Memory of one worker; all workers get half of the machine's memory."""
-
 _SLICE_BYTES: Final = 8 << 20
 """A quarter of what tasks on a cluster read at a time; files do not depend on it."""
-
 _CGROUP_LIMITS: Final = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",

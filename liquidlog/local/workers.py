@@ -31,7 +31,6 @@ from liquidlog.storage.clients import may_pass
 _ENDED: Final = 1
 _LOOK_SECONDS: Final = 5.0
 """How often a worker looks for its parent, if another process has inherited the pipe."""
-
 _OUT_OF_MEMORY: Final = (
     "a task ran out of memory: the executor local takes about 0.5 GiB per process of its own"
 )

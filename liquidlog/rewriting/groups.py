@@ -59,7 +59,6 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 _INPUT_BYTES: Final = 2 << 10
 _SAMPLED_BYTES: Final = 32
 """Estimated memory on the driver of an input, and of a sampled value."""
-
 _log: Final = Log(__name__)
 _said: Final = Log("liquidlog.executors")
 """The logger whose messages the command line shows."""

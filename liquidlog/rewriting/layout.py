@@ -28,17 +28,14 @@ from liquidlog.rewriting.source import Survey, WritingWork
 from liquidlog.spec.arrow import leaf_column
 
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
-
 _MIN_SIZE: Final = 0.4
 _MAX_SIZES: Final = (1.6, 1.4, 1.4)
 """Largest output over the mean, as estimated: by rows within the first, by bytes within the others,
 else cuts are equal. Chosen cuts make files of 0.5 to 1.5."""
-
 _MIN_PIECE_BYTES: Final = 24 << 10
 _MIN_PIECE_COLUMN_BYTES: Final = 256
 """Least stored bytes of a piece per column, for tables with hundreds: Arrow needs about as much to
 describe a column."""
-
 _MEASURED_PER_MEAN: Final = 64
 _CHANCE: Final = 3.0
 """Standard errors by which a mean of this many widths must differ to count."""

@@ -65,11 +65,9 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 """Parameters of glibc's mallopt(3)."""
-
 _MMAP_THRESHOLD_BYTES: Final = 8 << 20
 """Larger pieces of memory are returned at once: with glibc's most, 32 MiB, or an arena for each
 thread, workers hold three times what they use. With 4 MiB, a rewrite takes a tenth more CPU."""
-
 _KEPT_BYTES: Final = 128 << 20
 """Free memory at the end of the heap that the process keeps."""
 

@@ -50,19 +50,14 @@ from liquidlog.spec.arrow import arrow_schema, leaf_column
 # task, or its failure, travel the same way as a *note*: only the facts of finished tasks count.
 
 SHUFFLE_SCHEMA: Final = "target int, slice int, ordinal long, payload binary"
-
 NOTES: Final = -1
 """The slice of notes: sorted first, so that a failure is known before rows are."""
-
 _PIECE_BYTES: Final = 16 << 20
 """Memory of one piece's rows; a shuffle keeps whole pieces in single rows."""
-
 _MAX_PAYLOAD_BYTES: Final = 256 << 20
 """Larger values could take all memory of executors with 1 GiB."""
-
 _BATCH_BYTES: Final = 32 << 20
 """Payload bytes of one batch handed to a shuffle."""
-
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
     compression=pa.Codec("zstd", compression_level=1), use_threads=False
@@ -152,10 +147,8 @@ def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
 KEY_COLUMN: Final = "\x00curve key"
 SLICE_COLUMN: Final = "\x00slice"
 """Names that no Delta column can have."""
-
 _NARROW_SHARE: Final = 4
 """Narrow rows that are divided by slice at a time take this part of a slice in memory."""
-
 _WRITTEN_BYTES: Final = 32 << 20
 """Sorted rows are converted to their own types in parts of this size."""
 

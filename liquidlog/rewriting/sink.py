@@ -26,9 +26,7 @@ T = TypeVar("T")
 
 _PROVED_BYTES: Final = 64 << 20
 """Memory of the rows while an output is read back."""
-
 _attempt: Final[ContextVar[int | None]] = ContextVar("_attempt", default=None)
-
 _ENDED: Final = "the run of this task has ended or was cancelled"
 """Never the reason where another task has one."""
 

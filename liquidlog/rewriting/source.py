@@ -38,7 +38,6 @@ _LEAST_OPTIONS: Final = {
     "sample_rows": 1,
     "sample_rows_per_output": 0,
 }
-
 _MOST_INPUTS_OF_ONE_TASK: Final = 256
 """The footers of more inputs are read by several tasks in parallel."""
 
@@ -79,22 +78,16 @@ class ExecutorOptions:
 
 
 DEFAULT_OPTIONS: Final = ExecutorOptions()
-
-
 _MEMORY_BYTES_PER_STORED: Final = 8
 """TPC-H lineitem has 4; files that are compressed further are read in smaller slices."""
-
 _PARTS_FROM: Final = 2
 """A row group of this many slices is read in parts."""
-
 _MEASURED_BYTES: Final = 1 << 30
 _MEASURED_SHARE: Final = 8
 """Row widths are measured in row groups of about 1 GiB of a group, or of an eighth."""
-
 _ALIKE: Final = 0.1
 _ALIKE_STEP: Final = 4
 """Of row groups with rows about as wide as the group's, every fourth is measured."""
-
 _MIN_UNEVEN_SHARE: Final = 1 / 8
 """Columns with a smaller share of a row group's bytes are not measured."""
 

@@ -243,7 +243,6 @@ def _signing_key(named: Mapping[str, str]) -> str | None:
 T = TypeVar("T")
 
 _log: Final = Log(__name__)
-
 _JITTER_STEPS: Final = 1 << 20
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CONFLICT_STATUS: Final = 409
@@ -254,13 +253,10 @@ _DENIED_STATUS: Final = frozenset({400, 401, 403})
 _CLIENT_REFUSALS: Final = frozenset({"NoCredentialsError", "PartialCredentialsError"})
 _GCSFS_REFUSALS: Final = ("Forbidden: ", "Bad Request: ")
 """Messages of errors without a status in gcsfs; source: `gcsfs.retry.validate_response`."""
-
-
 _PASSING_ERRNO: Final = frozenset(
     {errno.EIO, errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT}
 )
 """Errors of local and mounted file systems that may not occur again."""
-
 _NO_CLIENTS: Final = frozenset({"builtins", "pyarrow", "liquidlog", "liquidspark"})
 """Packages whose errors do not come from a storage client."""
 

@@ -20,7 +20,6 @@ _TEMPORARY_SUFFIX: Final = ".tmp"
 _TOKEN_DIGITS: Final = 16
 _SMALL_BYTES: Final = 1 << 20
 _MILLISECOND_NS: Final = 1_000_000
-
 _REFUSALS: Final = frozenset(
     {
         errno.EACCES,
@@ -38,7 +37,6 @@ _REFUSALS: Final = frozenset(
 )
 """Errors of `link` that prove that it did nothing. On a network file system, any other error, for
 example ETIMEDOUT or EIO, may follow a link that was made. Source: link(2), NFS."""
-
 _NO_LINKS: Final = frozenset(
     {
         errno.EINVAL,

@@ -40,7 +40,6 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 T = TypeVar("T")
 
 _log: Final = Log(__name__)
-
 UPLOAD_PART_BYTES: Final = 16 << 20
 """Bytes of an upload in memory. S3 takes 10 000 parts, so files can have up to 160 GiB."""
 _PARALLEL_READ_BYTES: Final = 8 << 20
