@@ -112,10 +112,7 @@ def _property_problems(properties: Mapping[str, str], schema: StructType) -> Ite
 
 
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the table features that only this new table needs.
-
-    A type without a known feature becomes `type <name>`, which is never supported.
-    """
+    """Return the features that only this table needs; `type <name>` is never supported."""
     needed = dict.fromkeys([*_property_features(properties), *_schema_features(schema)])
     if ROW_TRACKING in needed:
         needed[DOMAIN_METADATA] = None
@@ -183,10 +180,7 @@ def create_change(
     now_ms: int,
     description: str | None = None,
 ) -> Change:
-    """Return the change that creates a new, empty table, its version 0.
-
-    Column names are case-sensitive, as in Delta Spark's CREATE TABLE.
-    """
+    """Return version 0 of a new table; column names are case-sensitive, as in Delta Spark."""
     properties = {canonical_key(name): value for name, value in properties.items()}
     problems = list(_property_problems(properties, schema))
     if cluster_by and partition_by:

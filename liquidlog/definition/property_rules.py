@@ -46,7 +46,6 @@ from liquidlog.spec.text import near_names, unset_properties
 # Source: Delta Spark 4.4, AlterTableDropFeatureDeltaCommand, TableFeature.
 
 DROPPABLE: Final = (CLUSTERING, DOMAIN_METADATA)
-"""Features that can be dropped."""
 
 _NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {DOMAIN_METADATA: (CLUSTERING, ROW_TRACKING)}
 
@@ -166,10 +165,7 @@ def feature_drop(snapshot: Snapshot, feature: str) -> Change:
 
 
 def cleanup_change(snapshot: Snapshot) -> Change | None:
-    """Return the change that removes all domains, None without any.
-
-    It must precede the drop of the feature: afterwards, a commit may not name a domain.
-    """
+    """Return the change that removes all domains, or None; it must precede the feature's drop."""
     if not snapshot.domains:
         return None
     return Change(
@@ -374,10 +370,7 @@ def _unknown_property(name: str) -> SchemaProblem:
 
 
 def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]:
-    """Yield unknown names and wrong values of a new table's properties.
-
-    `layout_problems` checks the properties whose values depend on the schema.
-    """
+    """Yield unknown names and values that are wrong for every schema."""
     for name, value in properties.items():
         lowered = name.lower()
         known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
@@ -447,10 +440,7 @@ def layout_problems(
     configuration: Mapping[str, str],
     schema: StructType,
 ) -> Iterator[SchemaProblem]:
-    """Yield the reasons why layout properties in `names` cannot have their values.
-
-    `configuration` has all properties that the table would have.
-    """
+    """Yield why layout properties `names` cannot have their values in `configuration`."""
     for name in map(canonical_key, names):
         if name in BY_PROPERTY:
             value = configuration[name]

@@ -210,7 +210,6 @@ def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | 
 
 _BLOOM_PREFIX: Final = "delta.bloomFilter."
 RESERVED_NAMES: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
-"""Columns that the change data feed adds."""
 
 _BACKTICKED: Final = re.compile(r"`((?:[^`]|``)*)`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
@@ -441,7 +440,6 @@ def _attribute_name(path: Path) -> str:
 
 
 def _is_at(path: Path, column: Path) -> bool:
-    """Return whether a path, in any case, is a column or inside it."""
     return [part.lower() for part in path[: len(column)]] == [part.lower() for part in column]
 
 

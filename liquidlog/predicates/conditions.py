@@ -58,13 +58,11 @@ def _shown(word: str) -> str:
 # SQL conditions as trees, parsed as Spark SQL, and their columns
 
 _ESCAPED: Final = re.compile(r"(?<!\\)\\[%_]")
-"""An escaped wildcard of LIKE."""
 
 _KEPT: Final = 2048
 """The number of cached trees: a workload is judged again for each candidate plan."""
 
 _KEPT_CHARACTERS: Final = 1000
-"""Trees of longer conditions, such as lists of thousands of values, are not cached."""
 
 _BY_CHANCE: Final = frozenset(
     {
@@ -77,7 +75,6 @@ _BY_CHANCE: Final = frozenset(
 """Spark's nondeterministic functions."""
 
 _SHOWN: Final = 60
-"""How many characters of a long condition an error shows."""
 
 
 def parse_condition(predicate: str) -> exp.Expression:

@@ -135,7 +135,6 @@ class FileBounds:
         bounds_of: BoundsOf,
         session: Session = ANY_SESSION,
     ) -> None:
-        """Load the bounds of resolved columns for a reader's session."""
         known = {leaf.logical: leaf for leaf in leaves(snapshot.schema)}
         partitions = {(name,) for name in snapshot.metadata.partition_columns}
         named = [known[path] for path in columns if path in known]
@@ -222,7 +221,6 @@ class FileBounds:
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
 
     def _mended(self, leaf: Leaf) -> ColumnBounds:
-        """Return the bounds of a leaf, corrected for skipping files."""
         if leaf.logical not in self._stated:
             stated = self._bounds.columns[self._numbers[leaf.logical]]
             was_float = _FLOAT in self._earlier.get(leaf.physical, frozenset())
@@ -265,7 +263,6 @@ class ProvingBounds(FileBounds):
     def __init__(
         self, snapshot: Snapshot, columns: Sequence[Path], bounds_of: BoundsOf, session: Session
     ) -> None:
-        """Load the bounds of resolved columns, all columns of the condition."""
         super().__init__(snapshot, columns, bounds_of, session)
         # A constant is the same for every row; columns are known in files without deleted rows.
         has_all_rows = np.asarray(snapshot.files["deletion_vector"].is_null(), np.bool_)

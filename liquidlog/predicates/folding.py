@@ -166,7 +166,6 @@ _TIMESTAMPS: Final = (
     exp.DataType.Type.TIMESTAMPLTZ,
 )
 _ISO_DATE: Final = "%Y-%mstrict-%dstrict"
-"""The pattern yyyy-MM-dd in the parser's spelling."""
 
 
 def constant_value(node: exp.Expression, session: Session) -> SqlValue | None:
@@ -289,7 +288,6 @@ def _days_later(day: SqlValue, count: SqlValue, sign: int, session: Session) -> 
 
 
 def _whole(value: SqlValue | None) -> int | None:
-    """Return the value of an INT or a smaller type, None for other types."""
     is_int = isinstance(value, Exact) and 0 < value.bits <= 32  # noqa: PLR2004
     return int(value.value) if is_int and isinstance(value, Exact) else None
 
@@ -361,7 +359,6 @@ def _as_timestamp(value: SqlValue) -> SqlValue | None:
 
 
 def _shown_us(value: Moment, session: Session) -> tuple[int, int]:
-    """Return the earliest and latest local time that clocks may show at a moment."""
     if value.is_local:
         return value.written_us, value.written_us
     if value.offset_us is not None:
@@ -390,7 +387,6 @@ def _truncated(value: SqlValue | None, name: str, session: Session) -> SqlValue 
 
 
 def _ends(value: SqlValue | None, of: Callable[[SqlValue], SqlValue | None]) -> SqlValue | None:
-    """Apply an order-preserving function to a value, or to both ends of a span."""
     if isinstance(value, ValueSpan):
         return spanning(of(value.low), of(value.high))
     return None if value is None else of(value)

@@ -93,10 +93,7 @@ class Floating:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A date and time in microseconds since 1970 as written, and the offset, None if not written.
-
-    A local moment has the type TIMESTAMP_NTZ.
-    """
+    """A date and time in microseconds since 1970 as written; TIMESTAMP_NTZ if `is_local`."""
 
     written_us: int
     offset_us: int | None
@@ -312,10 +309,7 @@ class Comparable:
 def comparables(
     values: Sequence[SqlValue], data_type: DataType, time_zone: dt.tzinfo | None = None
 ) -> tuple[Comparable, ...] | None:
-    """Return the values with which Spark compares a column of `data_type`, None if unknown.
-
-    Several values are one list, for which Spark chooses a common type.
-    """
+    """Return the values, of one list, with which Spark compares a column, None if unknown."""
     if any(isinstance(value, ValueSpan) for value in values):
         return _spanning(values, data_type, time_zone)
     match data_type:
@@ -490,7 +484,6 @@ _DAY: Final = re.compile(r"\s*[+-]?\d{4,7}(?:-\d{1,2}(?:-\d{1,2}(?:[ T].*)?)?)?\
 _TIME: Final = re.compile(r"\s*(?:[+-]?\d|T\d).*", re.DOTALL)
 _FULL_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _SPECIAL: Final = ("epoch", "now", "today", "tomorrow", "yesterday")
-"""Texts that older sessions parse as times."""
 
 _OF_LITERALS: Final = {
     exp.DataType.Type.DATE: "date",
@@ -558,7 +551,6 @@ def _is_wrong(kind: str, value: SqlValue) -> bool:
 
 
 def _can_be(kind: str, text: str) -> bool:
-    """Return whether some session may parse a text as a value."""
     if kind == "number":
         return _NUMBER.fullmatch(text) is not None
     if text.strip().lower() in _SPECIAL:

@@ -152,10 +152,7 @@ def may_match(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """The live files that a predicate may match, one bool per file.
-
-    `cannot_prune` lists its conditions that never exclude a file, whatever the statistics.
-    """
+    """The live files that a predicate may match, and its conditions that never exclude one."""
 
     may_match: pa.BooleanArray
     cannot_prune: tuple[str, ...]
@@ -262,7 +259,6 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
 
 
 def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> Verdict:
-    """Return the verdict on a list of constants."""
     if node.args.get("query") is not None or not node.expressions:
         return bounds.unknown()
     members = [member for member in node.expressions if not isinstance(member, exp.Null)]
@@ -610,10 +606,7 @@ _OF_NULL_NULL: Final = (
 def matching_partitions(
     snapshot: Snapshot, where: str, bounds_of: BoundsOf, time_zone: str = READ_AS
 ) -> Mask:
-    """Return the files whose partition values satisfy a condition.
-
-    Times without a zone, in values and condition, are in `time_zone`, an IANA name.
-    """
+    """Return the files whose partition values satisfy a condition, local times in `time_zone`."""
     condition, named = unrefused(condition_on(where, snapshot))
     partitions = snapshot.metadata.partition_columns
     others = [quote_path(path) for path in named.values() if path[0] not in partitions]
@@ -663,7 +656,6 @@ def _undecided(where: str, example: str) -> UsageError:
 def _texts(
     snapshot: Snapshot, columns: Collection[Leaf], rows: NDArray[np.int64], time_zone: str
 ) -> Iterator[tuple[str | None, ...]]:
-    """Yield the values of partition columns in the files at `rows`."""
     texts = distinct_values(snapshot.files.take(pa.array(rows)))
     names = snapshot.metadata.partition_columns
     fields = partition_fields(snapshot.schema, names, where=snapshot.uri)
@@ -782,7 +774,6 @@ def _like(node: exp.Expression, session: Session) -> bool | None:
 
 
 def _value(node: exp.Expression, session: Session) -> _Value | None:
-    """Return the value of a constant expression, None for NULL."""
     match node:
         case exp.Null():
             return None
@@ -826,7 +817,6 @@ def _is_null(node: exp.Expression, session: Session) -> bool:
 def _ordered(
     kind: type[exp.Expr], left: _Value | None, right: _Value | None, session: Session
 ) -> bool | None:
-    """Return the result of Spark's comparison of two constants, None for NULL."""
     if left is None or right is None:
         return None
     if isinstance(left, bool) or isinstance(right, bool):

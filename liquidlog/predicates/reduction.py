@@ -165,10 +165,7 @@ def _in_order(spans: Sequence[_Span]) -> tuple[_Span, ...]:
 
 
 def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]:
-    """Return all predicates with their weights, or a sample of about MAX_PREDICATES.
-
-    Each set of columns has its own systematic sample, in proportion to the weights.
-    """
+    """Return all predicates, or a systematic sample of about MAX_PREDICATES per set of columns."""
     if len(weights) <= MAX_PREDICATES:
         return list(weights.items())
     strata: dict[frozenset[int], list[tuple[_Boxes, float]]] = {}
@@ -202,10 +199,7 @@ def _most_intervals(predicates: Sequence[_Boxes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Domain:
-    """The values of a clustering column: converts constants to bounds, and bounds to texts.
-
-    `scale` is None if there are further values between any two values.
-    """
+    """Converts constants to bounds, and bounds to texts; `scale` is None for dense values."""
 
     number: int
     leaf: Leaf

@@ -42,7 +42,6 @@ UNITS: Final[Mapping[str, str]] = {
     "MINUTE": "minute",
     "SECOND": "second",
 }
-"""Units under the names that Spark accepts."""
 
 _OF_DATES: Final = ("year", "quarter", "month", "week")
 
@@ -273,10 +272,7 @@ _LONGEST_US: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A function of a column that depends only on the `unit` of time.
-
-    Its value has the type `gives`; `number` is the rule of an integer.
-    """
+    """A function of a column that is constant in each `unit`; `number` tells how it counts."""
 
     leaf: Leaf
     unit: str
@@ -286,7 +282,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Where the column's values begin whose period is at least, and later than, a constant."""
+    """Where the values begin whose period is at least (`first`), or later than, a constant."""
 
     first: Comparable
     beyond: Comparable
@@ -473,7 +469,6 @@ def _edges_of_instant(period: Period, instant_us: int) -> tuple[Comparable, Comp
 
 
 def _edge(leaf: Leaf, place: _Range, session: Session) -> Comparable:
-    """Return an edge in local time as an edge of a column's values."""
     if leaf.data_type == DATE:
         # A day is on or after an edge from the next midnight on.
         low, high = (-(-end // DAY_US) for end in place)
@@ -564,7 +559,6 @@ def _month_argument(node: exp.Expression) -> exp.Expression | None:
 
 
 def _subject(node: exp.Expr) -> exp.Expression | None:
-    """Return the expression that a condition compares with constants, or None."""
     if isinstance(node, (*FLIPPED, exp.Between, exp.In)) and not node.args.get("query"):
         found = node.this.unnest()
         return found if isinstance(found, exp.Expression) else None

@@ -89,7 +89,6 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _HOUR_US: Final = 3_600_000_000
 
 ANY_OFFSET_US: Final = 18 * _HOUR_US
-"""The largest offset of a time zone from UTC."""
 
 ANY_SHIFT_US: Final = 25 * _HOUR_US
 """More than the largest difference ever between two offsets of one time zone."""

@@ -116,10 +116,7 @@ FEATURE_ALIASES: Final[Mapping[str, str]] = {
     # Of Microsoft Fabric and early delta-rs (delta-kernel-rs, issue 2557).
     "timestampWithoutTimezone": "timestampNtz",
 }
-"""Early names of table features. A name with -preview is a feature of its own, no alias.
-
-Source: delta-kernel-rs, TableFeature.
-"""
+"""Early names of features; -preview is no alias. Source: delta-kernel-rs, TableFeature."""
 
 
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
@@ -131,7 +128,6 @@ class Protocol(Action, frozen=True, kw_only=True, gc=False):
     writer_features: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Replace aliases of features."""
         for attribute in ("reader_features", "writer_features"):
             found = getattr(self, attribute)
             if found and not FEATURE_ALIASES.keys().isdisjoint(found):
@@ -242,8 +238,7 @@ _COMMIT_INFO_FIELDS: Final = {
 def decode_commit_info(raw: msgspec.Raw) -> CommitInfo | None:
     """Return the content of a commitInfo without values of a wrong type, None for null.
 
-    Engines spell its fields differently and no reader needs them, except for inCommitTimestamp: a
-    wrong type there is an error.
+    A wrong inCommitTimestamp is an error, because readers need it; engines differ in the rest.
     """
     try:
         return _commit_info_decoder.decode(raw)
@@ -355,8 +350,7 @@ _KEYS: Final = {kind: f'{{"{key}":'.encode() for kind, key in ACTION_KEYS.items(
 class Change:
     """The actions of one future commit and the content of its commitInfo.
 
-    `parameters` and `metrics` are spelled as Delta Spark spells them: lists are JSON strings,
-    metrics are strings.
+    `parameters` and `metrics` have the spelling of Delta Spark: lists are JSON strings.
     """
 
     operation: str
@@ -407,10 +401,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The fate of a file, and the versions that deleted rows or made the fate unclear.
-
-    `vector` is the newest vector of a file that is `DELETED_FROM`, otherwise None.
-    """
+    """The fate of a file, its newest vector if `DELETED_FROM`, and the versions that decided it."""
 
     fate: Fate
     vector: DeletionVector | None = None
@@ -420,7 +411,6 @@ class Course:
 UNCHANGED = Course(fate=Fate.UNCHANGED)
 
 _State = tuple[str | None, int]
-"""A vector's id and its number of deleted rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,14 +132,10 @@ def _kind(value: object) -> str:
 # ParquetCompressionCodec.
 
 CODEC_PROPERTY: Final = "delta.parquet.compression.codec"
-"""Property: the codec of new files."""
 
 
 class Codec(StrEnum):
-    """The codecs of files that we write; all known readers read them.
-
-    Brotli and LZO are left out: Spark reads them only with libraries that it does not ship.
-    """
+    """The codecs that we write. Brotli and LZO need libraries that Spark does not ship."""
 
     ZSTD = "zstd"
     SNAPPY = "snappy"
@@ -155,7 +151,6 @@ _ALIASES: Final = {
 }
 
 CODEC_NAMES: Final = (*(codec.value for codec in Codec), *_ALIASES)
-"""All names of codecs in lower case; case does not matter."""
 
 
 def parse_codec(name: str, *, where: str = "compression") -> Codec:

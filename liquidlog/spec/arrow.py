@@ -144,7 +144,6 @@ VARIANT: Final = pa.struct(
 """An unshredded variant. No struct of a table equals it, because their fields are nullable."""
 
 PARQUET_FIELD_ID: Final = b"PARQUET:field_id"
-"""Arrow keeps a Parquet column's field id under this key."""
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
@@ -180,10 +179,7 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def arrow_schema(schema: StructType, *, physical: bool = False) -> pa.Schema:
-    """Return the Arrow schema of a table without void columns, which no data file has.
-
-    Physical fields carry the field ids of column mapping, if there are any.
-    """
+    """Return a table's Arrow schema without void columns; physical fields carry their field ids."""
     problems = unsupported_types(schema)
     if problems:
         raise UsageError(

@@ -93,7 +93,6 @@ class Bounds:
     num_records: pa.Array
 
     def __post_init__(self) -> None:
-        """Refuse arrays of different lengths, in chunks, or of wrong types."""
         for number, column in enumerate(self.columns):
             ends = (column.low, column.high, column.null_count)
             if any(isinstance(array, pa.ChunkedArray) for array in ends):
@@ -181,7 +180,6 @@ Mask = NDArray[np.bool_]
 """(n,) bool, one entry per live file of a snapshot."""
 
 BoundsOf = Callable[[Sequence[Leaf]], Bounds]
-"""Returns the bounds of leaves in every live file of a snapshot."""
 
 
 def remembering(bounds_of: BoundsOf) -> BoundsOf:
@@ -226,8 +224,7 @@ class Use(Enum):
 class ColumnTraits:
     """Facts about a column that decide which rules apply.
 
-    `was_float`: it was widened from float. `is_like_element`: it has the name that Parquet gives to
-    elements of an array or map in this table.
+    `is_like_element`: it has Parquet's name for elements of an array or map in this table.
     """
 
     data_type: DataType
@@ -259,7 +256,6 @@ def can_be_nan(data_type: DataType) -> bool:
 
 _INT64_ENDS: Final = (-(1 << 63), (1 << 63) - 1)
 _INT64_DIGITS: Final = 18
-"""Decimals of up to so many digits are far from the ends of int64."""
 
 _NO_SECONDS_IN_OFFSETS_US: Final = 94_694_400_000_000
 """1973-01-01: since then, offsets of all time zones are whole minutes."""
@@ -272,7 +268,6 @@ _DOUBLE_ERROR: Final = 2.0**-52
 _REPEATED: Final = (ArrayType, MapType)
 _ELEMENTS: Final = ("key", "value", "item", "element")
 """Parquet's names for parts of arrays and maps."""
-
 _CUT: Final = r"\??\x{FFFD}+$"
 """The end of a text that was cut; a question mark is half of a character."""
 
@@ -471,7 +466,6 @@ def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
 
 
 def _members(text: str | msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:
-    """Return the members of a JSON object, none for other values."""
     try:
         return _object_decoder.decode(text) if text else {}
     except (msgspec.MsgspecError, RecursionError):
@@ -486,7 +480,6 @@ def _raw(members: Mapping[str, msgspec.Raw], path: Path) -> bytes | None:
 
 
 def _typed(raw: Sequence[bytes | None], wanted: pa.DataType) -> pa.Array:
-    """Return JSON values as a type, null where a value has another."""
     try:
         if wanted == pa.string():
             document = b"[" + b",".join(value or b"null" for value in raw) + b"]"
@@ -513,10 +506,7 @@ _NUM_RECORDS_FIRST: Final = r'^\{"numRecords":(?P<n>[0-9]{1,18})[,}]'
 
 
 def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> Bounds:
-    """Return the bounds of `columns` in each file; `stats` are JSON, null where a file has none.
-
-    A bound is null where it is absent or not of the column's type.
-    """
+    """Return the bounds of `columns` in each file, null where absent or of a wrong type."""
     chunks = stats.chunks if isinstance(stats, pa.ChunkedArray) else [stats]
     batches = [
         chunk.slice(start, _BATCH_FILES)
@@ -529,10 +519,7 @@ def parse_bounds(stats: pa.Array | pa.ChunkedArray, columns: Sequence[Leaf]) -> 
 
 
 def record_counts(stats: pa.Array) -> pa.Array:
-    """Return numRecords (int64) of each file, null where absent; `stats` are large strings.
-
-    Known writers put it first, and then only its digits are parsed.
-    """
+    """Return numRecords (int64) of each file, null where absent; `stats` are large strings."""
     found = pc.extract_regex(stats, _NUM_RECORDS_FIRST)
     counts = pc.cast(pc.struct_field(found, "n"), pa.int64())
     odd = pc.and_(counts.is_null(), stats.is_valid())
@@ -611,7 +598,6 @@ def _json_schema(columns: Sequence[Leaf]) -> pa.Schema:
 
 
 def _struct(types: Mapping[Path, pa.DataType]) -> pa.DataType:
-    """Return the struct type with these types at their paths."""
     if () in types:
         return types[()]
     below: dict[str, dict[Path, pa.DataType]] = {}
@@ -644,8 +630,7 @@ DEFAULT_NUM_INDEXED_COLUMNS: Final = 32
 class FileStatistics:
     """Statistics of one data file by physical leaf path, without leaves that lack a bound.
 
-    Bounds are JSON values (strings for dates, timestamps, NaN and infinities), or
-    `decimal.Decimal` for decimals.
+    Decimals are `decimal.Decimal`; dates, timestamps, NaN and infinities are strings.
     """
 
     num_records: int

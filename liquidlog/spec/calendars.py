@@ -53,10 +53,7 @@ class CalendarRule(NamedTuple):
     key: bytes
 
     def calendar(self, footer: Mapping[bytes, bytes]) -> Calendar:
-        """Return the calendar that a footer's key-value metadata imply.
-
-        Spark 4 takes values without a version as today's; Spark writes its version since 2.4.1.
-        """
+        """Return a footer's calendar; without a version, Spark 4 assumes today's."""
         version = footer.get(SPARK_VERSION)
         if version is not None:
             is_julian = version < self.below or self.key in footer
@@ -85,9 +82,7 @@ SWITCH_DAYS: Final = np.array(
         *(-390745, -354220, -317695, -244645, -208120, -171595, -141427),
     ]
 )
-"""Julian days since 1970-01-01 where the number of days to move changes, from 0001-01-01 to
-1582-10-15.
-"""
+"""Julian days since 1970-01-01 where the days to move change, 0001-01-01 to 1582-10-15."""
 MOVED_DAYS: Final = np.array([2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10, 0])
 _AGREED_DAYS: Final = int(SWITCH_DAYS[-1])
 _AGREED_ANYWHERE_DAYS: Final = -25567
@@ -197,7 +192,6 @@ class Calendars:
         return moved.cast(array.type), known
 
     def _agreed_since(self, stored: Stored) -> int:
-        """Return the day since which both calendars agree."""
         in_days = stored is Stored.DATE or self.zone in UTC_ZONES
         return _AGREED_DAYS if in_days else _AGREED_ANYWHERE_DAYS
 
@@ -232,7 +226,6 @@ def are_old(values: pa.Array) -> NDArray[np.bool_]:
 def _with_fields(
     array: pa.StructArray, found: Sequence[pa.Array], fields: Sequence[pa.Array]
 ) -> pa.StructArray:
-    """Return structs with new fields, the same array if nothing changed."""
     if all(new is old for new, old in zip(fields, found, strict=True)):
         return array
     mask = array.is_null() if array.null_count else None

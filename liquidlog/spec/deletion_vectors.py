@@ -27,7 +27,6 @@ RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
 
 FILE_VERSION: Final = 1
-"""The first byte of a file of deletion vectors."""
 
 VECTOR_OFFSET: Final = 1
 """The offset of the first vector in such a file, after the version."""

@@ -85,10 +85,7 @@ def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType
 
 
 def earlier_types(schema: StructType) -> Mapping[Path, frozenset[DataType]]:
-    """Return the types that data files may still have for a column, by physical path.
-
-    The schema must have no `schema_problems`.
-    """
+    """Return the types that files may still have for a column, by physical path."""
     found: dict[Path, set[DataType]] = {}
     for path, field in fields_with_paths(schema, physical=True):
         for change in _recorded(field):
@@ -139,16 +136,12 @@ def _type(change: Mapping[str, Any], key: str) -> DataType:
 # Columns".
 
 _ABOUT_INSERTS: Final = frozenset({"comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"})
-"""Metadata that does not concern existing rows: comments, values for later INSERTs, and the last
-value of an identity column.
-"""
+"""Metadata that does not concern existing rows but people and later INSERTs."""
 
 _OF_NEW_COLUMNS: Final = frozenset(
     {"comment", "CURRENT_DEFAULT", CHAR_VARCHAR, FIELD_ID, PHYSICAL_NAME}
 )
-"""The metadata that a new column may have. A value for existing rows, a generation expression, an
-identity or an invariant would demand something of files without the column.
-"""
+"""Metadata of new columns that demands nothing of older files, unlike generation or invariants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +257,6 @@ _MATERIALIZING: Final = (
     "delta.writePartitionColumnsToParquet",
     "delta.enableMaterializePartitionColumnsFeature",
 )
-"""Properties that demand data files with partition columns."""
 
 _WIDENING: Final = frozenset({"typeWidening", "typeWidening-preview"})
 _INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
@@ -441,16 +433,11 @@ FREE_FEATURES: Final[Mapping[str, str]] = {
     "vacuumProtocolCheck": "it is about who may run VACUUM",
     "variantType": _TYPE,
 }
-"""Features that may be added after files were written, with the reason. Others may not, and no
-feature may be removed.
-"""
+"""Features that may be added after files were written, with the reason; none may be removed."""
 
 
 class TableTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The demands on data files besides the table's id and schema.
-
-    `features` are sorted and include those that versions imply; files may depend on `properties`.
-    """
+    """The demands on data files besides id and schema; `features` include implied ones."""
 
     min_reader_version: int
     min_writer_version: int

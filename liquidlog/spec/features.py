@@ -24,7 +24,6 @@ DELETION_VECTORS: Final = "deletionVectors"
 ROW_TRACKING: Final = "rowTracking"
 
 PREVIEW: Final = "-preview"
-"""The end of the names of preview features."""
 
 ROW_TRACKING_ENABLED: Final = "delta.enableRowTracking"
 ROW_TRACKING_SUSPENDED: Final = "delta.rowTrackingSuspended"
@@ -194,10 +193,7 @@ def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Proto
 
 
 def clustering_upgrade(protocol: Protocol) -> Protocol:
-    """Return the protocol with clustering, and with all features that older versions implied.
-
-    Without a place in the list, an implied feature would silently lose its effect.
-    """
+    """Return the protocol with clustering; implied features are listed to stay in effect."""
     listed = list(protocol.writer_features or implied_features(protocol))
     listed.extend(name for name in (DOMAIN_METADATA, CLUSTERING) if name not in listed)
     return Protocol(
@@ -209,10 +205,7 @@ def clustering_upgrade(protocol: Protocol) -> Protocol:
 
 
 def column_mapping_upgrade(protocol: Protocol) -> Protocol:
-    """Return the protocol with column mapping, as Delta Spark adds it.
-
-    Legacy versions are raised to the versions that imply it; otherwise it is listed.
-    """
+    """Return the protocol with column mapping, implied or listed as by Delta Spark."""
     reader, writer = LEGACY_FEATURES[COLUMN_MAPPING]
     if COLUMN_MAPPING in table_features(protocol):
         return protocol
@@ -263,7 +256,6 @@ def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
 
 
 def _legacy(features: frozenset[str], least: int) -> Protocol | None:
-    """Return the legacy protocol that implies exactly these features, or None."""
     mapped = COLUMN_MAPPING in features
     for writer in range(least, WRITER_FEATURE_VERSION):
         legacy = Protocol(

@@ -43,7 +43,6 @@ RANDOM_PREFIX_LENGTH: Final = "delta.randomPrefixLength"
 
 _DEFAULT_PREFIX_LENGTH: Final = 2
 _LONGEST_NAME_BYTES: Final = 255
-"""The longest name of a directory in usual file systems."""
 
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """Characters that Hive's directories spell as % and two hex digits."""
@@ -158,10 +157,7 @@ def has_short_directories(configuration: Mapping[str, str]) -> bool:
 def output_directory(
     configuration: Mapping[str, str], values: PartitionTexts, unique_id: str
 ) -> str:
-    """Return the directory for new files of a partition, named as by Delta Spark.
-
-    It is short for column mapping, random prefixes, and values that are too long for a name.
-    """
+    """Return the directory for new files of a partition, as Delta Spark names it."""
     if has_short_directories(configuration):
         return prefix_directory(configuration, unique_id)
     found = partition_directory(values, {name: name for name in values})

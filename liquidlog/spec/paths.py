@@ -176,10 +176,7 @@ def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
 
 
 def named_twice(paths: pa.Array, table_uri: str) -> tuple[str, ...]:
-    """Return the canonical paths of files that the log has under several names.
-
-    A reader would get the rows of such a file, encoded or addressed in two ways, twice.
-    """
+    """Return the files with several names in the log, whose rows would be read twice."""
     normal = normal_paths(paths)
     found = canonical_paths(normal)
     again: set[str] = set()
@@ -261,10 +258,8 @@ def _decoded(path: str) -> str:
 # DeltaTableUtils.isHiddenDirectory.
 
 CHANGE_DATA_DIR: Final = "_change_data"
-"""The directory of the change data feed, directly below the table's."""
 
 ICEBERG_DIR: Final = "metadata"
-"""The directory of Iceberg metadata, directly below the table's."""
 
 _DATA: Final = re.compile(r".+\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
 _RUN: Final = re.compile(
@@ -273,10 +268,9 @@ _RUN: Final = re.compile(
 
 
 def is_hidden(path: str, partition_columns: Collection[str]) -> bool:
-    """Return whether the last name of a path says that no data is there.
+    """Return whether the last name of a path excludes data: it begins with `_` or `.`.
 
-    Names that begin with `_` or `.` say so, except the change data and directories of partition
-    columns with such a name.
+    The change data and directories of partition columns with such a name are exceptions.
     """
     if path in {CHANGE_DATA_DIR, ICEBERG_DIR}:
         return path == ICEBERG_DIR
@@ -332,10 +326,7 @@ class LogFileKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file of `_delta_log` with a name of the protocol; `part` counts from 1.
-
-    `etag` identifies the content in an object store, empty if the store has no such thing.
-    """
+    """A file of `_delta_log`; `part` counts from 1, `etag` is empty if the store has none."""
 
     name: str
     kind: LogFileKind

@@ -147,10 +147,7 @@ def render_schema(schema: StructType) -> str:
 
 
 def find_column(schema: StructType, path: Path, *, physical: bool = False) -> StructField | None:
-    """Return the field at `path` outside arrays and maps, or None.
-
-    As in Spark, an exact match comes before a match in another case.
-    """
+    """Return the field at `path` outside arrays and maps; an exact match comes first."""
     found = _fields_at(schema, path, physical=physical)
     return found[-1] if found else None
 
@@ -321,10 +318,7 @@ def field_document(child: StructField) -> dict[str, Any]:
 def fields_with_paths(
     schema: DataType, *, physical: bool = False, path: Path = ()
 ) -> Iterator[tuple[Path, StructField]]:
-    """Yield every field with its path, a struct before its fields.
-
-    In a path, parts of arrays and maps are `element`, `key` and `value`.
-    """
+    """Yield every field with its path, also at `element`, `key`, `value`, a struct first."""
     match schema:
         case StructType(fields):
             for child in fields:
@@ -467,10 +461,7 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
 def with_mapping(
     schema: StructType, physical_name: Callable[[StructField], str], *, first: int = 1
 ) -> tuple[StructType, int]:
-    """Return the schema with fresh ids and physical names, and the largest id.
-
-    Ids count from `first`, a struct before its fields, and replace earlier ones.
-    """
+    """Return the schema with new names and ids from `first`, and the largest id."""
     numbers = count(first)
     largest = first - 1
 

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 def floats_around(low: float, high: float) -> tuple[float, float]:
-    """Return the smallest and the largest float that numbers from `low` to `high` can round to.
-
-    After rounding twice, a number may be a neighbour of its nearest float.
-    """
+    """Return the least and largest float that numbers from `low` to `high` round to, even twice."""
     lows, highs = widened_to_floats(np.array([low]), np.array([high]))
     return float(lows[0]), float(highs[0])
 
@@ -98,10 +95,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str, *, indent: str = "  ") -> str:
-    """Return `text` like `visible`, but with its line breaks, each followed by an indent.
-
-    Thus no line in a name looks like another message.
-    """
+    """Return `text` like `visible`; line breaks are indented, so no line looks like a message."""
     return _IN_LINES.sub(_escape, text.replace("\n", f"\n{indent}"))
 
 
@@ -282,10 +276,7 @@ _SHORTEST_PART: Final = 4
 
 
 def near_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return up to three known names with a similar spelling, the nearest first.
-
-    A name that contains this one, or another field of the same struct, counts as similar.
-    """
+    """Return up to three similar names, nearest first; fields of the same struct are similar."""
     names = tuple(known)
     same = tuple(candidate for candidate in names if candidate.lower() == name.lower())
     if same:
@@ -365,7 +356,6 @@ class Summary:
         return names, [[row.get(name) for name in names] for row in plain]
 
     def __repr__(self) -> str:
-        """Return the class and the facts on one line, with hidden characters escaped."""
         facts = (f"{name}={_spelled(value)}" for name, value in self._facts().items())
         return f"{type(self).__name__}({', '.join(facts)})"
 
@@ -376,7 +366,6 @@ class Summary:
 
 
 def _values(value: object) -> Mapping[str, object]:
-    """Return the fields of a dataclass that are not None, by name; nothing for other objects."""
     if not is_dataclass(value):
         return {}
     found = {one.name: getattr(value, one.name) for one in fields(value)}
