@@ -6,8 +6,8 @@ proportion to its rows. One reader in 200 reads everything. Opening a file costs
 span a share W of each of d columns are clustered into n files, the ideal width of a file is W /
 n**(1/d). Real files are wider; the model measures the factor in the table's own cubes.
 
-With the readers of a workload, the share of them that opens a file takes the place of its width.
-What a full rewrite comes to is then foreseen by cells, which are fitted to these readers.
+With a workload, the share of its queries that open a file takes the place of its width. A full
+rewrite is then predicted by cells, which are fitted to the workload.
 """
 
 from collections.abc import Iterator
@@ -144,14 +144,12 @@ def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:
 
 # Kept inputs: files of a group that lie well, so that they join its cube without being rewritten
 #
-# A file can be kept if the log alone says where all its rows are: it has bounds and no null in
-# every clustering column, no deleted row, and about the size of a file that the group's rewrite
-# would write. Which of these files are kept is one choice for the whole group. The widest files
-# are rewritten, alone or with all files in the region that they span, from that width on at
-# which readers read little more than after a rewrite of the whole group. Of all such choices,
-# the one that rewrites the fewest bytes is taken. The files that are written are as narrow as
-# those of the whole rewrite, which may make them smaller. With the readers of a workload, the
-# widest files are those that the most of them open.
+# A file can be kept if the log alone tells where its rows are: it has bounds and no null in
+# every clustering column, no deleted row, and about the size of a rewritten file. The choice is
+# one for the whole group: the widest files (for a workload, the most opened ones) are
+# rewritten, alone or with all files in their region, as far as queries then read little more
+# than after a rewrite of the whole group. The choice that rewrites the fewest bytes is taken.
+# Rewritten files are as narrow as after the whole rewrite, so they may be smaller.
 
 _SMALLEST: Final = 0.8 / NARROWER
 _LARGEST: Final = 1.5

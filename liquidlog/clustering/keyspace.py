@@ -403,11 +403,10 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
     return np.asarray(shared, np.float64)
 
 
-# Readers in key space: which of them open a file, there or foreseen, that spans a box of it
+# Queries in key space: which of them open a file that is there or would be written
 #
-# Files that a rewrite would write are foreseen as cells: rows are made up, spread evenly over
-# the box of each input in proportion to its bytes, and placed in files by the executor's own
-# kernels.
+# Files that a rewrite would write are predicted as cells: rows are made up, spread evenly over
+# the box of each input by its bytes, and placed in files by the executor's own kernels.
 
 _ROWS_IN_A_CELL: Final = 24
 _MOST_ROWS: Final = 100_000

@@ -1,14 +1,12 @@
-"""The strategy `overlap`: rewrites single files, as few bytes as keep narrow readers fast.
+"""The strategy `overlap`: rewrites single files, as few bytes as keep narrow queries fast.
 
-A narrow reader asks for one value of one column. Take the bytes that narrow readers read now, and
-those that they would read after a full rewrite: as long as the ratio is at most `tolerance`, the
-strategy rewrites nothing. The widest files cost readers most, so a rewrite takes all files above
-some width and makes one new cube of them. The strategy chooses the width at which the fewest bytes
-are rewritten. Two rules keep it from rewriting the same bytes again and again: each rewrite lowers
-the ratio well below the tolerance, so that several appends are rewritten together, and narrow files
-are left alone, however small their cube is. Files of a group that lie well beside the others join
-its cube with their bytes unchanged. Stable cubes are never touched, so the reference engine
-finds its own cubes as it left them.
+A narrow query asks for one value of one column. As long as narrow queries read at most `tolerance`
+times the bytes that they would read after a full rewrite, nothing is rewritten. The widest files
+cost most, so a rewrite makes one new cube of all files above some width: the width with the fewest
+bytes to rewrite. Two rules keep it from rewriting the same bytes again and again: each rewrite goes
+well below the tolerance, so that several appends are rewritten together, and narrow files are left
+alone, however small their cube is. Files of a group that lie well join its cube with their bytes
+unchanged. Stable cubes are never touched, so the reference engine finds its cubes as it left them.
 """
 
 from dataclasses import dataclass, replace

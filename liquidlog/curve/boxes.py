@@ -1,9 +1,8 @@
-"""Trees of planes that divide the grid into boxes, and those planes that part single values.
+"""Trees of planes that divide the grid into boxes, first at the single values of a prefix.
 
-A *prefix* is one or several columns of few values that come first: rows are parted by their values,
-column by column, before anything else divides them. A value whose rows would make a file of less
-than a quarter of the mean size is grouped with its neighbours, and what is grouped is parted no
-further by the prefix.
+A *prefix* is one or several columns of few values: rows are parted by their values, column by
+column, before anything else divides them. A value whose rows would make a file of less than a
+quarter of the mean size is grouped with its neighbours; the prefix parts such a group no further.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -183,11 +182,10 @@ def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
 # A balanced k-d tree: which rows go into which file, box by box instead of along a curve
 #
 # A node of the tree is a box of the grid that holds some files' worth of sampled rows. A plane
-# divides it in two across its longest side, where the rows on either side are nearest to whole
-# files, until a box is one file or cannot be divided. Boxes are numbered from left to right. A
-# row's key is its box's number followed by its Hilbert key on a grid that fills the box, so
-# that rows are sorted along the Hilbert curve inside files, and its quadrants there are parts
-# of the box.
+# across its longest side divides it where the rows on either side are nearest to whole files,
+# until a box is one file or cannot be divided. Boxes are numbered from left to right. A row's
+# key is its box's number, then its Hilbert key on a grid that fills the box, so that rows are
+# sorted along the curve inside files.
 #
 # O(sample * log files) to build, O(rows * log files) to find the boxes of rows.
 #
@@ -650,11 +648,8 @@ def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
     rows, dimensions = coords.shape
     if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(MAX_FITTED_PARTS, rows):
         return []
-    return nsmallest(MAX_GRIDS, _possible_cells(coords, parts), key=_ideal_share)
-
-
-def _ideal_share(cells: tuple[int, ...]) -> float:
-    return sum(1 / count for count in cells)
+    cells = _possible_cells(coords, parts)
+    return nsmallest(MAX_GRIDS, cells, key=lambda counts: sum(1 / count for count in counts))
 
 
 def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:

@@ -249,11 +249,11 @@ def _stretches(values: Integers, first: np.integer, shift: np.uint64) -> Positio
 #
 # Coordinate systems, in the order data passes through them:
 #
-# - *value*: what the column holds, any eligible type, nulls allowed; - *range id*: uint32, 0
-# for null, else 1 + the number of boundaries below the value (`range_ids`); increasing in the
-# value, so a range is an interval of values; - *coordinate*: uint32 in [0, 2**bits), increasing
-# in the range id, spread so that equal steps hold about equal numbers of rows (`spread_ids`); -
-# *key*: uint64 position on the curve of all columns' coordinates (`liquidlog.curve.curves`).
+# - *value*: what the column holds, any eligible type, nulls allowed
+# - *range id*: uint32, 0 for null, else 1 + the number of boundaries below the value (`range_ids`)
+# - *coordinate*: uint32 in [0, 2**bits), increasing in the range id; equal steps hold about equal
+#   numbers of rows (`spread_ids`)
+# - *key*: uint64 position on the curve of all columns' coordinates (`liquidlog.curve.curves`)
 #
 # Order of values: numbers by value with -0.0 equal to 0.0 and NaN largest, strings by unsigned
 # UTF-8 bytes over their full length, null first. O(n log ranges), no per-value Python.

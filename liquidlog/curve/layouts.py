@@ -140,18 +140,15 @@ class _Search:
         *,
         snap: bool,
     ) -> CurveGrid | None:
-        side = 1 << self.bits
+        side, asked = 1 << self.bits, self.reach.asked if snap else None
         edges = [
-            _edges(own, count, side, self._borders(axis) if snap else None)
+            _edges(own, count, side, asked.borders(axis) if asked is not None else None)
             for own, count, axis in zip(values, cells, self.axes, strict=True)
         ]
         counts = tuple(len(own) - 1 for own in edges)
         if max(counts) == 1:
             return None
         return CurveGrid(self.curve, self.bits, counts, self.axes, tuple(edges))
-
-    def _borders(self, axis: int) -> tuple[Shares, Shares] | None:
-        return None if self.reach.asked is None else self.reach.asked.borders(axis)
 
     def _promising(
         self, values: Sequence[npt.NDArray[np.unsignedinteger]], count: int
@@ -324,16 +321,16 @@ def _joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
     return Cuts(np.concatenate(keys), np.concatenate(ordinals))
 
 
-# Layouts fitted to what readers ask, or with single values first; never worse than the even one
+# Layouts fitted to a workload, or with single values first; never worse than the even one
 #
-# The even layout is one of the candidates: grids with other numbers of cells, cells and boxes
-# that end at constants that readers use, and columns of few values before the others. Of those
-# with which the readers of the workload open no more of the sample than with the even one, that
-# is taken with which they, and a few readers of other values, open the least.
+# Candidates are the even layout, grids with other numbers of cells, cells and boxes that end at
+# constants of queries, and columns of few values before the others. Candidates with which the
+# workload opens more of the sample than with the even layout are dropped; the best of the
+# others also counts a few queries for other values.
 #
-# Of few files there are few ways to cut them: 24 can be 8 by 3 or 12 by 2, and nothing between.
-# So up to an eighth more files are tried, too, and taken if readers open less than that many
-# more files would let them open of themselves.
+# Few files can be cut in few ways: 24 can be 8 by 3 or 12 by 2, and nothing between. So up to
+# an eighth more files are tried, too, and taken if queries open less than the number of files
+# alone explains.
 
 KeyOrder: TypeAlias = CurveGrid | Boxes | Prefixed
 """What gives rows their keys, by `keys_of(coords)`."""

@@ -1,8 +1,8 @@
-"""Which rewrites come into question for a table, their commands, and parts of large plans.
+"""The rewrites to consider for a table, their commands, and parts of large plans.
 
-What a rewrite of one group brings queries does not depend on other groups. So some groups tell, by
-their share of the bytes, what all bring. Of a very large table, these groups and as large a share
-of the files that the plan leaves alone are taken for a small table of the same kind.
+Queries gain by the rewrite of one group whatever other groups do, so some groups stand for all, by
+their share of the bytes. Of a very large table, these groups and an equal share of the files that
+the plan leaves alone are judged like a small table.
 """
 
 import shlex

@@ -1,9 +1,9 @@
 """How many bytes files take: what their footers say now, and what rewritten ones will.
 
-Values that are alike are packed better where they lie together, and other writers pack by other
-codecs. So sampled rows are packed as they lie now, by the codec that the footers name, and as they
-would lie, by the one that rewrites use. What the first differ from the bytes in the footers is what
-a sample gets wrong, and is taken off the second.
+Alike values are packed better together, and other writers use other codecs. So sampled rows are
+packed twice: as they lie now, by the codec in the footers, and as they would lie, by the codec of
+rewrites. The difference of the first from the footers is the error of the sample, and corrects the
+second.
 """
 
 from collections.abc import Collection, Mapping

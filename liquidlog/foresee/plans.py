@@ -1,4 +1,4 @@
-"""What a plan brings its readers: the files that it keeps, and those that it would write."""
+"""Predictions: what queries open of the files that a plan keeps, and of those it would write."""
 
 import math
 from collections.abc import Sequence

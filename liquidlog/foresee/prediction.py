@@ -1,4 +1,4 @@
-"""What readers open before and after a rewrite, with ranges, and how long a store takes for it."""
+"""What queries open before and after a rewrite, with ranges, and how long they wait."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields

@@ -1,13 +1,13 @@
 """Ratios: how far a table is from what a full rewrite of the same table would reach.
 
 The table's rows, read or made up from the log alone, are laid out in as many files as it has: its
-bytes divided by the mean size of a file, weighted by bytes, so that many tiny files count little.
-All curves reach nearly the same in the mean, so many files are laid out by the one that takes
-least time, but for `linear`, which has its own order. Of more than MOST_FILES files, fewer are laid
-out, twice, and the growth between these two numbers goes on as it was.
+bytes divided by the mean size of a file, weighted by bytes, so that tiny files count little. All
+curves but `linear` reach nearly the same mean, so many files are laid out by the fastest curve. Of
+more than MOST_FILES files, two smaller numbers are laid out, and the growth between them is
+extrapolated.
 
-Files that were clustered together are what a rewrite reaches. If they hold most of the bytes, what
-their own ratios are beside 1 is the error of rows that are made up, and is taken off.
+Files that were clustered together are what a rewrite reaches. If they hold most of the bytes, the
+difference of their own ratios from 1 is the error of made-up rows, and corrects the result.
 """
 
 from collections.abc import Sequence

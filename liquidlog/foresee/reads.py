@@ -1,4 +1,4 @@
-"""What readers open of files: those that are there, and those that a rewrite would write."""
+"""What queries open of the files that are there, and of the files of a rewrite."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

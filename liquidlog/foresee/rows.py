@@ -1,10 +1,9 @@
 """Rows of a table, with the file that each is in: read from some row groups, or made up.
 
-What is made up from the bounds in the log is made up here and nowhere else. In each file values
-are spread evenly between its bounds, and nothing is known of how columns depend on each other: so
-there are two samples, one in which they do not depend on each other inside a file, and one in which
-they rise together. Where most files begin or end at the same value, many rows may have it: then
-half of them do in a third sample.
+Made-up rows are spread evenly between the bounds of each file. The log does not tell how columns
+depend on each other, so there are two samples: columns are independent inside a file in the first,
+and rise together in the second. Where most files begin or end at the same value, half of the rows
+have it in a third sample.
 """
 
 from collections.abc import Sequence

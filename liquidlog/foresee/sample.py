@@ -1,9 +1,8 @@
 """Sampled rows of a table, and the bounds of files that would hold them.
 
-Files hold many more rows than the sample knows of them, so that their bounds are wider than those
-of the sampled rows. An end that one sampled row of a file alone has is moved outwards by the mean
-distance between the file's sampled rows, counted in rows of the whole sample; one that several
-have is taken to be the end.
+Files hold many more rows than the sample, so their bounds are wider than the sampled rows. If a
+single sampled row of a file has an end, the end is moved outwards by the mean distance between the
+file's sampled rows, counted in rows of the whole sample; if several rows have it, it stays.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Whether a rewrite is worth it: the one verdict on a table, in words that people use.
 
-What a rewrite brings and what it costs are both seconds: those that queries wait for the store, and
-those that the rewrite takes. A rewrite pays back once queries have waited as much less as it took.
+A rewrite costs seconds and saves queries seconds of waiting for the store: it pays back once the
+saved seconds are as many as it took.
 """
 
 import math
