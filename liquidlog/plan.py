@@ -569,7 +569,6 @@ MIGRATING_FORMAT_VERSION: Final = 3
 """Plans that turn partition columns into data; older releases would write nulls for them."""
 RESULT_FORMAT_VERSION: Final = 2
 """Results of version 1 name no run, so whether their files may be committed is not known."""
-
 GIB: Final = 1 << 30
 DEFAULT_MIN_CUBE_BYTES: Final = 100 * GIB
 """Cubes of at least this logical size are stable. Source: design document, MIN_CUBE_SIZE."""
@@ -586,10 +585,8 @@ DEFAULT_TOLERANCE: Final = 1.27
 DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
-
 OPTION: Final = "option"
 """Who decided a setting that the caller gave; see ClusteringPlan."""
-
 _KD_PAYS_FROM_FILES: Final = 8
 
 

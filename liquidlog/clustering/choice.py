@@ -137,10 +137,8 @@ Columns = tuple[ClusteringColumn, ...]
 
 TAKEN: Final = -1
 """The code of a file in a group; a skipped file has the code of its reason."""
-
 MAX_OUTPUTS: Final = 100_000
 """The largest number of outputs per group: every reading task sends rows to each output's slice."""
-
 REASONS: Final = tuple(SkipReason)
 
 _READ_BY_PLANS: Final = [

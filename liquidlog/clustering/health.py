@@ -48,7 +48,6 @@ from liquidlog.spec.text import Summary, html_document, iso_time, suggestion
 
 CUBES_LISTED: Final = 1_000
 """The most cubes that are listed one by one: the worst ones."""
-
 _DECIMALS: Final = 4
 
 

@@ -34,10 +34,8 @@ from liquidlog.spec.bounds import Bounds, Mask
 
 OPEN_COST_BYTES: Final = 4 << 20
 """Source: Spark, spark.sql.files.openCostInBytes."""
-
 NARROWER: Final = 4
 """The largest factor by which files of a small cube may be below the maximum size."""
-
 _SCAN_SHARE: Final = 0.005
 _FEW_FILES: Final = 4
 _LEAST_SHORTFALL: Final = 1.0
@@ -154,7 +152,6 @@ def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:
 _SMALLEST: Final = 0.8 / NARROWER
 _LARGEST: Final = 1.5
 """Limits of a kept file's size, as multiples of the mean size of rewritten files."""
-
 _THRESHOLDS: Final = 16
 
 _DRAWS: Final = 4

@@ -36,10 +36,8 @@ Values = TypeVar("Values", NDArray[np.int64], NDArray[np.float64])
 
 EXACT_FILES: Final = 16_384
 """Up to this many files, every box is compared with every other."""
-
 SAMPLED_FILES: Final = 2_000
 """The size of the sample of boxes among more files; each is compared with every other box."""
-
 _SEED: Final = 20_240_101
 _NORMAL_95_PERCENT: Final = 1.96
 
@@ -199,7 +197,6 @@ Floats = NDArray[np.float64]
 
 _END_WEIGHT: Final = 0.05
 """The weight of an end's own value, relative to the mean distance between two ends."""
-
 _FEWEST_ENDS: Final = 2
 
 _COLUMNS_AT_ONCE: Final = 2
@@ -413,7 +410,6 @@ _MOST_ROWS: Final = 100_000
 
 _ROWS_IN_A_CELL_OF_READERS: Final = 160
 """More, as a few predicates tell much finer than all values of a column."""
-
 _MOST_ROWS_OF_READERS: Final = 40_000
 """Fewer, as fitting a layout takes longer: up to a second with so many."""
 

@@ -26,10 +26,8 @@ Ticks = tuple[tuple[float, Any], ...]
 _STEPS: Final = 4
 _CLOSEST: Final = 0.12
 """The least distance between two positions that are labelled."""
-
 _ROUND_PARTS: Final = 8
 """Values are rounded to a power of ten that is below this part of the column."""
-
 _MONTH_DAYS: Final = 28
 _YEAR_DAYS: Final = 365
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,10 +117,8 @@ PROFILE_BINS: Final = 96
 
 _UNSEEN: Final = 1 / 8
 """The part of a predicted file's range beside it in which unsampled rows may lie."""
-
 _DIAGONAL: Final = 0.98
 """The correlation of files' middles from which two columns count as one."""
-
 _FEWEST_FILES: Final = 4
 
 _EDGE: Final = 1e-9

@@ -31,7 +31,6 @@ from liquidlog.spec.schema import Leaf, Path
 
 MIGRATION: Final = "REPLACE PARTITIONED BY"
 """The operation of its commit; Databricks has a statement of these words for the same."""
-
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
 
 _OF_CUBES: Final = ("zcube_id", "zorder_by", "clustering_provider")

@@ -39,20 +39,15 @@ NAME: Final = "overlap"
 _THRESHOLDS: Final = 48
 _DEPTH_OF_REWRITE: Final = 0.85
 """The share of the tolerance that a rewrite aims at, so that the next appends need no rewrite."""
-
 _LEAST_GAIN: Final = 0.02
 """The least share of the bytes read now that a rewrite must save."""
-
 _MOST_OF_GAIN: Final = 0.9
 _MUCH_CHEAPER: Final = 0.2
 """A rewrite that barely suffices is taken below this share of a deeper one's bytes."""
-
 _MOST_DELETED_SHARE: Final = 0.25
 """A file with a larger share of deleted rows is always rewritten."""
-
 _TOLERANCE_OF_GROUP: Final = 1.0
 """As `cube` has it; the tolerance went into the choice of the group."""
-
 _SMALL_SHARE: Final = 0.5
 """A clustered file below this share of the maximum file size is small."""
 

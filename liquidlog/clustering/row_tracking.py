@@ -33,7 +33,6 @@ HIDDEN_COLUMNS: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 PRESERVED_TAG: Final = "delta.rowTracking.preserved"
 """Tag of commitInfo: every copied row kept its row id and its commit version."""
-
 _DOMAIN_PLACE: Final = f"the domain {ROW_TRACKING_DOMAIN}"
 
 

@@ -249,14 +249,11 @@ def weights_text(weights: Iterable[tuple[Path, float]]) -> str:
 
 MIN_FILE_BYTES: Final = 128
 """The smallest file size that a caller may give: no Parquet file is smaller."""
-
 DEFAULT_STRATEGY: Final = "cube"
 STRATEGY: Final = "strategy"
 """The one setting of a plan that is not a field of the policy."""
-
 PREFIX: Final = "liquidlog."
 """The beginning of the names of our own properties; no other name may begin like that."""
-
 ZORDER_PROPERTY: Final = "liquidlog.zorderBy"
 BLOOM_FILTER_PROPERTY: Final = "liquidlog.bloomFilter"
 PREFIX_PROPERTY: Final = "liquidlog.prefix"
@@ -268,7 +265,6 @@ WEIGHTS: Final = "weights"
 """The one setting that only a property has: callers give a workload instead."""
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 """A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
-
 _TEXT: Final = Kind(lambda given, name: one(given, str, argument=name, expected="text"))
 _CODEC: Final = Kind(
     lambda given, name: parse_codec(one(given, str, argument=name, expected="a codec")).value
@@ -491,7 +487,6 @@ ANY_CLUSTERING: Final = frozenset(
 
 COMPACTION: Final = frozenset({"max_file_size", "compression", "bloom_filter", "row_group_rows"})
 """The settings for joining small files, in tables without clustering columns."""
-
 ZORDER: Final = COMPACTION | {"target_cube_size", "zorder_by"}
 """The settings for ordering the files of such tables."""
 

@@ -194,14 +194,11 @@ def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
 
 BOX_BITS: Final = 16
 """Bits of a key that number the box."""
-
 _MAX_UNEVENNESS: Final = 0.25
 """How far rows per file may be from the mean, as a share of it, for a plane to be taken."""
-
 _LEAST_FILL: Final = 0.5
 _MOST_FILL: Final = 1.5
 """Rows per file beside the mean; planes that are each even enough can add up to less or more."""
-
 _LOPSIDED: Final = 1e-3
 """Weight of even sides beside what readers open: decides where planes do not differ."""
 
@@ -522,16 +519,13 @@ def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:
 MAX_FITTED_DIMENSIONS: Final = 4
 MAX_FITTED_PARTS: Final = 1024
 """Beyond, rows fill the whole grid: there are too many grids, or trying them takes seconds."""
-
 MAX_GRIDS: Final = 24
 
 _TRIED_ROWS_PER_PART: Final = 512
 _ROWS_TOGETHER: Final = 1 << 20
 """Rows of all samples that are cut together, which bounds the memory."""
-
 CELLS_PER_PART: Final = (0.75, 1.1)
 """With more cells than files, some files are two cells; with fewer, some cells are divided."""
-
 _MAX_STRETCH: Final = 1.6
 """How far the cells along an axis may be from those of a cube."""
 

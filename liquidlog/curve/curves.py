@@ -41,7 +41,6 @@ from liquidlog.errors import UsageError
 _MAX_TABLE_DIMENSIONS: Final = 4
 _MAX_TABLE_BITS: Final = 12
 """Bits of all coordinates that one table step reads; more would push tables out of L2 cache."""
-
 _MAX_STATES: Final = 1 << 12
 
 
@@ -281,7 +280,6 @@ RowOrder = npt.NDArray[np.int64]
 
 _EXACT_RANGES: Final = 1 << 31
 """More ranges than a batch can have rows: every distinct value gets its own."""
-
 _RADIX_BITS: Final = 16
 
 

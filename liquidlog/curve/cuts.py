@@ -35,18 +35,14 @@ Shares = npt.NDArray[np.float64]
 _UNITS_PER_PART: Final = 16
 _WIDTHS: Final = range(_UNITS_PER_PART * 3 // 2, _UNITS_PER_PART // 2 - 1, -1)
 """Units that a part may have, most first."""
-
 _MIN_ROWS_PER_UNIT: Final = 4
 """With fewer sampled rows in a unit its box says little; cuts are equal then."""
-
 _MAX_DRIFT_UNITS: Final = 8 * _UNITS_PER_PART
 """How far a cut may be from where equal cuts have it. Bounds the cost to O(files)."""
-
 _ORDINAL_BITS: Final = 40
 
 _EVENNESS: Final = 0.1
 """Weight of equal sizes, small beside extents: decides where boxes do not differ."""
-
 _ANY_VALUE: Final = 1.0
 """Weight of extents beside what is asked, for other values; with a quarter, cuts follow chance."""
 

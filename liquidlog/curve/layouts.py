@@ -47,10 +47,8 @@ from liquidlog.curve.grid import Axis, Coords, Keys
 _FINALISTS: Final = 3
 _MOST_COUNTS: Final = (1024, 64, 16)
 """The most numbers of cells to compare per axis, of two, three and four axes."""
-
 _SNAP: Final = 0.3
 """How far, in cells, an edge moves to a constant that readers use."""
-
 OTHER_READERS: Final = 0.1
 """Weight of queries for other values of the same columns, where layouts are compared."""
 
@@ -340,10 +338,8 @@ Placed: TypeAlias = tuple[KeyOrder, CurveSample, Cuts]
 
 MOST_MORE: Final = 1 / 8
 """The share of the files asked for by which there may be more, where queries gain by it."""
-
 _FEW_FILES: Final = 64
 """Beyond, there are cuts enough for any readers."""
-
 _ROUNDING: Final = 1e-9
 
 
@@ -449,7 +445,6 @@ __all__ = ["KeyOrder", "RowPlacement", "key_order_bits", "place_columns", "place
 
 MAX_RANGES: Final = 4096
 """Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
-
 MAX_RANGES_ALONE: Final = 1 << 16
 """Ranges of a sole clustering column, of which each can straddle only two files."""
 

@@ -130,7 +130,6 @@ def outline(plan: ClusteringPlan) -> tuple[tuple[int, int, int], ...]:
 
 MOST_FILES: Final = 2_000
 """Inputs and outputs of the groups that are predicted; at least one group is."""
-
 MANY_FILES: Final = 100_000
 """Of a table with more files, the groups are predicted in a part of the table."""
 

@@ -21,7 +21,6 @@ from liquidlog.foresee.sample import Floats, Numbers, Stored, StoredColumn
 _LEAST: Final = 0.25
 _MOST: Final = 4.0
 """How far what a sample takes may be from what all rows take, as a factor."""
-
 _LEAST_ROW_BYTES: Final = 1 / 64
 _DELTA: Final = "DELTA_BINARY_PACKED"
 _TRIAL_ROWS: Final = 16_384

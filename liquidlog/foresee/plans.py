@@ -53,25 +53,19 @@ from liquidlog.storage.addresses import is_local
 
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""
-
 _DEVIATIONS: Final = 1.645
 """In nine of ten cases, a normal variable is this many deviations from its mean, or fewer."""
-
 _ERROR_OF_ONE: Final = 1.5
 _ERROR_OF_MEAN: Final = 1.15
 """The factor by which a prediction from rows may be wrong besides: of one query, of the mean."""
-
 _ERROR_MADE_UP: Final = 1.35
 """The same, more, where rows are made up."""
-
 _ROUNDING: Final = 1e-9
 
 _NARROW: Final = 0.5
 """Files are narrow in a column if a query for one value of it opens no larger share of them."""
-
 _MOST_NARROW_FILES: Final = 20_000
 """In larger tables, only the clustering columns are tried."""
-
 _MOST_NARROW_COLUMNS: Final = 32
 _INPUT_FILES: Final = 192
 _OTHER_FILES: Final = 64

@@ -33,10 +33,8 @@ from liquidlog.spec.schema import Leaf
 
 MOST_FILES: Final = 12_288
 """The most files that are laid out; more are extrapolated."""
-
 LEAST_RATIO: Final = 0.85
 """No rewrite makes a table so much worse: at lower ratios, the rows are not as made up."""
-
 MOST_UNMEASURED: Final = 0.1
 """The largest share of bytes in files without ranges with which ratios are known."""
 
@@ -56,7 +54,6 @@ _LEAST_ROWS: Final = 2_048
 _ROWS_OF_A_FILE: Final = 96
 _FEW_FILES: Final = 64
 """Up to so many files, it matters which column the table's own curve parts."""
-
 _MOST_DIMENSIONS: Final = 4
 _MOST: Final = 0.5
 _DECIMALS: Final = 4

@@ -40,13 +40,11 @@ _ROWS_OF_A_FILE: Final = 64
 
 _FEWEST_ROWS_OF_AN_INPUT: Final = 64
 """So that a small file beside large ones is known too."""
-
 _ROW_GROUPS_OF_A_FILE: Final = 4
 _FILES_AT_ONCE: Final = 16
 _FEWEST_FILES: Final = 16
 _MOST_BYTES: Final = 256 << 20
 """The memory for values of row groups, except those of the first files."""
-
 _SEED: Final = 20261122
 _HEAVY: Final = 0.5
 _FEW_ENDS: Final = 4

@@ -25,7 +25,6 @@ Floats = npt.NDArray[np.float64]
 
 _UNSEEN_NULLS: Final = 3
 """By the rule of three, a file without sampled nulls has none if so many were expected."""
-
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 

@@ -33,16 +33,12 @@ Answer = Literal["rewrite", "cluster", "leave", "unknown"]
 
 PAYBACK_DAYS: Final = 30.0
 """The default of the longest payback of a rewrite, in days."""
-
 PAYBACK_QUERIES: Final = 1_000.0
 """The same in queries, where nobody knows how many there are in a day."""
-
 LONGER: Final = 1.2
 """No rewrite is worth it that lets many queries wait so many times as long."""
-
 _MANY: Final = 0.1
 """The least share of all queries that counts as many."""
-
 _ROUNDING: Final = 1e-9
 _NAMED: Final = 4
 _FEW_DAYS: Final = 10
