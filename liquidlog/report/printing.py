@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_BLOCKS: Final = " ▁▂▃▄▅▆▇█"  # one for each height, LEVELS + 1 of them, as below
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"  # one for each height: LEVELS + 1 of them
 _ASCII_BLOCKS: Final = " .:-=+*%#"
 
 _STYLES: Final = {
