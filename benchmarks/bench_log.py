@@ -41,7 +41,7 @@ table = Table.open(uri)
 snapshot = table.snapshot()
 chosen = [leaf for leaf in leaves(snapshot.schema) if leaf.logical in {("a",), ("b",)}]
 started, cpu_started = time.perf_counter(), time.process_time()
-rows = len(load_bounds(table._store, snapshot, chosen))
+rows = len(load_bounds(table.opened.store, snapshot, chosen))
 """,
     "liquidlog, health": """
 rows = Table.open(uri).health().total_file_count
@@ -134,7 +134,7 @@ def other_writer(snapshot):
 """
 _COMMIT = """
 started, cpu_started = time.perf_counter(), time.process_time()
-landed = land(table._store, proposal, system_clock(), engine_info="bench")
+landed = land(table.opened.store, proposal, system_clock(), engine_info="bench")
 assert landed.version - plan.read_version == {attempts}
 rows = None
 """
@@ -143,25 +143,25 @@ _RUN = """
 from msgspec import structs
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations.batches import LandedGroups
-read_logs = type(table._store).read_logs
+read_logs = type(table.opened.store).read_logs
 reads = 0
 def counted(store, names):
     global reads
     reads += len(names)
     return read_logs(store, names)
-type(table._store).read_logs = counted
+type(table.opened.store).read_logs = counted
 whole = table.plan(min_cube_size=1, target_cube_size="10000TiB",
     max_file_size="1TiB").groups[0].inputs
 parts = [whole[n * {files}:(n + 1) * {files}] for n in range({groups})]
 plan = structs.replace(plan, groups=tuple(
     type(group)(group_id=n, zcube_id=group.zcube_id, inputs=part, expected_outputs=len(part))
     for n, part in enumerate(parts)))
-opinion, landed_groups, base = SecondOpinion(table._store), LandedGroups(table._store, plan), None
+opinion, landed_groups, base = SecondOpinion(table.opened.store), LandedGroups(table.opened.store, plan), None
 {agreed}
 reads = 0
 started, cpu_started = time.perf_counter(), time.process_time()
 for number, group in enumerate(plan.groups):
-    assert number not in landed_groups.snapshot()
+    assert number not in landed_groups.update()
     outputs = tuple(structs.replace(file, path=f"group-{{number}}-{{file.path}}")
         for file in done.outputs)
     result = structs.replace(done, plan_id=plan.plan_id, group_id=number, outputs=outputs)
@@ -169,7 +169,7 @@ for number, group in enumerate(plan.groups):
         derive=lambda snapshot: rewrite_change(snapshot, plan, result, now_ms=10**12),
         problems=lambda snapshot: staleness_of(snapshot, plan, [group])[0].reasons,
         before_put=opinion.require, winners=landed_groups.winners)
-    base = land(table._store, proposal, system_clock(), engine_info="bench").base
+    base = land(table.opened.store, proposal, system_clock(), engine_info="bench").base
 rows = None
 """
 _NEXT = """
