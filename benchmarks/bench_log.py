@@ -156,7 +156,8 @@ parts = [whole[n * {files}:(n + 1) * {files}] for n in range({groups})]
 plan = structs.replace(plan, groups=tuple(
     type(group)(group_id=n, zcube_id=group.zcube_id, inputs=part, expected_outputs=len(part))
     for n, part in enumerate(parts)))
-opinion, landed_groups, base = SecondOpinion(table.opened.store), LandedGroups(table.opened.store, plan), None
+store, base = table.opened.store, None
+opinion, landed_groups = SecondOpinion(store), LandedGroups(store, plan)
 {agreed}
 reads = 0
 started, cpu_started = time.perf_counter(), time.process_time()
