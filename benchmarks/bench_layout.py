@@ -158,7 +158,7 @@ def shares(
 
 
 def hits(low: Ranks, high: Ranks, froms: Ranks, to: Ranks) -> npt.NDArray[np.bool_]:
-    """Which file can hold rows of which predicate on which column, (predicates, files, columns)."""
+    """Whether a file can hold what a predicate selects (predicates, files, columns)."""
     met: npt.NDArray[np.bool_] = (high[None] >= froms[:, None]) & (low[None] <= to[:, None])
     return met
 

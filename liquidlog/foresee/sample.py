@@ -79,11 +79,20 @@ class SampledColumn:
 
     def is_in_order_of(self, other: "SampledColumn") -> bool:
         """Return whether this column is a rising or falling function of the other."""
-        order = np.lexsort((self.codes, other.codes))
-        steps, others = np.diff(self.codes[order]), np.diff(other.codes[order])
-        if steps[others == 0].any():
+        steps = np.diff(self.codes[other.order])
+        if (steps[~other.rises] != 0).any():
             return False
         return bool((steps >= 0).all() or (steps <= 0).all())
+
+    @cached_property
+    def order(self) -> Numbers:
+        """The rows by their values, (s,)."""
+        return np.argsort(self.codes, kind="stable")
+
+    @cached_property
+    def rises(self) -> npt.NDArray[np.bool_]:
+        """Whether the value after each row is another one, in the order of the values, (s - 1,)."""
+        return np.diff(self.codes[self.order]) > 0
 
     @cached_property
     def _null_share(self) -> float:

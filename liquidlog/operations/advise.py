@@ -268,8 +268,10 @@ class LayoutSearch:
             (output_count(int(size), self._sizes[-1]) for size in self._foreign.size_bytes),
             default=1,
         )
+        columns = tuple(column.logical for column in self._columns)
+        sampled = [one for one in self._sample.columns if one.leaf.logical in columns]
         space = Space(
-            columns=tuple(column.logical for column in self._columns),
+            columns=columns,
             few_valued=[
                 column.leaf.logical
                 for column in self._sample.columns
@@ -279,7 +281,7 @@ class LayoutSearch:
             sizes=self._sizes,
             one_order=[
                 frozenset((one.leaf.logical, other.leaf.logical))
-                for one, other in permutations(self._sample.columns, 2)
+                for one, other in permutations(sampled, 2)
                 if one.is_in_order_of(other)
             ],
         )

@@ -6,6 +6,7 @@ of a condition form two runs; an INSERT takes its values from the source.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -304,10 +305,8 @@ class _Zone:
         self._name = name
         self._zone: ZoneInfo | None = None
         self.doubtful = False
-        try:
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
             self._zone = ZoneInfo(name) if name else None
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            self.doubtful = False
 
     def __call__(self, literal: str) -> str:
         text = literal[len("TIMESTAMP '") : -1]
