@@ -13,7 +13,7 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import AddFile, RemoveFile
 from support.plans import finished, output, staleness
-from support.snapshots import SCHEMA, FileSpec, snapshot_of, with_files
+from support.snapshots import SCHEMA, FileSpec, snapshot_of
 from support.snapshots import planned as counted
 
 FILES = [
@@ -111,11 +111,3 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
     with pytest.raises(CommitConflictError) as caught:
         rewrite_change(now, made, finished(), now_ms=8)
     assert caught.value.conflicts == tuple(Outdated(reason) for reason in reasons)
-
-
-def test_new_files_and_other_properties_do_not_make_a_plan_stale() -> None:
-    snapshot = snapshot_of(FILES)
-    made = planned(snapshot)
-    more = snapshot_of([FileSpec(path="0"), *FILES], configuration={"a": "b"})
-    assert staleness(more, made, made.groups[0]).reasons == ()
-    assert staleness(with_files(snapshot, snapshot.files.slice(1)), made, made.groups[0]).reasons

@@ -1,4 +1,4 @@
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.keyspace import key_space
 from liquidlog.clustering.maps import Ticks, axis_ticks
-from liquidlog.clustering.zcubes import cube_table, file_states, membership
+from liquidlog.clustering.zcubes import cube_table
 from liquidlog.errors import ClusteringColumnError, CorruptLogError
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import (
@@ -103,11 +103,6 @@ def test_a_column_without_statistics_is_refused(configuration: dict[str, str]) -
     assert next(iter(configuration)) in problem
 
 
-def test_all_problems_come_at_once() -> None:
-    found = problems("i", "I", "nope", "flag", "late", partition_columns=("p",))
-    assert [problem.split(" ")[0] for problem in found] == ["the", "5", "flag", "there", "i"]
-
-
 # The values beside an axis are those of the column, round, apart, and where they belong.
 
 
@@ -120,16 +115,6 @@ def ticks(low: list[Any], high: list[Any], kind: pa.DataType) -> Ticks:
     bounds = Bounds(columns=(column,), num_records=pa.array([1] * len(low), pa.int64()))
     space = key_space(bounds, np.ones(len(low), np.int64))
     return axis_ticks(bounds, 0, space.columns[0])
-
-
-def test_dates_are_first_days_of_years_months_or_just_days() -> None:
-    years = ticks([date(1992, 1, 2)], [date(1998, 12, 1)], pa.date32())
-    assert all((value.month, value.day) == (1, 1) for _, value in years[1:-1])
-    assert len(years) > 2
-    months = ticks([date(2024, 1, 2)], [date(2024, 12, 5)], pa.date32())
-    assert all(value.day == 1 for _, value in months[1:-1])
-    days = ticks([date(2024, 1, 2)], [date(2024, 1, 30)], pa.date32())
-    assert [value for _, value in days][::4] == [date(2024, 1, 2), date(2024, 1, 30)]
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
@@ -157,28 +142,8 @@ COLUMNS = (
 TAG = '["x","`a b`.c"]'
 
 
-def states(*files: FileSpec, min_cube_bytes: int = 100) -> list[str]:
-    named = [FileSpec(**{**vars(file), "path": str(n)}) for n, file in enumerate(files)]
-    found: list[str] = file_states(snapshot_of(named), COLUMNS, min_cube_bytes).to_pylist()
-    return found
-
-
 def file(**fields: object) -> FileSpec:
     return FileSpec(path="", **fields)  # type: ignore[arg-type]
-
-
-def test_a_cube_is_stable_from_the_minimum_on_by_logical_size() -> None:
-    whole = file(cube="a", zorder_by=TAG, size=60)
-    shrunk = file(cube="a", zorder_by=TAG, size=80, rows=10, deleted=5)
-    unknown = file(cube="a", zorder_by=TAG, size=40, rows=None, deleted=5)
-    assert states(whole, shrunk) == ["stable", "stable"]
-    assert states(whole, shrunk, min_cube_bytes=101) == ["partial", "partial"]
-    assert states(whole, unknown) == ["stable", "stable"]
-
-
-def test_other_columns_other_order_and_broken_tags() -> None:
-    tags = ('["`a b`.c","x"]', '["x"]', "not json", "[]")
-    assert states(*(file(cube="a", zorder_by=tag) for tag in tags)) == ["other_columns"] * 4
 
 
 def test_the_cube_table_adds_up_and_names_the_unknown() -> None:
@@ -238,10 +203,6 @@ def test_writes_the_reference_engines_text() -> None:
     assert read_domain(written.configuration) == (("x",), ("s", "a"))
 
 
-def test_reads_the_flat_form_of_the_protocol_text() -> None:
-    assert read_domain('{"clusteringColumns":["col-1","a.b"],"other":1}') == (("col-1",), ("a.b",))
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -273,9 +234,3 @@ def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: li
     state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
     assert [column.logical for column in state.columns] == logical
     assert state.unresolved == ()
-
-
-def test_files_of_another_provider_are_in_no_cube_of_ours() -> None:
-    files = [FileSpec(path=str(n), cube="a", zorder_by=TAG, provider=p) for n, p in enumerate("x")]
-    files += [FileSpec(path="own", cube="a", zorder_by=TAG), FileSpec(path="none")]
-    assert membership(snapshot_of(files).files, COLUMNS).own_cube.tolist() == [-1, 0, -1]

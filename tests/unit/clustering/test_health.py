@@ -7,10 +7,8 @@ from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import Health, is_crossed, is_measured, measure_health, parse_bar
 from liquidlog.errors import UsageError
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
-PAIR = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
 DEEP = [FileSpec(path=f"{n:02d}", bounds={"x": (0, n)}) for n in range(20)]
 
 
@@ -18,19 +16,6 @@ def health(snapshot: Snapshot, mask: pa.BooleanArray | None = None) -> Health:
     columns = clustering_state(snapshot).columns
     bounds = bounds_of(snapshot)([column.leaf for column in columns])
     return measure_health(snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
-
-
-def test_the_contracts_vector() -> None:
-    ends = [((1, 1), (3, 0)), ((1, 2), (3, 1)), ((4, 4), (4, 4))]
-    files = [
-        FileSpec(path=str(n), bounds={"b": (low[0], high[0]), "a": (low[1], high[1])})
-        for n, (low, high) in enumerate(ends)
-    ]
-    found = health(snapshot_of(files, cluster_by=[["b"], ["a"]], schema=PAIR))
-    assert (found.average_depth, found.average_overlaps) == (1.6667, 0.6667)
-    assert (found.max_depth, found.p95_depth, found.constant_file_count) == (2, 2, 1)
-    assert found.cluster_by_keys == ("b", "a")
-    assert [found.depth_histogram[key] for key in ("00001", "00002", "00003")] == [1, 2, 0]
 
 
 def test_files_without_a_range_are_left_out_and_told() -> None:

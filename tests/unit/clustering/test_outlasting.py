@@ -322,22 +322,6 @@ def test_a_plan_without_terms_outlasts_nothing() -> None:
         assert [str(one) for one in found] == expected, change
 
 
-@pytest.mark.parametrize("highest", ["9", "8", "", "none"])
-def test_a_new_column_must_have_a_fresh_id(highest: str) -> None:
-    table, plan = made("mapped")
-
-    def restore(winner: Winner) -> None:
-        winner.add(field("new"))
-        says = winner.named("new")["metadata"]
-        says["delta.columnMapping.id"] = 9
-        winner.properties["delta.columnMapping.maxColumnId"] = highest
-
-    changes, reasons = judged(plan, after(table, restore))
-    assert any("new has no fresh column id" in text for text in changes)
-    assert any("maxColumnId fell" in text for text in changes) == (highest != "9")
-    assert set(changes) <= set(reasons)
-
-
 def test_winners_that_were_judged_for_other_files_are_all_conflicts() -> None:
     table, plan = made("clustering")
     _, other = made("mapped")
@@ -381,16 +365,3 @@ def test_columns_that_came_since_are_named_with_their_physical_paths() -> None:
         (("st", "more"), ("c3", "c12"), (12,)),
         (("new",), ("c10",), (10, 11)),
     ]
-
-
-def test_the_terms_of_a_plan_are_what_its_files_depend_on() -> None:
-    _, plan = made("mapped")
-    assert plan.terms
-    assert plan.terms.properties == MAPPED
-    assert plan.terms.features == (
-        "appendOnly",
-        "clustering",
-        "columnMapping",
-        "domainMetadata",
-        "invariants",
-    )

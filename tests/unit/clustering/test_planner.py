@@ -64,25 +64,6 @@ def test_every_file_left_alone_has_its_reason() -> None:
     assert made.columns == (PlannedColumn(logical=("x",), physical=("x",)),)
 
 
-def test_a_last_cube_of_one_file_goes_before_the_cube_before_it() -> None:
-    # Two filters of the reference each exchange them; where the cube before is of one file too,
-    # the second filter exchanges them back.
-    several = [FileSpec(path=f"a{n}", cube="a", **MINE) for n in (1, 2)]
-    last = [FileSpec(path="b1", cube="b", **MINE)]
-    assert taken(planned(snapshot_of([*several, *last]))) == [["b1", "a1", "a2"]]
-    assert taken(planned(snapshot_of([several[0], *last]))) == [["a1", "b1"]]
-
-
-def test_deletion_vectors_and_row_ids_are_carried() -> None:
-    files = [FileSpec(path="1", deleted=3, base_row_id=40), FileSpec(path="2", rows=None)]
-    (group,) = planned(snapshot_of(files)).groups
-    with_vector, without = group.inputs
-    assert with_vector.deletion_vector is not None
-    assert with_vector.deletion_vector.cardinality == 3
-    assert (with_vector.base_row_id, with_vector.num_records) == (40, 10)
-    assert (without.deletion_vector, without.num_records) == (None, None)
-
-
 def test_clustering_columns_always_get_statistics() -> None:
     configuration = {
         "delta.dataSkippingStatsColumns": "y",
@@ -111,16 +92,6 @@ def test_without_columns_small_files_are_joined() -> None:
         "worn": SkipReason.LONE_FILE,
     }
     assert (made.groups[0].zcube_id, made.groups[0].expected_outputs) == (None, 1)
-
-
-def test_a_file_with_many_deleted_rows_is_joined_whatever_its_size() -> None:
-    files = [
-        FileSpec(path="a", size=10, deleted=5),
-        FileSpec(path="b", size=10, rows=None, deleted=5),
-    ]
-    made = planned(snapshot_of(files, cluster_by=None), max_file_bytes=10)
-    assert taken(made) == []
-    assert set(skipped(made).values()) == {SkipReason.LONE_FILE}
 
 
 @pytest.mark.parametrize(
@@ -279,15 +250,6 @@ def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
     assert ranges == [[*range(34)], [*range(34, 68)], [*range(68, 100)]]
     assert [group.expected_outputs for group in made.groups] == [2, 2, 2]
     assert made.groups[0].zcube_id is None
-
-
-def test_files_at_one_place_keep_the_order_in_which_they_were_written() -> None:
-    times = shuffled(3)
-    made = planned(table(written=times, x=[5] * FILES), zorder_by=(("x",),), target_cube_bytes=500)
-    assert [[times[number] for number in group] for group in numbers_of(made)] == [
-        [*range(50)],
-        [*range(50, 100)],
-    ]
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 120))

@@ -57,16 +57,6 @@ def planned(snapshot: Snapshot) -> ClusteringPlan:
     return counted(snapshot, ClusteringPolicy())
 
 
-def ids_of(added: Sequence[AddFile]) -> list[tuple[int | None, int | None]]:
-    return [(add.base_row_id, add.default_row_commit_version) for add in added]
-
-
-def test_fresh_row_ids_follow_the_high_water_mark() -> None:
-    numbered, domains = assign_row_ids(tracked(), adds("c", "d"), [4, 3])
-    assert ids_of(numbered) == [(21, 8), (25, 8)]
-    assert [(d.domain, d.configuration) for d in domains] == [(DOMAIN, '{"rowIdHighWaterMark":27}')]
-
-
 @pytest.mark.parametrize(
     ("configuration", "features"),
     [
@@ -119,26 +109,6 @@ def test_row_ids_that_cannot_be_kept_are_refused(
 def test_row_tracking_without_names_is_refused() -> None:
     with pytest.raises(UnsupportedFeatureError):
         planned(tracked(configuration={"delta.enableRowTracking": "true"}))
-
-
-def test_a_rewrite_numbers_its_outputs_and_says_that_it_kept_row_ids() -> None:
-    snapshot = tracked()
-    newest = replace(
-        tracked(
-            (*FILES, FileSpec(path="won", base_row_id=21, commit_version=8)),
-            mark='{"rowIdHighWaterMark":30}',
-        ),
-        version=9,
-    )
-    change = rewrite_change(newest, planned(snapshot), GROUP, now_ms=8)
-    added = [action for action in change.actions if isinstance(action, AddFile)]
-    removed = [action for action in change.actions if isinstance(action, RemoveFile)]
-    assert ids_of(added) == [(31, 10)]
-    assert [(r.base_row_id, r.default_row_commit_version) for r in removed] == [(5, 2), (15, 3)]
-    assert change.actions[-1] == DomainMetadata(
-        domain=DOMAIN, configuration='{"rowIdHighWaterMark":44}', removed=False
-    )
-    assert change.tags["delta.rowTracking.preserved"] == "true"
 
 
 def test_a_rewrite_of_a_table_that_only_supports_row_tracking_does_not_say_so() -> None:

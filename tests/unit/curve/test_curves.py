@@ -13,7 +13,6 @@ from liquidlog.curve.curves import (
 )
 from liquidlog.curve.grid import bytes_below, coordinate_ends, decimals_below
 from liquidlog.errors import UsageError
-from support.curves import hilbert_point
 
 
 @pytest.mark.parametrize("curve", Curve)
@@ -23,19 +22,8 @@ def test_key_wider_than_64_bits_is_refused(curve: Curve, d: int, bits: int) -> N
         curve_index(np.zeros((1, d), np.uint32), bits, curve)
 
 
-SMALL_GRIDS = [(1, 8), (2, 1), (2, 6), (3, 4), (4, 3), (5, 2), (6, 2)]
-
-
 def test_hilbert_index_on_a_4x4_grid_is_the_published_curve() -> None:
     assert hilbert_index(np.array([[2, 0]], np.uint32), 2).tolist() == [14]
-
-
-@pytest.mark.parametrize(("d", "bits"), SMALL_GRIDS)
-def test_hilbert_visits_every_point_once_in_single_steps(d: int, bits: int) -> None:
-    points = hilbert_point(np.arange(1 << (d * bits), dtype=np.uint64), dimensions=d, bits=bits)
-    assert points.max() == (1 << bits) - 1
-    assert (np.abs(np.diff(points.astype(np.int64), axis=0)).sum(axis=1) == 1).all()
-    assert (hilbert_index(points, bits) == np.arange(len(points))).all()
 
 
 def test_a_range_ends_where_the_next_sampled_one_begins() -> None:
@@ -52,14 +40,6 @@ def test_texts_count_the_boundaries_below_byte_by_byte(kind: pa.DataType) -> Non
     found = bytes_below(pa.array(ordered, kind), pa.array(ordered, kind))
     assert found.dtype == np.uint32
     assert found.tolist() == list(range(len(ordered)))
-
-
-def test_slices_of_texts_are_read_from_where_they_begin() -> None:
-    texts = pa.array(["z", "b", None, "d"])
-    assert bytes_below(texts.slice(1, 3), pa.array(["y", "a", "c"]).slice(1)).tolist()[::2] == [
-        1,
-        2,
-    ]
 
 
 @pytest.mark.parametrize("scale", [0, 20])

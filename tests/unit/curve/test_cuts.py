@@ -10,7 +10,6 @@ from liquidlog.curve.cuts import (
     Reach,
     choose_cuts,
     choose_cuts_each,
-    equal_cuts,
     opened_shares,
 )
 from liquidlog.curve.grid import (
@@ -18,7 +17,7 @@ from liquidlog.curve.grid import (
     range_ids,
 )
 from liquidlog.errors import ClusteringColumnError
-from support.curves import as_sample, ordinals_of, spread
+from support.curves import ordinals_of, spread
 
 
 def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
@@ -27,14 +26,6 @@ def clustered_sample(rows: int) -> tuple[CurveSample, np.ndarray]:
     ordinals = np.arange(rows, dtype=np.uint64)
     shares = coords / (1 << 16)
     return CurveSample.sort(keys, ordinals, lows=shares, highs=shares), coords
-
-
-@pytest.mark.parametrize("choose", [equal_cuts, choose_cuts])
-def test_one_key_for_all_rows_is_still_cut_evenly(choose: object) -> None:
-    assert callable(choose)
-    sample = as_sample([5] * 1000)
-    counts = np.bincount(choose(sample, 4).parts_of(sample.keys, sample.ordinals), minlength=4)
-    assert counts.tolist() == pytest.approx([250] * 4, abs=20)
 
 
 def test_samples_that_are_cut_together_are_cut_as_alone() -> None:

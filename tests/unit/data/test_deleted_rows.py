@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyroaring import BitMap64
 
 from liquidlog.data import deleted_rows, logical_file
 from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
@@ -22,7 +21,7 @@ from liquidlog.data.deleted_rows import (
     find_rows,
     require_found,
 )
-from liquidlog.data.logical_file import Located, read_deletion_vector, write_vector
+from liquidlog.data.logical_file import Located, write_vector
 from liquidlog.data.runs import Run, RunStage
 from liquidlog.errors import (
     DataFileError,
@@ -33,7 +32,6 @@ from liquidlog.errors import (
     StorageError,
 )
 from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking
-from liquidlog.spec.arrow import VARIANT
 from liquidlog.spec.deletion_vectors import (
     encoded_payload,
     vector_file,
@@ -44,7 +42,6 @@ from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import put_if_absent
 from support.deleted import (
     LIMIT,
-    MAGIC,
     layout_of,
     live_rows,
     positions,
@@ -53,8 +50,6 @@ from support.deleted import (
     write_output,
 )
 from support.local_tasks import PickledTasks
-
-TRACKING = RowTracking(row_id_column="_id", row_commit_version_column="_version", preserved=True)
 
 
 def find(
@@ -155,20 +150,6 @@ def test_memory_is_bounded_by_slices_and_parts(
     assert sum(sizes) == 45
 
 
-def test_equal_rows_with_other_ids_are_not_taken(tmp_path: Path) -> None:
-    rows = pa.table({"x": [5, 5, 5, 5]})
-    layout = layout_of(rows.schema, columns=[("x",)], row_tracking=TRACKING)
-    one = write_input(tmp_path / "i.parquet", rows, first=100)
-    tracked = live_rows(one, layout)
-    assert tracked["_id"].to_pylist() == [100, 101, 102, 103]
-    output = write_output(tmp_path / "o.parquet", tracked.take(pa.array([3, 1, 0, 2])), layout)
-    found = find([replace(one, positions=positions([2]))], [output], layout)
-    assert lists(found) == [[3]]
-    lost = write_output(tmp_path / "l.parquet", tracked.take(pa.array([3, 1, 0])), layout)
-    with pytest.raises(RowsNotFoundError):
-        find([replace(one, positions=positions([2]))], [lost], layout)
-
-
 def test_ids_that_are_not_preserved_do_not_matter(tmp_path: Path) -> None:
     rows = pa.table({"x": [5, 6]})
     hidden = rows.append_column("_id", [[1, 2]]).append_column("_version", [[1, 1]])
@@ -185,20 +166,6 @@ _NAN, _OTHER_NAN = (
     np.array([bits], np.uint64).view(np.float64)[0]
     for bits in (0x7FF8000000000000, 0x7FF8000000000001)
 )
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_numbers_are_compared_by_their_bits(tmp_path: Path, number: int) -> None:
-    values = np.array([0.0, -0.0, _NAN, _OTHER_NAN, np.inf, 1.5])
-    rows = pa.table({"x": values, "n": [{"f": value} for value in values.astype(np.float32)]})
-    layout = layout_of(rows.schema, columns=[("x",)])
-    one = write_input(tmp_path / "i.parquet", rows)
-    outputs = [
-        write_output(tmp_path / f"o{n}.parquet", rows.slice(n, 1), layout)
-        for n in reversed(range(6))
-    ]
-    found = find([replace(one, positions=positions([number]))], outputs, layout)
-    assert lists(found) == [[0] if n == number else [] for n in reversed(range(6))]
 
 
 def test_statistics_that_are_missing_leave_nothing_out(tmp_path: Path) -> None:
@@ -239,17 +206,6 @@ def test_rows_of_inputs_are_compared_as_the_table_has_them(tmp_path: Path) -> No
     assert lists(find([replace(one, positions=positions([1]))], [output], layout)) == [[3]]
     with pytest.raises(RowsNotFoundError):  # null is not the empty string
         find([replace(one, positions=positions([2]))], [output], layout)
-
-
-def test_variants_are_compared_by_their_bytes(tmp_path: Path) -> None:
-    layout = replace(layout_of(pa.schema([])), schema=schema_of(field("v", "variant")))
-    parts = [{"value": b"\x0c\x01", "metadata": b"\1"}, None, {"value": b"", "metadata": b""}]
-    rows = pa.table({"v": pa.array(parts, VARIANT)})
-    one = write_input(tmp_path / "i.parquet", rows)
-    output = write_output(tmp_path / "o.parquet", rows.take(pa.array([2, 1, 0])), layout)
-    for row in range(3):
-        found = find([replace(one, positions=positions([row]))], [output], layout)
-        assert lists(found) == [[2 - row]]
 
 
 @pytest.mark.parametrize("mode", [MappingMode.NAME, MappingMode.ID])
@@ -314,29 +270,6 @@ def test_one_hash_that_is_equal_is_not_enough(
     assert lists(find(gone, [output], layout)) == [[0, 1, 3, 4]]
 
 
-def test_a_row_that_lacks_a_partner_is_an_error_with_numbers(tmp_path: Path) -> None:
-    rows = pa.table({"x": [1, 1, 1, 2]})
-    layout = layout_of(rows.schema, columns=[("x",)])
-    one = write_input(tmp_path / "i.parquet", rows)
-    output = write_output(tmp_path / "o.parquet", pa.table({"x": [1, 2, 2]}), layout)
-    with pytest.raises(RowsNotFoundError, match="2 of 3 rows deleted") as caught:
-        find([replace(one, positions=positions([0, 1, 2]))], [output], layout)
-    assert (caught.value.rows, caught.value.missing) == (3, 2)
-    taken = replace(output, deleted=positions([0]))
-    with pytest.raises(RowsNotFoundError, match="1 of 1 rows deleted"):
-        find([replace(one, positions=positions([0]))], [taken], layout)
-
-
-def test_rows_that_an_earlier_attempt_took_are_left_out(tmp_path: Path) -> None:
-    rows = pa.table({"x": [1, 1, 2, 3]})
-    layout = layout_of(rows.schema, columns=[("x",)])
-    one = write_input(tmp_path / "i.parquet", rows, planned=[3])
-    output = write_output(tmp_path / "o.parquet", pa.table({"x": [2, 1, 1]}), layout)
-    rest = replace(one, positions=None, already=positions([0]))
-    later = replace(output, deleted=positions([1]))
-    assert lists(find([rest], [later], layout)) == [[0, 2]]
-
-
 def test_rows_that_the_plan_did_not_have_are_a_mistake_of_the_caller(tmp_path: Path) -> None:
     rows = pa.table({"x": [1, 2]})
     layout = layout_of(rows.schema)
@@ -365,15 +298,6 @@ def test_files_that_are_not_what_was_said_of_them_are_refused(tmp_path: Path) ->
         find(gone, [output], layout)
 
 
-def test_bits_are_the_same_whatever_encodes_them() -> None:
-    plain = pa.table({"s": pa.array(["a", None, "b"]), "l": pa.array([[1.0], None, []])})
-    encoded = plain.set_column(0, "s", plain["s"].dictionary_encode())
-    assert same_bits(plain, encoded)
-    assert same_bits(plain.slice(1), pa.concat_tables([encoded.slice(1, 1), encoded.slice(2)]))
-    assert not same_bits(plain, plain.slice(1))
-    assert not same_bits(plain, plain.select(["s"]))
-
-
 @pytest.mark.parametrize(
     ("left", "right"),
     [
@@ -399,6 +323,13 @@ def test_bits_differ(left: pa.Array, right: pa.Array) -> None:
     assert same_bits(first, first)
     assert same_bits(second, second)
     assert multiset_checksum(first) != multiset_checksum(second)
+
+
+def test_bits_are_the_same_whatever_encodes_them() -> None:
+    plain = pa.table({"s": pa.array(["a", None, "b"]), "l": pa.array([[1.0], None, []])})
+    assert same_bits(plain, plain.set_column(0, "s", plain["s"].dictionary_encode()))
+    assert not same_bits(plain, plain.slice(1))
+    assert not same_bits(plain, plain.select(["s"]))
 
 
 # Finding rows by the tasks of an executor: the same rows, and a limit of its own.
@@ -474,13 +405,6 @@ def test_tasks_read_three_times_what_the_outputs_hold_and_no_more(
     sizes = [output.file.size_bytes for output in outputs]
     limit_bytes = 3 * sum([*sizes, *(one.source.size_bytes for one in deleted)])
     assert caught.value.limit_bytes == limit_bytes < caught.value.needed_bytes
-
-
-def test_rows_that_no_task_finds_are_missing(tmp_path: Path) -> None:
-    deleted, outputs, layout = files_of(tmp_path, [("x",)])
-    with pytest.raises(RowsNotFoundError) as caught:
-        found_by(PickledTasks(), (deleted, outputs[:1], layout))
-    assert 0 < caught.value.missing < caught.value.rows == 35
 
 
 # Rows read at the positions where they were found, and what refuses them.
@@ -575,23 +499,6 @@ def run(tmp_path: Path) -> Run:
     run = Run(str(tmp_path), DIGITS)
     run.begin()
     return run
-
-
-def test_a_vector_that_was_written_is_read(run: Run) -> None:
-    vector = write_vector(run, ROWS_VECTORS, unique_id="a")
-    name = vector_path(vector)
-    assert name is not None
-    assert run.files() == (name,)
-    assert name.startswith("deletion_vector_01234567-89ab-4")
-    assert (vector.storage_type, vector.offset, vector.cardinality) == ("u", 1, 5)
-    location = str(Path(run.directory) / name)
-    found = read_deletion_vector(vector, location=location, data_file="f", num_rows=2**33 + 1)
-    assert found.tolist() == ROWS_VECTORS.tolist()
-    content = Path(location).read_bytes()
-    assert content[0] == 1
-    assert int.from_bytes(content[1:5], "big") == vector.size_in_bytes == len(content) - 9
-    assert content[5:9] == MAGIC
-    assert BitMap64.deserialize(content[9:-4]) == BitMap64(ROWS_VECTORS.tolist())
 
 
 def planned(kind: str, place: str) -> InputFile:

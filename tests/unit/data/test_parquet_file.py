@@ -1,5 +1,4 @@
 import datetime as dt
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import arrow_type
-from liquidlog.spec.partitions import unwritable_partitions
 from liquidlog.spec.schema import (
     DataType,
-    DecimalType,
     PrimitiveType,
     StructField,
     StructType,
@@ -57,16 +54,6 @@ def test_live_rows_are_those_that_the_vector_leaves(tmp_path: Path, source: Inpu
         assert file.read([("key",)], [2, 0])["key"].to_pylist() == [8, 9]
         parts = list(file.read_in_parts(None, 1, max_rows=3))
         assert [part["key"].to_pylist() for part in parts] == [[4, 6], [7]]
-
-
-def test_rows_without_ids_get_those_of_their_physical_places(
-    tmp_path: Path, source: InputFile
-) -> None:
-    numbered = structs.replace(source, base_row_id=100, default_row_commit_version=7)
-    with opened(tmp_path, numbered, IDS) as file:
-        rows = file.read()
-    assert rows["_id"].to_pylist() == [104, 106, 107, 108, 109]
-    assert rows["_version"].to_pylist() == [7] * 5
 
 
 def test_a_file_that_is_not_what_the_log_says_is_refused(tmp_path: Path, source: InputFile) -> None:
@@ -121,11 +108,6 @@ def test_spells_values_as_the_protocol_has_them(
     assert _spelled(value, PrimitiveType(kind)) == expected
 
 
-def test_spells_every_digit_of_a_decimal() -> None:
-    assert _spelled(Decimal("-0.01"), DecimalType(10, 2)) == "-0.01"
-    assert _spelled(Decimal(0), DecimalType(38, 18)) == "0.000000000000000000"
-
-
 def test_keeps_the_order_of_rows_inside_partitions() -> None:
     table = pa.table({"p": ["b", "a", None, "b", ""], "q": [1, 1, 1, 2, 1], "id": range(5)})
     fields = [StructField("p", PrimitiveType("string")), StructField("q", PrimitiveType("long"))]
@@ -153,9 +135,3 @@ def test_refuses_years_that_readers_spell_differently() -> None:
     table = pa.table({"p": pa.array([2932897], pa.date32()), "id": [1]})
     with pytest.raises(ValueError, match="years"):
         list(split_by_partition(table, [field]))
-
-
-def test_names_columns_whose_values_cannot_be_spelled() -> None:
-    fields = [StructField("a", PrimitiveType("binary")), StructField("b", DecimalType(5, 1))]
-    [problem] = unwritable_partitions(fields)
-    assert "binary" in problem

@@ -1,4 +1,3 @@
-import datetime as dt
 import errno
 import json
 import re
@@ -6,7 +5,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +14,6 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from liquidlog.data import writer as writing
 from liquidlog.data.encodings import (
     by_first_use,
-    concat,
     decimals_of,
     decoded,
 )
@@ -32,7 +29,7 @@ from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
 from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import FileStatistics
-from liquidlog.spec.schema import leaves, parse_schema
+from liquidlog.spec.schema import leaves
 from support.slow_store import BUCKET, slow_store
 
 
@@ -83,40 +80,15 @@ def test_facts_are_those_of_the_file(tmp_path: Path) -> None:
 def test_parquet_schema_is_what_delta_readers_expect(tmp_path: Path) -> None:
     _write(tmp_path / "f", ROWS)
     found = pq.ParquetFile(tmp_path / "f")
-    columns = {c.path: c for c in (found.schema.column(i) for i in range(len(found.schema)))}
-    assert set(columns) == {
-        "a",
-        "t",
-        "n",
-        "s.x.list.element",
-        "m.key_value.key",
-        "m.key_value.value",
-        "d",
-    }
-    assert (columns["t"].physical_type, columns["n"].physical_type) == ("INT64", "INT64")
-    assert json.loads(columns["t"].logical_type.to_json())["isAdjustedToUTC"] is True
-    assert json.loads(columns["n"].logical_type.to_json())["isAdjustedToUTC"] is False
-    assert json.loads(columns["n"].logical_type.to_json())["timeUnit"] == "microseconds"
+    columns = [found.schema.column(number) for number in range(len(found.schema))]
+    nested = ["s.x.list.element", "m.key_value.key", "m.key_value.value"]
+    assert [column.path for column in columns] == ["a", "t", "n", *nested, "d"]
+    instant, local = (json.loads(columns[number].logical_type.to_json()) for number in (1, 2))
+    assert (instant["isAdjustedToUTC"], local["isAdjustedToUTC"]) == (True, False)
+    assert instant["timeUnit"] == local["timeUnit"] == "microseconds"
     assert all(child.nullable for child in found.schema_arrow)
     assert found.metadata.metadata == {b"org.apache.spark.version": b"4.0.0"}
-    chunk = found.metadata.row_group(0).column(0)
-    assert chunk.statistics.has_min_max
-
-
-def test_names_and_ids_are_physical(tmp_path: Path) -> None:
-    schema = parse_schema(
-        '{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":'
-        '{"delta.columnMapping.id":7,"delta.columnMapping.physicalName":"col-1"}}]}',
-        where="test",
-    )
-    options = WriterOptions(indexed=(("col-1",),))
-    with DataFileWriter(str(tmp_path / "f"), schema=schema, options=options) as writer:
-        writer.write(pa.table({"col-1": [5]}))
-        stats = json.loads(writer.finish("f").stats)
-    assert stats["minValues"] == {"col-1": 5}
-    found = pq.read_schema(tmp_path / "f")
-    assert found.names == ["col-1"]
-    assert found.field(0).metadata == {b"PARQUET:field_id": b"7"}
+    assert found.metadata.row_group(0).column(0).statistics.has_min_max
 
 
 @pytest.mark.parametrize("codec", [*CODEC_NAMES, "ZSTD", "Snappy", "NONE"])
@@ -163,21 +135,6 @@ def test_slices_are_gathered_into_row_groups_by_bytes(
     assert max(rows) <= 10
     _write(tmp_path / "huge", pa.table({"a": [b"x" * 20_000] * 2}))
     assert pq.read_metadata(tmp_path / "huge").num_row_groups == 2
-
-
-def test_dictionaries_and_plain_strings_mix_in_one_file(tmp_path: Path) -> None:
-    plain = pa.table({"a": ["x", "y", None, "x"]})
-    encoded = pa.table({"a": plain["a"].dictionary_encode()})
-    other = pa.table({"a": pa.array(["z", None]).dictionary_encode()})
-    for number, slices in enumerate(
-        [[encoded, plain], [plain, encoded], [encoded.slice(0, 2), plain, other], [other, encoded]]
-    ):
-        path = tmp_path / str(number)
-        written = _write(path, *slices, wanted=plain.schema, row_group_rows=4)
-        expected = [value for rows in slices for value in rows["a"].to_pylist()]
-        assert pq.read_table(path)["a"].to_pylist() == expected
-        assert pq.read_schema(path) == plain.schema
-        assert json.loads(written.stats)["nullCount"]["a"] == expected.count(None)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +198,7 @@ def test_a_file_says_nothing_of_the_chunks_in_which_its_rows_came(
 
 
 ROWS_FILE_ENCODING = 40_000
-CODECS = ("zstd", "snappy", "gzip", "lz4_raw")
+CODECS = ("zstd", "snappy")
 
 
 def table(rows: int = ROWS_FILE_ENCODING) -> pa.Table:
@@ -280,9 +237,6 @@ def test_codes_go_without_a_codec(tmp_path: Path, codec: str) -> None:
     assert found["mode"] == "uncompressed"
     assert found["text"] == codec.partition("_")[0]
     assert pq.read_table(path).equals(rows)
-    with duckdb.connect() as database:
-        total = database.execute("SELECT sum(id) FROM read_parquet(?)", [str(path)]).fetchall()
-    assert total == [(sum(rows["id"].to_pylist()),)]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -293,11 +247,11 @@ def test_a_file_hardly_grows(codec: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert chosen_bytes <= 1.012 * encoded_bytes(rows, options_of(codec))
 
 
-@pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 20_000), (400, 2_700), (4_000, 270)])
+@pytest.mark.parametrize(("text_bytes", "page_rows"), [(8, 20_000), (4_000, 270)])
 def test_readers_skip_pages_of_one_row_group(
     tmp_path: Path, text_bytes: int, page_rows: int
 ) -> None:
-    random, count = np.random.default_rng(1), min(ROWS_FILE_ENCODING, 10_000_000 // text_bytes)
+    random, count = np.random.default_rng(1), min(ROWS_FILE_ENCODING, 4_000_000 // text_bytes)
     texts = sorted(random.bytes(text_bytes // 2).hex() for _ in range(count))
     path = tmp_path / "a.parquet"
     written(path, pa.table({"id": random.integers(0, 1 << 62, count), "text": texts}), "zstd")
@@ -333,15 +287,6 @@ def test_readers_ask_once_for_all_that_they_need_of_a_file(tmp_path: Path) -> No
         both += [one for one in store.sent() if one.num_bytes > 100_000]
     assert len(both) == 2
     assert sum(one.num_bytes for one in both) < 1.1 * rows.nbytes
-
-
-@pytest.mark.parametrize("digits", [1, 9, 10, 18, 19, 38])
-def test_decimals_are_as_they_were(tmp_path: Path, digits: int) -> None:
-    values = [Decimal("9" * digits), Decimal("-" + "9" * digits), None, Decimal(0)]
-    rows = pa.table({"a": pa.array(values, pa.decimal128(digits, 0))})
-    found = _write(tmp_path / "f", rows, rows.slice(1))
-    assert pq.read_table(tmp_path / "f").equals(pa.concat_tables([rows, rows.slice(1)]))
-    assert json.loads(found.stats, parse_int=Decimal)["maxValues"] == {"a": values[0]}
 
 
 def test_digits_that_foreign_files_have_beyond_their_type_are_kept(tmp_path: Path) -> None:
@@ -396,16 +341,6 @@ def chunk(values: list[str | None], codes: list[int | None]) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(values, pa.string()))
 
 
-def test_a_column_stays_in_dictionaries_only_if_it_is_so_in_every_table() -> None:
-    encoded, plain = pa.table({"a": chunk(["x", "y"], [1, 0])}), pa.table({"a": ["z"]})
-    together = concat([encoded, encoded])
-    assert isinstance(together["a"].type, pa.DictionaryType)
-    assert together["a"].to_pylist() == ["y", "x", "y", "x"]
-    mixed = concat([encoded, plain])
-    assert mixed["a"].type == pa.string()
-    assert mixed["a"].to_pylist() == ["y", "x", "z"]
-
-
 def test_one_dictionary_has_the_values_as_rows_first_use_them() -> None:
     chunks = [chunk(["unused", "y", "x"], [2, None, 1]), chunk(["z", "x"], [0, 1, 0])]
     column = by_first_use(pa.table({"a": pa.chunked_array(chunks)}))["a"].chunk(0)
@@ -445,9 +380,6 @@ def test_texts_of_few_values_are_codes() -> None:
     assert decoded(after).equals(before)
 
 
-NAN, INF = float("nan"), float("inf")
-
-
 def _collect(*slices: pa.Table, **options: Any) -> FileStatistics:
     schema = delta_schema(slices[0].schema)
     options.setdefault("indexed", tuple(leaf.physical for leaf in leaves(schema)))
@@ -467,38 +399,6 @@ def _bounds(*values: Any, kind: pa.DataType) -> tuple[Any, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
-def test_nan_is_the_largest_value(kind: pa.DataType) -> None:
-    assert _bounds(1.5, NAN, None, -2.0, kind=kind) == (-2.0, "NaN")
-    assert _bounds(NAN, None, kind=kind) == ("NaN", "NaN")
-    assert _bounds(INF, NAN, kind=kind) == ("Infinity", "NaN")
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ((0.0, -0.0), "(-0.0, 0.0)"),
-        ((-0.0, 0.0), "(-0.0, 0.0)"),
-        ((-0.0,), "(-0.0, -0.0)"),
-        ((0.0,), "(0.0, 0.0)"),
-        ((-1.0, -0.0, 0.0), "(-1.0, 0.0)"),
-        ((1.0, 0.0, -0.0), "(-0.0, 1.0)"),
-    ],
-)
-def test_zeros_keep_the_sign_that_is_safe(values: tuple[float, ...], expected: str) -> None:
-    assert repr(_bounds(*values, kind=pa.float64())) == expected
-
-
-def test_timestamps_are_floored_to_milliseconds_on_both_sides_of_the_epoch() -> None:
-    kind = pa.timestamp("us", tz="UTC")
-    expected = ("1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z")
-    assert _bounds(-1, 1999, kind=kind) == expected
-    naive = ("1969-12-31T23:59:59.998", "1969-12-31T23:59:59.999")
-    assert _bounds(-1001, -1000, kind=pa.timestamp("us")) == naive
-    whole = ("2024-01-01T00:00:00.000Z",) * 2
-    assert _bounds(dt.datetime(2024, 1, 1, tzinfo=dt.UTC), kind=kind) == whole
-
-
 def test_years_beyond_the_calendar_have_no_bound() -> None:
     year_10000 = 253402300800
     date, moment = pa.date32(), pa.timestamp("us", tz="UTC")
@@ -507,13 +407,6 @@ def test_years_beyond_the_calendar_have_no_bound() -> None:
     assert _bounds(-719163, 0, kind=date) == (None, "1970-01-01")
     assert _bounds(0, year_10000 * 10**6, kind=moment) == ("1970-01-01T00:00:00.000Z", None)
     assert _bounds(2**63 - 1, -(2**63), kind=moment) == (None, None)
-
-
-def test_strings_are_ordered_by_code_point_and_truncated() -> None:
-    assert _bounds("\uffff", "\U0001f388", "z", kind=pa.string()) == ("z", "\U0001f388")
-    assert _bounds("a" * 40, kind=pa.string()) == ("a" * 32, "a" * 32 + "\x7f")
-    rows = pa.table({"a": ["abcdef"]})
-    assert _collect(rows, string_prefix_chars=3).max_values == {("a",): "abc\x7f"}
 
 
 def test_text_that_is_not_utf8_has_no_bound() -> None:
@@ -534,60 +427,5 @@ def test_dictionaries_count_only_the_values_they_use() -> None:
     assert found.null_count == {("a",): 1}
 
 
-def test_nulls_are_counted_for_every_indexed_leaf_through_null_structs() -> None:
-    inner = pa.struct([("x", pa.int64()), ("l", pa.list_(pa.int64())), ("b", pa.binary())])
-    rows = pa.table(
-        {
-            "s": pa.array([{"x": 1, "l": [], "b": b""}, None, {"x": None}], inner),
-            "flag": [True, None, None],
-            "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())),
-            "none": pa.array([None] * 3, pa.string()),
-        }
-    )
-    found = _collect(rows, rows)
-    assert found.num_records == 6
-    assert found.null_count == {
-        ("s", "x"): 4,
-        ("s", "l"): 4,
-        ("s", "b"): 4,
-        ("flag",): 4,
-        ("m",): 2,
-        ("none",): 6,
-    }
-    assert found.min_values == found.max_values == {("s", "x"): 1}
-
-
-TOP = "\U0010ffff"
-BALLOON = "\U0001f388"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ""),
-        ("abcd", "abcd"),
-        ("abcde", "abcd\x7f"),
-        ("abcd\x7e", "abcd\x7f"),
-        ("abcd\x7f", "abcd" + TOP),
-        ("abcdé", "abcd" + TOP),
-        ("abcd" + BALLOON, "abcd" + TOP),
-        ("abc" + BALLOON + "x", "abc" + BALLOON + "\x7f"),
-        ("abcd" + TOP + "x", "abcd" + TOP + "\x7f"),
-        ("abcd" + TOP * 2, "abcd" + TOP * 2),
-        ("abcd" + TOP * 2 + "x", "abcd" + TOP * 2 + "\x7f"),
-        ("abcd" + TOP * 3, None),
-        (TOP * 2, TOP * 2),
-        ("\uffff" * 9, "\uffff" * 4 + TOP),
-    ],
-)
-def test_maximum_is_the_prefix_and_a_larger_character(text: str, expected: str | None) -> None:
-    assert truncate_max(text, 4) == expected
-
-
 def test_prefix_of_no_characters_gives_no_bound() -> None:
-    assert truncate_min("a", 0) is None
-    assert truncate_max("a", 0) is None
-
-
-TEXTS = ["", "a", None, "four", "été"]
-LISTS = [[], [b"a", b"bc"], None, [None, b"four"]]
+    assert truncate_min("a", 0) is truncate_max("a", 0) is None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from msgspec import structs
 
 from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import Run
@@ -21,7 +20,6 @@ from support.arrow_executor import execute
 from support.copies import copy_table
 from support.deleted import commit_vectors, positions
 from support.memory_store import MemoryStore
-from support.repository import ROOT
 
 VERSIONS = 4
 
@@ -125,26 +123,6 @@ def test_files_of_vectors_are_named_live_and_removed_in_commits_and_checkpoints(
     assert named_files(store, {*names, path}) == {*(names - unnamed), path}
 
 
-def test_an_absolute_path_of_a_vector_is_compared_by_its_last_part(tmp_path: Path) -> None:
-    table = Table.create(
-        str(tmp_path),
-        schema=pa.schema([("x", pa.int64())]),
-        properties={"delta.enableDeletionVectors": "true"},
-    )
-    table.append(pa.table({"x": [0, 1, 2]}))
-    path = table.snapshot().files["path"][0].as_py()
-    run = Run(str(tmp_path), "0123456789ab")
-    run.begin()
-    vector = write_vector(run, positions([1]), unique_id="a")
-    name = str(vector_path(vector))
-    moved = structs.replace(vector, storage_type="p", path_or_inline_dv=f"file://{tmp_path}/{name}")
-    commit_vectors(tmp_path, {path: moved})
-    store = LocalTableStore(tmp_path)
-    assert named_files(store, {name}) == {name}
-    Table.open(str(tmp_path)).checkpoint()
-    assert named_files(store, {name}) == {name}
-
-
 # Commits of other writers as DESCRIBE HISTORY shows them.
 
 
@@ -154,37 +132,13 @@ def history_of(*lines: str) -> dict[str, object]:
     return dict(row)
 
 
-def test_what_stands_beside_a_commit_info_is_not_looked_at() -> None:
-    row = history_of('{"later":["a","1"],"commitInfo":{"operation":"WRITE"}}')
-    assert row["operation"] == "WRITE"
-
-
-def test_a_commit_info_need_not_be_on_the_first_line() -> None:
-    row = history_of('{"txn":{"appId":"\\"commitInfo\\""}}', '{"commitInfo":{"operation":"X"}}')
-    assert row["operation"] == "X"
-
-
 def test_a_null_commit_info_is_none() -> None:
     assert "operation" not in history_of('{"commitInfo":null,"add":{"path":"x"}}')
-
-
-def test_metrics_and_parameters_are_shown_as_strings() -> None:
-    row = history_of(
-        '{"commitInfo":{"operationMetrics":{"n":10},"operationParameters":{"b":true}}}'
-    )
-    assert (row["operationMetrics"], row["operationParameters"]) == ({"n": "10"}, {"b": "true"})
-
-
-def test_a_broken_commit_info_is_refused_with_its_line() -> None:
-    with pytest.raises(CorruptLogError) as refusal:
-        history_of("{}", '{"commitInfo":[]}')
-    assert refusal.value.line == 2
 
 
 # Versions by time: recorded in-commit timestamps, and file times in every order.
 
 
-RECORDED = ROOT / "fixtures" / "logs"
 HOUR_S = 3600
 
 

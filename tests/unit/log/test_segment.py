@@ -1,7 +1,5 @@
-import json
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.clustering.columns import read_domain
 from liquidlog.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
 from liquidlog.log.checkpoints import implausible
 from liquidlog.log.history import read_history
@@ -49,15 +46,6 @@ def test_the_newest_checkpoint_comes_first_and_older_ways_follow() -> None:
     ]
 
 
-def test_a_checkpoint_after_the_wanted_version_is_not_used() -> None:
-    names = [*(commit_name(v) for v in range(5)), checkpoint_name(3)]
-    assert [shape(s) for s in segments(*names, version=2)] == [(None, [0, 1, 2])]
-
-
-def test_cleaned_up_commits_need_the_checkpoint() -> None:
-    assert [shape(s) for s in segments(commit_name(4), checkpoint_name(3))] == [(3, [4])]
-
-
 @pytest.mark.parametrize("missing", [0, 2, 3])
 def test_a_gap_is_an_error_that_names_it(missing: int) -> None:
     names = [commit_name(v) for v in range(5) if v != missing]
@@ -72,11 +60,6 @@ def test_a_version_beyond_the_log_is_not_found() -> None:
     assert error.value.version == 1
 
 
-def test_a_version_whose_commits_are_cleaned_up_is_not_found() -> None:
-    with pytest.raises(VersionNotFoundError):
-        segments(commit_name(4), checkpoint_name(3), version=2)
-
-
 def test_a_multi_part_checkpoint_counts_only_with_all_its_parts() -> None:
     commits = [commit_name(v) for v in range(5)]
     whole = [part_name(3, number, 2) for number in (1, 2)]
@@ -87,12 +70,6 @@ def test_a_multi_part_checkpoint_counts_only_with_all_its_parts() -> None:
     assert [shape(s) for s in segments(whole[1], *commits)] == [(None, [0, 1, 2, 3, 4])]
     with pytest.raises(CorruptLogError):
         segments(whole[1], commits[4])
-
-
-def test_parts_of_two_checkpoints_of_one_version_are_not_mixed() -> None:
-    names = [part_name(3, 1, 2), part_name(3, 2, 3), commit_name(4)]
-    with pytest.raises(CorruptLogError):
-        segments(*names)
 
 
 def test_each_v2_checkpoint_stands_for_itself() -> None:
@@ -224,19 +201,6 @@ def test_a_bomb_is_refused_before_it_is_decoded(kind: str, tmp_path: Path) -> No
     assert int(kilobytes) < GIGABYTE >> 10
 
 
-def test_every_recorded_checkpoint_is_plausible() -> None:
-    recorded = [*(ROOT / "fixtures").rglob("*.checkpoint*.parquet")]
-    assert len(recorded) > 20
-    sound = [path for path in recorded if path.stat().st_size > 100]
-    problems = {}
-    for path in sound:
-        try:
-            problems[path.name] = implausible(partial(open_input, str(path)))
-        except pa.ArrowException:
-            continue
-    assert set(problems.values()) == {None}
-
-
 def test_a_checkpoint_of_many_files_of_few_cubes_is_plausible(tmp_path: Path) -> None:
     rows = 200_000
     keys = pa.array(["ZCUBE_ID"] * rows)
@@ -303,9 +267,3 @@ def test_a_commit_info_that_cannot_be_read_is_refused_with_its_line(text: str) -
     with pytest.raises(CorruptLogError) as refusal:
         read_history(MemoryStore(log={commit_name(0): b"{}\n" + line}))
     assert refusal.value.line == 2
-
-
-@pytest.mark.parametrize("text", [DEEP, '{"x":' + DEEP, json.dumps({"clusteringColumns": 1})])
-def test_a_domain_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(CorruptLogError):
-        read_domain(text)

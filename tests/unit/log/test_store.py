@@ -1,4 +1,3 @@
-import multiprocessing
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.errors import CorruptLogError, StorageError, TableNotFoundError, UsageError
+from liquidlog.errors import CorruptLogError, TableNotFoundError, UsageError
 from liquidlog.log import checkpointing
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.store import LocalTableStore, what_is_there
@@ -18,33 +17,6 @@ from liquidlog.spec.paths import LOG_DIR, LogFileKind, commit_name, parse_log_fi
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.logs import commit_actions
-
-WRITERS = 4
-KEYS = 25
-
-
-def put_all(root: str, writer: int) -> list[int]:
-    store = LocalTableStore(Path(root))
-    content = str(writer).encode() * 50_000
-    return [key for key in range(KEYS) if store.put_log_if_absent(commit_name(key), content)]
-
-
-def test_each_version_is_won_by_exactly_one_process_and_is_whole(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(WRITERS) as pool:
-        wins = pool.starmap(put_all, [(str(tmp_path), writer) for writer in range(WRITERS)])
-    assert sorted(key for won in wins for key in won) == list(range(KEYS))
-    store = LocalTableStore(tmp_path)
-    for writer, won in enumerate(wins):
-        for key in won:
-            assert store.read_log(commit_name(key)) == str(writer).encode() * 50_000
-    assert all(path.suffix == ".json" for path in (tmp_path / "_delta_log").iterdir())
-
-
-def test_an_unwritable_target_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError):
-        LocalTableStore(tmp_path / "file").put_log_if_absent(commit_name(0), b"x")
 
 
 @pytest.mark.parametrize(
@@ -237,15 +209,6 @@ def test_a_file_that_our_replay_kept_is_found(table: Table) -> None:
         opinion.require(replace(after, files=before.files))
 
 
-def test_a_difference_is_found_again_after_it_was_refused(table: Table) -> None:
-    opinion = opinion_of(table)
-    commit_actions(table, add("new.parquet"))
-    wrong = without(table, "new.parquet")
-    for _ in range(2):
-        with pytest.raises(CorruptLogError):
-            opinion.require(wrong)
-
-
 def test_what_delta_rs_sees_after_the_commits_decides(
     table: Table, monkeypatch: pytest.MonkeyPatch, whole: list[int]
 ) -> None:
@@ -350,11 +313,3 @@ def test_an_address_of_another_kind_is_refused_with_the_right_one(address: str, 
     with pytest.raises(UsageError) as caught:
         Table.open(address)
     assert said in caught.value.message
-
-
-def test_a_colon_in_a_name_is_no_scheme(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(home)
-    schema = pa.schema([("x", pa.int64())])
-    for name in ("./a:b", "day:1", "c:d/e", "./ab:/e"):
-        Table.create(name, schema=schema)
-        assert Table.open(name).snapshot().version == 0

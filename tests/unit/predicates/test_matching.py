@@ -119,21 +119,6 @@ def test_files_that_may_match_stay(predicate: str) -> None:
     assert matches(predicate) == [True]
 
 
-def test_a_column_of_nulls_matches_is_null_only() -> None:
-    nulls = FileSpec(path="1", nulls={"i": 10})
-    assert matches("i IS NULL", nulls) == [True]
-    assert matches("i IS NOT NULL", nulls) == [False]
-    assert matches("i = 1", nulls) == [False]
-    assert matches("NOT i = 1", nulls) == [False]
-
-
-def test_nan_counts_as_the_largest_number() -> None:
-    file = FileSpec(path="1", bounds={"f": (1.0, "NaN")})
-    assert matches("f > 1e300", file) == [True]
-    assert matches("f < 1", file) == [False]
-    assert matches("f >= 1", file) == [True]
-
-
 @pytest.mark.parametrize(
     "predicate",
     ["", "i = ", "i = 1; i = 2", "SELECT 1", "'open", "nope = 1", "f(st.nope) = 1", "a.b = 1"],
@@ -141,12 +126,6 @@ def test_nan_counts_as_the_largest_number() -> None:
 def test_text_that_is_no_condition_on_the_table_is_refused(predicate: str) -> None:
     with pytest.raises(UsageError):
         matches(predicate)
-
-
-def test_all_unknown_columns_are_named() -> None:
-    with pytest.raises(UsageError) as caught:
-        matches("p = 1 AND `q r` = 2 AND i = 1")
-    assert caught.value.fields["columns"] == ["p", "`q r`"]
 
 
 PARTITIONED = StructType(
@@ -425,12 +404,6 @@ def test_what_no_box_can_say_is_left_out(where: str, reason: str) -> None:
     assert [one.weight for one in found.predicates] == [0.25]
 
 
-def test_equal_predicates_become_one() -> None:
-    asked = (WeightedPredicate("k = 1"), WeightedPredicate("1 = k", 2), WeightedPredicate("k = 2"))
-    found = fitted_workload(asked, COLUMNS, schema())
-    assert [one.weight for one in found.predicates] == [0.75, 0.25]
-
-
 def test_of_many_predicates_a_sample_keeps_the_weights_of_columns() -> None:
     asked = tuple(
         WeightedPredicate(f"{'d' if number % 5 else 'k'} = {_constant(number)}")
@@ -501,13 +474,6 @@ def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_workload(text, source="w.jsonl")
     assert str(refused.value.fields["where"]).startswith("w.jsonl")
-
-
-@pytest.mark.parametrize("text", ['{"where": "a ="}', '{"where": "SELECT 1"}', '{"where": ""}'])
-def test_lines_whose_predicate_is_no_condition_say_why(text: str) -> None:
-    good, bad = parse_workload('{"where": "a = 1"}\n' + text, source="w.jsonl")
-    assert good.problem is None
-    assert str(bad.problem).startswith("w.jsonl line 2: ")
 
 
 def test_a_constant_is_proved_of_files_whose_rows_nobody_knows() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from liquidlog.data.logical_file import Located
-from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import slices_per_output
 from liquidlog.rewriting.source import (
@@ -22,7 +21,6 @@ from liquidlog.rewriting.source import (
     split_file,
     survey_file,
 )
-from liquidlog.spec.arrow import leaf_column
 from support.deleted import write_vector
 from support.plans import schema_json_of, write_inputs
 from support.tasks import located
@@ -48,24 +46,6 @@ def test_splits_cover_all_rows_once_in_order(sizes: list[int], first: int, max_r
         assert split.rows <= max_rows or sum(sizes[g] > 0 for g in split.row_groups) == 1
 
 
-def test_leaf_is_null_where_a_struct_around_it_is_null() -> None:
-    kind = pa.struct([("b", pa.struct([("c", pa.int64())]))])
-    rows = [{"b": {"c": 1}}, {"b": None}, None, {"b": {"c": None}}]
-    table = pa.table({"a": pa.chunked_array([pa.array(rows[:1], kind), pa.array(rows[1:], kind)])})
-    assert leaf_column(table, ("a", "b", "c")).to_pylist() == [1, None, None, None]
-
-
-def test_an_input_of_another_size_than_the_log_says_is_refused(tmp_path: Path) -> None:
-    table = pa.table({"key": pa.array(range(10), pa.int64())})
-    (written,) = write_inputs(tmp_path, table, 1)
-    grown = InputFile(path=written.path, size_bytes=written.size_bytes + 1)
-    with pytest.raises(DataFileError) as caught:
-        open_logical_file(work_of(tmp_path, grown), 0)
-    assert caught.value.path.endswith(written.path)
-    assert str(grown.size_bytes) in caught.value.detail
-    assert open_logical_file(work_of(tmp_path, written), 0).num_rows == 10
-
-
 def work_of(directory: Path, file: InputFile) -> GroupWork:
     return GroupWork(
         directory=str(directory),
@@ -78,24 +58,6 @@ def work_of(directory: Path, file: InputFile) -> GroupWork:
         token="0" * 12,
         slice_bytes=1 << 20,
     )
-
-
-def test_a_large_row_group_is_read_in_parts(tmp_path: Path) -> None:
-    rows = 50_000
-    table = pa.table({"key": pa.array(range(rows), pa.int64())})
-    (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
-    work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes // 10)
-    split = Split(0, (0,), 5, rows)
-    parts = list(read_splits(work, [split]))
-    assert len(parts) >= 10
-    assert [first for _, first in parts] == list(
-        accumulate((len(part) for part, _ in parts[:-1]), initial=5)
-    )
-    together = pa.concat_tables([part for part, _ in parts])
-    assert together["key"].to_pylist() == list(range(rows))
-    survey = survey_file(work, 0, sample_rows=100)
-    assert survey.columns[0].to_pylist() == survey.rows.tolist()
-    assert survey.memory_bytes >= 8 * rows
 
 
 def test_deleted_rows_do_not_make_the_parts_of_a_row_group_smaller(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The tasks without Spark: pieces are carried from the map side to the reduce side by hand."""
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -18,13 +17,13 @@ from msgspec import structs
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import Located
-from liquidlog.data.runs import Run, RunStage
-from liquidlog.errors import DataFileError, ExecutorError, UsageError
+from liquidlog.data.runs import Run
+from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import located as located_or_refused
 from liquidlog.rewriting.passes import GroupTask, shares
-from liquidlog.rewriting.sink import check_rows, failed, merge_facts
+from liquidlog.rewriting.sink import check_rows
 from liquidlog.rewriting.source import ExecutorOptions, GroupWork, Survey, open_logical_file
 from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
@@ -110,35 +109,6 @@ def test_files_may_differ_in_which_strings_are_in_dictionaries(
     check(work, shuffled(work) if way == "shuffled" else whole.run())
 
 
-@pytest.mark.parametrize(("way", "column"), [*zip(WAYS, "bab", strict=True)])
-def test_files_may_have_a_text_each(tmp_path: Path, way: str, column: str) -> None:
-    """Together the files have more texts than the indices of any one of them can count."""
-    curve = None if way == "compaction" else Curve.LINEAR
-    work = make_work(tmp_path, curve=curve, slice_bytes=1 << 30)
-    rows, files = 150, 135
-    table = pa.table(
-        {
-            "a": pa.array(np.random.default_rng(1).permutation(rows * files)),
-            "b": [f"load {row // rows}" for row in range(rows * files)],
-            "row": range(rows * files),
-        }
-    )
-    inputs = write_inputs(tmp_path, table, files)
-    work = replace(
-        work,
-        inputs=located(tmp_path, inputs),
-        columns=((column,),) if curve else (),
-    )
-    with open_logical_file(work, 0) as opened:
-        assert pa.types.is_dictionary(opened.read().schema.field("b").type)
-    whole = GroupTask(work=work, sample_rows=500)
-    facts = shuffled(work) if way == "shuffled" else whole.run()
-    assert facts.failure is None
-    assert facts.read == facts.written
-    outputs = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
-    assert pa.concat_tables(outputs).sort_by("row").equals(table)
-
-
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
 def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
     tmp_path: Path, slice_bytes: int
@@ -213,15 +183,6 @@ def test_an_output_of_a_compaction_is_sent_the_inputs_that_it_reads(
         assert abs(len(own) - sum(counts) / outputs) < 1
         found += own
     assert found == [(f"{file}", row) for file, rows in enumerate(counts) for row in range(rows)]
-
-
-def test_what_a_task_of_a_compaction_is_sent_does_not_grow_with_the_group() -> None:
-    largest = []
-    for outputs in (4, 400):
-        surveys = [surveyed(file, 20_000) for file in range(50 * outputs)]
-        sent = shares(named_inputs(len(surveys), outputs), surveys)
-        largest.append(max(len(pickle.dumps(one)) for one in sent))
-    assert largest[1] < 1.1 * largest[0]
 
 
 def surveyed(file: int, rows: int) -> Survey:
@@ -326,14 +287,6 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
     assert parquet_names(tmp_path) == before
 
 
-def test_a_run_outlived_by_its_writing_tasks_leaves_no_file(tmp_path: Path) -> None:
-    work = make_work(tmp_path, slice_bytes=1 << 30)
-    before = parquet_names(tmp_path)
-    Run(str(tmp_path), RUN).discard()
-    assert shuffled(work).failure == "the run of this task has ended or was cancelled"
-    assert parquet_names(tmp_path) == before
-
-
 def sessions_work(directory: Path, *, outputs: int) -> GroupWork:
     """Return a group with texts that stand in 50 rows each, 500 of them in each of 4 files."""
     rows, files = 25_000, 4
@@ -402,17 +355,6 @@ def test_files_are_cut_by_bytes_where_some_keys_have_wide_rows(
     assert len(sizes) == work.outputs
     assert sizes.max() < 1.5 * sizes.mean()
     assert sizes.min() > 0.25 * sizes.mean()
-
-
-def test_a_task_begins_nothing_after_another_one_failed_for_good(tmp_path: Path) -> None:
-    work = make_work(tmp_path, slice_bytes=1 << 30)
-    error = DataFileError("input 0.parquet", "is corrupt")
-    assert failed(error, work).failure == str(error)
-    assert Run(str(tmp_path), RUN).stage() is RunStage.RETIRED
-    later = compacted(work)
-    assert later.failure is not None
-    assert later.failure != str(error)
-    assert merge_facts([later, failed(error, work)]).failure == str(error)
 
 
 # How the work of a group is divided.

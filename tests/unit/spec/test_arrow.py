@@ -9,7 +9,6 @@ import pytest
 
 from liquidlog.errors import UsageError
 from liquidlog.spec.arrow import (
-    PARQUET_FIELD_ID,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     ArrayLimits,
@@ -39,32 +38,6 @@ from liquidlog.spec.text import Rows, iso_time
 
 def _struct(**types: object) -> StructType:
     return StructType(tuple(StructField(name, kind) for name, kind in types.items()))  # type: ignore[arg-type]
-
-
-def test_nested_types_go_to_arrow_and_back() -> None:
-    schema = _struct(
-        a=ArrayType(_struct(x=PrimitiveType("long"))),
-        m=MapType(PrimitiveType("string"), ArrayType(DecimalType(5, 2))),
-        s=_struct(t=_struct(u=PrimitiveType("date"))),
-    )
-    assert delta_schema(arrow_schema(schema)) == schema
-    assert arrow_schema(schema).field("a").type.value_field.name == "element"
-
-
-def test_physical_schema_has_physical_names_and_field_ids_at_every_depth() -> None:
-    def mapped(name: str, number: int, kind: object) -> StructField:
-        metadata = {
-            "delta.columnMapping.physicalName": f"col-{name}",
-            "delta.columnMapping.id": number,
-        }
-        return StructField(name, kind, metadata=metadata)  # type: ignore[arg-type]
-
-    inner = StructType((mapped("b", 2, PrimitiveType("long")),))
-    found = arrow_schema(StructType((mapped("a", 1, inner),)), physical=True)
-    assert found.names == ["col-a"]
-    assert found.field("col-a").metadata == {PARQUET_FIELD_ID: b"1"}
-    child = found.field("col-a").type.field(0)
-    assert (child.name, child.metadata) == ("col-b", {PARQUET_FIELD_ID: b"2"})
 
 
 def test_types_without_arrow_form_are_all_named() -> None:
@@ -202,12 +175,6 @@ def test_limits_have_the_shape_of_the_column() -> None:
     assert found == ArrayLimits(StructLimits((("B", None), ("A", CHAR), ("n", None))))
     assert column_limits(_column(None, inner)) is None
     assert column_limits(_column("string", STRING)) is None
-
-
-def test_a_nested_field_may_say_it_itself() -> None:
-    nested = StructField("a", STRING, metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(2)"})
-    column = _column(None, MapType(STRING, StructType((nested,))))
-    assert column_limits(column) == MapLimits(None, StructLimits((("a", CHAR),)))
 
 
 @pytest.mark.parametrize(

@@ -77,16 +77,6 @@ def test_inline_vector_of_another_implementation() -> None:
     assert found.tolist() == [3, 4, 7, 11, 18, 29]
 
 
-def test_old_format_in_the_protocols_example_is_refused() -> None:
-    text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
-    assert (
-        fault_of(
-            lambda: deleted_positions(inline_payload(vector("i", text)), cardinality=6, num_rows=30)
-        )
-        is VectorFault.FORMAT
-    )
-
-
 @pytest.mark.parametrize("size", [36, 41])
 def test_inline_vector_of_another_size_than_the_log_says(size: int) -> None:
     text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
@@ -130,17 +120,3 @@ def test_bitmap_that_is_not_what_the_log_says(
 ) -> None:
     found = fault_of(lambda: deleted_positions(payload, cardinality=cardinality, num_rows=num_rows))
     assert found is fault
-
-
-def test_bitmap_out_of_order_is_refused() -> None:
-    # The array container of 1, 5, 9 ends the payload: two bytes per value.
-    swapped = PAYLOAD[:-6] + struct.pack("<HHH", 5, 1, 9)
-    assert (
-        fault_of(lambda: deleted_positions(swapped, cardinality=3, num_rows=10))
-        is VectorFault.BITMAP
-    )
-
-
-def test_empty_bitmap_deletes_nothing() -> None:
-    payload = MAGIC + BitMap64().serialize()
-    assert deleted_positions(payload, cardinality=0, num_rows=0).tolist() == []

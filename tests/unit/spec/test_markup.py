@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog import Table
-from liquidlog.spec.arrow import json_objects, json_texts, map_values
-from liquidlog.spec.text import Rows, Summary, masked, visible, visible_json, visible_lines
+from liquidlog.spec.arrow import json_objects, map_values
+from liquidlog.spec.text import Rows, Summary, masked, visible, visible_json
 from support.arrow_executor import execute
 
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>\n'\""
@@ -146,10 +146,6 @@ def test_hidden_characters_are_shown_as_python_writes_them(text: str, shown: str
     assert visible(text) == shown
 
 
-def test_lines_stay_and_what_follows_the_first_is_indented() -> None:
-    assert visible_lines("one\nerror: \x1btwo") == "one\n  error: \\x1btwo"
-
-
 @given(st.text(st.characters(exclude_categories=[])), st.booleans())
 def test_a_visible_document_says_the_same(text: str, ascii_only: bool) -> None:  # noqa: FBT001
     document = json.dumps({"a": text}, indent=2, ensure_ascii=False)
@@ -185,38 +181,3 @@ def test_texts_and_values_are_those_of_each_map(
 def test_the_first_of_two_equal_keys_counts() -> None:
     twice = pa.array([[("a", "1"), ("a", "2")], None, []], MAP)
     assert map_values(twice, "a").to_pylist() == ["1", None, None]
-
-
-ROWS = st.lists(
-    st.none()
-    | st.fixed_dictionaries(
-        {
-            "number": st.none() | st.integers(-(2**63), 2**63 - 1),
-            "text": st.none() | TEXTS,
-            "kind": st.none() | TEXTS,
-            "below": st.none() | st.fixed_dictionaries({"n": st.none() | st.integers(0, 9)}),
-            "pairs": MAPS.map(lambda maps: maps[0] if maps else None),
-        }
-    ),
-    max_size=9,
-)
-STRUCT = pa.struct(
-    [
-        ("number", pa.int64()),
-        ("text", pa.string()),
-        ("kind", pa.dictionary(pa.int8(), pa.string())),
-        ("below", pa.struct([("n", pa.int64())])),
-        ("pairs", MAP),
-    ]
-)
-
-
-@given(ROWS, st.integers(0, 3))
-def test_structs_become_the_json_of_each_row(
-    rows: list[dict[str, object] | None], skipped: int
-) -> None:
-    column = pa.array(rows, STRUCT).slice(skipped)
-    texts = json_texts(column)
-    assert texts.null_count == 0
-    expected = column.to_pylist(maps_as_pydicts="strict")
-    assert [json.loads(text) for text in texts.to_pylist()] == expected

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -11,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.commit.transaction import PutOutcome, put_commit, system_clock
 from liquidlog.data.reader import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError, UnsupportedFeatureError
 from liquidlog.log.store import LocalTableStore
@@ -59,19 +57,6 @@ def test_a_refused_link_is_certain_and_any_other_answer_in_doubt(
         assert [path.name for path in directory.iterdir()] == ["x"] * linked
 
 
-def test_a_link_that_was_made_is_found_out_by_reading_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for error in (*DOUBTS, errno.EEXIST):
-        monkeypatch.setattr(os, "link", answer(error, linked=True))
-        store = LocalTableStore(tmp_path / str(error))
-        (tmp_path / str(error)).mkdir()
-        content = b'{"commitInfo":{"txnId":"mine"}}'
-        assert (
-            put_commit(store, 0, content, txn_id="mine", clock=system_clock()) is PutOutcome.LANDED
-        )
-
-
 def test_a_file_system_without_links_is_refused_before_anything_is_written(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,13 +89,6 @@ def test_a_file_system_that_overwrites_or_fails_is_refused(
 def test_a_log_that_cannot_be_looked_at_is_an_error_of_storage(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         LocalTableStore(tmp_path / ("x" * 300)).require_writable()  # ENAMETOOLONG
-
-
-def test_deleting_what_is_not_there_is_no_error_and_what_stays_is(tmp_path: Path) -> None:
-    local.delete(str(tmp_path / "x"))
-    (tmp_path / "d").mkdir()
-    with pytest.raises(StorageError):
-        local.delete(str(tmp_path / "d"))
 
 
 # Tables on local disk whose files are links to devices, FIFOs or directories.
@@ -194,14 +172,6 @@ def test_a_data_file_that_is_no_file_is_an_error(table: Table, tmp_path: Path, k
     assert isinstance(answer_local_files(lambda: execute(plan)), LiquidlogError)
     assert isinstance(answer_local_files(lambda: ParquetFile(str(source))), DataFileError)
     assert isinstance(answer_local_files(lambda: table.append(str(source))), DataFileError)
-
-
-def test_a_log_behind_links_is_read(table: Table, tmp_path: Path) -> None:
-    shutil.move(Path(table.uri) / "_delta_log", tmp_path / "log")
-    (Path(table.uri) / "_delta_log").mkdir()
-    for file in (tmp_path / "log").iterdir():
-        (Path(table.uri) / "_delta_log" / file.name).symlink_to(file)
-    assert Table.open(table.uri).snapshot().version == 2
 
 
 def test_no_more_is_read_than_a_file_says_it_has(tmp_path: Path) -> None:

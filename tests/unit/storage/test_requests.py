@@ -3,7 +3,6 @@
 import pickle
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -63,19 +62,6 @@ def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> 
     assert [request.method for request in emulator.proxy.requests] == ["GET"]
 
 
-def test_the_footer_of_a_larger_input_is_read_once(tmp_path: Path, emulator: Emulator) -> None:
-    many = ROWS.set_column(0, "a", pa.array(np.random.default_rng(1).random(len(ROWS)) * 1e15))
-    many = pa.concat_tables([many.set_column(0, "a", many["a"].cast(pa.int64(), safe=False))] * 3)
-    body = content(tmp_path, many)
-    assert len(body) > 4 << 20
-    address, options = stored(emulator, body)
-    with opened(address, len(body), options) as file:
-        assert len(file.read(None, [0])) == 100_000
-    methods = [request.method for request in emulator.proxy.requests]
-    assert set(methods) == {"GET"}
-    assert len(methods) <= 3
-
-
 def sizes_in(error: DataFileError) -> tuple[int, int]:
     """Return the size that the object has, and the one that it should have."""
     cause = error.__context__
@@ -93,13 +79,6 @@ def test_an_object_of_another_size_is_refused(
     with pytest.raises(DataFileError) as caught:
         opened(address, said, options)
     assert sizes_in(caught.value) == (len(body), said)
-
-
-def test_a_missing_object_is_missing(emulator: Emulator) -> None:
-    options = StorageOptions.of(emulator.options)
-    with pytest.raises(DataFileError) as caught:
-        opened(f"{emulator.new_table()}/part.parquet", 1000, options)
-    assert isinstance(caught.value.__context__, FileNotFoundError)
 
 
 def test_a_local_file_of_another_size_is_refused(tmp_path: Path) -> None:
@@ -175,14 +154,6 @@ def test_the_same_values_do_not_differ() -> None:
     assert not StorageOptions.of({"aws_region": "r"}).differ_from(StorageOptions())
 
 
-def test_threads_that_ask_at_once_share_an_answer() -> None:
-    numbered = Numbered()
-    options = StorageOptions(supply=Supply(numbered, now_seconds=lambda: 1000.0))
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: options.latest(), range(100)))
-    assert numbered.asked == 1
-
-
 def test_no_value_is_shown_and_no_callable_is_sent() -> None:
     options = StorageOptions.of(Numbered())
     assert options.latest().expiring
@@ -203,19 +174,6 @@ def test_a_callable_that_fails_says_so_without_its_words() -> None:
     assert failure.value.path == "storage_options"
     assert "RuntimeError" in failure.value.detail
     assert "S3ntinel" not in str(failure.value)
-
-
-@pytest.mark.parametrize("found", [None, {"aws_region": 1}, [("aws_region", "r")]])
-def test_a_callable_that_gives_no_options_is_refused(found: object) -> None:
-    with pytest.raises(UsageError):
-        StorageOptions.of(lambda: found).latest()  # type: ignore[return-value,arg-type]
-
-
-def test_a_local_table_takes_no_callable(tmp_path: object) -> None:
-    numbered = Numbered()
-    with pytest.raises(UsageError):
-        open_store(str(tmp_path), numbered)
-    assert numbered.asked == 0
 
 
 def test_few_clients_are_kept_for_options_that_expire(s3: Emulator) -> None:

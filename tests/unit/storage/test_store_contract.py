@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.commit.transaction import PutOutcome, put_commit, system_clock
-from liquidlog.errors import CommitStateUnknownError, StorageError
+from liquidlog.errors import CommitStateUnknownError
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.spec.paths import commit_name
@@ -207,14 +207,6 @@ def test_a_put_that_never_arrived_is_not_called_a_success(s3: Emulator) -> None:
     assert s3.proxy.count("PUT", commit_name(0)) == 1
     with pytest.raises(CommitStateUnknownError):
         put_commit(store, 0, _commit("a"), txn_id="a", clock=system_clock())
-
-
-def test_a_refused_put_is_certain(s3: Emulator) -> None:
-    store = open_store(s3.new_table(), s3.options)
-    store.require_writable()
-    s3.proxy.refuse = lambda r: 403 if _is_put_of(commit_name(0))(r) else None
-    with pytest.raises(StorageError):
-        store.put_log_if_absent(commit_name(0), b"x")
 
 
 def test_reads_and_lists_are_tried_again(s3: Emulator) -> None:

@@ -3,7 +3,7 @@
 import errno
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
-from hypothesis import strategies as st
 
-from liquidlog.cli.main import cli, run
 from liquidlog.errors import (
     DataFileError,
-    TableExistsError,
     TableReplacedError,
     UnsupportedFeatureError,
     UsageError,
@@ -127,10 +123,6 @@ def test_an_address_that_delta_rs_misreads_is_refused_first(s3: Emulator, name: 
         Table.create(f"{s3.new_table()}/{name}", schema=SCHEMA, storage_options=s3.options)
 
 
-class BrokenSourceError(Exception):
-    """What a source of rows raises."""
-
-
 def _put(store: TableStore, name: str, content: bytes) -> None:
     assert store.put_log_if_absent(name, content)
 
@@ -157,30 +149,6 @@ def test_other_engines_read_what_was_appended(s3: Emulator) -> None:
     assert found.aggregate("count(*), min(x), max(x), count(DISTINCT s)").fetchall() == [
         (300, 0, 299, 300)
     ]
-
-
-def test_a_table_is_created_once(s3: Emulator) -> None:
-    table = _new_table(s3)
-    with pytest.raises(TableExistsError):
-        Table.create(table.uri, schema=SCHEMA, storage_options=s3.options)
-    other = Table.create(s3.new_table(), like=table, storage_options=s3.options)
-    assert other.detail()["numFiles"] == 0
-
-
-def test_a_failed_append_leaves_no_file(s3: Emulator) -> None:
-    table = _new_table(s3)
-    table.append(_rows(0))
-    bad = pa.RecordBatchReader.from_batches(SCHEMA, _failing_batches())
-    with pytest.raises(BrokenSourceError):
-        table.append(bad)
-    files = [one.path for one in tree(table.uri, lambda _: True, StorageOptions.of(s3.options))]
-    assert sum(name.endswith(".parquet") for name in files) == 1
-    assert not [name for name in files if "probe" in name]
-
-
-def _failing_batches() -> Iterator[pa.RecordBatch]:
-    yield from _rows(0).to_batches()
-    raise BrokenSourceError
 
 
 def test_opening_takes_one_listing_from_the_checkpoint_on(s3: Emulator) -> None:
@@ -255,16 +223,6 @@ def test_files_to_append_may_be_in_the_store_too(s3: Emulator) -> None:
     assert appended.rows == 100
 
 
-def test_options_come_from_the_environment(
-    s3: Emulator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table = _new_table(s3)
-    for name, value in s3.options.items():
-        monkeypatch.setenv(name.upper(), value)
-    assert run(cli, ["detail", table.uri, "--json"]) == 0
-    assert '"version": 0' in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("scheme", ["hdfs", "memory", "sftp", "https", "s4"])
 def test_other_storages_are_refused(scheme: str) -> None:
     for ask in (Table.open, partial(Table.create, schema=SCHEMA)):
@@ -313,11 +271,6 @@ def test_a_wrong_option_is_named_and_never_shown(
     assert named in str(refusal.value)
     assert "hunter2" not in str(refusal.value)
     assert "hunter2" not in str(refusal.value.document())
-
-
-@given(st.sampled_from(["aws_", "AWS_", ""]), st.sampled_from(["region", "default_region"]))
-def test_options_have_the_spellings_of_delta_rs(prefix: str, name: str) -> None:
-    open_store("s3://bucket/t", {prefix + name: "eu-central-1"})
 
 
 @pytest.mark.parametrize(
@@ -442,21 +395,6 @@ def test_minutes_of_throttling_are_waited_out() -> None:
         assert hours.waits == pytest.approx(wanted, rel=1e-3)
 
 
-@pytest.mark.parametrize("error", [ConnectionError("refused"), OSError("no such host")])
-def test_a_store_that_nobody_knows_of_is_given_up_soon(error: Exception) -> None:
-    hours = Hours()
-    with pytest.raises(OSError, check=lambda raised: raised is error):
-        again(failing(*[error] * 100), hours.back_off())
-    assert 1 < hours.passed_seconds <= 5
-
-
-def test_waiting_is_bounded_in_all() -> None:
-    hours = Hours()
-    with pytest.raises(ClientError):
-        again(failing(*[ClientError(503)] * 1000), hours.back_off(total_seconds=60.0))
-    assert 30 < hours.passed_seconds <= 60
-
-
 def test_time_that_requests_take_counts() -> None:
     hours = Hours()
     tries = 0
@@ -470,16 +408,6 @@ def test_time_that_requests_take_counts() -> None:
     with pytest.raises(TimeoutError):
         again(slow, hours.back_off())
     assert tries == 4
-
-
-def test_workers_that_failed_together_come_back_apart() -> None:
-    workers = [Hours(parts=[number / 200] * 4) for number in range(200)]
-    for hours in workers:
-        again(failing(*[ClientError(503)] * 4), hours.back_off())
-    comebacks = sorted(hours.passed_seconds for hours in workers)
-    assert comebacks[0] == pytest.approx(1.5)
-    assert comebacks[-1] == pytest.approx(3.0, rel=0.01)
-    assert len(set(comebacks)) == 200
 
 
 @pytest.mark.parametrize(
