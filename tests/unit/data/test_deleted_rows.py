@@ -1,6 +1,6 @@
 """Finding deleted rows: what is read, what is equal, and what is refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from liquidlog.data import deleted_rows, logical_file
 from liquidlog.data.checksum import multiset_checksum, row_lanes, same_bits
@@ -18,11 +19,15 @@ from liquidlog.data.deleted_rows import (
     FileLayout,
     FoundRows,
     Output,
+    ProvedRows,
     find_rows,
     require_found,
+    write_without,
 )
 from liquidlog.data.logical_file import Located, write_vector
 from liquidlog.data.runs import Run, RunStage
+from liquidlog.data.statistics import rescan
+from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
     DataFileError,
     ExecutorError,
@@ -31,7 +36,8 @@ from liquidlog.errors import (
     RowsNotFoundError,
     StorageError,
 )
-from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking
+from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking, WrittenFile
+from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.deletion_vectors import (
     encoded_payload,
     vector_file,
@@ -42,14 +48,26 @@ from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import put_if_absent
 from support.deleted import (
     LIMIT,
+    as_texts,
     layout_of,
     live_rows,
+    physical_rows,
     positions,
     proved_rows,
+    without,
     write_input,
     write_output,
 )
 from support.local_tasks import PickledTasks
+
+DIGITS = "0123456789ab"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = Run(str(tmp_path), DIGITS)
+    run.begin()
+    return run
 
 
 def find(
@@ -173,14 +191,8 @@ def test_statistics_that_are_missing_leave_nothing_out(tmp_path: Path) -> None:
     layout = layout_of(rows.schema, columns=[("x",)])
     one = write_input(tmp_path / "i.parquet", rows)
     output = write_output(tmp_path / "o.parquet", rows, layout)
-    bare = replace(output, file=_with(output.file, stats="{}"))
+    bare = replace(output, file=structs.replace(output.file, stats="{}"))
     assert lists(find([replace(one, positions=None)], [bare], layout)) == [[0, 1]]
-
-
-def _with(file: Any, **changes: Any) -> Any:
-    from msgspec import structs
-
-    return structs.replace(file, **changes)
 
 
 def schema_of(text: str) -> Any:
@@ -208,30 +220,17 @@ def test_rows_of_inputs_are_compared_as_the_table_has_them(tmp_path: Path) -> No
         find([replace(one, positions=positions([2]))], [output], layout)
 
 
-@pytest.mark.parametrize("mode", [MappingMode.NAME, MappingMode.ID])
-def test_columns_are_found_as_the_table_maps_them(tmp_path: Path, mode: MappingMode) -> None:
-    mapped = [
-        f'{{"delta.columnMapping.id":{number},"delta.columnMapping.physicalName":"p{number}"}}'
-        for number in (1, 2)
-    ]
-    schema = schema_of(f"{field('x', 'long', mapped[0])},{field('s', 'string', mapped[1])}")
+def test_columns_are_found_as_the_table_maps_them(tmp_path: Path) -> None:
+    says = '{"delta.columnMapping.id":1,"delta.columnMapping.physicalName":"p1"}'
     layout = replace(
-        layout_of(pa.schema([("p1", pa.int64())])), schema=schema, mapping=mode, columns=(("p1",),)
+        layout_of(pa.schema([("p1", pa.int64())]), columns=[("p1",)]),
+        schema=schema_of(field("x", "long", says)),
+        mapping=MappingMode.ID,
     )
-    ids = [{b"PARQUET:field_id": str(n).encode()} for n in (1, 2)]
-    names = ["p1", "p2"] if mode is MappingMode.NAME else ["old", "older"]
-    stored = pa.Table.from_arrays(
-        [pa.array([1, 2]), pa.array(["a", "b"])],
-        schema=pa.schema(
-            [
-                pa.field(names[0], pa.int64(), metadata=ids[0]),
-                pa.field(names[1], pa.string(), metadata=ids[1]),
-            ]
-        ),
-    )
-    one = write_input(tmp_path / "i.parquet", stored)
-    moved = live_rows(one, layout)
-    output = write_output(tmp_path / "o.parquet", moved.take(pa.array([1, 0])), layout)
+    old = pa.schema([pa.field("old", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    one = write_input(tmp_path / "i.parquet", pa.table({"old": [1, 2]}, schema=old))
+    moved = live_rows(one, layout).take(pa.array([1, 0]))
+    output = write_output(tmp_path / "o.parquet", moved, layout)
     assert lists(find([replace(one, positions=positions([1]))], [output], layout)) == [[0]]
 
 
@@ -242,15 +241,12 @@ def test_rows_of_equal_hashes_that_differ_are_refused(
     layout = layout_of(rows.schema, columns=[])
     one = write_input(tmp_path / "i.parquet", rows)
     output = write_output(tmp_path / "o.parquet", rows, layout)
-    gone = [replace(one, positions=positions([1]))]
-    ones = np.ones
-
-    def same(table: pa.Table) -> Any:
-        return ones(len(table), np.uint64), ones(len(table), np.uint64)
-
-    monkeypatch.setattr(deleted_rows, "row_lanes", same)
+    same = [np.ones(2, np.uint64)] * 2
+    monkeypatch.setattr(
+        deleted_rows, "row_lanes", lambda table: [one[: len(table)] for one in same]
+    )
     with pytest.raises(ResultMismatchError, match="other rows of the same checksum"):
-        find(gone, [output], layout)
+        find([replace(one, positions=positions([1]))], [output], layout)
 
 
 def test_one_hash_that_is_equal_is_not_enough(
@@ -260,12 +256,8 @@ def test_one_hash_that_is_equal_is_not_enough(
     layout = layout_of(rows.schema)
     one = write_input(tmp_path / "i.parquet", rows)
     output = write_output(tmp_path / "o.parquet", rows.take(pa.array([7, 3, 5, 1, 0, 2])), layout)
-
-    def weak(table: pa.Table) -> Any:
-        first, second = row_lanes(table)
-        return first % np.uint64(2), second
-
-    monkeypatch.setattr(deleted_rows, "row_lanes", weak)
+    lanes = lambda table: (row_lanes(table)[0] % np.uint64(2), row_lanes(table)[1])  # noqa: E731
+    monkeypatch.setattr(deleted_rows, "row_lanes", lanes)
     gone = [replace(one, positions=positions([0, 1, 3, 7]))]
     assert lists(find(gone, [output], layout)) == [[0, 1, 3, 4]]
 
@@ -287,10 +279,10 @@ def test_files_that_are_not_what_was_said_of_them_are_refused(tmp_path: Path) ->
     one = write_input(tmp_path / "i.parquet", rows)
     output = write_output(tmp_path / "o.parquet", rows, layout)
     gone = [replace(one, positions=None)]
-    more = replace(output, file=_with(output.file, num_records=3))
+    more = replace(output, file=structs.replace(output.file, num_records=3))
     with pytest.raises(DataFileError, match="has 2 rows, its writer says 3"):
         find(gone, [more], layout)
-    longer = replace(output, file=_with(output.file, size_bytes=7))
+    longer = replace(output, file=structs.replace(output.file, size_bytes=7))
     with pytest.raises(DataFileError, match="where the log says 7"):
         find(gone, [longer], layout)
     Path(one.address).unlink()
@@ -298,38 +290,21 @@ def test_files_that_are_not_what_was_said_of_them_are_refused(tmp_path: Path) ->
         find(gone, [output], layout)
 
 
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
+def test_bits_differ() -> None:
+    struct = pa.struct([("a", pa.int8())])
+    pairs = [
         (pa.array([0.0]), pa.array([-0.0])),
         (pa.array([_NAN]), pa.array([_OTHER_NAN])),
-        (pa.array([[0.0]]), pa.array([[-0.0]])),
-        (pa.array([{"a": {"b": 0.0}}]), pa.array([{"a": {"b": -0.0}}])),
-        (
-            pa.array([{"a": None}], pa.struct([("a", pa.int8())])),
-            pa.array([None], pa.struct([("a", pa.int8())])),
-        ),
+        (pa.array([[{"b": 0.0}]]), pa.array([[{"b": -0.0}]])),
+        (pa.array([{"a": None}], struct), pa.array([None], struct)),
         (pa.array([[]], pa.list_(pa.int8())), pa.array([None], pa.list_(pa.int8()))),
         (pa.array([b""]), pa.array([None], pa.binary())),
-        (
-            pa.array([[("k", 0.0)]], pa.map_(pa.string(), pa.float32())),
-            pa.array([[("k", -0.0)]], pa.map_(pa.string(), pa.float32())),
-        ),
-    ],
-)
-def test_bits_differ(left: pa.Array, right: pa.Array) -> None:
-    first, second = pa.table({"x": left}), pa.table({"x": right})
-    assert not same_bits(first, second)
-    assert same_bits(first, first)
-    assert same_bits(second, second)
-    assert multiset_checksum(first) != multiset_checksum(second)
-
-
-def test_bits_are_the_same_whatever_encodes_them() -> None:
-    plain = pa.table({"s": pa.array(["a", None, "b"]), "l": pa.array([[1.0], None, []])})
-    assert same_bits(plain, plain.set_column(0, "s", plain["s"].dictionary_encode()))
-    assert not same_bits(plain, plain.slice(1))
-    assert not same_bits(plain, plain.select(["s"]))
+    ]
+    for left, right in pairs:
+        first, second = pa.table({"x": left}), pa.table({"x": right})
+        assert not same_bits(first, second)
+        assert same_bits(first, first)
+        assert multiset_checksum(first) != multiset_checksum(second)
 
 
 # Finding rows by the tasks of an executor: the same rows, and a limit of its own.
@@ -338,12 +313,7 @@ def test_bits_are_the_same_whatever_encodes_them() -> None:
 Files = tuple[list[DeletedRows], list[Output], FileLayout]
 
 
-def found_here(files: Files) -> FoundRows:
-    deleted, outputs, layout = files
-    return find_rows(deleted, outputs, layout=layout, limit_bytes=LIMIT)
-
-
-def found_by(tasks: PickledTasks, files: Files, *, limit_bytes: int = 0) -> FoundRows:
+def found_by(tasks: PickledTasks | None, files: Files, *, limit_bytes: int = 0) -> FoundRows:
     deleted, outputs, layout = files
     return find_rows(deleted, outputs, layout=layout, limit_bytes=limit_bytes, tasks=tasks)
 
@@ -385,7 +355,7 @@ def test_tasks_find_the_rows_that_are_found_here(
     sent_bytes: int,
 ) -> None:
     files = files_of(tmp_path, columns)
-    here = found_here(files)
+    here = found_by(None, files, limit_bytes=LIMIT)
     monkeypatch.setattr(deleted_rows, "_SENT_BYTES", sent_bytes)
     tasks = PickledTasks()
     found = found_by(tasks, files, limit_bytes=1 << 11)
@@ -437,13 +407,12 @@ def found(*rows: list[int]) -> FoundRows:
     )
 
 
-@pytest.mark.parametrize("rows", [[0], [9], [2, 3], [3, 4, 7, 8], list(range(10))])
+@pytest.mark.parametrize("rows", [[0], [9], [3, 4, 7, 8]])
 def test_the_checksum_is_that_of_the_rows(
     outputs: list[Output], layout: FileLayout, rows: list[int]
 ) -> None:
     proved = proved_rows(outputs[0], positions(rows), layout)
-    expected = ROWS.take(pa.array(rows, pa.int64()))
-    assert proved.checksum == multiset_checksum(expected)
+    assert proved.checksum == multiset_checksum(ROWS.take(pa.array(rows, pa.int64())))
     assert np.array_equal(proved.positions, positions(rows))
 
 
@@ -479,26 +448,85 @@ def test_a_row_that_a_file_does_not_have_is_refused(
 def test_the_limit_counts_all_outputs(outputs: list[Output], layout: FileLayout) -> None:
     rows = found([1, 8], [3])
     proved = require_found(outputs, rows, layout=layout, limit_bytes=LIMIT)
-    needed_bytes = sum(its.bytes_read for its in proved)
-    assert require_found(outputs, rows, layout=layout, limit_bytes=needed_bytes)
+    needed = sum(its.bytes_read for its in proved)
+    assert require_found(outputs, rows, layout=layout, limit_bytes=needed)
     with pytest.raises(ReconcileLimitError) as raised:
-        require_found(outputs, rows, layout=layout, limit_bytes=needed_bytes - 1)
-    assert raised.value.needed_bytes == needed_bytes
-    assert raised.value.limit_bytes == needed_bytes - 1
+        require_found(outputs, rows, layout=layout, limit_bytes=needed - 1)
+    assert (raised.value.needed_bytes, raised.value.limit_bytes) == (needed, needed - 1)
+
+
+# Copies of outputs without some rows: what is left, in which order, and what refuses them.
+
+
+def copy_without(run: Run, output: Output, gone: ProvedRows, layout: FileLayout) -> WrittenFile:
+    return write_without(run, output, gone, layout=layout, unique_id="a")
+
+
+def test_a_copy_has_the_other_rows_in_their_order_and_says_so(
+    run: Run, outputs: list[Output], layout: FileLayout
+) -> None:
+    earlier, gone = replace(outputs[0], deleted=positions([0, 9])), [4, 5, 7]
+    written = copy_without(run, earlier, proved_rows(earlier, positions(gone), layout), layout)
+    assert run.files() == (written.path,)
+    address = str(Path(run.directory) / written.path)
+    assert as_texts(physical_rows(address, layout)) == as_texts(without(ROWS, [0, 9, *gone]))
+    assert (written.num_records, written.size_bytes) == (5, Path(address).stat().st_size)
+    assert written.stats == encode_stats(
+        rescan(address, schema=layout.schema, options=layout.options)
+    )
+    assert '"minValues":{"x":1,' in written.stats
+    assert as_texts(physical_rows(earlier.address, layout)) == as_texts(ROWS)
+
+
+def test_nothing_is_written_where_no_row_would_be_left(
+    run: Run, outputs: list[Output], layout: FileLayout
+) -> None:
+    earlier = replace(outputs[0], deleted=positions(range(5)))
+    with pytest.raises(ValueError, match="no row would be left"):
+        copy_without(run, earlier, proved_rows(earlier, positions(range(5, 10)), layout), layout)
+    assert run.files() == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda rows: [rows, rows.slice(0, 1)],
+        lambda rows: [rows.slice(1)],
+        lambda rows: [rows.slice(2), *[rows.slice(0, 1)] * 2],
+    ],
+    ids=["more", "less", "other"],
+)
+def test_a_copy_that_holds_other_rows_is_deleted(
+    run: Run,
+    outputs: list[Output],
+    layout: FileLayout,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: Callable[[pa.Table], list[pa.Table]],
+) -> None:
+    class Careless(DataFileWriter):
+        def write(self, table: pa.Table) -> None:
+            super().write(pa.concat_tables(changed(table)))
+
+    monkeypatch.setattr(deleted_rows, "DataFileWriter", Careless)
+    with pytest.raises(ResultMismatchError, match="does not hold the rows that it should"):
+        copy_without(run, outputs[0], proved_rows(outputs[0], positions([1]), layout), layout)
+    assert run.files() == ()
+
+
+def test_rows_that_are_not_those_that_were_found_are_not_left_out(
+    run: Run, outputs: list[Output], layout: FileLayout
+) -> None:
+    rows = replace(proved_rows(outputs[0], positions([1, 4]), layout), positions=positions([1, 5]))
+    with pytest.raises(ResultMismatchError, match="not those that were found"):
+        copy_without(run, outputs[0], rows, layout)
+    run.discard()
+    assert run.files() == ()
 
 
 # Files of deletion vectors that we write: what is in them, whose they are, what goes wrong.
 
 
-DIGITS = "0123456789ab"
 ROWS_VECTORS = positions([0, 3, 7, 70_000, 2**33])
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    run = Run(str(tmp_path), DIGITS)
-    run.begin()
-    return run
 
 
 def planned(kind: str, place: str) -> InputFile:
