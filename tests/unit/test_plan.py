@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from liquidlog.clustering.planner import fitted_to, require_fitted
 from liquidlog.errors import DocumentError, ExecutorError, UsageError
 from liquidlog.plan import (
-    DEFAULT_ROW_GROUP_ROWS,
     AskedPredicate,
     ClusteringPlan,
     FittedWorkload,
@@ -39,16 +37,6 @@ from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.rewriting.groups import GroupRun
 from liquidlog.table import Table
 from support.plans import finished, make_plan, schema_json_of
-
-
-def test_a_plan_that_names_no_rows_of_row_groups_has_the_default(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path, schema_json_of({"x": "long"}), [])
-    assert "row_group_rows" not in json.loads(encode_plan(plan))["writer_options"]
-    assert plan.writer_options.rows_of_a_group == DEFAULT_ROW_GROUP_ROWS
-    options = structs.replace(plan.writer_options, row_group_rows=5_000)
-    other = structs.replace(plan, writer_options=options)
-    read = decode_plan(encode_plan(other), where="plan.json")
-    assert read.writer_options.rows_of_a_group == 5_000
 
 
 def test_a_result_with_copied_row_groups_is_refused_with_what_to_do() -> None:
@@ -168,18 +156,6 @@ def test_a_fitted_plan_is_read_as_it_was_written(table: Table) -> None:
     assert plan.readers is not None
     assert [one.share for one in plan.readers.left_out] == [0.5]
     assert decode_plan(encode_plan(plan), where="here") == plan
-
-
-def test_a_workload_without_effect_is_refused(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="narrows by no clustering column"):
-        table.plan(workload=(WeightedPredicate("y = 1"),))
-    plain = Table.create(tmp_path / "plain", schema=SCHEMA)
-    with pytest.raises(UsageError, match="without clustering columns"):
-        plain.plan(workload=(WeightedPredicate("y = 1"),))
-    plan = plain.plan()
-    assert fitted_to(plan, (WeightedPredicate("y = 1"),)) is plan
-    with pytest.raises(UsageError):
-        require_fitted(plan)
 
 
 @pytest.mark.parametrize("prefix", ["y", "nope", ["x", "X"]])

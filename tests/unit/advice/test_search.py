@@ -11,7 +11,6 @@ from liquidlog.advice.search import (
     Candidate,
     Space,
     chosen,
-    forms,
     marginal_gains,
     measured_file_sizes,
     ordered,
@@ -36,22 +35,6 @@ def space(count: int, **changed: object) -> Space:
     columns = tuple((f"c{number:02}",) for number in range(count))
     settings = {"few_valued": (), "max_columns": 4, "sizes": (1 << 30,), **changed}
     return Space(columns=columns, **settings)  # type: ignore[arg-type]
-
-
-def test_every_set_of_up_to_the_most_columns_is_a_candidate() -> None:
-    assert sets_of_columns((A, B, C), 2) == [(A,), (B,), (C,), (A, B), (A, C), (B, C)]
-    assert len(sets_of_columns((A, B), 4)) == 3
-
-
-def test_a_sole_column_has_one_form_and_several_have_curves_and_prefixes() -> None:
-    assert [one.curve for one in forms(plainest((A,), 1), {A})] == [Curve.LINEAR]
-    found = list(forms(plainest((A, B), 1), {B}))
-    assert {(one.curve, one.prefix) for one in found} == {
-        (Curve.HILBERT, ()),
-        (Curve.KD, ()),
-        (Curve.HILBERT, (B,)),
-        (Curve.KD, (B,)),
-    }
 
 
 def test_file_sizes_get_smaller_until_files_are_many_or_tiny() -> None:

@@ -28,12 +28,9 @@ from liquidlog.log.checkpointing import (
     tombstone_differences,
 )
 from liquidlog.log.checkpoints import CheckpointState
-from liquidlog.spec.text import retention_ms
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.logs import change_actions
-
-DAY_MS = 86_400_000
 
 
 def rows(first: int, count: int = 10) -> pa.Table:
@@ -74,16 +71,6 @@ def removes(table: Table, version: int) -> set[str]:
     return {row["path"] for row in found.combine_chunks().drop_null().to_pylist()}
 
 
-def test_every_tenth_version_gets_one_by_itself(tmp_path: Path) -> None:
-    table = new_table(tmp_path)
-    for number in range(21):
-        table.append(rows(number))
-    assert checkpoints(table) == [10, 20]
-    assert hint(table) == 20
-    assert Table.open(table.uri).snapshot().files.num_rows == 21
-    assert DeltaTable(table.uri).version() == 21
-
-
 @pytest.mark.parametrize(("interval", "made"), [("3", [3]), ("nonsense", []), ("0", [])])
 def test_the_interval_is_the_tables(tmp_path: Path, interval: str, made: list[int]) -> None:
     table = new_table(tmp_path)
@@ -91,32 +78,6 @@ def test_the_interval_is_the_tables(tmp_path: Path, interval: str, made: list[in
     for number in range(4):
         table.append(rows(number))
     assert checkpoints(table) == made
-
-
-def test_a_rewrite_a_property_and_a_rename_make_one_too(tmp_path: Path) -> None:
-    table = new_table(tmp_path, delta__checkpointInterval="2", delta__columnMapping__mode="name")
-    table.append(rows(0))
-    table.set_properties({"k": "v"})
-    table.append(rows(20))
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    table.append(rows(40))
-    table.rename_column("b", "c")
-    assert checkpoints(table) == [2, 4, 6]
-
-
-def test_tombstones_stay_as_long_as_the_table_says(tmp_path: Path) -> None:
-    table = new_table(tmp_path)
-    table.append(rows(0))
-    table.append(rows(20))
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    old = {file.path for group in plan.groups for file in group.inputs}
-    assert len(old) == 2
-    assert removes(table, table.checkpoint().version) == old
-    table.set_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
-    time.sleep(0.01)
-    assert removes(table, table.checkpoint().version) == set()
 
 
 def test_tombstones_survive_from_checkpoint_to_checkpoint(tmp_path: Path) -> None:
@@ -131,19 +92,6 @@ def test_tombstones_survive_from_checkpoint_to_checkpoint(tmp_path: Path) -> Non
             file.unlink()
     again = Table.open(table.uri).checkpoint().version
     assert removes(table, again) == removes(table, first) != set()
-
-
-def test_retention_is_read_or_unknown() -> None:
-    texts = {
-        "interval 1 week": 7 * DAY_MS,
-        "INTERVAL 36 hours": 129_600_000,
-        "2 days 1 minute": 2 * DAY_MS + 60_000,
-        "interval 1 month": None,
-        "": None,
-    }
-    found = {text: retention_ms({"delta.deletedFileRetentionDuration": text}) for text in texts}
-    assert found == texts
-    assert retention_ms({}) == 7 * DAY_MS
 
 
 def test_a_missing_tombstone_and_a_revived_file_are_seen(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from liquidlog.commit.conflicts import (
     ProtocolChanged,
     ReadSet,
 )
-from liquidlog.commit.transaction import PUTS, Clock, Proposal, land, land_first, rehearse
+from liquidlog.commit.transaction import Clock, Proposal, land, land_first, rehearse
 from liquidlog.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -108,15 +108,6 @@ def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
     assert "inCommitTimestamp" not in first
 
 
-def test_an_append_that_wins_the_race_is_kept_and_the_rewrite_lands_on_top() -> None:
-    store = new_store()
-    store.before_put = lambda s: put(s, 2, add("x"))
-    counted = CountedDerivations()
-    assert land(store, counted.proposal(), clock(), engine_info="test").version == 3
-    assert counted.attempts == 2
-    assert live(store) == ["b", "c", "x"]
-
-
 @pytest.mark.parametrize(
     ("winner", "expected"),
     [
@@ -141,15 +132,6 @@ def test_a_winner_that_changes_what_was_read_is_a_conflict(
     assert commit_name(3) not in store.log
 
 
-def test_all_conflicts_with_all_winners_are_named() -> None:
-    store = new_store()
-    put(store, 2, METADATA, remove("a"))
-    put(store, 3, PROTOCOL)
-    with pytest.raises(CommitConflictError) as conflict:
-        land(store, proposal(), clock(), engine_info="test")
-    assert len(conflict.value.conflicts) == 3
-
-
 def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None:
     store = new_store()
     loaded = replace(proposal(), base=load_snapshot(store))
@@ -157,36 +139,6 @@ def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None
     put(store, 2, remove("a"))
     with pytest.raises(CommitConflictError):
         rehearse(store, loaded)
-
-
-def test_other_domains_other_files_and_readds_do_not_conflict() -> None:
-    store = new_store()
-    put(store, 2, DomainMetadata(domain="other", configuration="", removed=False))
-    put(store, 3, remove("b"))
-    put(store, 4, add("a"))
-    assert land(store, proposal(), clock(), engine_info="test").version == 5
-
-
-def test_a_lost_response_is_recognised_by_the_transaction_id() -> None:
-    store = new_store()
-    store.lose_response = True
-    assert land(store, proposal(), clock(), engine_info="test").version == 2
-    assert commit_name(3) not in store.log
-
-
-def test_a_lost_request_is_put_again_while_the_version_is_free() -> None:
-    for lost in range(1, PUTS):
-        store = new_store()
-        store.lost_requests = lost
-        counted = CountedDerivations()
-        assert land(store, counted.proposal(), clock(), engine_info="test").version == 2
-        assert counted.attempts == 1
-        assert commit_name(3) not in store.log
-    store = new_store()
-    store.lost_requests = PUTS
-    with pytest.raises(CommitStateUnknownError):
-        land(store, proposal(), clock(), engine_info="test")
-    assert commit_name(2) not in store.log
 
 
 def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
@@ -221,18 +173,6 @@ def test_a_put_that_arrives_late_is_the_same_commit() -> None:
     assert land(store, proposal(), clock(), engine_info="test").version == 2
     assert live(store) == ["a", "b", "late"]
     assert commit_name(3) not in store.log
-
-
-def test_an_ambiguous_put_that_another_writer_won_is_a_lost_race() -> None:
-    store = new_store()
-
-    def race(s: MemoryStore) -> None:
-        put(s, 2, add("x"))
-        s.lost_requests = 1
-
-    store.before_put = race
-    assert land(store, proposal(), clock(), engine_info="test").version == 3
-    assert live(store) == ["b", "c", "x"]
 
 
 def test_a_table_with_an_unknown_writer_feature_is_refused_before_the_put() -> None:

@@ -118,14 +118,11 @@ def test_create_lists_the_features_that_schema_and_properties_need() -> None:
             StructField("d", PrimitiveType("integer"), metadata={"CURRENT_DEFAULT": "1"}),
         )
     )
-    properties = {
-        "delta.enableChangeDataFeed": "true",
-        "delta.feature.checkConstraints": "supported",
-    }
+    properties = {"delta.enableChangeDataFeed": "true", "delta.constraints.c": "d > 0"}
     change = created("t", schema=schema, properties=properties)
     metadata, protocol, _ = change.actions
     assert isinstance(metadata, Metadata)
-    assert metadata.configuration == {"delta.enableChangeDataFeed": "true"}
+    assert metadata.configuration == properties
     assert isinstance(protocol, Protocol)
     assert protocol.min_reader_version == 3
     assert protocol.reader_features == ("timestampNtz",)
@@ -158,13 +155,6 @@ def test_create_refuses_void_inside_an_array() -> None:
     with pytest.raises(UnsupportedFeatureError) as caught:
         created(schema=StructType(fields))
     assert caught.value.features == ("a.element: void inside an array or a map",)
-
-
-def test_create_refuses_types_it_does_not_know() -> None:
-    schema = StructType((StructField("g", PrimitiveType("geometry")),))
-    with pytest.raises(UnsupportedFeatureError) as caught:
-        created(schema=schema)
-    assert caught.value.features == ("type geometry",)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.operations import define
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import DomainMetadata, Metadata, Protocol, encode_actions
-from liquidlog.spec.features import implied_features, without_feature
+from liquidlog.spec.actions import DomainMetadata, Protocol, encode_actions
+from liquidlog.spec.features import implied_features
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.table import Table
 from support.snapshots import FileSpec, snapshot_of
@@ -60,13 +60,6 @@ def test_what_uses_a_column_is_named(drop: bool) -> None:  # noqa: FBT001  both 
     assert caught.value.problems == tuple(map(str, caught.value.reasons))
 
 
-def test_lists_of_columns_follow_a_drop_in_any_case() -> None:
-    settings = {"delta.dataSkippingStatsColumns": "A,b", "delta.columnMapping.maxColumnId": "2"}
-    (metadata,) = drop_change(mapped(field("a", 1), field("b", 2), **settings), ("a",)).actions
-    assert isinstance(metadata, Metadata)
-    assert metadata.configuration["delta.dataSkippingStatsColumns"] == "b"
-
-
 def test_the_only_column_with_a_bloom_filter_has_two_reasons_to_stay() -> None:
     snapshot = mapped(field("a", 1, **{"delta.bloomFilter.enabled": True}))
     with pytest.raises(SchemaChangeError) as caught:
@@ -86,22 +79,6 @@ def test_a_struct_with_text_lengths_keeps_the_names_of_its_fields() -> None:
     assert reasons(caught.value) == [(Kind.COLUMN_HAS_CHAR_TYPE, "s", None)]
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [{"delta.nope": "1"}, {"delta.appendOnly": "yes"}, {"delta.checkpointInterval": "often"}],
-)
-def test_a_new_table_has_only_properties_that_delta_knows(
-    properties: dict[str, str], tmp_path: Path
-) -> None:
-    schema = pa.schema([("x", pa.int64())])
-    with pytest.raises(UsageError):
-        Table.create(tmp_path / "t", schema=schema, properties=properties)
-    assert not (tmp_path / "t").exists()
-    kept = {"delta.enableRowTracking": "true", "delta.constraints.c": "x > 0", "mine": "1"}
-    made = Table.create(tmp_path / "t", schema=schema, properties=kept).snapshot()
-    assert {*kept} <= {*made.metadata.configuration}
-
-
 # Features come with clustering columns and go by DROP FEATURE, which only some allow.
 
 
@@ -117,25 +94,6 @@ def protocol(*names: str, readers: tuple[str, ...] | None = None) -> Protocol:
         reader_features=readers,
         writer_features=names,
     )
-
-
-@pytest.mark.parametrize(
-    ("names", "versions"),
-    [
-        (("domainMetadata", "invariants", "appendOnly"), (1, 2)),
-        (("domainMetadata",), (1, 1)),
-        (("domainMetadata", "appendOnly"), (1, 7)),
-        (("domainMetadata", "invariants", "appendOnly", "checkConstraints"), (1, 3)),
-        (("domainMetadata", "clustering", "invariants", "appendOnly"), (1, 7)),
-    ],
-)
-def test_a_legacy_version_comes_back_if_it_says_the_same(
-    names: tuple[str, ...], versions: tuple[int, int]
-) -> None:
-    before = protocol(*names)
-    after = without_feature(before, "domainMetadata")
-    assert (after.min_reader_version, after.min_writer_version) == versions
-    assert features(after) == features(before) - {"domainMetadata"}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +230,3 @@ def test_names_that_meant_several_columns_are_left_alone() -> None:
         '["y"]': '["x"]',
         '["x","y"]': '["old","x"]',
     }
-
-
-def test_without_renames_nothing_is_tagged_anew() -> None:
-    assert retagged(schema(x="p1", y="p2"), schema(x="p1", y="p2", gone="p3")) == {}

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 
-from liquidlog.clustering.columns import clustering_state, read_domain
+from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import measure_health
 from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.doctor.findings import (
@@ -23,13 +22,10 @@ from liquidlog.doctor.findings import (
     without_range,
 )
 from liquidlog.doctor.repairs import (
-    domain_repair,
-    retagging_repair,
-    statistics_repair,
     with_statistics,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import CopiedAdd, DomainMetadata, FileChanges
+from liquidlog.spec.actions import FileChanges
 from liquidlog.spec.bounds import FileStatistics
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
@@ -60,10 +56,6 @@ def found(snapshot: Snapshot) -> dict[str, Finding]:
 def clustered(name: str, low: int, **others: object) -> FileSpec:
     facts = {"cube": "c", "zorder_by": ("x",), "bounds": {"x": (low, low + 5)}, **others}
     return FileSpec(path=name, **facts)  # type: ignore[arg-type]
-
-
-def test_a_clustered_table_has_no_fault() -> None:
-    assert found(snapshot_of([clustered("a", 0), clustered("b", 10)])) == {}
 
 
 @pytest.mark.parametrize(
@@ -100,15 +92,6 @@ def test_files_of_one_key_ask_for_another_column_if_they_are_the_most() -> None:
     assert found(snapshot_of([*constant, *wide])) == {}
 
 
-def test_columns_outside_the_statistics_are_a_fault_of_the_table() -> None:
-    files = [clustered("a", 0)]
-    properties = {"delta.dataSkippingStatsColumns": "y"}
-    (fault,) = found(snapshot_of(files, configuration=properties)).values()
-    assert (fault.name, fault.files) == ("unindexed-columns", None)
-    assert fault.command is not None
-    assert '"delta.dataSkippingStatsColumns" = "y,x"' in fault.command
-
-
 def test_strings_that_share_the_prefix_that_is_kept_are_cut() -> None:
     files = [
         FileSpec(path="cut", cube="c", zorder_by=("s",), bounds={"s": (PREFIX, f"{PREFIX}\x7f")}),
@@ -138,21 +121,6 @@ def test_a_broken_domain_comes_alone_and_a_dropped_column_first() -> None:
     )
     (fault,) = findings(unreadable)
     assert (fault.name, fault.fixable) == ("broken-domain", True)
-
-
-def test_lost_columns_and_old_tags_are_repaired_here() -> None:
-    snapshot = snapshot_of([clustered("a", 0, zorder_by=("old",)), clustered("b", 10)])
-    columns = clustering_state(snapshot).columns
-    retagging = Retagging(
-        files=snapshot.files.filter(pa.array([True, False])), tags={'["old"]': '["x"]'}
-    )
-    lost = LostColumns(columns=columns, version=3, operation="REPLACE TABLE")
-    faults = findings(examined(snapshot, retagging=retagging, lost=lost))
-    assert [(fault.name, fault.files) for fault in faults] == [
-        ("lost-columns", None),
-        ("renamed-cubes", 1),
-    ]
-    assert all(fault.fixable for fault in faults)
 
 
 # Repairs as changes: what an add says after it, and what stays; no storage.
@@ -225,27 +193,6 @@ def test_bounds_of_physical_rows_are_not_tight_with_deleted_rows() -> None:
     assert "tightBounds" not in stats_of(add)
 
 
-def test_a_domain_is_replaced_or_emptied() -> None:
-    columns = clustering_state(snapshot_of()).columns
-    for given, paths in ((columns, (("x",),)), ((), ())):
-        change = domain_repair(given)
-        (domain,) = change.actions
-        assert isinstance(domain, DomainMetadata)
-        assert read_domain(domain.configuration) == paths
-        assert change.operation == "REPAIR"
-
-
-def test_changes_of_files_count_them() -> None:
-    add = CopiedAdd(path="a", document=msgspec.Raw(b"{}"))
-    for change, fix in (
-        (retagging_repair([add]), "renamed-cubes"),
-        (statistics_repair("cut-strings", [add]), "cut-strings"),
-    ):
-        assert change.parameters == {"fix": fix}
-        assert change.actions == (add,)
-        assert change.metrics == {"numUpdatedFiles": "1"}
-
-
 # Removes that missed, from commits written by hand.
 
 
@@ -309,10 +256,6 @@ def test_a_deletion_that_did_not_see_a_rewrite_is_told() -> None:
     assert "may be there twice, or still" in str(found)
 
 
-def test_what_two_deleted_is_gone() -> None:
-    assert missed(FIRST, commit(1, removed="a"), commit(2, removed="a")) == ()
-
-
 def test_a_file_that_no_version_had_is_told_where_the_log_is_whole() -> None:
     strange = commit(1, removed="x")
     (found,) = missed(FIRST, strange)
@@ -339,7 +282,3 @@ def test_a_forgotten_vector_of_a_file_from_before_the_log_is_found_in_the_table(
     histories = Histories(is_whole=False)
     histories.take(commit(7, removed="a b", added="z"))
     assert histories.left_with_another_vector({("a", "1"), ("z", None)}) == {("a", "1"): 7}
-
-
-def test_both_removes_of_a_file_in_one_commit_are_one() -> None:
-    assert missed(commit(0, added="a1"), commit(1, removed="a a1")) == ()

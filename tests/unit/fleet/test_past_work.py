@@ -34,13 +34,6 @@ def test_before_the_first_rewrite(table: Table) -> None:
     assert found.since_ms is not None
 
 
-def test_commits_are_counted_since_the_last_rewrite(table: Table) -> None:
-    rewrite(table)
-    table.append(pa.table({"x": [5]}))
-    found = past_work(open_store(table.uri))
-    assert (found.last_rewrite, found.commits_since) == (5, 1)
-
-
 def test_versions_that_change_no_file_are_no_reason(table: Table) -> None:
     rewrite(table)
     table.vacuum(retain="0s", allow_short_retention=True)

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.commit.transaction import Clock, system_clock
-from liquidlog.errors import ExecutorError, StorageError, UsageError
+from liquidlog.errors import StorageError
 from liquidlog.fleet.policy import (
     Budget,
     CheckpointPolicy,
@@ -27,7 +27,6 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.lake import EAGER, by_name, copied, ragged, rows, somebody_at_work, ticked
 
-NEVER = UpkeepPolicy(rewrite=RewritePolicy(when=RewriteWhen(commits=10_000)))
 OFTEN_READ = replace(
     EAGER, rewrite=RewritePolicy(when=RewriteWhen(commits=1), bar=Bar(queries_per_day=1e7))
 )
@@ -47,10 +46,6 @@ def written(root: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
 
 
-def broken(_: ClusteringPlan) -> None:
-    raise ExecutorError("no machine")
-
-
 def test_a_table_is_rewritten_once(tmp_path: Path) -> None:
     table = ragged(tmp_path / "t")
     before, live = values(table), files(table)
@@ -64,21 +59,6 @@ def test_a_table_is_rewritten_once(tmp_path: Path) -> None:
     assert (again.decision, again.versions, again.bytes_rewritten) == ("leave", (), 0)
     assert "the policy asks for no rewrite" in again.reason
     assert at_work(table.opened.store, table.opened.clock) == ()
-
-
-def test_what_is_spent_is_what_the_commit_says(tmp_path: Path) -> None:
-    table = ragged(tmp_path / "t")
-    run = ticked(EAGER, tmp_path / "t")
-    metrics = table.history(1)[0]["operationMetrics"]
-    (done,) = run.tables
-    assert run.spent_bytes == done.bytes_rewritten == int(metrics["numRemovedBytes"])
-
-
-def test_what_is_not_asked_for_is_not_judged(tmp_path: Path) -> None:
-    ragged(tmp_path / "t")
-    (left,) = ticked(NEVER, tmp_path / "t").tables
-    assert (left.decision, left.triggers) == ("leave", ())
-    assert "9 commits" in left.reason
 
 
 def test_payback_alone_can_ask(tmp_path: Path) -> None:
@@ -117,15 +97,6 @@ def test_plans_are_saved_and_can_be_run(tmp_path: Path) -> None:
     plan = read_plan(planned.plan)
     table.commit(plan, execute(plan))
     assert files(table) == 1
-
-
-def test_hostile_names_make_plain_files(tmp_path: Path) -> None:
-    for name in ("..", "-rf", ".hidden", "a\nb", "<script>", "x" * 200, "é"):
-        ragged(tmp_path / f"d{name}d" / (name if name != ".." else "up"))
-    run = ticked(EAGER, f"{tmp_path}/*/*", f"{tmp_path}/*/.hidden", plans=str(tmp_path / "plans"))
-    made = sorted((tmp_path / "plans").iterdir())
-    assert len(made) == len([one for one in run.tables if one.plan]) == 7
-    assert all(path.name.isascii() and path.name[0].isalnum() for path in made)
 
 
 def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:
@@ -188,24 +159,6 @@ def test_others_at_work_are_left_alone(tmp_path: Path, *, dry_run: bool) -> None
     assert files(table) == 8
     run.forget()
     assert ticked(EAGER, tmp_path / "t", dry_run=dry_run).tables[0].decision == "rewrite"
-
-
-def test_one_failure_stops_no_other_and_is_tried_again(tmp_path: Path) -> None:
-    ragged(tmp_path / "a")
-    ragged(tmp_path / "b")
-
-    def begun(plan: ClusteringPlan) -> None:
-        if plan.table_uri.endswith("a"):
-            broken(plan)
-
-    run = ticked(EAGER, tmp_path / "*", begun=begun)
-    found = by_name(run)
-    assert (found["a"].decision, found["b"].decision) == ("fail", "rewrite")
-    assert (found["a"].reason, found["a"].bytes_rewritten) == ("no machine", 0)
-    assert run.exit_status == 1
-    assert run.spent_bytes > found["b"].bytes_rewritten
-    assert [*(tmp_path / "a").glob("_liquidspark-*")] == []
-    assert ticked(EAGER, tmp_path / "a").tables[0].decision == "rewrite"
 
 
 def test_a_table_that_changed_is_looked_at_again(tmp_path: Path) -> None:
@@ -348,21 +301,3 @@ def test_readers_of_a_workload_decide(tmp_path: Path) -> None:
         "leave",
         True,
     )
-
-
-def test_without_a_table_there_is_nothing_to_do() -> None:
-    with pytest.raises(UsageError, match="no table"):
-        ticked(EAGER)
-
-
-def test_a_rewrite_is_not_made_again_before_that_pays_back(tmp_path: Path) -> None:
-    table, now = ragged(tmp_path / "t"), system_clock()
-    assert ticked(EAGER, tmp_path / "t").tables[0].decision == "rewrite"
-    for number in range(8):
-        table.append(rows(number))
-    (left,) = ticked(EAGER, tmp_path / "t").tables
-    assert (left.decision, [one.name for one in left.triggers]) == ("postpone", ["commits"])
-    assert "takes longer to pay back" in left.reason
-    later = Clock(now_ms=lambda: now.now_ms() + 5 * 86_400_000, new_id=now.new_id)
-    (done,) = ticked(EAGER, tmp_path / "t", clock=later, dry_run=True).tables
-    assert done.decision == "rewrite"

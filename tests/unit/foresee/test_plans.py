@@ -110,32 +110,6 @@ def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Mak
         assert np.mean(of_values) == pytest.approx(truth, rel=0.25)
 
 
-def test_the_order_of_days_that_is_there_is_asked_for(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    schema = pa.schema([("day", pa.int32()), ("device", pa.int64())])
-    table = Table.create(tmp_path / "t", schema=schema)
-    for day in range(12):
-        device = random.integers(0, 1000, 500)
-        table.append(pa.table([pa.array(np.full(500, day, np.int32)), device], schema=schema))
-    found = foreseen(table, ())
-    assert found.readers == "assumed"
-    of_day, scan = found.predicates
-    assert of_day.where == "one value of day"
-    assert of_day.files_before == pytest.approx(1.0, rel=0.05)
-    assert scan.where == EVERYTHING
-    assert of_day.seconds_after > of_day.seconds_before
-    assert scan.seconds_after < scan.seconds_before
-
-
-def test_a_file_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
-    table, workload = made(tmp_path / "t", independent)
-    for file in (tmp_path / "t").glob("*.parquet"):
-        file.unlink()
-    found = foreseen(table, workload)
-    assert not found.is_sampled
-    assert found.files_after_range.low < found.files_after_range.high
-
-
 def foreseen_bytes(table: Table, asked: list[str]) -> float:
     """Return the predicted bytes of a full rewrite into as many files, divided by the true ones."""
     size = table.snapshot().size_bytes
@@ -163,23 +137,6 @@ def test_files_are_as_large_as_their_values_are_different(tmp_path: Path, kind: 
         table.append(rows.slice(start, 2_500))
     asked = [f"x = {value}" for value in values.drop_null()[:20].to_pylist()]
     assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.25)
-
-
-def test_files_of_another_writer_are_repacked(tmp_path: Path) -> None:
-    random = np.random.default_rng(7)
-    words = np.array(["alpha", "beta", "gamma", "delta", "shipped by truck", "a longer text"])
-    texts = [f"{words[one]} {words[other]}" for one, other in random.integers(0, 6, (80_000, 2))]
-    numbers = random.integers(0, 5_000, 80_000)
-    rows = pa.table({"x": numbers, "id": np.arange(80_000), "text": texts})
-    for start in range(0, 80_000, 10_000):
-        write_deltalake(str(tmp_path / "t"), rows.slice(start, 10_000), mode="append")
-    table = Table.open(tmp_path / "t")
-    table.cluster_by(["x"])
-    before = table.snapshot().size_bytes
-    assert foreseen_bytes(table, [f"x = {value}" for value in numbers[:20]]) == pytest.approx(
-        1.0, abs=0.35
-    )
-    assert table.snapshot().size_bytes < 0.7 * before
 
 
 @pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])

@@ -77,16 +77,6 @@ def option(
     )
 
 
-def test_a_rewrite_takes_time_to_start_to_read_and_to_write() -> None:
-    plan = plan_of(wide(8, 100 * MIB), max_file_size=200 * MIB)
-    assert [group.expected_outputs for group in plan.groups] == [4]
-    found = option(wide(8, 100 * MIB), plan)
-    assert (found.cost.bytes_read, found.cost.bytes_written) == (800 * MIB, 800 * MIB)
-    assert found.cost.seconds == LOCAL_DISK.rewrite_seconds(12, 1600 * MIB)
-    assert found.payback_queries == pytest.approx(found.cost.seconds / found.saved_seconds)
-    assert found.payback_days is None
-
-
 def test_smaller_files_need_a_table_that_has_not_too_many_of_them() -> None:
     assert judged_file_sizes(10 * MIB, GIB) == (GIB, 2 * MIB)
     assert judged_file_sizes(24 * MIB, GIB) == (GIB, 8 * MIB, 2 * MIB)

@@ -126,19 +126,6 @@ def test_the_printed_commands_plan_the_advised_layout(table: Table) -> None:
     assert plan.curve == best.candidate.curve.value
 
 
-def test_a_twin_of_a_column_brings_nothing(table: Table) -> None:
-    workload = asked(*points("x"), *points("twin"), times=False)
-    advice = table.advise(workload, max_file_size=SIZE)
-    assert advice.is_recommended
-    gains = {path[0]: gain for path, gain in advice.columns.items()}
-    alone = {"x", "twin"} - set(names(advice)) or {"x", "twin"}
-    assert all(gains[name] == pytest.approx(0.0, abs=0.02) for name in alone)
-    plain = [one for one in advice.candidates if not one.candidate.is_fitted]
-    least = min(one.older_read_share for one in plain)
-    one_column = [one for one in plain if len(one.candidate.columns) == 1]
-    assert min(one.older_read_share for one in one_column) == pytest.approx(least, rel=0.01)
-
-
 @pytest.mark.parametrize(
     "other",
     [lambda x: x + 3, lambda x: -x, lambda x: x // 500],
@@ -177,12 +164,6 @@ def test_queries_that_no_layout_helps_leave_the_table_alone(table: Table) -> Non
         advice = table.advise(asked(where), max_file_size=SIZE)
         assert not advice.is_recommended
         assert advice.reason
-
-
-def test_columns_inside_structs_and_texts_and_days_can_be_advised(table: Table) -> None:
-    for where in ("at.n = 7", "kind = 'b'", "day = DATE '2026-02-01'"):
-        advice = table.advise(asked(where), max_file_size=SIZE)
-        assert names(advice) == [where.split(" ")[0]]
 
 
 def test_only_named_columns_are_tried(table: Table) -> None:
@@ -238,17 +219,6 @@ def test_a_high_bar_leaves_the_table_alone(table: Table) -> None:
     assert not table.advise(workload, max_file_size=SIZE, min_gain=1).is_recommended
     late = table.advise(workload, max_file_size=SIZE, payback_days=1e-6)
     assert "pay back only after" in late.reason
-
-
-def test_columns_get_no_credit_for_what_joining_files_brings(tmp_path: Path) -> None:
-    made = Table.create(tmp_path / "small", schema=SCHEMA)
-    for seed in range(12):
-        made.append(rows(seed, 50))
-    advice = made.advise(asked(*points("x")))
-    assert not advice.is_recommended
-    assert advice.verdict is not None
-    assert (advice.verdict.answer, advice.reason) == ("rewrite", advice.verdict.sentence)
-    assert set(advice.columns.values()) == {0.0}
 
 
 def test_rows_are_made_up_where_files_cannot_be_read(table: Table) -> None:
@@ -372,15 +342,6 @@ def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
     assert made_up.problem is not None
     assert "s3://bucket/gone.bin" in made_up.problem
     assert len(made_up.samples) == 2
-
-
-def test_one_file_cannot_gain_and_older_queries_do_not_seem_to(tmp_path: Path) -> None:
-    table = Table.create(tmp_path / "t", schema=SCHEMA, cluster_by=["y", "x"])
-    table.append(rows(0))
-    table.optimize(executor="local")
-    advice = table.advise(asked(*points("x")))
-    assert not advice.is_recommended
-    assert "with the best layout that was measured, queries would gain nothing" in advice.reason
 
 
 def test_files_that_only_other_columns_would_join_are_no_gain_of_these(tmp_path: Path) -> None:

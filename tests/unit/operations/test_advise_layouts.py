@@ -67,18 +67,6 @@ def zordered(tmp_path: Path, columns: str) -> Table:
     return table
 
 
-def test_a_table_that_is_z_ordered_by_what_readers_ask_is_left_alone(tmp_path: Path) -> None:
-    table, workload = zordered(tmp_path, "x"), points("x")
-    advice = table.advise(workload, max_file_size=SIZE)
-    assert advice.current.read_share == pytest.approx(read_share(table, newest(workload)))
-    assert advice.current.read_share < 0.06
-    assert advice.current.columns == ()
-    assert names(advice) == ["x"]
-    assert not advice.is_recommended
-    assert advice.commands == ()
-    assert abs(advice.gain) < 0.1  # type: ignore[arg-type]
-
-
 def test_it_is_said_that_the_newest_queries_ask_otherwise(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
     for seed in range(4):
@@ -92,20 +80,6 @@ def test_it_is_said_that_the_newest_queries_ask_otherwise(tmp_path: Path) -> Non
         if changed:
             assert names(advice) == ["x"]
             assert "less by y;" in said[0] or "by x, y;" in said[0]
-
-
-def test_two_columns_of_a_z_order_serve_both_and_each_alone_serves_one(tmp_path: Path) -> None:
-    table = zordered(tmp_path, "x,y")
-    both, alone = (table.advise(points(*one), max_file_size=SIZE) for one in (("x", "y"), ("x",)))
-    for advice, asked in ((both, ("x", "y")), (alone, ("x",))):
-        assert set(names(advice)) == set(asked)
-        read = read_share(table, newest(points(*asked)))
-        assert advice.current.read_share == pytest.approx(read)
-        assert 0.2 < read < 0.4
-    # Sorting by one column alone spares its readers far more than sharing files with another.
-    assert alone.is_recommended
-    assert alone.gain > 0.7  # type: ignore[operator]
-    assert both.gain < 0.5  # type: ignore[operator]
 
 
 def test_a_table_that_is_z_ordered_by_other_columns_is_clustered_by_the_asked_ones(
@@ -135,53 +109,6 @@ def partitioned(tmp_path: Path) -> Table:
     return Table.open(path)
 
 
-def copied(table: Table, tmp_path: Path) -> Table:
-    """Return a table of the same rows that is not partitioned."""
-    made = Table.create(str(tmp_path / "copied"), schema=SCHEMA)
-    for seed in range(4):
-        made.append(rows(seed))
-    assert table.snapshot().metadata.partition_columns == ("kind",)
-    return made
-
-
-def test_a_partitioned_table_is_told_what_a_table_without_partitions_really_reads(
-    partitioned: Table, tmp_path: Path
-) -> None:
-    workload = points("x", where="kind = 'b' AND ")
-    advice = partitioned.advise(workload, columns="x", max_file_size=SIZE)
-    # One partition of three is read today, whole.
-    assert advice.current.read_share == pytest.approx(read_share(partitioned, newest(workload)))
-    assert advice.current.read_share == pytest.approx(1 / 3, abs=0.02)
-    assert advice.is_recommended
-    assert names(advice) == ["x"]
-    assert (advice.commands, advice.protocol_change, dict(advice.sets)) == ((), None, {})
-    assert any("partitioned by kind" in note for note in advice.notes)
-    made = copied(partitioned, tmp_path)
-    made.cluster_by("x")
-    # The same rows take fewer bytes in larger files: as many files as were predicted.
-    assert advice.best is not None
-    optimized(made, full=True, size=made.snapshot().size_bytes // advice.best.files)
-    found = read_share(made, newest(workload))
-    assert found == pytest.approx(advice.best.read_share, rel=0.15)
-    assert found < 0.3 * advice.current.read_share
-    both = partitioned.advise(workload, max_file_size=SIZE)
-    assert both.best is not None
-    assert both.best.older_read_share <= advice.best.older_read_share
-
-
-def test_a_table_whose_partitions_are_all_that_readers_ask_for_is_left_alone(
-    partitioned: Table,
-) -> None:
-    workload = tuple(
-        WeightedPredicate(f"kind = '{one}'", recorded=Recorded(last_ms=number))
-        for number, one in enumerate("abc" * 10)
-    )
-    advice = partitioned.advise(workload, max_file_size=1 << 30)
-    assert not advice.is_recommended
-    assert advice.current.read_share == pytest.approx(1 / 3, abs=0.02)
-    assert not any("cannot be clustered" in note for note in advice.notes)
-
-
 def test_a_table_that_delta_spark_partitioned_and_z_ordered_is_read_as_its_log_says() -> None:
     """Rows are made up from statistics: the log is all that there is of this table."""
     table = Table.open(str(ROOT / "fixtures" / "logs" / "24_partitioned_zorder" / "table"))
@@ -197,18 +124,3 @@ def test_a_table_that_delta_spark_partitioned_and_z_ordered_is_read_as_its_log_s
     assert advice.current.read_share == pytest.approx(share)
     assert advice.commands == ()
     assert {path[0] for path in advice.columns} == {"p", "x"}
-
-
-def test_other_columns_get_no_credit_for_what_the_table_s_own_would_bring(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "small"), schema=SCHEMA, cluster_by=["x"])
-    for seed in range(12):
-        table.append(rows(seed, 50))
-    advice = table.advise(points("z"))
-    assert names(advice) == ["z"]
-    assert not advice.is_recommended
-    assert advice.verdict is not None
-    assert advice.verdict.answer == "rewrite"
-    found = table.doctor(workload=points("z"))
-    assert "layout-unlike-workload" in {one.name for one in found}
-    assert found.verdict is not None
-    assert found.verdict.sentence == advice.reason

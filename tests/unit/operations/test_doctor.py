@@ -15,7 +15,6 @@ from liquidlog.log.store import TableStore
 from liquidlog.operations import doctor
 from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
-from support.arrow_executor import execute
 
 SCHEMA = pa.schema([("a", pa.int64()), ("x", pa.int64()), ("s", pa.string())])
 
@@ -34,17 +33,6 @@ def named(table: Table, name: str) -> Finding:
 
 def names(table: Table) -> set[str]:
     return {finding.name for finding in table.doctor()}
-
-
-def test_files_of_one_key_are_told_because_no_rewrite_parts_them(tmp_path: Path) -> None:
-    table = made(tmp_path, "x")
-    found = named(table, "constant-files")
-    assert (found.files, found.fixable) == (4, False)
-    assert "constant-files" not in names(made(tmp_path / "other", "x", "a"))
-    assert found.command is None
-    assert "cluster by one more column" in found.detail
-    table.cluster_by(["x", "a"])
-    assert "constant-files" not in names(table)
 
 
 def test_columns_that_new_files_will_lack_statistics_of(tmp_path: Path) -> None:
@@ -76,11 +64,3 @@ def test_after_the_last_repair_nothing_is_read_that_could_fail(
     monkeypatch.setattr(doctor, "load_snapshot", fails)
     (mended,) = Table.open(table.uri).fix("missing-statistics")
     assert (mended.versions, mended.files) == ((5,), 1)
-
-
-def test_a_clustered_table_has_nothing_wrong(tmp_path: Path) -> None:
-    table = made(tmp_path, "x", "a")
-    assert names(table) == {"unclustered-files"}
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    assert table.doctor().findings == ()

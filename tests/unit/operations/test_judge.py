@@ -6,24 +6,18 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.main import cli
 from liquidlog.data.logical_file import LogicalFile
 from liquidlog.errors import UsageError
 from liquidlog.operations.judge import criteria_of, judge_plan
-from liquidlog.operations.planned import planned
-from liquidlog.plan import plan_document
-from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("z", pa.int64())])
-MIB = 1 << 20
 
 
 def rows(count: int, seed: int) -> pa.Table:
@@ -45,32 +39,6 @@ def good(uri: str, count: int = 1_000_000) -> Table:
     return table
 
 
-def test_a_small_append_to_good_files_is_no_reason_to_make_them_one(tmp_path: Path) -> None:
-    table = good(str(tmp_path / "t"))
-    sizes = table.snapshot().files["size"].to_pylist()
-    assert len(sizes) == 8
-    assert min(sizes) > 2 * MIB
-    assert table.doctor().findings == ()
-    table.append(rows(20_000, 1))
-    found = table.judge()
-    whole = [option for option in found.options if option.arguments["max_file_size"] == 1 << 30]
-    assert [sum(g.expected_outputs for g in one.plan.groups) for one in whole] == [1]
-    assert not whole[0].is_worth_it
-    assert "would wait" in (whole[0].problem or "")
-    if found.best is not None:
-        assert found.best.prediction.bytes_after <= found.best.prediction.bytes_before
-        assert sum(group.expected_outputs for group in found.best.plan.groups) > 1
-    (finding,) = [one for one in table.doctor() if one.name == "unclustered-files"]
-    if found.best is None:
-        assert finding.command is None
-        assert "left alone" in finding.detail
-    else:
-        assert finding.command == found.best.command
-    said_words = said("doctor", table.uri)[1]
-    assert "nothing is wrong" not in said_words
-    assert f"optimize {table.uri} --strategy cube --max-file-size 1GiB" not in said_words
-
-
 def test_small_files_that_nobody_clustered_are_told(tmp_path: Path) -> None:
     table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
     for seed in range(30):
@@ -86,101 +54,6 @@ def test_small_files_that_nobody_clustered_are_told(tmp_path: Path) -> None:
     table.commit(plan, execute(plan))
     assert table.doctor().findings == ()
     assert table.judge().best is None
-
-
-@pytest.mark.parametrize("appends", [0, 1])
-def test_a_fresh_table_is_left_alone(tmp_path: Path, appends: int) -> None:
-    table = Table.create(str(tmp_path / "t"), schema=SCHEMA)
-    for seed in range(appends):
-        table.append(rows(1000, seed))
-    assert table.doctor().findings == ()
-    found = table.judge()
-    assert (found.best, found.answer) == (None, "leave")
-    text = said("doctor", table.uri)[1]
-    assert text.splitlines()[-1] == "nothing is wrong"
-    assert text.splitlines()[0] == found.sentence
-
-
-def test_a_fresh_table_of_264_files_is_quiet(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x", "y"])
-    table.append(rows(26_400, 0))
-    plan = table.plan(max_file_size=table.snapshot().size_bytes // 264)
-    table.commit(plan, execute(plan))
-    assert table.detail()["numFiles"] > 250
-    assert table.doctor().findings == ()
-    assert table.judge().best is None
-
-
-def test_a_command_makes_the_plan_that_was_judged(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "a table"), schema=SCHEMA, cluster_by=["x", "y"])
-    for seed in range(12):
-        table.append(rows(30_000, seed))
-    found = table.judge()
-    assert found.best is not None
-    readers = tmp_path / "its readers.sql"
-    readers.write_text(f"x BETWEEN {2**60} AND {2**60 + 2**55};\ny < {2**57};\n")
-    asked = tuple(map(WeightedPredicate, readers.read_text().replace("\n", "").split(";")[:2]))
-    for source in (None, str(readers)):
-        found = table.judge(workload=asked, workload_source=source)
-        own = [option for option in found.options if option.arguments]
-        assert len(own) >= 2
-        for option in own:
-            made = plan_of(table, option.command, asked)
-            assert without_ids(plan_document(made)) == without_ids(plan_document(option.plan))
-            assert ("--workload" in option.command) == (source is not None)
-
-
-def test_the_commands_of_a_verdict_do_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = Table.create(str(tmp_path / "a table"), schema=SCHEMA)
-    for seed in range(12):
-        table.append(rows(30_000, seed))
-    readers = tmp_path / "its readers.sql"
-    texts = [f"x = {value}" for value in range(2**60, 2**62, 2**57)]
-    readers.write_text(";\n".join([*texts, f"y < {2**52}", f"z > {2**61}"]))
-    verdict = table.judge(workload=readers, workload_source=str(readers))
-    assert verdict.answer == "cluster"
-    assert verdict.best is not None
-    assert verdict.best.columns == ("x",)
-    advice = table.advise(readers, workload_source=str(readers))
-    assert advice.verdict is not None
-    assert (advice.is_recommended, advice.reason) == (True, verdict.sentence)
-    assert advice.verdict.document() == verdict.document()
-    for words in verdict.best.command.split(" && "):
-        where = ["--yes"] if "cluster-by" in words else []
-        status, _, error = said(*shlex.split(words)[1:], *where)
-        assert status == 0, error
-    scan = Table(table.uri).scan(workload=readers)
-    assert verdict.best.low.files <= scan.files_read <= verdict.best.high.files
-    assert verdict.best.low.bytes <= scan.bytes_read <= verdict.best.high.bytes
-
-
-def plan_of(table: Table, command: str, asked: Any) -> Any:
-    """Return the plan that a command makes, from what click makes of its words."""
-    words = shlex.split(command)
-    assert words[:2] == ["liquidlog", "optimize"]
-    verb = cli.get_command(click.Context(cli), "optimize")
-    assert verb is not None
-    given = verb.make_context("optimize", words[2:]).params
-    assert given["table"] == table.uri
-    taken = ("strategy", "full", "max_file_size")
-    arguments = {name: given[name] for name in taken if given[name]}
-    snapshot = table.snapshot()
-    readers = asked if given["workload"] is not None else None
-    return planned(snapshot, arguments, table.opened.bounds_of(snapshot), lambda: "an id", readers)
-
-
-def without_ids(document: Any) -> Any:
-    match document:
-        case dict():
-            ids = ("plan_id", "zcube_id")
-            return {k: without_ids(v) for k, v in document.items() if k not in ids}
-        case list() | tuple():
-            return [without_ids(one) for one in document]
-        case _:
-            return document
 
 
 def test_what_cannot_be_measured_is_not_recommended_and_not_called_right(tmp_path: Path) -> None:
@@ -266,27 +139,6 @@ def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
     (unlike,) = [n for n, line in enumerate(lines) if line.startswith("layout-unlike-workload")]
     assert "ask for z, y" in lines[unlike]
     assert shlex.split(lines[unlike + 1])[1:] == ["advise", table.uri, "--workload", str(readers)]
-
-
-def test_overlap_is_judged_where_files_are_clustered(tmp_path: Path) -> None:
-    table = good(str(tmp_path / "t"), 100_000)
-    for seed in range(12):
-        table.append(rows(20_000, seed))
-    strategies = {option.arguments["strategy"] for option in table.judge().options}
-    assert strategies == {"cube", "overlap"}
-
-
-def test_a_plan_says_whether_it_is_worth_it(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
-    for seed in range(20):
-        table.append(rows(200, seed))
-    assert said("plan", table.uri)[1].startswith("Do it: a typical query opens ")
-    rarely = said("plan", table.uri, "--set", "queries_per_day=0.001")[1]
-    assert rarely.startswith("Leave it: ")
-    assert "pay back only after" in rarely.splitlines()[0]
-    plan = table.plan()
-    table.commit(plan, execute(plan))
-    assert said("plan", table.uri)[1].startswith("Leave it: there is nothing to rewrite.\n")
 
 
 def test_many_who_compare_one_column_do_not_wait_longer_for_others(tmp_path: Path) -> None:

@@ -7,21 +7,15 @@ import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from msgspec import structs
 
-from liquidlog.commit.conflicts import ConcurrentDeleteRead, RowsMayBeBack
-from liquidlog.errors import CommitConflictError, ExecutorError
-from liquidlog.log.loader import open_store
+from liquidlog.errors import ExecutorError
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.operations.planned import explain_together
-from liquidlog.operations.rewrite import GroupConflict
-from liquidlog.plan import ClusteringPlan, KeptFiles, decode_plan, encode_plan, plan_document
+from liquidlog.plan import ClusteringPlan, plan_document
 from liquidlog.report import plans
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.deleted import commit_vectors, write_vector
-from support.logs import actions_of, change_actions, commit_actions
-from support.table_rows import live_rows
+from support.logs import actions_of, commit_actions
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string())])
 
@@ -64,11 +58,6 @@ def content(table: Table) -> list[tuple[int, str]]:
     return sorted((row["x"], row["y"]) for row in read)
 
 
-def content_with_vectors(table: Table) -> list[tuple[int, str]]:
-    read = live_rows(open_store(table.uri), table.snapshot()).to_pylist()
-    return sorted((row["x"], row["y"]) for row in read)
-
-
 def test_kept_files_change_their_tags_and_nothing_else(tmp_path: Path) -> None:
     table = made(tmp_path, enableRowTracking="true")
     before = content(table)
@@ -101,40 +90,6 @@ def test_kept_files_change_their_tags_and_nothing_else(tmp_path: Path) -> None:
     assert set(table.snapshot().files["zcube_id"].to_pylist()) == {group.zcube_id}
 
 
-def test_tags_and_fields_that_others_wrote_stay(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    (path,) = adds(table, 2)
-
-    def tag(action: dict[str, Any]) -> None:
-        if "add" in action:
-            action["add"] |= {"tags": {"OPTIMIZE_TARGET_SIZE": "1", "none": None}, "theirs": [1]}
-
-    change_actions(table, 2, tag)
-    table = Table.open(table.uri)
-    plan = planned(table)
-    assert path in plan.groups[0].kept.paths()
-    report = table.commit(plan, execute(plan))
-    add = adds(table, report.versions[0])[path]
-    assert add["theirs"] == [1]
-    assert add["tags"]["OPTIMIZE_TARGET_SIZE"] == "1"
-    assert "none" in add["tags"]
-    assert add["tags"]["ZCUBE_ID"] == plan.groups[0].zcube_id
-
-
-def test_a_kept_file_that_was_removed_is_a_conflict(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    plan = planned(table)
-    result = execute(plan)
-    kept = plan.groups[0].kept[0].path
-    commit_actions(table, {"remove": {"path": kept, "dataChange": True, "deletionTimestamp": 1}})
-    with pytest.raises(CommitConflictError) as caught:
-        table.commit(plan, result, max_reconciled_share=0)
-    (conflict,) = caught.value.conflicts
-    assert isinstance(conflict, GroupConflict)
-    assert isinstance(conflict.conflict, ConcurrentDeleteRead)
-    assert conflict.conflict.paths == (kept,)
-
-
 def test_a_kept_file_that_was_removed_does_not_join(tmp_path: Path) -> None:
     table = made(tmp_path)
     plan = planned(table)
@@ -152,58 +107,6 @@ def test_a_kept_file_that_was_removed_does_not_join(tmp_path: Path) -> None:
     assert report.reconciled.rows == 0
 
 
-def test_a_kept_file_with_deleted_rows_joins_with_its_vector(tmp_path: Path) -> None:
-    table = made(tmp_path, enableDeletionVectors="true")
-    plan = planned(table)
-    result = execute(plan)
-    kept = plan.groups[0].kept[0].path
-    vector = write_vector(Path(table.uri) / "theirs.bin", [0, 5]).descriptor
-    described = structs.replace(
-        vector, storage_type="p", path_or_inline_dv=(Path(table.uri) / "theirs.bin").as_uri()
-    )
-    commit_vectors(Path(table.uri), {kept: described})
-    before = content_with_vectors(table)
-    report = table.commit(plan, result)
-    add = adds(table, report.versions[0])[kept]
-    assert add["deletionVector"]["cardinality"] == 2
-    assert add["tags"]["ZCUBE_ID"] == plan.groups[0].zcube_id
-    assert content_with_vectors(table) == before
-    assert len(before) == 3998
-
-
-def test_a_kept_file_that_came_back_is_a_conflict(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    plan = planned(table)
-    result = execute(plan)
-    add = next(a for a in _all_adds(table) if a["path"] == plan.groups[0].kept[0].path)
-    commit_actions(
-        table, {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}}
-    )
-    commit_actions(table, {"add": add})
-    with pytest.raises(CommitConflictError) as caught:
-        table.commit(plan, result)
-    (conflict,) = caught.value.conflicts
-    assert isinstance(conflict, GroupConflict)
-    assert conflict.conflict == RowsMayBeBack(6, (add["path"],))
-
-
-def _all_adds(table: Table) -> list[dict[str, Any]]:
-    return [add for version in range(1, 5) for add in adds(table, version).values()]
-
-
-def test_a_kept_file_that_joined_another_cube_is_a_conflict(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    plan = planned(table)
-    result = execute(plan)
-    add = next(a for a in _all_adds(table) if a["path"] == plan.groups[0].kept[0].path)
-    tags = {"ZCUBE_ID": "another", "ZCUBE_ZORDER_BY": '["x"]'}
-    commit_actions(table, {"add": {**add, "dataChange": False, "tags": tags}})
-    with pytest.raises(CommitConflictError) as caught:
-        table.commit(plan, result)
-    assert len(caught.value.conflicts) == 1
-    assert set(table.snapshot().files["zcube_id"].to_pylist()) == {None, "another"}
-
-
 def test_a_plan_without_its_kept_files_is_another_plan(tmp_path: Path) -> None:
     table = made(tmp_path)
     plan = planned(table)
@@ -213,17 +116,6 @@ def test_a_plan_without_its_kept_files_is_another_plan(tmp_path: Path) -> None:
     with pytest.raises(ExecutorError):
         table.commit(msgspec.structs.replace(plan, groups=(fewer,)), result)
     assert table.snapshot().version == 4
-
-
-def test_plans_of_older_releases_are_read_and_keep_nothing(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    plan = table.plan()
-    document = msgspec.json.decode(encode_plan(plan))
-    assert "kept" not in document["groups"][0]
-    del document["policy"]["skip_clustered"]
-    read = decode_plan(msgspec.json.encode(document), where="an older plan")
-    assert read == plan
-    assert read.groups[0].kept == KeptFiles.of()
 
 
 def test_a_plan_says_what_it_keeps(tmp_path: Path) -> None:

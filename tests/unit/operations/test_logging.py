@@ -10,11 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.log.store import LocalTableStore
 from liquidlog.logs import Log
 from liquidlog.storage.clients import BackOff, again
 from liquidlog.table import Table
-from support.arrow_executor import execute_groups
 from support.repository import modules, text
 
 ROWS = pa.table({"x": range(100), "s": [str(n) for n in range(100)]})
@@ -69,26 +67,6 @@ def test_an_optimize_says_what_becomes_of_each_group(
     )
 
 
-def test_a_lost_race_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = made(tmp_path / "t")
-    put = LocalTableStore.put_log_if_absent
-    racing = iter([True])
-
-    def raced(store: LocalTableStore, name: str, content: bytes) -> bool:
-        if next(racing, False):
-            Table.open(table.uri).append(ROWS)
-        return put(store, name, content)
-
-    monkeypatch.setattr(LocalTableStore, "put_log_if_absent", raced)
-    caplog.clear()
-    table.append(ROWS)
-    found = lines(caplog, "commit.transaction")
-    assert "attempt 1: version 3 is another writer's" in found
-    assert re.fullmatch("committed version 4 of .*: WRITE.*attempt 2.*", found[-1])
-
-
 def test_a_request_that_is_tried_again_is_said_without_what_the_client_says(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -105,14 +83,6 @@ def test_a_request_that_is_tried_again_is_said_without_what_the_client_says(
     assert lines(caplog, "storage.clients") == [
         "a request failed with TimeoutError (HTTP status unknown); trying again in 0.10 s"
     ]
-
-
-def test_lines_are_single_and_visible(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    table = made(tmp_path / "a\nINFO forged: b\x1b[31m\u202e")
-    list(execute_groups(table.plan()))
-    messages = [record.getMessage() for record in caplog.records]
-    assert any("forged" in message for message in messages)
-    assert all(message.isprintable() for message in messages)
 
 
 def test_values_are_masked_and_lines_name_their_place(caplog: pytest.LogCaptureFixture) -> None:

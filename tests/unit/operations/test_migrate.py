@@ -25,7 +25,6 @@ from liquidlog.errors import (
 from liquidlog.operations.optimize import migrate_empty
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
-from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
@@ -33,11 +32,9 @@ from support.logs import actions_of as log_actions
 from support.logs import live_adds
 from support.partitioned import (
     ROWS,
-    TEXTS,
     map_columns,
     migrate,
     partitioned_table,
-    rewritten,
     rows_of,
     rows_read,
 )
@@ -77,30 +74,6 @@ def test_one_commit_makes_the_table_clustered_and_keeps_every_row(tmp_path: Path
     assert not table.plan(min_cube_size="1B").groups
 
 
-def test_values_that_a_file_holds_itself_are_not_read(tmp_path: Path) -> None:
-    """The log is right: the reference engine may leave partition columns in files."""
-    path = tmp_path / "t"
-    table = partitioned_table(path, files={"a": 1, "b": 1})
-    for name in live_adds(path):
-        file = path / name
-        rows = pq.read_table(file, partitioning=None)
-        pq.write_table(rows.append_column("p", pa.array([99] * ROWS)), file)
-        resized(path, name, file.stat().st_size)
-    migrate(table, ["p"])
-    assert sorted(DeltaTable(str(path)).to_pyarrow_table()["p"].to_pylist()) == list("aaaabbbb")
-
-
-def resized(path: Path, name: str, size: int) -> None:
-    for commit in (path / "_delta_log").glob("*.json"):
-        lines = []
-        for line in commit.read_text().splitlines():
-            action = json.loads(line)
-            if action.get("add", {}).get("path") == name:
-                action["add"]["size"] = size
-            lines.append(json.dumps(action))
-        commit.write_text("\n".join(lines) + "\n")
-
-
 def test_columns_keep_their_physical_names(tmp_path: Path) -> None:
     path = tmp_path / "t"
     partitioned_table(path, files={"a": 2, None: 2})
@@ -111,24 +84,6 @@ def test_columns_keep_their_physical_names(tmp_path: Path) -> None:
     [add] = live_adds(path).values()
     assert pq.read_schema(path / add["path"]).names == ["id", "p", "n", "v"]
     assert pq.read_table(path / add["path"])["p"].to_pylist().count(None) == 2 * ROWS
-
-
-def test_the_version_before_stays_readable(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path)
-    before, version = rows_read(path), table.snapshot().version
-    migrate(table, ["p"])
-    old = DeltaTable(str(path), version=version)
-    assert old.metadata().partition_columns == ["p", "n"]
-    assert old.to_pyarrow_table().num_rows == sum(before.values())
-    # delta-rs writes no table with these features.
-    table.drop_feature("clustering")
-    table.drop_feature("domainMetadata")
-    DeltaTable(str(path)).restore(version)
-    assert rows_read(path) == before
-    assert table.detail()["partitionColumns"] == ["p", "n"]
-    migrate(table, ["id"])
-    assert rows_read(path) == before
 
 
 def test_saved_plans_are_the_same_plans(tmp_path: Path) -> None:
@@ -187,21 +142,6 @@ def test_files_that_others_add_are_a_conflict(planned: tuple[Path, Table, Any]) 
     assert sum(rows_read(path).values()) == sum(before.values()) - 1
 
 
-def test_partitions_that_others_delete_stay_deleted(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path)
-    plan = table.plan_migration("id")
-    result = execute(plan)
-    DeltaTable(str(path)).delete("p = 'a'")
-    before = rows_read(path)
-    with pytest.raises(CommitConflictError):
-        table.commit(plan, result)  # more than a fifth
-    report = table.commit(plan, result, max_reconciled_share=1)
-    assert report.reconciled.rows == 3 * ROWS
-    assert rows_read(path) == before
-    assert table.detail()["clusteringColumns"] == ["id"]
-
-
 def test_a_group_of_which_nothing_is_left_is_a_conflict(planned: tuple[Path, Table, Any]) -> None:
     path, table, plan = planned
     result = execute(plan)
@@ -212,18 +152,6 @@ def test_a_group_of_which_nothing_is_left_is_a_conflict(planned: tuple[Path, Tab
     assert rows_read(path) == before
     assert table.detail()["partitionColumns"] == ["p", "n"]
     assert not list(path.glob("part-*"))  # no commit can ever name what was rewritten
-
-
-def test_rows_that_others_rewrote_are_a_conflict(planned: tuple[Path, Table, Any]) -> None:
-    path, table, plan = planned
-    result = execute(plan)
-    DeltaTable(str(path)).delete("id = 1")  # its file is copied without the row
-    before = rows_read(path)
-    with pytest.raises(CommitConflictError):
-        table.commit(plan, result, max_reconciled_share=1)
-    assert rows_read(path) == before
-    rewritten(table.plan_migration("id"), table)
-    assert rows_read(path) == before
 
 
 def test_what_forbids_a_migration_is_named(tmp_path: Path) -> None:
@@ -288,17 +216,6 @@ def test_a_table_without_files_only_changes_its_definition(tmp_path: Path) -> No
     empty = structs.replace(other.plan_migration("id"), groups=())
     with pytest.raises(CommitConflictError):
         other.optimize(plan=empty)
-
-
-def test_predictions_compare_both_layouts_by_partition_values(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t")
-    plan = table.plan_migration(["p", "id"])
-    workload = (WeightedPredicate("p = 'a'"), WeightedPredicate("p IS NULL AND id = 3"))
-    for sample in (False, True):
-        first, second = table.predict(plan, workload, sample=sample).predicates
-        assert (first.files_before, second.files_before) == (3, 0)
-        assert first.files_after == 1
-    assert plan.live_rows == 3 * ROWS * len(TEXTS)
 
 
 def test_an_executor_that_ignores_partition_values_is_found_out(tmp_path: Path) -> None:

@@ -1,17 +1,13 @@
 """Only files that no version names and no commit can ever name are deleted."""
 
-import json
 import os
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import (
@@ -19,10 +15,9 @@ from liquidlog.data.runs import (
     Origin,
     Run,
     RunStage,
-    decode_origin,
     runs_in,
 )
-from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.errors import LiquidlogError
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations import vacuum as operation
 from liquidlog.operations.outputs import at_work
@@ -136,20 +131,6 @@ def test_a_run_that_wrote_lately_is_left_alone(tmp_path: Path) -> None:
     assert runs_in(str(tmp_path)) == ()
 
 
-def test_a_file_that_a_version_names_is_left_alone(tmp_path: Path) -> None:
-    table = table_at(tmp_path)
-    live = table.snapshot().files["path"][0].as_py()
-    named, other = leave(tmp_path, DEAD, files=2, age_s=2 * DAY_S)
-    log = tmp_path / "_delta_log" / "00000000000000000001.json"
-    log.write_text(log.read_text().replace(live, named))
-    kept, deleted = Table.open(str(tmp_path)).orphans(delete=True)
-    assert (kept["orphan"], kept["deleted"]) == (False, False)
-    assert "a version of the table names it" in kept["reason"]
-    assert (deleted["path"], deleted["deleted"]) == (other, True)
-    assert (tmp_path / named).exists()
-    assert not (tmp_path / other).exists()
-
-
 def test_a_finished_run_is_left_alone_while_it_can_be_committed(tmp_path: Path) -> None:
     table = table_at(tmp_path)
     plan, result = rewritten(table, age_s=3 * DAY_S)
@@ -170,47 +151,6 @@ def test_a_finished_run_that_nobody_may_commit_any_more_goes(tmp_path: Path) -> 
     assert table.history(1)[0]["operation"] == operation.OPERATION
     assert runs_in(str(tmp_path)) == ()
     assert rows_at(table, table.snapshot().version) == 5
-
-
-def test_a_run_that_finishes_and_is_committed_meanwhile_keeps_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = table_at(tmp_path)
-    table.append(pa.table({"x": [4, 5]}))
-    finish, later = Run.finish, []
-    monkeypatch.setattr(
-        Run, "finish", lambda run, digest, *, keep: later.append((run, digest, keep))
-    )
-    plan = table.plan()
-    result = execute(plan)
-    monkeypatch.undo()
-    ((run, digest, keep),) = later
-    strays = operation.find_strays(
-        table.opened.store, table.snapshot(), table.opened.clock, older_than_ms=-1
-    )
-    assert [stray.stage for stray in strays.runs] == [RunStage.RUNNING]
-    finish(run, digest, keep=keep)
-    version = Table.open(str(tmp_path)).commit(plan, result).versions[0]
-    assert operation.delete_strays(table.opened.store, strays, table.opened.clock) == ()
-    assert rows_at(table, version) == 5
-
-
-def test_the_mark_of_a_committed_run_makes_nothing_an_orphan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = table_at(tmp_path)
-    plan, result = rewritten(table, age_s=0)
-    monkeypatch.setattr(Run, "forget", lambda _, **__: None)
-    version = table.commit(plan, result).versions[0]
-    monkeypatch.undo()
-    table.append(pa.table({"x": [6]}))
-    again = table.plan()
-    table.commit(again, execute(again))
-    age(tmp_path, result.groups[0].run, result.groups[0].outputs[0].path, seconds=30 * DAY_S)
-    (row,) = table.orphans(older_than="0s", delete=True)
-    assert (row["orphan"], row["deleted"]) == (False, False)
-    assert rows_at(table, version) == 5
-    assert runs_in(str(tmp_path)) == ()
 
 
 def test_a_log_that_cannot_be_read_spares_everything(tmp_path: Path) -> None:
@@ -237,24 +177,6 @@ def test_what_killed_writers_leave_is_listed_and_goes(tmp_path: Path) -> None:
     assert [path.exists() for path in (*left, *foreign)] == [False, False, True, True]
 
 
-def test_a_commit_on_its_way_sees_that_its_run_was_withdrawn(tmp_path: Path) -> None:
-    table = table_at(tmp_path)
-    plan, result = rewritten(table, age_s=0)
-    store = table.opened.store
-    put = store.put_log_if_absent
-
-    def put_after_orphans(name: str, content: bytes) -> bool:
-        store.put_log_if_absent = put  # type: ignore[method-assign]
-        Table.open(str(tmp_path)).orphans(older_than="0s", finished=True, delete=True)
-        return put(name, content)
-
-    store.put_log_if_absent = put_after_orphans  # type: ignore[method-assign]
-    report = table.commit_each(plan, result.groups)
-    assert report.failures
-    assert report.versions == ()
-    assert rows_at(table, table.snapshot().version) == 5
-
-
 @pytest.mark.parametrize("stale", range(1, 12))
 def test_a_listing_of_a_cache_deletes_nothing_without_the_version_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stale: int
@@ -276,13 +198,6 @@ def test_a_listing_of_a_cache_deletes_nothing_without_the_version_before(
     monkeypatch.undo()
     deleted = not table.orphans(older_than="0s")
     assert deleted == (table.history(1)[0]["operation"] == operation.OPERATION)
-
-
-@pytest.mark.parametrize("text", ["", "1", "1w", "-1d", "1.5h", "d"])
-def test_other_durations_are_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        table_at(tmp_path).orphans(older_than=text)
-    assert caught.value.fields == {"duration": text}
 
 
 # Whose rewrites may be at work on a table, by what the markers of their runs say.
@@ -372,29 +287,3 @@ def test_orphans_say_whose_files_they_are(table: Table) -> None:
     assert "optimize on host-a, process 4711" in dead["reason"]
     assert dead["deleted"]
     assert runs_in(table.uri) == ()
-
-
-NAMES = st.text(min_size=1, max_size=255)
-ORIGINS = st.builds(
-    Origin,
-    verb=NAMES,
-    host=NAMES,
-    pid=st.integers(0, 2**31),
-    started_ms=st.integers(-(2**60), 2**60),
-    plan_id=st.none() | st.text(),
-)
-
-
-@given(origin=ORIGINS)
-def test_an_origin_is_read_as_it_was_written(origin: Origin) -> None:
-    assert decode_origin(msgspec.json.encode(origin)) == origin
-
-
-@given(content=st.binary(max_size=60))
-def test_no_marker_is_too_strange_to_be_read(content: bytes) -> None:
-    assert decode_origin(content) is None
-
-
-def test_later_releases_may_say_more() -> None:
-    said = {**json.loads(msgspec.json.encode(OTHER)), "user": "somebody"}
-    assert decode_origin(json.dumps(said).encode()) == OTHER

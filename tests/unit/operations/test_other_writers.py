@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.data.logical_file import FilePart, Located, TableRows
-from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError, UsageError
+from liquidlog.errors import SchemaChangeError, UnsupportedFeatureError
 from liquidlog.table import Table
 from support.commands import said
 from support.partitioned import rewritten
@@ -137,15 +137,6 @@ def test_files_that_others_add_are_of_the_zone_of_the_saved_plan(early: Table) -
     table = Table.open(early.uri)
     rewritten(table.plan_migration(add_to=made), table)
     assert hours(Table.open(early.uri)) == [*OF_BERLIN, "11T09:11:11.000000"]
-
-
-def test_a_zone_without_effect_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    add = added(path / "a.parquet", pa.table({"id": [1]}), {"p": "2021-09-10T11:11:11Z"})
-    columns = schema(id="long", p="timestamp")
-    table = table_of(path, add, schemaString=columns, partitionColumns=["p"])
-    with pytest.raises(UsageError, match="has no effect"):
-        table.plan_migration("p", partition_time_zone="UTC")
 
 
 def test_a_compaction_keeps_the_form_of_timestamps(tmp_path: Path) -> None:

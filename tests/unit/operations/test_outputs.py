@@ -32,10 +32,10 @@ from liquidlog.errors import (
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import open_store
 from liquidlog.log.store import LocalTableStore, TableStore
-from liquidlog.operations import batches, outputs, rewrite
+from liquidlog.operations import batches, rewrite
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of, optimize_in_rounds
-from liquidlog.operations.outputs import at_work, claimed
+from liquidlog.operations.outputs import claimed
 from liquidlog.operations.rewrite import complete_result, read_result, result_so_far
 from liquidlog.plan import (
     ClusteringPlan,
@@ -90,16 +90,6 @@ def test_a_result_of_another_plan_deletes_nothing(table: Table) -> None:
     assert DeltaTable(table.uri, version=version).to_pyarrow_table().num_rows == 6
 
 
-def test_a_result_that_names_a_deletion_vector_leaves_it(tmp_path: Path, table: Table) -> None:
-    vector = tmp_path / "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin"
-    vector.write_bytes(b"bits")
-    report = committed_after(
-        table, lambda d: d["outputs"][0].update(path=vector.name, size_bytes=4)
-    )
-    assert "no file of its run" in report[0]
-    assert vector.exists()
-
-
 def test_a_plan_that_lists_an_input_twice_is_refused_everywhere(table: Table) -> None:
     plan = table.plan()
     document = json.loads(encode_plan(plan))
@@ -144,8 +134,11 @@ def refinish(plan: ClusteringPlan, group: RewrittenGroup) -> None:
 
 def test_no_edited_result_is_committed(table: Table) -> None:
     old = table.snapshot().files["path"][0].as_py()
+    vector = Path(table.uri, "deletion_vector_61d16c75-6994-46b7-a15b-8b538852e50e.bin")
+    vector.write_bytes(b"bits")
     edits: list[Callable[[dict[str, Any]], None]] = [
         lambda d: d["outputs"][0].update(path=old),
+        lambda d: d["outputs"][0].update(path=vector.name, size_bytes=4),
         lambda d: d["outputs"][0].update(path=f"../{Path(table.uri).name}/{old}"),
         lambda d: d["outputs"][0].update(path=f"{table.uri}/{d['outputs'][0]['path']}"),
         lambda d: d["outputs"][0].update(path=f"./{d['outputs'][0]['path']}"),
@@ -162,6 +155,7 @@ def test_no_edited_result_is_committed(table: Table) -> None:
         assert committed_after(table, edit)
         assert before <= files_of(table)
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
+    assert vector.exists()
 
 
 @pytest.mark.parametrize(
@@ -246,24 +240,6 @@ def test_a_listing_of_a_cache_is_no_conflict(
     table.commit(plan, result)
     assert live_values(table) == [1, 2, 3, 4, 5, 6]
     assert result.groups[0].outputs[0].path in table.files()["path"].to_pylist()
-
-
-def test_a_result_that_another_process_commits_meanwhile_is_committed(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = table.plan()
-    result = execute(plan)
-    require = outputs.require_committable
-
-    def after_another(*arguments: Any, **named: Any) -> None:
-        monkeypatch.undo()
-        assert Table.open(table.uri).commit(plan, result).versions == (3,)
-        require(*arguments, **named)
-
-    monkeypatch.setattr(batches, "require_committable", after_another)
-    report = table.commit(plan, result)
-    assert (report.versions, report.skipped_groups) == ((), (0,))
-    assert live_values(table) == [1, 2, 3, 4, 5, 6]
 
 
 def test_only_files_that_the_log_was_asked_about_are_deleted(
@@ -391,15 +367,6 @@ def test_what_no_file_can_be_is_refused_before_the_rewrite(
             nowhere(str(tmp_path / "no" / "such" / "directory"), plan)
 
 
-def test_failures_keep_what_is_finished(plan: ClusteringPlan, tmp_path: Path) -> None:
-    first = execute(plan).groups[0]
-    failure = GroupFailure(group_id=1, reason="it broke")
-    path = str(tmp_path / "r.jsonl")
-    with pytest.raises(ExecutorError):
-        complete_result(path, plan, lambda _: (first, failure))
-    assert read_result(path, plan).groups == (first,)
-
-
 # Several groups in one commit: as if each had its own, but for the versions.
 
 
@@ -514,25 +481,6 @@ def test_a_stale_group_is_left_out_of_its_batch(grouped: Table) -> None:
     assert grouped.snapshot().version == plan.read_version + 2
 
 
-def test_a_run_that_was_ended_before_the_put_leaves_the_others_alone(
-    grouped: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan, result = planned(grouped)
-    require = outputs.require_committable
-
-    def after_orphans(*arguments: Any, **named: Any) -> None:
-        monkeypatch.undo()
-        run = outputs.run_of(grouped.opened.store, result.groups[1].run)
-        run.withdraw()
-        require(*arguments, **named)
-
-    monkeypatch.setattr(batches, "require_committable", after_orphans)
-    report = grouped.commit_each(plan, result.groups, groups_per_commit=GROUPS)
-    assert report.committed_groups == (0, 2, 3, 4)
-    assert len(report.failures) == 1
-    assert pending(grouped, plan) == (1,)
-
-
 def test_of_two_results_of_a_group_one_is_committed(grouped: Table) -> None:
     plan, result = planned(grouped)
     again = execute(plan, [1]).groups
@@ -590,15 +538,6 @@ def test_a_compaction_commits_a_hundred_groups_together(grouped: Table) -> None:
     assert rewrite.default_groups_per_commit(compaction) == 100
 
 
-def test_a_number_of_groups_is_a_whole_number(grouped: Table) -> None:
-    plan, result = planned(grouped)
-    numbers: list[Any] = [0, -1, 1.5, "2", True]
-    for number in numbers:
-        with pytest.raises(UsageError):
-            grouped.commit(plan, result, groups_per_commit=number)
-    assert grouped.snapshot().version == plan.read_version
-
-
 # Rounds go on as long as each is predicted to gain enough, and did.
 
 
@@ -628,13 +567,6 @@ def heaps(tmp_path: Path) -> Table:
 def known(number: float | None) -> float:
     assert number is not None
     return number
-
-
-def test_a_round_that_would_gain_too_little_is_not_executed(heaps: Table) -> None:
-    def never(plan: ClusteringPlan) -> None:
-        raise AssertionError(plan.plan_id)
-
-    assert list(optimize_in_rounds(heaps.opened, planning(heaps), never, min_gain=100.0)) == []
 
 
 def test_a_round_that_gained_too_little_is_the_last(heaps: Table) -> None:
@@ -688,15 +620,6 @@ def age(store: TableStore, seconds: int) -> None:
         os.utime(path, (written, written))
 
 
-def test_a_claim_is_seen_and_leaves_nothing(store: TableStore) -> None:
-    with claimed(store, CLOCK) as others:
-        assert others == ()
-        (seen,) = at_work(Table.open(store.uri).opened.store, Table.open(store.uri).opened.clock)
-        assert seen.origin is not None
-        assert (seen.origin.verb, seen.origin.pid) == ("tick", os.getpid())
-    assert traces(store) == 0
-
-
 def test_who_comes_second_withdraws(store: TableStore) -> None:
     with claimed(store, CLOCK):
         age(store, 60)
@@ -739,13 +662,4 @@ def test_of_many_at_once_one_at_most_is_alone(store: TableStore) -> None:
         thread.join()
     assert most == 1
     assert done > 0
-    assert traces(store) == 0
-
-
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_a_claim_whose_work_fails_leaves_nothing(
-    store: TableStore, error: type[BaseException]
-) -> None:
-    with pytest.raises(error), claimed(store, CLOCK):
-        raise error
     assert traces(store) == 0

@@ -5,7 +5,6 @@ import posixpath
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,16 +15,13 @@ from msgspec import structs
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import (
-    ClusteringColumnError,
     CommitConflictError,
     DocumentError,
     ExecutorError,
-    SchemaMismatchError,
     StorageError,
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import writes
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan
@@ -34,7 +30,6 @@ from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.logs import actions_of, live_adds, write_actions
 from support.partitioned import ROWS, TEXTS, map_columns, partitioned_table, rows_of, rows_read
-from support.playground import memory_playground
 
 DIRECTORIES = {
     "p=a/n=1",
@@ -71,15 +66,6 @@ def test_joins_small_files_inside_partitions(tmp_path: Path) -> None:
     assert not any(add["dataChange"] for add in adds)
     assert tidy(tmp_path / "t")
     assert not table.plan().groups
-
-
-def test_leaves_partition_columns_out_of_files(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 2})
-    _, report = compacted(table)
-    [written] = [file.path for group in report.finished for file in group.outputs]
-    assert pq.read_schema(tmp_path / "t" / written).names == ["id", "v"]
-    [add] = live_adds(tmp_path / "t").values()
-    assert set(json.loads(add["stats"])["nullCount"]) == {"id", "v"}
 
 
 def test_reads_files_that_hold_partition_columns_too(tmp_path: Path) -> None:
@@ -150,23 +136,6 @@ def test_refuses_conditions_that_partition_values_do_not_decide(tmp_path: Path, 
         table.plan(where=where)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"strategy": "overlap"}, {"full": True}, {"curve": "kd"}, {"budget": "1GB"}],
-    ids=str,
-)
-def test_refuses_options_of_clustered_tables(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 2})
-    with pytest.raises(UsageError, match="on a partitioned table"):
-        table.plan(**arguments)
-
-
-def test_refuses_to_order_by_partition_columns(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 2})
-    with pytest.raises(ClusteringColumnError, match="partition column"):
-        table.plan(zorder_by=["v", "P"])
-
-
 def test_refuses_tables_whose_files_must_hold_partition_columns(tmp_path: Path) -> None:
     table = partitioned_table(tmp_path / "t", files={"a": 2})
     table.set_properties({"my.note": "x"})
@@ -224,50 +193,6 @@ def test_saves_and_reads_plans_of_partitions(tmp_path: Path) -> None:
         decode_plan(wrong, where="a test")
 
 
-def test_follows_rows_that_others_delete_meanwhile(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 4, None: 2})
-    plan = table.plan()
-    result = execute(plan)
-    DeltaTable(str(tmp_path / "t")).delete("id = 5")
-    expected = rows_read(tmp_path / "t")
-    report = table.commit(plan, result, max_reconciled_share=0.5)
-    assert (report.failures, report.conflicts) == ((), ())
-    assert report.reconciled.rows == ROWS
-    assert rows_read(tmp_path / "t") == expected
-    live = data_files(tmp_path / "t") & set(live_adds(tmp_path / "t"))
-    assert all(posixpath.dirname(path) for path in live)
-    assert tidy(tmp_path / "t")
-
-
-def test_a_table_that_is_partitioned_by_other_columns_is_a_conflict(tmp_path: Path) -> None:
-    table = partitioned_table(tmp_path / "t", files={"a": 2})
-    plan = table.plan()
-    result = execute(plan)
-    other = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
-    write_deltalake(
-        str(tmp_path / "t"), other, mode="overwrite", schema_mode="overwrite", partition_by=["v"]
-    )
-    with pytest.raises(CommitConflictError):
-        table.commit(plan, result).require_success()
-
-
-def test_keeps_live_files_of_partitions_and_deletes_only_orphans(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path)
-    plan = table.plan()
-    result = execute(plan)
-    forgotten = {file.path for group in result.groups for file in group.outputs}
-    live = data_files(path) - forgotten
-    assert forgotten <= data_files(path)
-    rows = table.orphans(older_than="0s", finished=True)
-    assert {row["path"] for row in rows} == forgotten
-    table.orphans(older_than="0s", finished=True, delete=True)
-    assert data_files(path) == live
-    assert tidy(path)
-    with pytest.raises(ExecutorError):
-        table.commit(plan, result).require_success()
-
-
 def test_never_deletes_a_file_in_a_partition_that_the_log_names(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = partitioned_table(path, files={"a": 2})
@@ -316,17 +241,6 @@ def test_names_columns_by_their_physical_names(tmp_path: Path) -> None:
     assert {"p": "new", "n": "1"} in values
 
 
-def test_writes_to_random_prefixes_where_the_table_asks_for_it(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    properties = {"delta.randomizeFilePrefixes": "true"}
-    table = partitioned_table(path, files={"a": 2, "b": 2}, configuration=properties)
-    before = rows_read(path)
-    plan, report = compacted(table)
-    assert all(len(group.directory) == 2 for group in plan.groups)
-    assert report.failures == ()
-    assert rows_read(path) == before
-
-
 def test_appends_rows_to_their_partitions(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = partitioned_table(path, files={"a": 1})
@@ -341,26 +255,6 @@ def test_appends_rows_to_their_partitions(tmp_path: Path) -> None:
     assert tidy(path)
     table.append(rows_of("a", range(20, 21)))
     assert table.plan().groups
-
-
-def test_an_append_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    table = partitioned_table(path, files={"a": 1})
-    files = data_files(path)
-    good = rows_of("a", range(5, 6))
-    longer = pa.table({**{name: good[name] for name in good.column_names}, "id": ["x"]})
-    with pytest.raises(SchemaMismatchError):
-        table.append([good, longer])
-    reader = pa.RecordBatchReader.from_batches(good.schema, _breaking(good))
-    with pytest.raises(RuntimeError):
-        table.append(reader)
-    assert data_files(path) == files
-    assert tidy(path)
-
-
-def _breaking(rows: pa.Table) -> Any:
-    yield from rows.to_batches()
-    raise RuntimeError("the source broke")
 
 
 def test_rows_of_many_partitions_take_bounded_memory(
@@ -411,28 +305,6 @@ def _files_of(path: Path, partitions: list[str]) -> Counter[str]:
     found = Counter(add["partitionValues"]["p"] for add in live_adds(path).values())
     assert found.total() == would.files + 1
     return found - Counter("0")
-
-
-def test_partitions_in_object_stores_need_no_directories(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    partitioned_table(path, files=dict.fromkeys(TEXTS, 2))
-    # delta-rs cannot read what is in this process only.
-    with mock.patch.object(SecondOpinion, "require"), memory_playground() as ground:
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                ground.files.write(str(file.relative_to(path)), file.read_bytes())
-        table = Table.open(ground.uri)
-        plan = table.plan()
-        result = execute(plan)
-        outputs = {file.path for group in result.groups for file in group.outputs}
-        assert {posixpath.dirname(name) for name in outputs} == DIRECTORIES
-        assert {row["path"] for row in table.orphans(older_than="0s", finished=True)} == outputs
-        assert table.commit(plan, result).committed_groups == (0, 1, 2, 3)
-        assert table.append(rows_of("n/w", range(2))).files == 1
-        names = ground.files.names()
-        assert outputs <= names
-        assert not any(name.startswith("_liquidspark-") for name in names)
-        assert sum(name.startswith("p=n%2Fw/n=1/part-") for name in names) == 1
 
 
 def test_an_append_that_can_make_no_directory_leaves_no_trace(tmp_path: Path) -> None:

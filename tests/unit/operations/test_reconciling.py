@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,27 +16,21 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from liquidlog.clustering.staleness import TooManyDeletedRows
-from liquidlog.commit.conflicts import RowsMayBeBack
-from liquidlog.data import deleted_rows
 from liquidlog.data.deleted_rows import find_rows
 from liquidlog.errors import (
     CommitConflictError,
-    CommitStateUnknownError,
-    DataFileError,
     ExecutorError,
-    RowsNotFoundError,
     UsageError,
 )
 from liquidlog.operations import executors, reconcile
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.operations.reconcile import TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewriteResult, RewrittenGroup
-from liquidlog.table import Table, as_table, system_clock
+from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.local_tasks import PickledTasks
 from support.plain_table import PlainTable
-from support.races import FILES, ROWS, Crash, Scene, made, row
+from support.races import FILES, ROWS, Scene, made, row
 
 BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
 """For what is the same however rows are deleted."""
@@ -61,22 +54,6 @@ def test_rows_deleted_by_vectors_are_deleted_from_outputs(scene: Scene) -> None:
     assert found.bytes_read > 0
     assert found.seconds > 0
     assert report.rows_verified == FILES * ROWS - 3
-    scene.require_tidy()
-
-
-def test_rows_of_a_removed_input_are_deleted_and_the_winners_file_stands(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "t", vectors=True)
-    removed = scene.inputs[0]
-    scene.plain.update({removed: [5]}, [row(777)], how="copy")
-    report = scene.commit(max_reconciled_share=0.25)
-    (version,) = report.versions
-    assert report.reconciled.gone == (removed,)
-    assert report.reconciled.rows == ROWS
-    assert removed not in {one["path"] for one in scene.actions(version, "remove")}
-    expected = scene.before - Counter([row(5)]) + Counter([row(777)])
-    assert scene.plain.rows() == expected
-    metrics = metrics_of(scene.table.opened, scene.plan, report)
-    assert metrics["numFilesRemoved"] == FILES - 1
     scene.require_tidy()
 
 
@@ -121,20 +98,6 @@ def test_originals_are_deleted_only_once_their_copies_are_committed(tmp_path: Pa
     scene.require_tidy()
 
 
-def test_outputs_above_the_share_stay_only_for_those_who_keep_results(scene: Scene) -> None:
-    (group,) = scene.result.groups
-    outputs = {output.path for output in group.outputs}
-    there = partial(scene.path.glob, "*.parquet")
-    scene.plain.delete({path: range(ROWS) for path in scene.inputs[:2]})
-    with pytest.raises(CommitConflictError):
-        scene.commit()
-    assert outputs <= {path.name for path in there()}, "a commit with a larger share may follow"
-    report = scene.table.commit_each(scene.plan, scene.result.groups)
-    assert [type(one.conflict) for one in report.conflicts] == [TooManyDeletedRows]
-    assert not outputs & {path.name for path in there()}, "nobody can commit them any more"
-    scene.require_tidy()
-
-
 def test_each_lost_attempt_reconciles_only_what_came_since(scene: Scene) -> None:
     found: list[int] = []
 
@@ -161,16 +124,6 @@ def test_each_lost_attempt_reconciles_only_what_came_since(scene: Scene) -> None
     scene.require_tidy()
 
 
-def test_an_input_that_lost_rows_and_then_went_is_reconciled_once(scene: Scene) -> None:
-    path = scene.inputs[0]
-    scene.plain.delete({path: [0, 1]})
-    scene.store.landing = [lambda: scene.plain.remove([path])]
-    report = scene.commit(max_reconciled_share=0.25)
-    assert report.reconciled.rows == ROWS
-    scene.expect(without=dict.fromkeys(range(ROWS), 1))
-    scene.require_tidy()
-
-
 def test_vectors_that_are_no_longer_wanted_are_not_committed(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "t", vectors=True)
     scene.plain.delete({scene.inputs[0]: [0]})
@@ -178,22 +131,6 @@ def test_vectors_that_are_no_longer_wanted_are_not_committed(tmp_path: Path) -> 
     (version,) = scene.commit().versions
     assert not any("deletionVector" in one for one in scene.actions(version, "add"))
     scene.expect(without={0: 1})
-    scene.require_tidy()
-
-
-def test_copies_are_made_of_copies_and_vectors_put_on_them(tmp_path: Path) -> None:
-    scene = Scene(tmp_path / "t", vectors=False)
-    path = scene.inputs[0]
-    scene.plain.delete({path: [0]})
-
-    def vectors_come() -> None:
-        scene.plain.set_vectors(enabled=True)
-        scene.plain.delete({path: [2]})
-
-    scene.store.landing = [lambda: scene.plain.delete({path: [1]}), vectors_come]
-    (version,) = scene.commit().versions
-    assert any("deletionVector" in one for one in scene.actions(version, "add"))
-    scene.expect(without={0: 1, 1: 1, 2: 1})
     scene.require_tidy()
 
 
@@ -222,93 +159,6 @@ def test_an_output_of_which_no_row_is_left_is_not_committed(tmp_path: Path) -> N
         scene.require_tidy()
 
 
-def test_one_group_follows_and_another_is_refused_in_one_batch(tmp_path: Path) -> None:
-    for vectors in (True, False):
-        scene = Scene(
-            tmp_path / str(vectors), vectors=vectors, min_cube_size=1, target_cube_size="4KiB"
-        )
-        assert len(scene.plan.groups) == 2 == len(scene.result.groups)
-        follows, refused = (group.inputs[0].path for group in scene.plan.groups)
-        scene.plain.delete({follows: [0], refused: range(20)})
-        scene.store.landing = [lambda s=scene, p=follows: s.plain.delete({p: [1]})]  # type: ignore[misc]
-        report = scene.table.commit_each(scene.plan, scene.result.groups, groups_per_commit=2)
-        assert report.committed_groups == (0,)
-        (conflict,) = report.conflicts
-        assert conflict.group_id == 1
-        assert isinstance(conflict.conflict, TooManyDeletedRows)
-        assert report.reconciled.rows == 2
-        gone = [scene.plain.state()[refused].rows[at][0] for at in range(20)]
-        scene.expect(without=Counter([0, 1, *gone]))
-
-
-def test_what_a_crash_leaves_is_an_orphan_and_another_process_commits(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: [0]})
-    scene.store.crash_before = True
-    with pytest.raises(Crash):
-        scene.commit()
-    scene.store.behave()
-    left = scene.table.orphans(older_than="0s")
-    names = {one["path"] for one in left}
-    assert len({one["run"] for one in left}) == 2
-    assert any(name.startswith("deletion_vector_") for name in names) == scene.plain.has_vectors
-    again = as_table(OpenedTable(scene.store, system_clock()))
-    assert again.commit(scene.plan, scene.result).committed_groups == (0,)
-    scene.expect(without={0: 1})
-    scene.table.orphans(older_than="0s", finished=True, delete=True)
-    scene.expect(without={0: 1})
-    scene.require_tidy()
-
-
-def test_a_commit_whose_state_is_unknown_is_found_when_it_is_tried_again(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: [0]})
-    scene.store.crash_after = True
-    with pytest.raises(Crash):
-        scene.commit()
-    scene.store.behave()
-    scene.expect(without={0: 1})
-    again = as_table(OpenedTable(scene.store, system_clock()))
-    assert again.commit(scene.plan, scene.result).skipped_groups == (0,)
-    scene.table.orphans(older_than="0s", finished=True, delete=True)
-    scene.expect(without={0: 1})
-    scene.require_tidy()
-
-
-def test_a_state_that_stays_unknown_deletes_nothing(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: [0]})
-    scene.store.lost_requests = 4
-    with pytest.raises(CommitStateUnknownError):
-        scene.commit()
-    assert scene.commit().committed_groups == (0,)
-    scene.expect(without={0: 1})
-
-
-def test_outputs_without_the_deleted_rows_are_refused_whole(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def misses(*_: Any, **__: Any) -> Any:
-        raise RowsNotFoundError(2, 1)
-
-    monkeypatch.setattr(reconcile, "find_rows", misses)
-    scene.plain.delete({scene.inputs[0]: [0, 1]})
-    version = scene.plain.version
-    with pytest.raises(ExecutorError, match="1 of 2 rows"):
-        scene.commit()
-    assert scene.plain.version == version
-    monkeypatch.undo()
-    assert scene.commit().committed_groups == (0,)
-    scene.require_tidy()
-
-
-def test_an_input_that_cannot_be_read_refuses_its_group_and_keeps_its_files(scene: Scene) -> None:
-    path = scene.inputs[0]
-    scene.plain.remove([path])
-    (scene.path / path).rename(scene.path / "elsewhere")
-    with pytest.raises((ExecutorError, DataFileError)):
-        scene.commit(max_reconciled_share=0.5)
-    (scene.path / "elsewhere").rename(scene.path / path)
-    assert scene.commit(max_reconciled_share=0.5).reconciled.rows == ROWS
-
-
 def test_a_run_that_others_end_meanwhile_is_not_committed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,40 +180,6 @@ def test_a_run_that_others_end_meanwhile_is_not_committed(
 # What a rewrite does not follow of what others do to its inputs, and within which limits.
 
 
-def removed_and_added_back(scene: Scene) -> None:
-    version = scene.plain.version
-    scene.plain.remove([scene.inputs[0]])
-    scene.plain.restore(version)
-
-
-def restored_after_a_delete(scene: Scene) -> None:
-    version = scene.plain.version
-    scene.plain.delete({scene.inputs[0]: [0]})
-    scene.plain.restore(version)
-
-
-def a_smaller_vector(scene: Scene) -> None:
-    path = scene.inputs[0]
-    scene.plain.delete({path: [0, 1]})
-    file = scene.plain.state()[path]
-    less = scene.plain._with_vector(file, frozenset({0}))
-    scene.plain.commit("DELETE", lambda _: less)
-
-
-@pytest.mark.parametrize(
-    "winner", [removed_and_added_back, restored_after_a_delete, a_smaller_vector]
-)
-def test_rows_that_may_be_back_are_a_conflict(
-    scene: Scene, winner: Callable[[Scene], None]
-) -> None:
-    winner(scene)
-    (conflict,) = scene.conflicts()
-    assert isinstance(conflict, RowsMayBeBack)
-    assert conflict.paths == (scene.inputs[0],)
-    assert conflict.version == scene.plain.version
-    scene.require_tidy()
-
-
 def test_another_vector_of_as_many_rows_must_delete_the_same(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "t", vectors=True)
     path = scene.inputs[0]
@@ -381,24 +197,6 @@ def test_another_vector_of_as_many_rows_must_delete_the_same(tmp_path: Path) -> 
 
 
 @BY_VECTORS
-def test_a_renewed_vector_of_the_same_rows_is_followed(scene: Scene) -> None:
-    path = scene.inputs[0]
-    scene.plain.delete({path: [0]})
-    scene.plain.renew_vector(path)
-    assert scene.commit().reconciled.rows == 1
-    scene.expect(without={0: 1})
-    scene.require_tidy()
-
-
-@BY_VECTORS
-def test_inputs_that_are_all_gone_are_a_conflict_and_outputs_are_deleted(scene: Scene) -> None:
-    scene.plain.compact(scene.inputs)
-    (conflict,) = scene.conflicts(max_reconciled_share=1.0)
-    assert "none of the 4 input file(s) is left" in str(conflict)
-    scene.require_tidy()
-
-
-@BY_VECTORS
 def test_outputs_outlast_a_conflict_that_other_limits_allow(scene: Scene) -> None:
     scene.plain.delete({scene.inputs[0]: range(21)})
     scene.conflicts()
@@ -407,14 +205,6 @@ def test_outputs_outlast_a_conflict_that_other_limits_allow(scene: Scene) -> Non
     assert conflict.limit_bytes == 100 < conflict.needed_bytes
     assert scene.commit(max_reconciled_share=0.5).reconciled.rows == 21
     scene.expect(without=dict.fromkeys(range(21), 1))
-    scene.require_tidy()
-
-
-@BY_VECTORS
-def test_without_a_share_every_deletion_is_a_conflict(scene: Scene) -> None:
-    scene.plain.delete({scene.inputs[0]: [0]})
-    kinds = {conflict.kind for conflict in scene.conflicts(max_reconciled_share=0)}
-    assert kinds == {"concurrent_delete_read"}
     scene.require_tidy()
 
 
@@ -428,18 +218,6 @@ def test_a_dry_run_writes_nothing_and_says_what_it_does_not_know(scene: Scene) -
     assert {path.name for path in scene.path.rglob("*")} == before
     (conflict,) = scene.conflicts(max_reconciled_share=0.01, dry_run=True)
     assert isinstance(conflict, TooManyDeletedRows)
-
-
-@BY_VECTORS
-def test_limits_without_effect_or_sense_are_refused(scene: Scene) -> None:
-    for settings in (
-        {"max_reconciled_share": 0, "reconcile_limit": "1GiB"},
-        {"max_reconciled_share": 1.5},
-        {"max_reconciled_share": -1},
-        {"reconcile_limit": "many"},
-    ):
-        with pytest.raises(UsageError):
-            scene.commit(**settings)
 
 
 def test_another_vector_of_the_planned_rows_deletes_nothing_more(tmp_path: Path) -> None:
@@ -493,21 +271,6 @@ def test_tasks_read_what_is_more_than_the_limit(small: Scene) -> None:
     assert len(tasks.sent) == 2, "one job looks for the rows, one proves them"
     small.expect(without={0: 1, 3: 1})
     small.require_tidy()
-
-
-def test_what_lost_attempts_read_does_not_stop_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deleted_rows, "_TASKS_READ", 1)  # files this small are footers above all
-    raced = Scene(tmp_path / "t", vectors=True, max_file_size="1KiB")
-    raced.plain.delete({raced.inputs[0]: [0]})
-    raced.store.landing = [
-        partial(raced.plain.delete, {raced.inputs[0]: [row]}) for row in range(1, 8)
-    ]
-    report = commit(raced, PickledTasks(), reconcile_limit=1)
-    assert len(report.versions) == 1
-    assert report.reconciled.rows == 8
-    raced.expect(without=dict.fromkeys(range(8), 1))
 
 
 def test_tasks_are_not_asked_for_less(small: Scene) -> None:
@@ -684,17 +447,6 @@ def test_a_saboteur_commits_nothing(
     assert plain.rows() == before
     left = {path.name for path in plain.root.iterdir()} - {"_delta_log"}
     assert left <= plain.named()
-
-
-@pytest.mark.parametrize("vectors", [True, False])
-def test_without_a_saboteur_it_is_committed(tmp_path: Path, *, vectors: bool) -> None:
-    plain, plan, result = raced(tmp_path, vectors=vectors)
-    before = plain.rows()
-    table = Table.open(str(plain.root))
-    report = table.commit_each(plan, result.groups, max_reconciled_share=0.5)
-    assert len(report.versions) == 1
-    assert report.reconciled.rows == (6 if vectors else 2 * FILE_ROWS)
-    assert plain.rows() == before
 
 
 # What delta-rs does that loaded a table before a compaction of ours: as README's Limits say.

@@ -29,7 +29,6 @@ from support.copies import set_elsewhere
 from support.table_rows import filters_in
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64())])
-GIB = 1 << 30
 
 
 @pytest.fixture
@@ -61,21 +60,6 @@ def deciders(table: Table, **options: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
-def test_a_plan_takes_options_then_properties_then_defaults(tmp_path: Path) -> None:
-    table = made(tmp_path, curve="kd", maxFileSize="8KiB", minCubeSize="1GiB")
-    assert table.plan().policy.max_file_bytes == 8 << 10
-    assert deciders(table, curve="zorder") == {
-        "curve": ("zorder", "option"),
-        "max_file_bytes": (8 << 10, "liquidlog.maxFileSize"),
-        "min_cube_bytes": (GIB, "liquidlog.minCubeSize"),
-    }
-    # What is given explicitly may be what the table remembers.
-    assert deciders(table, curve="kd")["curve"] == ("kd", "option")
-    plan = table.plan()
-    outputs = execute(plan).groups[0].outputs
-    assert len(outputs) == plan.groups[0].expected_outputs > 1
-
-
 def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(
     tmp_path: Path,
 ) -> None:
@@ -94,18 +78,6 @@ def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(
     assert table.detail()["properties"]["liquidlog.zorderBy"] == "y, X"
     assert table.snapshot().schema.fields[-1].name == "z"
     assert deciders(table)["zorder_by"][1] == "liquidlog.zorderBy"
-
-
-def test_clustering_columns_win_over_a_remembered_order(tmp_path: Path) -> None:
-    table = made(tmp_path, (), zorderBy="y")
-    assert [one.name for one in table.doctor()] == []
-    table.cluster_by("x")
-    assert table.plan().mode == "clustering"
-    assert "zorder_by" not in deciders(table)
-    (finding,) = (one for one in table.doctor() if one.name == "unused-property")
-    assert "liquidlog.zorderBy" in finding.detail
-    with pytest.raises(UsageError):
-        table.plan(zorder_by="y")
 
 
 def test_states_of_cubes_are_by_the_remembered_size(tmp_path: Path) -> None:
@@ -281,24 +253,6 @@ def test_saved_plans_have_values_and_those_of_earlier_releases_are_read(tmp_path
     # Neither release refuses what the other one executed.
     report = table.commit(plan, execute(earlier))
     assert report.versions == (3,)
-
-
-def test_rounds_need_no_option_if_the_table_remembers_the_strategy(
-    tmp_path: Path, call: Call
-) -> None:
-    table = made(tmp_path, ("x",), strategy="overlap", maxFileSize="8KiB", tolerance="1")
-    for seed in range(4):
-        table.append(rows(seed))
-    assert call("optimize", table.uri, "--set", "final=true", "--dry-run")[0] == 0
-    assert len(table.optimize(executor="local", final=True).rounds) >= 1
-    assert (
-        call("optimize", table.uri, "--set", "final=true", "--strategy", "cube", "--dry-run")[0]
-        == 2
-    )
-    table.set_properties({"liquidlog.strategy": "cube"})
-    assert call("optimize", table.uri, "--set", "final=true", "--dry-run")[0] == 2
-    with pytest.raises(UsageError):
-        table.optimize(executor="local", final=True)
 
 
 def test_remembered_columns_follow_a_rename_and_are_not_dropped(tmp_path: Path) -> None:
@@ -508,18 +462,3 @@ def test_only_the_order_of_other_constants_is_known_and_that_is_said(
     alone = redacted(table, tmp_path, where.replace("{}", "3"))
     with pytest.raises(UsageError, match="import the workload without --redact"):
         table.scan(workload=read_workload(alone, table=table.uri))
-
-
-def test_advice_is_measured_with_stand_ins_and_no_layout_is_fitted_to_them(
-    table: Table, tmp_path: Path
-) -> None:
-    path = redacted(table, tmp_path, *(f"price = {n}.5" for n in range(40)))
-    workload = read_workload(path, table=table.uri)
-    advice = table.advise(workload, max_file_size=16384)
-    assert advice.is_recommended
-    assert advice.best is not None
-    assert advice.best.candidate.columns == (("price",),)
-    assert advice.fitted is None
-    table.cluster_by("price")
-    with pytest.raises(UsageError, match="values in place of redacted constants"):
-        table.plan(workload=workload)

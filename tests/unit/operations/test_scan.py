@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.errors import LiquidlogError, SchemaChangeError, SchemaProblemKind, UsageError
+from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.operations.judge import criteria_of, judge_plan
-from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -58,12 +57,6 @@ def test_predicates_that_are_no_condition_on_the_table_are_left_out(table: Table
     assert reasons[2] == "workload: it reads no table"
     assert found.cannot_prune == ("date_format(t, 'EEE') = 'Mon'",)
     assert found.asked_at is None
-
-
-def test_a_workload_without_any_condition_on_the_table_is_refused(table: Table) -> None:
-    asked = (WeightedPredicate("nope = 1"), WeightedPredicate("t = 'noon'"))
-    with pytest.raises(UsageError, match="none of 2 predicates is a condition on this table"):
-        table.scan(workload=asked)
 
 
 def test_the_current_time_is_said_where_it_counts(table: Table) -> None:
@@ -200,13 +193,6 @@ def test_a_rewrite_that_would_be_refused_is_not_worth_it(tmp_path: Path) -> None
     assert unread.best is not None
 
 
-def test_files_that_are_not_there_are_left_to_whoever_reads_them(tmp_path: Path) -> None:
-    table = table_of(tmp_path, "2.4.8-int96", OLD)
-    for name in ("a.parquet", "b.parquet"):
-        (tmp_path / name).unlink()
-    assert table.plan().notes == ()
-
-
 # Every codec that a table may ask for is written by appends and rewrites, and read by others.
 
 
@@ -247,21 +233,6 @@ def test_files_have_the_codec_that_the_table_asks_for(tmp_path: Path, name: str)
         files = [f"{table.uri}/{path}" for path in table.snapshot().files["path"].to_pylist()]
         found = duckdb.execute("select * from read_parquet(?) order by a", [files]).fetchall()
         assert found == [tuple(row.values()) for row in ROWS.to_pylist()]
-
-
-@pytest.mark.parametrize("name", ["brotli", "lzo", "rar", "", " zstd", "zstd:3"])
-def test_a_codec_that_is_not_written_is_refused_when_it_is_asked_for(
-    tmp_path: Path, name: str
-) -> None:
-    with pytest.raises(UsageError):
-        made(tmp_path / "t", **{CODEC_PROPERTY: name})
-    assert not (tmp_path / "t").exists()
-    table = made(tmp_path / "t")
-    with pytest.raises(SchemaChangeError) as caught:
-        table.set_properties({CODEC_PROPERTY: name})
-    (reason,) = caught.value.reasons
-    assert (reason.kind, reason.property) == (SchemaProblemKind.PROPERTY_VALUE, CODEC_PROPERTY)
-    assert table.snapshot().version == 0
 
 
 def test_a_table_that_asks_for_another_codec_is_not_written(tmp_path: Path) -> None:

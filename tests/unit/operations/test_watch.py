@@ -95,12 +95,6 @@ def test_an_input_that_came_back_dooms_its_group_alone(table: Table, plan: Clust
     assert version == plan.read_version + 2
 
 
-def test_a_change_that_files_outlast_dooms_none(table: Table, plan: ClusteringPlan) -> None:
-    table.set_properties({"our.owner": "us"})
-    assert table.watch(plan)() == {}
-    assert refused_at_commit(table, plan) == {}
-
-
 def test_the_log_is_looked_at_each_minute_and_soon_after_a_group(
     table: Table, plan: ClusteringPlan
 ) -> None:
@@ -153,23 +147,6 @@ def test_a_look_that_fails_changes_nothing_and_is_repeated(
     assert watch().keys() == {2}
 
 
-def test_only_groups_whose_files_were_touched_are_judged_by_themselves(
-    table: Table, plan: ClusteringPlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, float]] = []
-
-    def nothing_lasts(_: object, __: object, group: object, share: float) -> Sequence[Conflict]:
-        asked.append((group.group_id, share))  # type: ignore[attr-defined]
-        return ()
-
-    monkeypatch.setattr("liquidlog.operations.rewrite.lasting_conflicts", nothing_lasts)
-
-    store = LocalTableStore(Path(table.uri))
-    watch = GroupWatch(store, plan, Time().clock(), 0.5)
-    remove_and_restore(table, input_of(plan, 1))
-    assert (watch(), asked) == ({}, [(1, 0.5)])
-
-
 def stopping(
     plan: ClusteringPlan, groups: Sequence[int], _: Progress, cancelled: Cancelled | None = None
 ) -> Iterator[Outcome]:
@@ -180,10 +157,6 @@ def stopping(
             yield GroupFailure(group_id=group_id, reason=lost[group_id], cancelled=True)
         else:
             yield from execute_groups(plan, [group_id])
-
-
-def unstoppable(plan: ClusteringPlan, groups: Sequence[int], _: Progress) -> Iterator[Outcome]:
-    return execute_groups(plan, groups)
 
 
 def nowhere(_: int, __: float) -> None: ...
@@ -205,15 +178,6 @@ def test_a_cancelled_group_is_a_conflict_and_the_others_are_committed(
     with pytest.raises(CommitConflictError) as caught:
         report.require_success()
     assert caught.value.document()["conflicts"][0]["cancelled"] is True  # type: ignore[index]
-
-
-def test_an_executor_that_cannot_stop_groups_goes_on(table: Table, plan: ClusteringPlan) -> None:
-    watch = table.watch(plan)
-    remove_and_restore(table, input_of(plan, 1))
-    outcomes = rewrite_groups(unstoppable, plan, range(GROUPS), nowhere, watch)
-    report = table.commit_each(plan, outcomes, watch=watch)
-    assert report.committed_groups == (0, 2)
-    assert [(one.group_id, one.cancelled) for one in report.conflicts] == [(1, False)]
 
 
 def test_without_a_watch_the_reason_is_the_conflict(table: Table, plan: ClusteringPlan) -> None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from msgspec import structs
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Proposal, checkpoint, land
@@ -20,7 +19,7 @@ from liquidlog.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from liquidlog.log.loader import load_snapshot, open_store
+from liquidlog.log.loader import open_store
 from liquidlog.spec.actions import Change
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
@@ -51,30 +50,6 @@ def ids(table: Table) -> list[int]:
 
 def all_ids(*seeds: int) -> list[int]:
     return sorted(n for seed in seeds for n in rows(500, seed)["id"].to_pylist())
-
-
-def test_an_optimize_keeps_every_row_and_leaves_one_cube(table: Table) -> None:
-    plan = table.plan(max_file_size=4000)
-    assert len(plan.groups) == 1
-    assert plan.groups[0].expected_outputs > 2
-    report = table.commit(plan, execute(plan))
-    assert report.versions == (5,)
-    assert ids(table) == all_ids(0, 1, 2, 3)
-    cubes = table.cubes().to_pylist()
-    assert [cube["zcube_id"] for cube in cubes] == [plan.groups[0].zcube_id]
-    assert table.plan().groups == ()
-    assert table.history(1)[0]["operation"] == "OPTIMIZE"
-    assert table.detail()["numRecords"] == 2000
-
-
-def test_a_result_that_lost_a_row_is_not_committed(table: Table) -> None:
-    plan = table.plan()
-    good = execute(plan).groups[0]
-    bad = structs.replace(good, checksum_written="0" * 32)
-    report = table.commit_each(plan, [bad])
-    assert report.versions == ()
-    assert "checksum" in report.failures[0]
-    assert table.history(1)[0]["operation"] == "WRITE"
 
 
 def test_a_clustered_append_sorts_its_rows(table: Table, tmp_path: Path) -> None:
@@ -150,28 +125,6 @@ def test_an_old_table_object_shows_the_new_table_and_does_not_change_it(
     assert new.snapshot().version == appends
 
 
-@pytest.mark.parametrize("properties", [{}, TIMES], ids=["file times", "commit times"])
-@pytest.mark.parametrize("appends", [0, 2, 3])
-def test_a_change_of_the_old_table_does_not_land_in_the_new_one(
-    tmp_path: Path, appends: int, properties: dict[str, str]
-) -> None:
-    path = tmp_path / "t"
-    _old(path, properties)
-    store = open_store(str(path))
-    read = load_snapshot(store)
-    proposal = Proposal(
-        read_set=ReadSet(version=read.version),
-        base=read,
-        derive=lambda _: Change(operation="TEST", parameters={}, actions=()),
-    )
-    _replace(path, appends, properties)
-    with pytest.raises(TableReplacedError) as caught:
-        land(store, proposal, system_clock(), engine_info="test")
-    assert caught.value.exit_status == 3
-    assert caught.value.read_version == read.version
-    assert load_snapshot(store).version == appends
-
-
 def test_a_log_put_back_from_a_copy_is_another_log(tmp_path: Path) -> None:
     """Same id, same version: but what happened since the copy is not there any more."""
     path = tmp_path / "t"
@@ -203,21 +156,6 @@ def test_a_commit_that_was_cleaned_up_is_no_other_log(tmp_path: Path) -> None:
     from_checkpoint = Table.open(str(path))
     assert from_checkpoint.snapshot().version == 3
     assert from_checkpoint.append(_old_rows()).version == 4
-
-
-def test_a_table_loaded_from_a_checkpoint_alone_is_told_from_another(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    held = _old(path, TIMES)
-    checkpoint(open_store(str(path)), held.snapshot(), system_clock())
-    for version in range(2):
-        (path / "_delta_log" / f"{version:020d}.json").unlink()
-    opened = Table.open(str(path))
-    assert opened.snapshot().mark is not None
-    new = _replace(path, 2, TIMES)
-    checkpoint(open_store(str(path)), new.snapshot(), system_clock())
-    assert opened.snapshot().metadata.id == new.snapshot().metadata.id
-    with pytest.raises(TableReplacedError):
-        opened.append(_old_rows())
 
 
 # A table that was opened at a version answers for it, and is not changed.

@@ -172,13 +172,3 @@ def test_lines_that_are_no_events_are_counted(
         "an event of a query cannot be decoded": 2,
         "a line is longer than 64 MiB": 1,
     }
-
-
-def test_only_what_is_asked_of_named_tables_counts(tmp_path: Path) -> None:
-    found = _imported(_log(), tmp_path)
-    assert {query.table for query in found.queries} == {
-        "/warehouse/demo/tables/events",
-        "/warehouse/demo/tables/users",
-    }
-    since = import_workload([str(RECORDED)], since="2026-11-22T05:52:00Z")
-    assert 0 < since.used < found.used

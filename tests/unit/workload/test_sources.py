@@ -97,40 +97,11 @@ def test_trino_events(tmp_path: Path, table: Table) -> None:
     ]
 
 
-def test_sql_file_counts_what_it_leaves_out(tmp_path: Path, table: Table) -> None:
-    (tmp_path / "q.sql").write_text("SELECT * FROM t WHERE x = 5; SELECT * FROM u; DROP TABLE q")
-    found = import_workload([str(tmp_path / "q.sql")], tables=[table.uri])
-    assert [one.conjuncts for one in found.queries] == [("x = 5",)]
-    assert found.document() == {
-        "scans": 3,
-        "used": 1,
-        "other_tables": 1,
-        "not_understood": [
-            {
-                "reason": "it is a statement of another kind: Drop",
-                "count": 1,
-                "example": "DROP TABLE q",
-            }
-        ],
-        "queries": 1,
-    }
-
-
 def test_the_log_of_a_table_has_its_statements() -> None:
     case = ROOT / "fixtures" / "logs" / "12_dv_live" / "table"
     found = import_workload([str(case)])
     assert [one.source for one in found.queries] == ["delta-log"] * len(found.queries)
     assert found.queries
-
-
-def test_command_says_what_was_used(tmp_path: Path) -> None:
-    target = tmp_path / "w.jsonl"
-    status, out, _ = said("workload", "import", RECORDED, "-o", str(target))
-    assert status == 0
-    assert out.startswith("44 of 46 scans used; 2 of other tables; 29 queries written")
-    assert len(target.read_text().splitlines()) == 29
-    status, out, _ = said("workload", "import", RECORDED, "-o", str(target), "--json")
-    assert json.loads(out)["used"] == 44
 
 
 def test_an_imported_workload_can_be_imported_again(tmp_path: Path) -> None:

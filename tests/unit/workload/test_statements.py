@@ -205,15 +205,6 @@ def test_each_dialect_has_its_own_rules(
     assert _wide(text, dialect) == expected
 
 
-def test_column_that_may_be_of_either_table_is_of_none() -> None:
-    (statement,) = parse_statements("SELECT * FROM x JOIN y ON x.k = y.k WHERE z = 1")
-    found = table_reads(statement, Tables())
-    assert [(one.name, one.conjuncts, one.is_ambiguous) for one in found] == [
-        ("x", (), True),
-        ("y", (), True),
-    ]
-
-
 @pytest.mark.parametrize(
     "text", ["SELECT 1", "DROP TABLE t", "SET x = 1", "CREATE VIEW v AS SELECT * FROM t"]
 )
