@@ -40,21 +40,27 @@ def footer_of(footer: pq.FileMetaData, size_bytes: int) -> Stored:
     return Stored(files=1, rows=footer.num_rows, footer_bytes=other, columns=columns)
 
 
-def repacking(stored: Stored, rows: pa.Table, sampled: Collection[str], codec: str) -> float:
-    """Return the factor by which a codec changes the bytes of columns that are not sampled.
+def repacking(
+    stored: Stored, rows: pa.Table, sampled: Collection[str], codec: str
+) -> dict[str, float]:
+    """Return by which factor a codec changes the bytes of each column that is not sampled.
 
-    `rows` have all columns of some neighbours, as files name them.
+    `rows` have all columns of some neighbours, as files name them. Whether a column gets a
+    dictionary is left open where its dictionaries are known.
     """
     rows = rows.slice(0, _TRIAL_ROWS)
     rows = rows.drop_columns([name for name in rows.column_names if name in sampled])
     if not rows.num_rows or not rows.num_columns:
-        return 1.0
-    arguments = FileEncoding.measure(rows, compression=codec).arguments(rows)
-    then, now = (
-        packed(rows, np.zeros(1, np.int64), one).total.sum()
-        for one in (arguments, stored.arguments(rows.column_names))
+        return {}
+    now = stored.arguments(rows.column_names)
+    chosen = FileEncoding.measure(rows, compression=codec).arguments(rows)
+    before, after, recoded = (
+        packed(rows, np.zeros(1, np.int64), one).total[0]
+        for one in (now, chosen, {**now, "compression": codec})
     )
-    return float(then / max(now, 1.0))
+    is_known = [name in stored.dictionaries for name in rows.column_names]
+    factors = np.where(is_known, recoded, after) / np.maximum(before, 1.0)
+    return dict(zip(rows.column_names, factors.tolist(), strict=True))
 
 
 def _stored(chunk: pq.ColumnChunkMetaData) -> StoredColumn:
@@ -118,9 +124,10 @@ class Packing:
         taken = (now.total - now.dictionary).sum(axis=0) / max(len(order), 1)
         # By what factor all rows of a file take more than a sample of them.
         self._density = (inside / np.maximum(taken, _LEAST_ROW_BYTES)).clip(_LEAST, _MOST)
-        rest = sum(one.bytes for name, one in stored.columns.items() if name not in names)
-        self._rest = rest / max(stored.rows, 1) * stored.repacked
-        self._footer = stored.footer_bytes / max(stored.files, 1)
+        if len(order) >= stored.rows:
+            self._density[:] = 1.0
+        self._file, self._stored = file, stored
+        self._others = [one for one in stored.columns if one not in names]
 
     def sizes(self, order: Numbers, starts: Numbers, records: Floats, codec: str) -> Floats:
         """Return the bytes of files (m,) of rows in this order, for so many records.
@@ -136,7 +143,32 @@ class Packing:
         mean = float(known.sum()) / max(float(records[chosen].sum()), 1.0)
         columns = records * mean
         columns[chosen] = known
-        return np.asarray(columns + records * self._rest + self._footer, np.float64)
+        parts = np.repeat(np.arange(len(starts)), counts)
+        pairs = np.unique(np.stack([parts, self._file[order]]), axis=1)
+        inputs = np.bincount(pairs[0], minlength=len(starts)).astype(np.float64)
+        footer = self._stored.footer_bytes / max(self._stored.files, 1)
+        return np.asarray(columns + self._rest(records, inputs) + footer, np.float64)
+
+    def _rest(self, records: Floats, inputs: Floats) -> Floats:
+        """Return the bytes of columns that were not sampled, in files of rows of so many inputs.
+
+        Files of many inputs have the values of all their dictionaries, and longer codes of them.
+        """
+        stored, found = self._stored, np.zeros(len(records))
+        for name in self._others:
+            column, known = stored.columns[name], stored.dictionaries.get(name)
+            if known is None or not column.dictionary_bytes:
+                size_bytes = records * (column.bytes / max(stored.rows, 1))
+            else:
+                united = np.maximum(known.united(inputs), 1.0)
+                united *= 1 - np.exp(-records / united)
+                longer = np.maximum(np.ceil(np.log2(united)) - np.ceil(np.log2(known.each)), 0) / 8
+                codes = (column.bytes - column.dictionary_bytes) / max(stored.rows, 1) + longer
+                value = column.dictionary_bytes / stored.files / known.each
+                # Where values hardly repeat, they are written plainly.
+                size_bytes = np.minimum(records * codes + united * value, records * value)
+            found += size_bytes * stored.repacked.get(name, 1.0)
+        return found
 
     def _columns(self, order: Numbers, counts: Numbers, records: Floats, codec: str) -> Floats:
         rows, starts = self._rows.take(pa.array(order)), np.cumsum(counts) - counts

@@ -61,6 +61,8 @@ _ERROR_OF_MEAN: Final = 1.15
 _ERROR_MADE_UP: Final = 1.35
 """The same, more, where rows are made up."""
 _ROUNDING: Final = 1e-9
+_SURELY_PACKED: Final = 0.95
+"""Packing may come out so much smaller, however little it is predicted to save."""
 
 _NARROW: Final = 0.5
 """Files are narrow in a column if a query for one value of it opens no larger share of them."""
@@ -429,11 +431,13 @@ class Foresight:
         )
         most = Readings(
             files=kept.files + sum(group.expected_outputs for group in plan.groups),
-            bytes=kept.bytes + float(self._live_sizes[owned].sum()),
+            bytes=kept.bytes
+            + float(self._live_sizes[owned].sum()) * max(1.0, self._shrunk.get(number, 1.0)),
             profile=self._profile,
         )
+        packed = min(_SURELY_PACKED, self._shrunk.get(number, 1.0))
         if not plan.groups:
-            errors = 1.0, 1.0
+            errors, packed = (1.0, 1.0), 1.0
         return _prediction(
             plan,
             readers,
@@ -444,7 +448,7 @@ class Foresight:
                 least=least,
                 most=most,
                 errors=errors,
-                packed=min(1.0, self._shrunk.get(number, 1.0)),
+                packed=packed,
             ),
             rows=self.rows,
             share=share,
@@ -608,8 +612,9 @@ class _Ranges:
         if weights is not None:
             drawn, least, most = (one @ weights for one in (drawn, least, most))
         less = self.packed if name == "bytes" else 1.0
-        low = (drawn.min(axis=0) * less / error).clip(least[0], most[0])
-        high = (drawn.max(axis=0) / less**0.5 * error).clip(least[0], most[0])
+        more = less**-0.5
+        low = (drawn.min(axis=0) * less / error).clip(least[0], most[0] * more)
+        high = (drawn.max(axis=0) * more * error).clip(least[0], most[0] * more)
         return low, high
 
 

@@ -6,7 +6,7 @@ and rise together in the second. Where most files begin or end at the same value
 have it in a third sample.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -21,7 +21,16 @@ from liquidlog.clustering.row_tracking import planned_row_tracking
 from liquidlog.data.logical_file import Located, LogicalFile
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.packing import footer_of, repacking
-from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Rows, Stored, sampled, spread
+from liquidlog.foresee.sample import (
+    Dictionaries,
+    Floats,
+    KeptRows,
+    Numbers,
+    Rows,
+    Stored,
+    sampled,
+    spread,
+)
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile
@@ -45,6 +54,8 @@ _FILES_AT_ONCE: Final = 16
 _FEWEST_FILES: Final = 16
 _MOST_BYTES: Final = 256 << 20
 """The memory for values of row groups, except those of the first files."""
+_MOST_OTHER_BYTES: Final = 256 << 10
+"""How much of a file may be read only to know its dictionaries."""
 _SEED: Final = 20261122
 _HEAVY: Final = 0.5
 _FEW_ENDS: Final = 4
@@ -91,33 +102,32 @@ def _read(
     store: TableStore, snapshot: Snapshot, leaves: Sequence[Leaf], numbers: Numbers, rows: int
 ) -> Rows:
     reader = _Reader(store, snapshot, leaves)
-    stored = Stored()
     (inputs,) = input_files(snapshot.files, [numbers]) or ((),)
     sizes = np.array([file.size_bytes for file in inputs], np.float64)
     # Wherever reading stops, the files that were read lie evenly among all.
     order = np.argsort(_mirrored(len(numbers)), kind="stable")
-    tables: dict[int, pa.Table] = {}
-    size_bytes = requests = 0
+    files: dict[int, _OfFile] = {}
     # As many as are needed if no more files than the fewest are read.
     each = rows * sizes / max(1.0, float(sizes.sum())) * max(1.0, len(order) / _FEWEST_FILES)
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         for start in range(0, len(order), _FILES_AT_ONCE):
+            size_bytes = sum(one.size_bytes for one in files.values())
             if start >= _FEWEST_FILES and size_bytes > _MOST_BYTES:
                 break
             some = order[start : start + _FILES_AT_ONCE].tolist()
             counts = [int(max(_FEWEST_ROWS_OF_AN_INPUT, each[one])) for one in some]
-            found = list(pool.map(reader.of_file, [inputs[one] for one in some], counts))
-            tables.update(zip(some, (one.rows for one in found), strict=True))
-            size_bytes += sum(one.size_bytes for one in found)
-            requests += sum(one.requests for one in found)
-            stored = sum((one.stored for one in found), stored)
-    read = sorted(tables)
+            found = pool.map(reader.of_file, [inputs[one] for one in some], counts)
+            files.update(zip(some, found, strict=True))
+    read = sorted(files)
+    stored = sum((files[one].stored for one in read), Stored())
+    stored = replace(stored, dictionaries=_dictionaries([files[one].values for one in read]))
+    requests = sum(files[one].requests for one in read)
     known = float(sizes[read].sum())
     counts = [
         max(_FEWEST_ROWS_OF_AN_INPUT, int(rows * sizes[one] / max(known, 1.0))) for one in read
     ]
     thinned = [
-        tables[one].take(pa.array(spread(len(tables[one]), count)))
+        files[one].rows.take(pa.array(spread(len(files[one].rows), count)))
         for one, count in zip(read, counts, strict=True)
     ]
     file = np.repeat(numbers[read], [len(one) for one in thinned])
@@ -128,6 +138,14 @@ def _read(
         requests += 2
         stored = replace(stored, repacked=reader.repacked(stored, inputs[order[0]]))
     return Rows(samples=(found_rows,), requests=requests, stored=stored)
+
+
+def _dictionaries(files: Sequence[Mapping[str, pa.Array]]) -> dict[str, Dictionaries]:
+    names = {name for one in files for name, values in one.items() if len(values)}
+    return {
+        name: Dictionaries.of([one[name] for one in files if len(one.get(name, ()))])
+        for name in sorted(names)
+    }
 
 
 def _mirrored(count: int) -> Numbers:
@@ -145,6 +163,7 @@ class _OfFile:
     size_bytes: int
     requests: int
     stored: Stored
+    values: Mapping[str, pa.Array]
 
 
 class _Reader:
@@ -171,31 +190,49 @@ class _Reader:
             storage=self._store.storage,
         )
 
-    def repacked(self, stored: Stored, file: InputFile) -> float:
-        """Return the factor by which rewrites change the bytes of columns that are not sampled."""
+    def repacked(self, stored: Stored, file: InputFile) -> dict[str, float]:
+        """Return by which factor rewrites change the bytes of each column that is not sampled."""
         with self._opened(file) as opened:
             if not opened.num_row_groups or opened.row_group_memory_bytes(0) > _MOST_BYTES:
-                return 1.0
+                return {}
             sampled_names = {".".join(leaf.physical) for leaf in self._stored}
             return repacking(stored, opened.read(row_groups=[0]), sampled_names, self.codec)
 
     def of_file(self, file: InputFile, rows: int) -> _OfFile:
-        """Return up to `rows` rows, columns named by their numbers."""
+        """Return up to `rows` rows, columns named by their numbers.
+
+        `values` are the different ones of small columns that are not sampled.
+        """
         with self._opened(file) as opened:
             stored = footer_of(opened.footer, file.size_bytes)
             groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
-            if self._stored:
-                paths = [leaf.physical for leaf in self._stored]
-                table = opened.read(columns=paths, row_groups=groups)
+            paths = [leaf.physical for leaf in self._stored]
+            others = self._small_others(stored)
+            if paths or others:
+                table = opened.read(
+                    columns=[*paths, *((one,) for one in others)], row_groups=groups
+                )
             else:
                 count = sum(opened.row_group_rows(group) for group in groups)
                 table = pa.table({"": pa.nulls(count)})
         size_bytes = table.nbytes
+        values = dict(zip(others, map(pc.unique, table.columns[len(paths) :]), strict=False))
         table = table.take(pa.array(spread(len(table), rows)))
         read = dict(zip(self._stored, table.columns, strict=False))
         absent = pa.chunked_array([pa.nulls(len(table))])
         columns = [read.get(leaf, absent) for leaf in self._leaves]
-        return _OfFile(_table(columns), size_bytes, 1 + len(groups), stored)
+        return _OfFile(_table(columns), size_bytes, 1 + len(groups), stored, values)
+
+    def _small_others(self, stored: Stored) -> list[str]:
+        sampled_names = {".".join(leaf.physical) for leaf in self._stored}
+        fields = {field.physical_name for field in self._snapshot.schema.fields}
+        found = [
+            name
+            for name, column in stored.columns.items()
+            if column.has_dictionary and name in fields - sampled_names
+        ]
+        is_small = sum(stored.columns[name].bytes for name in found) <= _MOST_OTHER_BYTES
+        return found if is_small else []
 
 
 def _table(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Table:

@@ -259,6 +259,8 @@ def sampled(
 
 
 _NO_CODEC: Final = "UNCOMPRESSED"
+_MOST_VALUES: Final = 1e9
+_NEARLY: Final = 1.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,18 +282,47 @@ class StoredColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dictionaries:
+    """A column's dictionaries: `each` has so many values on average, all files have `all`."""
+
+    each: float
+    all: float
+
+    @classmethod
+    def of(cls, files: Sequence[pa.Array]) -> "Dictionaries":
+        """Return the dictionaries of all files, from those of some of them.
+
+        If files drew their values from `all` at random, so many would be different in these files.
+        """
+        counts = np.array([len(one) for one in files], np.float64)
+        different = len(pc.unique(pa.chunked_array(files)))
+        low, high = float(counts.max()), _MOST_VALUES
+        while high / low > _NEARLY:
+            middle = (low * high) ** 0.5
+            found = middle * (1 - np.prod(1 - counts / middle))
+            low, high = (low, middle) if found > different - 0.5 else (middle, high)
+        return cls(each=float(counts.mean()), all=low)
+
+    def united(self, files: Floats) -> Floats:
+        """Return how many values so many files have together."""
+        return np.asarray(self.all * (1 - (1 - self.each / self.all) ** files), np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """What the footers of `files` data files of `rows` rows say.
 
     `columns` are by their physical paths; `footer_bytes` are no column's. The codec of rewrites
-    changes the bytes of columns that were not sampled by the factor `repacked`.
+    changes the bytes of columns that were not sampled by the factors `repacked`. `dictionaries` are
+    those of small columns that were not sampled.
     """
 
     files: int = 0
     rows: int = 0
     footer_bytes: int = 0
     columns: Mapping[str, StoredColumn] = field(default_factory=dict)
-    repacked: float = 1.0
+    repacked: Mapping[str, float] = field(default_factory=dict)
+    dictionaries: Mapping[str, Dictionaries] = field(default_factory=dict)
 
     def __add__(self, other: "Stored") -> "Stored":
         columns = dict(self.columns)

@@ -139,6 +139,39 @@ def test_files_are_as_large_as_their_values_are_different(tmp_path: Path, kind: 
     assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.25)
 
 
+def test_files_of_another_writer_are_repacked(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    words = np.array(["alpha", "beta", "gamma", "delta", "shipped by truck", "a longer text"])
+    texts = [f"{words[one]} {words[other]}" for one, other in random.integers(0, 6, (80_000, 2))]
+    numbers = random.integers(0, 5_000, 80_000)
+    rows = pa.table({"x": numbers, "id": np.arange(80_000), "text": texts})
+    for start in range(0, 80_000, 10_000):
+        write_deltalake(str(tmp_path / "t"), rows.slice(start, 10_000), mode="append")
+    table = Table.open(tmp_path / "t")
+    table.cluster_by(["x"])
+    before = table.snapshot().size_bytes
+    assert foreseen_bytes(table, [f"x = {value}" for value in numbers[:20]]) == pytest.approx(
+        1.0, abs=0.35
+    )
+    assert table.snapshot().size_bytes < 0.7 * before
+
+
+@pytest.mark.parametrize("kinds", [1, 16], ids=["shared", "own"])
+def test_dictionaries_of_other_columns_are_united(tmp_path: Path, kinds: int) -> None:
+    random = np.random.default_rng(5)
+    schema = pa.schema([("x", pa.int64()), ("text", pa.string())])
+    table = Table.create(tmp_path / "t", schema=schema, cluster_by=["x"])
+    for number in range(16):
+        words = np.random.default_rng(number % kinds).bytes(200 * 20).hex()
+        texts = [words[start : start + 40] for start in range(0, len(words), 40)]
+        x = random.integers(0, 1 << 20, 2_000)
+        text = pa.array(texts).take(pa.array(random.integers(0, 200, 2_000)))
+        table.append(pa.table([x, text], schema=schema))
+    assert foreseen_bytes(table, [f"x > {start << 17}" for start in range(8)]) == pytest.approx(
+        1.0, abs=0.2
+    )
+
+
 @pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])
 def test_one_file_takes_what_its_rows_take_together(tmp_path: Path, keys: list[str]) -> None:
     """No query says which rows lie together, but they are packed anew."""
