@@ -45,6 +45,16 @@ FLIPPED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
 }
 """Each comparison, and the same with exchanged sides."""
 
+NEGATED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.LTE: exp.GT,
+    exp.GT: exp.LTE,
+    exp.GTE: exp.LT,
+}
+"""Each comparison, and the one that is true where it is false."""
+
 DIGITS_OF_BITS: Final[Mapping[int, int]] = {8: 3, 16: 5, 32: 10, 64: 20}
 """The decimal precision to which Spark converts an integer type."""
 
@@ -57,8 +67,8 @@ _INTEGER_TEXT: Final = re.compile(r"-?[1-9][0-9]*|0")
 _DATE: Final = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _MOMENT: Final = re.compile(
     r"(?P<day>\d{4}-\d{2}-\d{2})"
-    r"(?:[ T](?P<hour>\d{2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:\.(?P<fraction>\d{1,6}))?"
-    r"(?: *(?:(?P<utc>Z|UTC|GMT|UT)|(?P<sign>[+-])(?P<zone_hour>\d{2}):(?P<zone_minute>\d{2})"
+    r"(?:[ T](?P<clock>(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?)"
+    r"(?: *(?:(?P<utc>Z|UTC|GMT|UT)|(?P<offset>[+-]\d{2}:\d{2})"
     r"|(?P<region>[A-Z][A-Za-z_]*(?:/[A-Z][A-Za-z_-]*){1,2})))?)?",
     re.ASCII,
 )
@@ -69,7 +79,8 @@ EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  a local time
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 86_400 * SECOND_US
-_LARGEST_OFFSET_US: Final = 18 * 3600 * SECOND_US
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_LARGEST_OFFSET: Final = dt.timedelta(hours=18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +107,8 @@ class Moment:
     """A date and time in microseconds since 1970 as written; TIMESTAMP_NTZ if `is_local`."""
 
     written_us: int
-    offset_us: int | None
-    is_local: bool
+    offset_us: int | None = None
+    is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +122,9 @@ class ValueSpan:
 SqlValue = Exact | Floating | Moment | str | dt.date | ValueSpan
 
 
-def literal_value(node: exp.Expression) -> SqlValue | None:
-    """Return the value of a literal or of adjacent texts, None if not understood."""
-    match node:
-        case exp.Literal():
-            return str(node.this) if node.is_string else _number(str(node.this))
-        case exp.Concat():
-            return _adjacent(node)
-        case _:
-            return None
-
-
 def _integer_text(text: str) -> int | None:
-    if _INTEGER_TEXT.fullmatch(text) is None or len(text) > MOST_DIGITS:
-        return None
-    return int(text)
+    is_whole = len(text) <= MOST_DIGITS and _INTEGER_TEXT.fullmatch(text) is not None
+    return int(text) if is_whole else None
 
 
 def date_text(text: str) -> dt.date | None:
@@ -140,26 +139,24 @@ def date_text(text: str) -> dt.date | None:
 def moment_text(text: str, *, is_local: bool) -> Moment | None:
     """Return the moment of a text with seconds, or midnight of a day, or None."""
     found = _MOMENT.fullmatch(text)
-    day = date_text(found["day"]) if found else None
-    if found is None or day is None:
+    if found is None:
         return None
-    if found["hour"] is None:
-        return midnight(day, is_local=is_local)
-    hour, minute, second = (int(found[part]) for part in ("hour", "minute", "second"))
-    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004  as clocks go
+    try:
+        written = dt.datetime.fromisoformat(
+            f"{found['day']}T{found['clock'] or '00:00'}{found['offset'] or ''}"
+        )
+    except ValueError:  # no such day or offset
         return None
-    seconds = 3600 * hour + 60 * minute + second
-    micros = int((found["fraction"] or "").ljust(6, "0"))
-    written_us = midnight_us(day) + SECOND_US * seconds + micros
+    written_us = (written.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
     if found["region"] is not None:
         return _in_region(written_us, found["region"], is_local=is_local)
-    offset_us = _offset_us(found)
-    if offset_us is not None and abs(offset_us) > _LARGEST_OFFSET_US:
+    offset = written.utcoffset() if found["utc"] is None else dt.timedelta()
+    if offset is not None and abs(offset) > _LARGEST_OFFSET:
         return None
-    return Moment(written_us, offset_us, is_local)
+    return Moment(written_us, None if offset is None else offset // _MICROSECOND, is_local)
 
 
-def midnight(day: dt.date, *, is_local: bool) -> Moment:
+def midnight(day: dt.date, *, is_local: bool = False) -> Moment:
     """Return the first moment of a day."""
     return Moment(midnight_us(day), None, is_local)
 
@@ -167,13 +164,6 @@ def midnight(day: dt.date, *, is_local: bool) -> Moment:
 def midnight_us(day: dt.date) -> int:
     """Return the local time (microseconds since 1970) at the start of a day."""
     return (day.toordinal() - EPOCH_ORDINAL) * DAY_US
-
-
-def _offset_us(found: re.Match[str]) -> int | None:
-    if found["sign"] is None:
-        return None if found["utc"] is None else 0
-    minutes = 60 * int(found["zone_hour"]) + int(found["zone_minute"])
-    return (-1 if found["sign"] == "-" else 1) * 60 * SECOND_US * minutes
 
 
 def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None:
@@ -186,10 +176,10 @@ def _in_region(written_us: int, region: str, *, is_local: bool) -> Moment | None
         return None
     if offset is None or written.year not in _ALIKE_YEARS:
         return None
-    return Moment(written_us, offset // dt.timedelta(microseconds=1), is_local)
+    return Moment(written_us, offset // _MICROSECOND, is_local)
 
 
-def _adjacent(node: exp.Concat) -> SqlValue | None:
+def adjacent_texts(node: exp.Concat) -> SqlValue | None:
     """Return the value of adjacent texts, such as `'it''s'`.
 
     Two quotes without a space between them are one quote in Spark 4, nothing before.
@@ -204,7 +194,8 @@ def _adjacent(node: exp.Concat) -> SqlValue | None:
     return ValueSpan(min(joined), max(joined))
 
 
-def _number(text: str) -> SqlValue | None:
+def number_text(text: str) -> SqlValue | None:
+    """Return the value of a literal without quotes, None if not understood."""
     if len(text) > 2 * MOST_DIGITS:
         return None
     if _INTEGER.fullmatch(text):
@@ -264,7 +255,7 @@ def _as_decimal(value: SqlValue, target: exp.DataType) -> Exact | None:
     precision, scale = (int(name) for name in names)
     if not 0 <= scale <= precision <= MOST_DIGITS:
         return None
-    exact = _number(value) if isinstance(value, str) else value
+    exact = number_text(value) if isinstance(value, str) else value
     if not isinstance(exact, Exact) or exact.scale > scale:
         return None
     fits = exact.value.is_zero() or exact.value.adjusted() < precision - scale
@@ -322,7 +313,8 @@ def comparables(
             return _all(_instant(value, time_zone) for value in values)
         case PrimitiveType("date"):
             days = (date_text(one) if isinstance(one, str) else one for one in values)
-            return _all(_point(day, pa.date32(), dt.date) for day in days)
+            dates = (day if isinstance(day, dt.date) else None for day in days)
+            return _all(None if day is None else between(day, kind=pa.date32()) for day in dates)
         case DecimalType():
             return _each(values, _among_doubles)
         case PrimitiveType(name) if name in _CONVERTERS:
@@ -350,7 +342,11 @@ def _each(
     values: Sequence[SqlValue], convert: Callable[[SqlValue], Comparable | None]
 ) -> tuple[Comparable, ...] | None:
     """Return the converted values, None if a conversion fails or types differ."""
-    return _all(map(convert, values)) if len(set(map(_kind, values))) == 1 else None
+    kinds = {
+        (type(one), getattr(one, "is_float", False), getattr(one, "is_local", False))
+        for one in values
+    }
+    return _all(map(convert, values)) if len(kinds) == 1 else None
 
 
 def _all(found: Iterable[Comparable | None]) -> tuple[Comparable, ...] | None:
@@ -359,20 +355,12 @@ def _all(found: Iterable[Comparable | None]) -> tuple[Comparable, ...] | None:
     return known if len(known) == len(values) else None
 
 
-def _kind(value: SqlValue) -> tuple[type, bool]:
-    match value:
-        case Moment(_, _, flag) | Floating(_, _, flag):
-            return type(value), flag
-        case _:
-            return type(value), False
-
-
 def _with_integers(values: Sequence[SqlValue], name: str) -> tuple[Comparable, ...] | None:
     exact = [value for value in values if isinstance(value, Exact)]
     if len(exact) < len(values):
         return _each(values, lambda value: _beside_integer(value, name))
     if all(not value.scale and abs(value.value) < _INT64 for value in exact):
-        return tuple(_whole(int(value.value)) for value in exact)
+        return tuple(between(int(value.value)) for value in exact)
     return _as_decimals(exact, DIGITS_OF_BITS[BITS[name]], 0)
 
 
@@ -385,7 +373,7 @@ def _beside_integer(value: SqlValue, name: str) -> Comparable | None:
             # Other spellings are an error in one mode, a number or null in the other.
             whole = _integer_text(value)
             limit = 1 << (BITS[name] - 1)
-            return _whole(whole) if whole is not None and -limit <= whole < limit else None
+            return between(whole) if whole is not None and -limit <= whole < limit else None
         case _:
             return None
 
@@ -399,7 +387,7 @@ def _as_decimals(
     most_scale = max(scale, *(value.scale for value in exact))
     if most_digits + most_scale > MOST_DIGITS:
         return None
-    return tuple(between(value.value, value.value, EXACT) for value in exact)
+    return tuple(between(value.value, kind=EXACT) for value in exact)
 
 
 def _among_doubles(value: SqlValue, *, is_float: bool = False) -> Comparable | None:
@@ -418,7 +406,7 @@ def _instant(value: SqlValue, time_zone: dt.tzinfo | None) -> Comparable | None:
     if moment is None:
         return None
     if moment.offset_us is not None and not moment.is_local:
-        return _whole(moment.written_us - moment.offset_us)
+        return between(moment.written_us - moment.offset_us)
     return between(*Session(time_zone=time_zone).instants_us(moment.written_us))
 
 
@@ -428,7 +416,7 @@ def _local_instant(value: SqlValue) -> Comparable | None:
         return None
     if moment.is_local:
         ignored = moment.offset_us is not None and isinstance(value, str)
-        return None if ignored else _whole(moment.written_us)
+        return None if ignored else between(moment.written_us)
     # The column is converted to an instant in the session's time zone.
     if moment.offset_us is None:
         return between(moment.written_us - ANY_SHIFT_US, moment.written_us + ANY_SHIFT_US)
@@ -448,23 +436,15 @@ def _moment(value: SqlValue, *, is_local: bool) -> Moment | None:
             return None
 
 
-def _point(value: object, kind: pa.DataType, of: type) -> Comparable | None:
-    return between(value, value, kind) if isinstance(value, of) else None
-
-
-def _whole(value: int) -> Comparable:
-    return between(value, value)
-
-
-def between(low: object, high: object, kind: pa.DataType = _INTEGERS) -> Comparable:
-    """Return a value between two ends; whole numbers and microseconds are int64."""
-    return Comparable(kind, pa.scalar(low, kind), pa.scalar(high, kind))
+def between(low: object, high: object = None, kind: pa.DataType = _INTEGERS) -> Comparable:
+    """Return a value from `low` to `high`, or `low`; whole numbers and microseconds are int64."""
+    return Comparable(kind, pa.scalar(low, kind), pa.scalar(low if high is None else high, kind))
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
     "float": partial(_among_doubles, is_float=True),
     "double": _among_doubles,
-    "string": partial(_point, kind=pa.string(), of=str),
+    "string": lambda text: between(text, kind=pa.string()) if isinstance(text, str) else None,
     "timestamp_ntz": _local_instant,
 }
 
@@ -475,7 +455,6 @@ _CONVERTERS: Final[Mapping[str, Callable[[SqlValue], Comparable | None]]] = {
 # SparkDateTimeUtils.
 
 _NUMBERS: Final = ("byte", "short", "integer", "long", "float", "double")
-_TIMES: Final = ("date", "timestamp", "timestamp_ntz")
 
 _NUMBER: Final = re.compile(
     r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?|nan|inf|infinity)\s*", re.IGNORECASE
@@ -507,8 +486,10 @@ def shown_sql(node: exp.Expression) -> str:
 
 def refuse_mismatch(leaf: Leaf, data_type: DataType, value: SqlValue, node: exp.Expression) -> None:
     """Refuse a constant that cannot be compared with a column or function of this type."""
-    kind = _mismatch_kind(data_type)
-    if kind is None or not _is_wrong(kind, value):
+    kind = str(data_type)
+    if isinstance(data_type, DecimalType) or kind in _NUMBERS:
+        kind = "number"
+    if kind not in _EXPECTED or not _is_wrong(kind, value):
         return
     name, found = quote_path(leaf.logical), shown_sql(node)
     subject = name if data_type == leaf.data_type else f"this function of {name}"
@@ -529,13 +510,6 @@ def refuse_impossible(condition: exp.Expression) -> None:
         if not _can_be(kind, cast.this.name):
             found = shown_sql(cast.this)
             raise UsageError(f"{found} is not {_EXPECTED[kind]}", literal=found)
-
-
-def _mismatch_kind(data_type: DataType) -> str | None:
-    name = str(data_type)
-    if isinstance(data_type, DecimalType) or name in _NUMBERS:
-        return "number"
-    return name if name in _TIMES else None
 
 
 def _is_wrong(kind: str, value: SqlValue) -> bool:

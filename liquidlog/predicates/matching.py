@@ -24,23 +24,29 @@ from sqlglot import exp
 
 from liquidlog.errors import UsageError
 from liquidlog.predicates.conditions import (
-    column_in,
-    column_path,
-    condition_on,
-    parse_condition,
-    too_deep,
-    unrefused,
-)
-from liquidlog.predicates.file_bounds import (
     FileBounds,
     ProvingBounds,
     Verdict,
+    column_path,
     compared,
+    condition_on,
+    condition_or_problem,
     converted,
     has_plain_order,
+    too_deep,
     true_or_unknown,
+    unrefused,
 )
-from liquidlog.predicates.folding import asks_for_time, constant_value, holds
+from liquidlog.predicates.folding import (
+    Edges,
+    Period,
+    asks_for_time,
+    constant_value,
+    edges,
+    holds,
+    period_of,
+    with_dates,
+)
 from liquidlog.predicates.literals import (
     BITS,
     FLIPPED,
@@ -57,7 +63,6 @@ from liquidlog.predicates.literals import (
     refuse_mismatch,
     shown_sql,
 )
-from liquidlog.predicates.times import Edges, Period, edges, period_of, with_dates
 from liquidlog.predicates.workload import (
     NotUsable,
     Session,
@@ -217,17 +222,15 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
                 nodes = with_dates(nodes, bounds.value)
             parts = [_judge(part, bounds) for part in nodes]
             return reduce(and_ if isinstance(node, exp.And) else or_, parts)
-        case exp.Boolean():
-            return bounds.constant(value=bool(node.this))
-        case exp.Null():
-            return bounds.constant(value=None)
+        case exp.Boolean() | exp.Null():
+            return bounds.constant(value=bool(node.this) if node.args else None)
         case _:
             return bounds.noting(node, partial(_judge_leaf, node))
 
 
 def _judge_not(node: exp.Not, bounds: FileBounds) -> Verdict:
     inner = node.this.unnest()
-    leaf = _leaf(inner.this, bounds) if isinstance(inner, exp.In) else None
+    leaf = bounds.leaf(inner.this) if isinstance(inner, exp.In) else None
     if leaf is None or bounds.is_exact(leaf):
         return _judge(node.this, bounds).negated()
     # No bounds prove that all rows of a file are in a list.
@@ -244,9 +247,7 @@ def _judge_leaf(node: exp.Expression, bounds: FileBounds) -> Verdict:
             return low & high
         case exp.In():
             return _judge_in(node, bounds)
-        case exp.Is():
-            return _judge_null(node, bounds)
-        case exp.NullSafeEQ():
+        case exp.NullSafeEQ() | exp.Is(expression=exp.Null()):
             return _judge_null_safe(node, bounds)
         case exp.NullSafeNEQ():
             return _judge_null_safe(node, bounds).negated()
@@ -267,7 +268,7 @@ def _judge_in(node: exp.In, bounds: FileBounds, *, is_negated: bool = False) -> 
     values = [value for member in members if (value := bounds.value(member)) is not None]
     if len(values) < len(members):
         return bounds.unknown()
-    leaf = _leaf(node.this, bounds)
+    leaf = bounds.leaf(node.this)
     if leaf is None:
         found = _among_periods(node.this, members, values, bounds)
     else:
@@ -310,7 +311,7 @@ def _among_periods(
     values: Sequence[SqlValue],
     bounds: FileBounds,
 ) -> Verdict:
-    period = period_of(subject, partial(_leaf, bounds=bounds))
+    period = period_of(subject, bounds.leaf)
     if period is None:
         return bounds.unknown()
     found = reduce(or_, [_compared_period(exp.EQ, period, one, bounds) for one in members])
@@ -321,8 +322,8 @@ def _among_periods(
 
 def _judge_null_safe(node: exp.Expression, bounds: FileBounds) -> Verdict:
     sides = (node.this, node.expression)
-    column, other = sides if _leaf(sides[0], bounds) is not None else sides[::-1]
-    leaf = _leaf(column, bounds)
+    column, other = sides if bounds.leaf(sides[0]) is not None else sides[::-1]
+    leaf = bounds.leaf(column)
     if leaf is None:
         return bounds.unknown()
     if isinstance(other, exp.Null):
@@ -344,7 +345,7 @@ def _judge_prefix(node: exp.Expression, bounds: FileBounds) -> Verdict:
         node, escape = node.this, str(bounds.value(node.expression) or "")
     if not isinstance(node, exp.Like | exp.StartsWith):
         return bounds.unknown()
-    leaf, value = _leaf(node.this, bounds), bounds.value(node.expression)
+    leaf, value = bounds.leaf(node.this), bounds.value(node.expression)
     is_text = leaf is not None and leaf.data_type == PrimitiveType("string")
     if leaf is None or not is_text or not isinstance(value, str) or len(escape) != 1:
         return bounds.unknown()
@@ -375,17 +376,6 @@ def _begins_with(leaf: Leaf, asked: Pattern, bounds: FileBounds) -> Verdict:
     return Verdict(may & some, some_fail & some)
 
 
-def _judge_null(node: exp.Is, bounds: FileBounds) -> Verdict:
-    leaf = _leaf(node.this, bounds)
-    if leaf is None or not isinstance(node.expression, exp.Null):
-        return bounds.unknown()
-    return Verdict(bounds.may_have_null(leaf), bounds.may_have_value(leaf))
-
-
-def _leaf(node: exp.Expression, bounds: FileBounds) -> Leaf | None:
-    return column_in(node, bounds.leaf)
-
-
 def _compare(
     operator: type[exp.Expression], left: exp.Expression, right: exp.Expression, bounds: FileBounds
 ) -> Verdict:
@@ -393,14 +383,14 @@ def _compare(
         return bounds.constant(value=None)
     if bounds.value(right) is None:
         left, right, operator = right, left, FLIPPED[operator]
-    value, leaf = bounds.value(right), _leaf(left, bounds)
+    value, leaf = bounds.value(right), bounds.leaf(left)
     if value is None:
         return bounds.unknown()
     constant = bounds.value(left)
     if isinstance(value, Exact) and isinstance(constant, Exact):
         return bounds.constant(value=holds(operator, constant, value))
     if leaf is None:
-        period = period_of(left, partial(_leaf, bounds=bounds))
+        period = period_of(left, bounds.leaf)
         return (
             bounds.unknown()
             if period is None
@@ -492,27 +482,21 @@ def _lines(text: str, source: str) -> Iterator[WeightedPredicate]:
             continue
         place = f"{source} line {number}"
         try:
-            found = msgspec.json.decode(line, type=dict[str, Any])
+            document = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError) as error:
             raise UsageError(
                 f"{place} is not a JSON object; a file of SQL has a name that ends in .sql",
                 where=place,
             ) from error
-        condition = found.get("where")
-        if not isinstance(condition, str) or set(found) - {"where", "weight"}:
+        condition = document.get("where")
+        if not isinstance(condition, str) or set(document) - {"where", "weight"}:
             raise UsageError(
                 f'{place} is not of the form {{"where": "...", "weight": 1}}', where=place
             )
-        weight = positive_weight(found.get("weight", 1), place)
-        yield WeightedPredicate(condition, weight, _problem(condition, place))
-
-
-def _problem(condition: str, place: str) -> str | None:
-    try:
-        parse_condition(condition)
-    except UsageError as error:
-        return f"{place}: {error.message}"
-    return None
+        weight = positive_weight(document.get("weight", 1), place)
+        found = condition_or_problem(condition)
+        problem = f"{place}: {found.message}" if isinstance(found, UsageError) else None
+        yield WeightedPredicate(condition, weight, problem)
 
 
 def positive_weight(value: object, place: str) -> float:

@@ -21,13 +21,13 @@ from liquidlog.errors import UsageError
 from liquidlog.plan import AskedPredicate, FittedWorkload, Interval, LeftOut, Term
 from liquidlog.predicates.conditions import (
     column_in,
+    has_plain_order,
     parse_condition,
     referenced_columns,
     too_deep,
 )
-from liquidlog.predicates.file_bounds import has_plain_order
 from liquidlog.predicates.folding import constant_value
-from liquidlog.predicates.literals import FLIPPED, Comparable, SqlValue, comparables
+from liquidlog.predicates.literals import FLIPPED, NEGATED, Comparable, SqlValue, comparables
 from liquidlog.predicates.matching import Pattern, pattern
 from liquidlog.predicates.workload import Session, Workload, shares
 from liquidlog.spec.schema import (
@@ -48,14 +48,6 @@ NEVER: Final = "is never true"
 NO_CONDITION: Final = "is no condition on this table"
 REDACTED: Final = "has values in place of redacted constants"
 
-_NEGATED: Final[Mapping[type[exp.Expr], type[exp.Expression]]] = {
-    exp.EQ: exp.NEQ,
-    exp.NEQ: exp.EQ,
-    exp.LT: exp.GTE,
-    exp.LTE: exp.GT,
-    exp.GT: exp.LTE,
-    exp.GTE: exp.LT,
-}
 MAX_PREDICATES: Final = 256
 MAX_INTERVALS: Final = 1024
 _MAX_INTERVALS_OF_TERM: Final = 64
@@ -75,9 +67,12 @@ class _Span:
     open_high: bool = False
 
     def __and__(self, other: "_Span") -> "_Span | None":
-        low, open_low = _tighter((self.low, self.open_low), (other.low, other.open_low), max)
-        high, open_high = _tighter((self.high, self.open_high), (other.high, other.open_high), min)
-        return _Span(low, high, open_low, open_high).unless_empty()
+        both = (self, other)
+        lows = [(one.low, one.open_low) for one in both if one.low is not None]
+        highs = [(one.high, not one.open_high) for one in both if one.high is not None]
+        low, open_low = max(lows, default=(None, False))
+        high, closed_high = min(highs, default=(None, True))
+        return _Span(low, high, open_low, not closed_high).unless_empty()
 
     def unless_empty(self) -> "_Span | None":
         """Return the span, None if it is empty."""
@@ -86,18 +81,6 @@ class _Span:
         is_open = self.open_low or self.open_high
         low, high = cast("float", self.low), cast("float", self.high)
         return None if low > high or (low == high and is_open) else self
-
-
-def _tighter(
-    one: tuple[Bound | None, bool],
-    other: tuple[Bound | None, bool],
-    choose: Callable[[Bound, Bound], Bound],
-) -> tuple[Bound | None, bool]:
-    if one[0] is None or other[0] is None:
-        return other if one[0] is None else one
-    if one[0] == other[0]:
-        return one[0], one[1] or other[1]
-    return one if choose(one[0], other[0]) == one[0] else other
 
 
 _Alternative: TypeAlias = Mapping[int, tuple[_Span, ...]]
@@ -123,9 +106,12 @@ def fitted_workload(
     if len(refused) == len(reduced) and refused:
         raise refused[0]
     for predicate, found, share in zip(workload, reduced, shares(workload), strict=True):
-        reason = REDACTED if predicate.has_stand_ins else _left_out(found)
-        if reason is not None or isinstance(found, UsageError):
-            left.setdefault(reason or NO_CONDITION, []).append(share)
+        if predicate.has_stand_ins:
+            left.setdefault(REDACTED, []).append(share)
+        elif isinstance(found, UsageError):
+            left.setdefault(NO_CONDITION, []).append(share)
+        elif not found or {} in found:
+            left.setdefault(NO_COLUMN if found else NEVER, []).append(share)
         else:
             boxes = _boxes(found)
             weights[boxes] = weights.get(boxes, 0.0) + share
@@ -144,24 +130,13 @@ def fitted_workload(
     )
 
 
-def _left_out(found: _Alternatives | UsageError) -> str | None:
-    if isinstance(found, UsageError):
-        return NO_CONDITION
-    if not found:
-        return NEVER
-    return NO_COLUMN if {} in found else None
-
-
 def _boxes(alternatives: _Alternatives) -> _Boxes:
+    def in_order(spans: Sequence[_Span]) -> tuple[_Span, ...]:
+        return tuple(sorted(spans, key=lambda span: (span.low is not None, span.low)))
+
     return tuple(
-        tuple((column, _in_order(one[column])) for column in sorted(one)) for one in alternatives
+        tuple((column, in_order(one[column])) for column in sorted(one)) for one in alternatives
     )
-
-
-def _in_order(spans: Sequence[_Span]) -> tuple[_Span, ...]:
-    bounded = (span for span in spans if span.low is not None)
-    begins = [span for span in spans if span.low is None]
-    return (*begins, *sorted(bounded, key=lambda span: cast("float", span.low)))
 
 
 def _within_limit(weights: Mapping[_Boxes, float]) -> list[tuple[_Boxes, float]]:
@@ -205,14 +180,10 @@ class _Domain:
     leaf: Leaf
     scale: int | None
 
-    @property
-    def is_date(self) -> bool:
-        return self.leaf.data_type == PrimitiveType("date")
-
     def _text(self, bound: Bound | None) -> str | None:
         if bound is None:
             return None
-        if self.is_date:
+        if self.leaf.data_type == PrimitiveType("date"):
             return dt.date.fromordinal(cast("int", bound)).isoformat()
         if self.scale:
             return f"{Decimal(cast('int', bound)).scaleb(-self.scale):f}"
@@ -350,7 +321,7 @@ class _Reduction:
         domain, value = self._domain(left), _value(right)
         if domain is None:
             domain, value, kind = self._domain(right), _value(left), FLIPPED[kind]
-        kind = _NEGATED[kind] if negated else kind
+        kind = NEGATED[kind] if negated else kind
         if domain is None or value is None or kind is exp.NEQ:
             return _ALWAYS
         return self._among(domain, kind, [value])
@@ -389,14 +360,14 @@ class _Reduction:
         return ({domain.number: (_Span(asked.prefix, last),)},)
 
     def _domain(self, node: exp.Expression) -> _Domain | None:
-        leaf = column_in(node, self._column)
-        return None if leaf is None else self.domains[leaf.logical]
+        def leaf_at(path: Path | None) -> Leaf | None:
+            if path is None or find_column(self.schema, path) is None:
+                return None
+            domain = self.domains.get(resolve_path(self.schema, path)[0])
+            return None if domain is None else domain.leaf
 
-    def _column(self, path: Path | None) -> Leaf | None:
-        if path is None or find_column(self.schema, path) is None:
-            return None
-        domain = self.domains.get(resolve_path(self.schema, path)[0])
-        return None if domain is None else domain.leaf
+        leaf = column_in(node, leaf_at)
+        return None if leaf is None else self.domains[leaf.logical]
 
 
 def _either(one: _Alternatives, other: _Alternatives) -> _Alternatives:
@@ -455,12 +426,9 @@ def _merged(spans: Sequence[_Span], most: int) -> Sequence[_Span]:
     if len(spans) <= most:
         return spans
     edges = [number * len(spans) // most for number in range(most + 1)]
-    return [_cover(spans[start:stop]) for start, stop in pairwise(edges)]
-
-
-def _cover(spans: Sequence[_Span]) -> _Span:
-    first = spans[0]
-    if any(span.high is None for span in spans):
-        return replace(first, high=None, open_high=False)
-    last = max(spans, key=lambda span: cast("float", span.high))
-    return replace(first, high=last.high, open_high=last.open_high)
+    joined = []
+    for start, stop in pairwise(edges):
+        some = spans[start:stop]
+        last = max(some, key=lambda span: (span.high is None, span.high))
+        joined.append(replace(some[0], high=last.high, open_high=last.open_high))
+    return joined
