@@ -33,8 +33,7 @@ from liquidlog.spec.text import parse_time
 from liquidlog.storage.addresses import is_local, local_path, table_address
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.workload.form import Imported, Query, Tables, grouped, redacted
-from liquidlog.workload.query_logs import SQL, statement_asked
-from liquidlog.workload.sources import found_in, open_table
+from liquidlog.workload.sources import SQL, found_in, open_table, statement_asked
 
 _NAMED: Final = 5
 """The most tables that an error names."""

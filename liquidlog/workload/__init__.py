@@ -2,9 +2,9 @@
 
 - `form` the one form, one line per question, constants left out where asked; tables as sources
   name them
-- `sources` recognised and read, compressed or not: begin here
+- `sources` recognised and read, compressed or not: begin here; query logs of engines, and DELETE,
+  UPDATE, MERGE of the Delta log
 - `spark_events` Spark's event log
-- `catalyst` conditions as Spark prints them, `scans` which of them narrow a table
-- `statements` SQL per table, `scopes` which name means which column
-- `query_logs` of other engines, and DELETE, UPDATE, MERGE of the Delta log
+- `catalyst` conditions as Spark prints them, and which of them narrow a table
+- `statements` SQL per table, and which name means which column
 """

@@ -1,14 +1,17 @@
-"""Conditions as Spark prints them, to SQL: constants get their column's type.
+"""What Spark's plans ask of a table: conditions as Spark prints them, to SQL.
 
 Plans show constants without quotes: `2024-01-02`, `1.0`, `a, b`. Only the type of the column that a
 constant is compared with tells what it is.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from liquidlog.spec.schema import DataType, DecimalType, Path, PrimitiveType, quote_path
 
@@ -131,43 +134,12 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
-    """Two operands and the operator between them."""
-
-    operator: str
-    left: "Node"
-    right: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The negation of a condition."""
-
-    inner: "Node"
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """A test whether a value is in a list of constants."""
-
-    value: "Node"
-    members: tuple[Constant, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
-    """A function and its arguments."""
+    """A function, an operator, NOT, IN or CAST, with its arguments; `target` is a cast's type."""
 
     name: str
     arguments: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Cast:
-    """A value cast to another type, by its SQL name."""
-
-    inner: "Node"
-    target: str
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +149,11 @@ class Opaque:
     printed: str
 
 
-Node = Column | Constant | Binary | Not | Members | Call | Cast | Opaque
+Node = Column | Constant | Call | Opaque
 
 COMPARISONS: Final = frozenset({"=", "<=>", "<", "<=", ">", ">="})
+_LOGICAL: Final = frozenset({"AND", "OR"})
+_OPERATORS: Final = COMPARISONS | _LOGICAL | {*"+-*/%&|^", "div"}
 _PUSHED: Final[Mapping[str, str]] = {
     "=": "EqualTo",
     "<=>": "EqualNullSafe",
@@ -216,13 +190,13 @@ def sql(node: Node) -> str:
             return quote_path(path)
         case Constant(_, text) | Opaque(text):
             return text
-        case Not(inner):
+        case Call("NOT", (inner,)):
             return _negated(inner)
-        case Members():
-            return _membership(node, "IN")
-        case Cast(inner, target):
+        case Call("IN", (value, *members)):
+            return _membership(value, "IN", members)
+        case Call("CAST", (inner,), target):
             return f"CAST({sql(inner)} AS {target.upper()})"
-        case Binary(operator, left, right):
+        case Call(operator, (left, right)) if operator in _OPERATORS:
             return f"{_operand(left, operator)} {operator} {_operand(right, operator)}"
         case Call():
             return _call(node)
@@ -230,38 +204,36 @@ def sql(node: Node) -> str:
 
 def _negated(inner: Node) -> str:
     match inner:
-        case Binary("=", left, right):
+        case Call("=", (left, right)):
             return f"{_operand(left)} <> {_operand(right)}"
-        case Members():
-            return _membership(inner, "NOT IN")
+        case Call("IN", (value, *members)):
+            return _membership(value, "NOT IN", members)
         case Call("isnull", (value,)):
             return f"{_operand(value)} IS NOT NULL"
         case _:
             return f"NOT ({sql(inner)})"
 
 
-def _membership(node: Members, word: str) -> str:
-    return f"{_operand(node.value)} {word} ({', '.join(one.sql for one in node.members)})"
+def _membership(value: Node, word: str, members: Sequence[Node]) -> str:
+    return f"{_operand(value)} {word} ({', '.join(map(sql, members))})"
 
 
 def _operand(node: Node, operator: str = "") -> str:
     text = sql(node)
-    logical = operator in {"AND", "OR"}
-    same = isinstance(node, Binary) and node.operator == operator
-    if not isinstance(node, Binary | Not | Members) or (logical and (same or _is_plain(node))):
-        return text
-    return f"({text})"
+    name = node.name if isinstance(node, Call) else ""
+    is_plain = operator in _LOGICAL and (name == operator or _is_plain(node))
+    return text if is_plain or name not in _OPERATORS | {"NOT", "IN"} else f"({text})"
 
 
 def _is_plain(node: Node) -> bool:
     """Return whether a node binds closer than AND and OR."""
     match node:
-        case Binary(operator):
-            return operator in COMPARISONS
-        case Not(inner):
-            return isinstance(inner, Members | Call) or (
-                isinstance(inner, Binary) and inner.operator == "="
-            )
+        case Call("NOT", (Call(name),)):
+            return name not in _OPERATORS | {"NOT", "CAST"} or name == "="
+        case Call("NOT"):
+            return False
+        case Call(name):
+            return name not in _OPERATORS or name in COMPARISONS
         case _:
             return True
 
@@ -281,7 +253,7 @@ def _call(node: Call) -> str:
         ):
             before, behind = _MATCHES[name]
             return f"{_operand(value)} LIKE {sql_text(before + printed + behind)}"
-        case Call(name, (Cast(inner, "date"),)) if name in _OF_DATES:
+        case Call(name, (Call("CAST", (inner,), "date"),)) if name in _OF_DATES:
             return f"{name}({sql(inner)})"
         case _:
             return f"{node.name}({', '.join(sql(one) for one in node.arguments)})"
@@ -290,18 +262,19 @@ def _call(node: Call) -> str:
 def pushed(node: Node) -> str | None:
     """Return a condition as Spark prints the filter that it pushes; None if it pushes none."""
     match node:
-        case Binary(("AND" | "OR") as operator, left, right):
+        case Call(("AND" | "OR") as operator, (left, right)):
             both = pushed(left), pushed(right)
             return None if None in both else f"{_PUSHED[operator]}({both[0]},{both[1]})"
-        case Binary(operator, Column(path), Constant(printed)) if operator in COMPARISONS:
+        case Call(operator, (Column(path), Constant(printed))) if operator in COMPARISONS:
             return f"{_PUSHED[operator]}({quote_path(path)},{printed})"
-        case Binary(operator, Constant(printed), Column(path)) if operator in COMPARISONS:
+        case Call(operator, (Constant(printed), Column(path))) if operator in COMPARISONS:
             return f"{_PUSHED[_MIRRORED[operator]]}({quote_path(path)},{printed})"
-        case Not(inner):
+        case Call("NOT", (inner,)):
             text = pushed(inner)
             return None if text is None else f"Not({text})"
-        case Members(Column(path), members):
-            return f"In({quote_path(path)}, [{','.join(one.printed for one in members)}])"
+        case Call("IN", (Column(path), *members)):
+            shown = (one.printed for one in members if isinstance(one, Constant))
+            return f"In({quote_path(path)}, [{','.join(shown)}])"
         case Column(path, _, "boolean"):
             return f"EqualTo({quote_path(path)},true)"
         case Call(name, (Column(path), *others)) if name in _PUSHED:
@@ -315,19 +288,8 @@ def pushed(node: Node) -> str | None:
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all nodes below it."""
     yield node
-    match node:
-        case Binary(_, left, right):
-            yield from walk(left)
-            yield from walk(right)
-        case Not(inner) | Cast(inner, _):
-            yield from walk(inner)
-        case Members(value, _):
-            yield from walk(value)
-        case Call(_, arguments):
-            for one in arguments:
-                yield from walk(one)
-        case _:
-            return
+    for one in node.arguments if isinstance(node, Call) else ():
+        yield from walk(one)
 
 
 # Parse the conditions of a plan as Spark prints them: `[isnotnull(d#1), (d#1 = 2024-01-02)]`
@@ -453,7 +415,7 @@ class _Search:
         self._step()
         text = self._text
         if text.startswith("NOT ", start):
-            yield from ((Not(node), end) for node, end in self._condition(start + 4))
+            yield from ((Call("NOT", (node,)), end) for node, end in self._condition(start + 4))
         for literal in ("true", "false"):
             if text.startswith(literal, start):
                 yield Constant(literal, literal.upper()), start + len(literal)
@@ -509,7 +471,7 @@ class _Search:
                 rights = self._value(found.end(), _type(left) or "any")
             for right, end in rights:
                 if self._text.startswith(")", end):
-                    yield Binary(operator, left, right), end + 1
+                    yield Call(operator, (left, right)), end + 1
 
     def _operands(self, start: int) -> Iterator[tuple[Node, int]]:
         if self._text.startswith("NOT ", start):
@@ -544,7 +506,7 @@ class _Search:
                 # Spark turns a list of one member into a comparison.
                 if len(members) > 1:
                     found = True
-                    yield Members(value, members), end + len(closing)
+                    yield Call("IN", (value, *members)), end + len(closing)
             if found:
                 return
 
@@ -566,13 +528,9 @@ class _Search:
             if self._text.startswith(separator, end):
                 place = end + len(separator)
                 tried.append((longer, self._constants(place, type_of, stops, listed=True)))
-            if self._closes(end, closing):
+            is_end = end == len(self._text) or self._text[end] in ",)"
+            if self._text.startswith(closing, end) if closing else is_end:
                 yield longer, end
-
-    def _closes(self, end: int, closing: str) -> bool:
-        if closing:
-            return self._text.startswith(closing, end)
-        return end == len(self._text) or self._text[end] in ",)"
 
     def _constants(
         self, start: int, type_of: str, stops: str, *, listed: bool = False
@@ -595,12 +553,7 @@ class _Search:
         if type_of in {"number", "any"}:
             found = _NUMBER.match(self._text, start)
             # A number inside a longer word is text.
-            if found is None or self._text[found.end() : found.end() + 1] not in {
-                "",
-                ",",
-                ")",
-                " ",
-            }:
+            if found is None or self._text[found.end() : found.end() + 1].strip(",) "):
                 return None
             return Constant(found[0], found[0]), found.end()
         pattern = PATTERNS.get(type_of)
@@ -628,6 +581,9 @@ class _Search:
         if name in {"cast", "try_cast"}:
             yield from self._cast(inside)
             return
+        if self._text.startswith(")", inside):
+            yield Call(name, ()), inside + 1
+            return
         for arguments, end in self._arguments(inside):
             # An Option is a setting that Spark adds, like the session's time zone.
             own = (one for one in arguments if not (isinstance(one, Call) and one.name == "some"))
@@ -640,7 +596,7 @@ class _Search:
             target = _TYPE.match(self._text, end + 4)
             if target is not None and self._text.startswith(")", target.end()):
                 if not isinstance(node, Constant):
-                    yield Cast(node, target[0]), target.end() + 1
+                    yield Call("CAST", (node,), target[0]), target.end() + 1
                     continue
                 known = self._names.constant(node.printed, printed_type(target[0]))
                 yield known or Opaque(node.printed), target.end() + 1
@@ -655,9 +611,6 @@ class _Search:
             place = self._text.find(" as ", place + 1)
 
     def _arguments(self, start: int) -> Iterator[tuple[tuple[Node, ...], int]]:
-        if self._text.startswith(")", start):
-            yield (), start + 1
-            return
         for first, end in self._argument(start):
             if self._text.startswith(")", end):
                 yield (first,), end + 1
@@ -678,12 +631,296 @@ def _type(node: Node) -> str:
     match node:
         case Column(_, _, type_of):
             return type_of
-        case Cast(_, target):
+        case Call("CAST", _, target):
             return printed_type(target)
-        case Binary(operator, left, right) if operator not in COMPARISONS:
-            return _type(left) or _type(right)
+        case Call(name, (left, right)) if name in _OPERATORS:
+            return "" if name in COMPARISONS else _type(left) or _type(right)
         case Call(name, arguments):
             known = _RESULTS.get(name, "")
             return known or (_type(arguments[0]) if name in {"coalesce", "abs"} else "")
         case _:
             return ""
+
+
+# Of a MERGE, the conditions on its target
+#
+# The ids of a table's columns follow each other in a plan, in the order of its schema. So the
+# columns of a condition form two runs; an INSERT takes its values from the source.
+
+OF_SOURCE: Final = "__source_"
+"""The prefix of the source's columns."""
+
+_MARKED: Final = re.compile(r"([A-Za-z_][\w-]*)#(\d+)(L?)")
+_TARGET: Final = re.compile(r"Delta\[version=[^,\]]*, ([^\]]+)\], ")
+_FIELD: Final = re.compile(r"StructField\(([^,]+),")
+_INSERT: Final = re.compile(r"Insert \[actions: \[(.*?)\]\]", re.DOTALL)
+
+
+def printed_merge(description: str) -> tuple[str, str, bool] | None:
+    """Return a MERGE's target and `of_target` of its condition, None if it is not understood."""
+    target = _TARGET.search(description)
+    if target is None:
+        return None
+    condition = _balanced(description, target.end())
+    rest = description[target.end() + len(condition) :]
+    order = _FIELD.findall(rest.partition("StructType(")[2])
+    inserted = {found[1] for text in _INSERT.findall(rest) for found in _MARKED.findall(text)}
+    return target[1], *of_target(condition, order, frozenset(inserted))
+
+
+def _balanced(text: str, start: int) -> str:
+    """Return the text up to the `, [` that ends a condition."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth <= 0 and text.startswith(", [", place):
+            return text[start:place]
+    return text[start:]
+
+
+def of_target(condition: str, order: Sequence[str], inserted: frozenset[str]) -> tuple[str, bool]:
+    """Return a condition with the source's columns renamed, and whether these are certain.
+
+    `order` has the target's columns; `inserted` has ids of columns that surely are the source's.
+    """
+    places = {name: place for place, name in enumerate(order)}
+    starts: dict[int, int] = {}
+    for name, number, _ in _MARKED.findall(condition):
+        if name in places and number not in inserted:
+            start = int(number) - places[name]
+            starts[start] = starts.get(start, 0) + 1
+    if not starts:
+        return _renamed(condition, places, None), True
+    # The target's run is the one that is named most, of several the first.
+    chosen = max(starts, key=lambda start: starts[start])
+    return _renamed(condition, places, chosen), len(starts) == 1
+
+
+def _renamed(condition: str, places: dict[str, int], chosen: int | None) -> str:
+    def rename(found: re.Match[str]) -> str:
+        name = found[1]
+        own = chosen is not None and name in places and int(found[2]) - places[name] == chosen
+        return f"{'' if own else OF_SOURCE}{name}#1{found[3]}"
+
+    return _MARKED.sub(rename, condition)
+
+
+# Scans in plans, to the SQL conditions of their readers
+
+_NAMED: Final = re.compile(r"([A-Za-z_][\w-]*)#\d+(L?)")
+_RUNTIME: Final = ("dynamicpruning", "might_contain", "bloomfilter")
+"""Filters that Spark adds for joins at run time; no plan has their values."""
+_INTERNAL: Final = "__delta_internal"
+"""The prefix of columns that no table has: a DELETE or UPDATE reads them too."""
+_ODD: Final = frozenset(",()[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanText:
+    """The printed text of a scan, without what differs between its repetitions.
+
+    `above` is the condition of the filter above it, and `joined` names the columns that joins
+    compare. `zone` is the session's time zone, in which times are printed.
+    """
+
+    location: str
+    data: str = "[]"
+    partition: str = "[]"
+    pushed: str = "[]"
+    above: str = ""
+    joined: tuple[str, ...] = ()
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanConditions:
+    """The SQL conditions of a scan; `unread` are printed conditions that are not understood."""
+
+    conjuncts: tuple[str, ...]
+    ambiguous: bool
+    unread: tuple[str, ...]
+
+
+def conditions(scan: ScanText, types: Mapping[Path, str], read: frozenset[str]) -> ScanConditions:
+    """Return the conditions of a scan.
+
+    `types` has the known columns; `read` names the top-level columns in files, without partition
+    columns.
+    """
+    zone = _Zone(scan.zone)
+    names = Names({**_named(scan), **types}, zone)
+    data, doubt = _chosen(readings(scan.data, names), scan.pushed)
+    partition, doubt_too = _chosen(readings(scan.partition, names), None)
+    nodes = (*data, *partition, *_mixed(scan.above, names, read))
+    asked = [node for node in nodes if not _is_runtime(node)]
+    kept = [node for node in _recombined(asked) if not _is_inferred(node, asked, scan.joined)]
+    return _as_sql(kept, doubtful=doubt or doubt_too or zone.doubtful)
+
+
+def statement_conditions(printed: str, types: Mapping[Path, str], zone: str) -> ScanConditions:
+    """Return the conditions of a DELETE or UPDATE, which prints them as one expression."""
+    clock = _Zone(zone)
+    named = _named(ScanText(location="", data=printed))
+    found = readings(printed, Names({**named, **types}, clock), bracketed=False)
+    chosen, doubt = _chosen(found, None)
+    nodes = [
+        one
+        for node in chosen
+        for one in _split(node)
+        if not any(name.startswith(OF_SOURCE) for name in _columns(one))
+    ]
+    return _as_sql(nodes, doubtful=doubt or clock.doubtful)
+
+
+def _as_sql(nodes: Sequence[Node], *, doubtful: bool) -> ScanConditions:
+    return ScanConditions(
+        conjuncts=tuple(dict.fromkeys(sql(node) for node in nodes if not _unread(node))),
+        ambiguous=doubtful,
+        unread=tuple(_shown(node) for node in nodes if _unread(node)),
+    )
+
+
+def _columns(node: Node) -> set[str]:
+    return {one.path[0] for one in walk(node) if isinstance(one, Column)}
+
+
+def _named(scan: ScanText) -> dict[Path, str]:
+    texts = (scan.data, scan.partition, scan.above)
+    return {
+        (name,): "long" if mark else "" for text in texts for name, mark in _NAMED.findall(text)
+    }
+
+
+def _chosen(found: tuple[Reading, ...], pushed_text: str | None) -> tuple[Reading, bool]:
+    """Return the certain or plain part of a text's meaning, and whether there is doubt."""
+    if pushed_text is not None and len(found) > 1:
+        texts = [", ".join(text for node in one if (text := pushed(node))) for one in found]
+        same = [one for one, text in zip(found, texts, strict=True) if f"[{text}]" == pushed_text]
+        found = tuple(same) or found
+    if len(found) == 1:
+        return found[0], False
+    plain = next((one for one in found if all(map(_is_certain, one))), None)
+    if plain is not None:
+        return plain, True
+    return tuple(node for node in found[0] if all(node in other for other in found)), True
+
+
+def _is_certain(node: Node) -> bool:
+    printed = [one.printed for one in walk(node) if isinstance(one, Constant)]
+    return not isinstance(node, Opaque) and all(
+        not _ODD & set(text) and text == text.strip() for text in printed
+    )
+
+
+def _mixed(above: str, names: Names, read: frozenset[str]) -> Iterator[Node]:
+    """Yield conditions on columns of files and of partitions at once, which a scan never lists."""
+    if not above or not read:
+        return
+    found = readings(above, names, bracketed=False)
+    if len(found) != 1:
+        return
+    for node in (one for whole in found[0] for one in _split(whole)):
+        columns = _columns(node)
+        if columns & read and columns - read:
+            yield node
+
+
+def _split(node: Node) -> Iterator[Node]:
+    match node:
+        case Call("AND", (left, right)):
+            yield from (*_split(left), *_split(right))
+        case _:
+            yield node
+
+
+def _is_runtime(node: Node) -> bool:
+    shown = _shown(node).lower()
+    is_internal = any(name.startswith(_INTERNAL) for name in _columns(node))
+    return is_internal or any(word in shown for word in _RUNTIME)
+
+
+def _is_inferred(node: Node, asked: Sequence[Node], joined: tuple[str, ...]) -> bool:
+    """Return whether other conditions imply `c IS NOT NULL`."""
+    match node:
+        case Call("isnotnull", (Column(path),)):
+            others = [one for one in asked if one is not node and not _asks_for_null(one)]
+            below = [one for other in others for one in walk(other)]
+            return (
+                path[0] in joined
+                or any(isinstance(one, Column) and one.path[: len(path)] == path for one in below)
+                or any(isinstance(one, Opaque) and f"{path[0]}#" in one.printed for one in below)
+            )
+        case _:
+            return isinstance(node, Call) and node.name == "isnotnull"
+
+
+def _asks_for_null(node: Node) -> bool:
+    return isinstance(node, Call) and node.name in {"isnull", "isnotnull"}
+
+
+def _recombined(asked: Sequence[Node]) -> list[Node]:
+    """Return conditions with the parts of `LIKE 'a%b'`, which Spark splits, joined again."""
+    kept = list(asked)
+    for node in asked:
+        match node:
+            case Call(">=", (Call("length", (Column() as column,)), Constant(size))):
+                first = _text_of(asked, "startswith", column)
+                last = _text_of(asked, "endswith", column)
+                if first is None or last is None or size != str(len(first[1]) + len(last[1])):
+                    continue
+                if set(first[1] + last[1]) & set("%_\\"):
+                    continue
+                whole = f"{first[1]}%{last[1]}"
+                place = kept.index(node)
+                kept = [one for one in kept if one not in (node, first[0], last[0])]
+                kept.insert(place, Call("like", (column, Constant(whole, sql_text(whole)))))
+            case _:
+                continue
+    return kept
+
+
+def _text_of(asked: Sequence[Node], name: str, column: Column) -> tuple[Node, str] | None:
+    for node in asked:
+        match node:
+            case Call(called, (Column() as found, Constant(printed))) if (
+                called == name and found == column
+            ):
+                return node, printed
+            case _:
+                continue
+    return None
+
+
+def _unread(node: Node) -> bool:
+    return any(isinstance(one, Opaque) for one in walk(node))
+
+
+def _shown(node: Node) -> str:
+    return next((one.printed for one in walk(node) if isinstance(one, Opaque)), "")
+
+
+class _Zone:
+    """Renders a session's times in UTC as SQL literals; a time that occurs twice is doubtful."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._zone: ZoneInfo | None = None
+        self.doubtful = False
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+            self._zone = ZoneInfo(name) if name else None
+
+    def __call__(self, literal: str) -> str:
+        text = literal[len("TIMESTAMP '") : -1]
+        if text.endswith(" UTC"):
+            return literal
+        if self._zone is None:
+            return f"TIMESTAMP '{text} {self._name or 'UTC'}'"
+        try:
+            local = datetime.fromisoformat(text[:19]).replace(tzinfo=self._zone)
+        except ValueError:
+            return f"TIMESTAMP '{text} {self._name}'"
+        if local.utcoffset() != local.replace(fold=1).utcoffset():
+            self.doubtful = True
+            return f"TIMESTAMP '{text} {self._name}'"
+        moment = local.astimezone(UTC).replace(tzinfo=None)
+        return f"TIMESTAMP '{moment.isoformat(sep=' ', timespec='seconds')}{text[19:]} UTC'"

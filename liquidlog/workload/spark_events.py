@@ -8,7 +8,14 @@ from typing import Final
 import msgspec
 
 from liquidlog.spec.schema import Path
-from liquidlog.workload.catalyst import TooHardError
+from liquidlog.workload.catalyst import (
+    ScanConditions,
+    ScanText,
+    TooHardError,
+    conditions,
+    printed_merge,
+    statement_conditions,
+)
 from liquidlog.workload.form import (
     Found,
     NotUnderstood,
@@ -20,23 +27,11 @@ from liquidlog.workload.form import (
     normal,
     read_types,
 )
-from liquidlog.workload.scans import (
-    ScanConditions,
-    ScanText,
-    conditions,
-    printed_merge,
-    statement_conditions,
-)
 
 BEGINNING: Final = b'{"Event":"'
 """The beginning of every line of an event log."""
 _SQL: Final = b'{"Event":"org.apache.spark.sql.'
 _ENVIRONMENT: Final = b'{"Event":"SparkListenerEnvironmentUpdate"'
-
-FILES_READ: Final = "number of files read"
-BYTES_READ: Final = "size of files read"
-FILES_AFTER_SKIPPING: Final = "number of files after skipping"
-BYTES_AFTER_SKIPPING: Final = "number of bytes after skipping"
 
 
 class Metric(msgspec.Struct, rename="camel"):
@@ -332,8 +327,10 @@ class EventLog:
         scans = execution.own_scans()
         printed = _STATEMENT.search(execution.description)
         location = _table_of(execution, [scan for _, scan in scans])
-        files = execution.values.get(execution.counters.get(FILES_AFTER_SKIPPING, -1))
-        size_bytes = execution.values.get(execution.counters.get(BYTES_AFTER_SKIPPING, -1))
+        files, size_bytes = (
+            execution.values.get(execution.counters.get(f"number of {what} after skipping", -1))
+            for what in ("files", "bytes")
+        )
         schema = scans[0][1].asks.schema if scans else ""
         if printed is not None and location:
             text = ScanText(
@@ -350,8 +347,9 @@ class EventLog:
         if merge is None:
             self._not_understood("a MERGE is printed in an unknown way", execution.description)
             return
-        text = ScanText(location=merge.location, data=merge.condition, zone=execution.zone)
-        kind = "statement" if merge.certain else "doubtful"
+        location, condition, is_certain = merge
+        text = ScanText(location=location, data=condition, zone=execution.zone)
+        kind = "statement" if is_certain else "doubtful"
         self._add(Asks(kind, text), execution.time_ms, *execution.own_reads())
 
     def _add(
@@ -381,8 +379,8 @@ def _scan(node: PlanNode, above: PlanNode | None, joined: set[str], zone: str) -
     kind = "files" if place[1] in _OF_FILES else "scan"
     return _Scan(
         asks=Asks(kind, text, metadata.get("ReadSchema", "")),
-        files_id=ids.get(FILES_READ, -1),
-        bytes_id=ids.get(BYTES_READ, -1),
+        files_id=ids.get("number of files read", -1),
+        bytes_id=ids.get("size of files read", -1),
         of_statement=place[1] == "TahoeBatchFileIndex",
     )
 

@@ -1,23 +1,21 @@
 """Conditions as Spark prints them are read back as they were, or are marked as ambiguous."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from liquidlog.spec.schema import Path
 from liquidlog.workload.catalyst import (
-    Binary,
     Call,
     Column,
     Constant,
-    Members,
     Node,
-    Not,
+    ScanText,
     TooHardError,
+    conditions,
     pushed,
     sql,
     sql_literal,
 )
-from liquidlog.workload.scans import ScanText, conditions
 
 TYPES: dict[Path, str] = {
     ("i",): "integer",
@@ -57,20 +55,20 @@ def _leaves(draw: st.DrawFn) -> Node:
     kind = draw(st.sampled_from(["compare", "in", "null", "starts"]))
     if kind == "in":
         members = draw(st.lists(_constants(column), min_size=2, max_size=4))
-        return Members(column, tuple(members))
+        return Call("IN", (column, *members))
     if kind == "null":
         return Call("isnull", (column,))
     if kind == "starts" and column.type_of == "string":
         return Call("startswith", (column, draw(_constants(column))))
     operator = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "<=>"]))
-    return Binary(operator, column, draw(_constants(column)))
+    return Call(operator, (column, draw(_constants(column))))
 
 
 NODES = st.recursive(
     _leaves(),
     lambda inner: st.one_of(
-        st.builds(Not, inner),
-        st.builds(Binary, st.sampled_from(["AND", "OR"]), inner, inner),
+        st.builds(Call, st.just("NOT"), st.tuples(inner)),
+        st.builds(Call, st.sampled_from(["AND", "OR"]), st.tuples(inner, inner)),
     ),
     max_leaves=4,
 )
@@ -82,20 +80,21 @@ def _printed(node: Node) -> str:
             return "".join((f"{path[0]}#7", *(f".{part}" for part in path[1:])))
         case Constant(printed):
             return printed
-        case Not(inner):
+        case Call("NOT", (inner,)):
             return f"NOT {_printed(inner)}"
-        case Members(value, members):
-            return f"{_printed(value)} IN ({','.join(one.printed for one in members)})"
+        case Call("IN", (value, *members)):
+            return f"{_printed(value)} IN ({','.join(map(_printed, members))})"
+        case Call(operator, (left, right)) if operator not in {"startswith", "isnull"}:
+            return f"({_printed(left)} {operator} {_printed(right)})"
         case Call(name, arguments):
             shown = {"startswith": "StartsWith"}.get(name, name)
             return f"{shown}({', '.join(_printed(one) for one in arguments)})"
-        case Binary(operator, left, right):
-            return f"({_printed(left)} {operator} {_printed(right)})"
         case _:
             raise AssertionError(node)
 
 
 @given(st.lists(NODES, min_size=1, max_size=3))
+@example([Call("startswith", (Column(("s",), "s#1", "string"), Constant("", "''")))])
 def test_printed_conditions_are_read_back_or_marked(nodes: list[Node]) -> None:
     scan = ScanText(
         location="/t",

@@ -4,7 +4,7 @@ import pytest
 
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType
 from liquidlog.workload.form import KnownTable, Tables
-from liquidlog.workload.query_logs import predicates, statements_asked
+from liquidlog.workload.sources import predicates, statements_asked
 from liquidlog.workload.statements import NotAQueryError, parse_statements, table_reads
 
 
