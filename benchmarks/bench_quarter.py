@@ -165,8 +165,6 @@ def _ids() -> NewId:
 
 def _past(kept: Kept) -> PastWork:
     return PastWork(
-        commits_read=kept.commits_since,
-        is_whole=True,
         commits_since=kept.commits_since,
         since_ms=0 if kept.last_ms is None else kept.last_ms,
         last_rewrite=None if kept.last_ms is None else 1,

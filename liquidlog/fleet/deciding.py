@@ -3,10 +3,10 @@
 Past work is read from commitInfo, newest commits first, and no more of them than needed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
 from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
 from liquidlog.foresee.verdict import Bar, Option, Verdict
-from liquidlog.log.segment import LogListing, list_log, read_infos
+from liquidlog.log.segment import list_log, read_infos
 from liquidlog.log.store import TableStore
 from liquidlog.operations import vacuum
 from liquidlog.operations.inspect import judged_health
@@ -54,22 +54,29 @@ class Decision(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PastWork:
-    """What the newest `commits_read` commits say; `is_whole` if the log has no others.
+    """What the newest commits say.
 
     `commits_since` counts the commits that changed files since the last rewrite, which was
     committed at `since_ms` as version `last_rewrite`. If none was read, `last_rewrite` is None, and
     all commits read count.
     """
 
-    commits_read: int
-    is_whole: bool
-    commits_since: int
-    since_ms: int | None
+    commits_since: int = 0
+    since_ms: int | None = None
     commits_since_checkpoint: int = 0
     last_rewrite: int | None = None
     last_vacuum_ms: int | None = None
+
+    def take(self, version: int, operation: str | None, at_ms: int) -> None:
+        """Count a commit that is older than all before."""
+        if operation == vacuum.START and self.last_vacuum_ms is None:
+            self.last_vacuum_ms = at_ms
+        if self.last_rewrite is None:
+            self.since_ms = at_ms
+            self.commits_since += operation not in {*_NOTES, _OPTIMIZE}
+            self.last_rewrite = version if operation == _OPTIMIZE else None
 
 
 def past_work(
@@ -81,53 +88,17 @@ def past_work(
     """Return what the newest commits say of upkeep, read until `enough` is true."""
     listing = list_log(store)
     newest_first = sorted(listing.commits, reverse=True)
-    tally = _Tally(listing)
+    checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
+    past = PastWork(commits_since_checkpoint=listing.newest - checkpoint)
     for start in range(0, min(most, len(newest_first)), _TOGETHER):
         versions = newest_first[start : min(start + _TOGETHER, most)]
         for version, info in zip(versions, read_infos(store, versions), strict=True):
-            tally.add(version, info)
-        if enough(tally.result(len(newest_first))):
+            own_ms = info.get("inCommitTimestamp")
+            at_ms = listing.commits[version].modification_time_ms
+            past.take(version, info.get("operation"), own_ms if isinstance(own_ms, int) else at_ms)
+        if enough(past):
             break
-    return tally.result(len(newest_first))
-
-
-class _Tally:
-    """Counts commits, newest first."""
-
-    def __init__(self, listing: LogListing) -> None:
-        self._listing = listing
-        self._read = self._since = 0
-        self._checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
-        self._since_ms: int | None = None
-        self._last: int | None = None
-        self._vacuum_ms: int | None = None
-
-    def add(self, version: int, info: Mapping[str, Any]) -> None:
-        self._read += 1
-        operation, at_ms = info.get("operation"), self._time_ms(version, info)
-        if self._last is None:
-            self._since_ms = at_ms
-            self._since += operation not in _NOTES and operation != _OPTIMIZE
-        if operation == vacuum.START and self._vacuum_ms is None:
-            self._vacuum_ms = at_ms
-        if operation == _OPTIMIZE and self._last is None:
-            self._last = version
-
-    def result(self, commits: int) -> PastWork:
-        """Return the counts; the log has so many `commits`."""
-        return PastWork(
-            commits_read=self._read,
-            is_whole=self._read == commits,
-            commits_since=self._since,
-            since_ms=self._since_ms,
-            commits_since_checkpoint=self._listing.newest - self._checkpoint,
-            last_rewrite=self._last,
-            last_vacuum_ms=self._vacuum_ms,
-        )
-
-    def _time_ms(self, version: int, info: Mapping[str, Any]) -> int:
-        own = info.get("inCommitTimestamp")
-        return own if isinstance(own, int) else self._listing.commits[version].modification_time_ms
+    return past
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,21 +125,19 @@ def seen_of(
     columns = clustering_state(snapshot).columns
     sizes = snapshot.files["size"]
     small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
+    unclustered_bytes = None
+    if columns:
+        mask = pc.equal(file_states(snapshot, columns, 0), pa.scalar(UNCLUSTERED))
+        unclustered_bytes = int(pc.sum(sizes.filter(mask)).as_py() or 0)
     return Seen(
         commits=past.commits_since,
         since_last_ms=None if past.since_ms is None else max(0, now_ms - past.since_ms),
         is_since_rewrite=past.last_rewrite is not None,
-        unclustered_bytes=_unclustered(snapshot) if columns else None,
+        unclustered_bytes=unclustered_bytes,
         small_files=pc.sum(small).as_py() or 0,
         files=snapshot.files.num_rows,
         depth_ratio=depth_ratio(snapshot, bounds_of) if when.depth_ratio else None,
     )
-
-
-def _unclustered(snapshot: Snapshot) -> int:
-    states = file_states(snapshot, clustering_state(snapshot).columns, 0)
-    mask = pc.equal(states, pa.scalar(UNCLUSTERED))
-    return int(pc.sum(snapshot.files["size"].filter(mask)).as_py() or 0)
 
 
 def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
@@ -181,7 +150,7 @@ def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
     return judged_health(snapshot, columns, bounds, min_cube_bytes=least).depth_ratio
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Trigger:
     """A reason to judge a table: the policy's key, and a sentence with numbers."""
 
@@ -219,7 +188,7 @@ def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
         ("age", age_ms, when.age_ms, f"{last} {rough_duration(age_ms or 0)} ago"),
     )
     return tuple(
-        Trigger(name=name, detail=detail)
+        Trigger(name, detail)
         for name, found, least, detail in reached
         if found is not None and least is not None and found >= least
     )
@@ -246,13 +215,15 @@ def not_triggered(when: RewriteWhen, seen: Seen) -> str:
 class Answer:
     """What a policy wants of a table: a rewrite or None, with its triggers and the reason.
 
-    `verdict` is None if it was not needed; `is_early` if a rewrite comes too soon after the last.
+    `verdict` is None if it was not needed, and `bar` is the one that the rewrite reaches;
+    `is_early` if a rewrite comes too soon after the last.
     """
 
-    rewrite: Option | None
-    triggers: tuple[Trigger, ...]
     reason: str
+    rewrite: Option | None = None
+    triggers: tuple[Trigger, ...] = ()
     verdict: Verdict | None = None
+    bar: Bar | None = None
     is_early: bool = False
 
 
@@ -282,15 +253,14 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
     when = policy.when
     found = triggers(when, seen)
     if not found and when.payback_days is None:
-        return Answer(rewrite=None, triggers=(), reason=not_triggered(when, seen))
+        return Answer(reason=not_triggered(when, seen))
     verdict = judge(policy.bar)
     lasting = lasting_bar(policy.bar, seen)
     own = [one for one in verdict.options if one.is_worth_it and one.name != ADVISED]
     best = next((one for one in own if one.pays_back(lasting)), None)
     days = when.payback_days
     if best is not None and days is not None and best.pays_back(_within(best.bar, days)):
-        detail = f"it pays back after {best.payback_text()}"
-        found = (*found, Trigger(name="payback_days", detail=detail))
+        found = (*found, Trigger("payback_days", f"it pays back after {best.payback_text()}"))
     reason, is_early = verdict.sentence, best is None and bool(own)
     if best is not None and not found:
         best, reason = None, not_triggered(when, seen)
@@ -303,7 +273,14 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
         )
     elif best is None and verdict.best is not None:
         reason = f"{reason} Clustering columns are for people to set."
-    return Answer(rewrite=best, triggers=found, reason=reason, verdict=verdict, is_early=is_early)
+    return Answer(
+        reason=reason,
+        rewrite=best,
+        triggers=found,
+        verdict=verdict,
+        bar=lasting,
+        is_early=is_early,
+    )
 
 
 def rank(option: Option) -> float:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
 
 from liquidlog.errors import LiquidlogError, StorageError, UsageError
@@ -28,9 +28,11 @@ from liquidlog.spec.text import masked
 from liquidlog.storage.addresses import is_local, table_address
 from liquidlog.storage.clients import again
 from liquidlog.storage.files import entries, holds_any
-from liquidlog.storage.options import StorageOptions, redacted
+from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
 
 _log: Final = Log(__name__)
+
+T = TypeVar("T")
 
 _WILD: Final = re.compile(r"[*?\[]")
 _ANY_DEPTH: Final = "**"
@@ -200,8 +202,11 @@ class _Search:
     ) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
         """Return the tables at a place, and the places to look at next."""
         where, names = place
+        options = own_options(where, self._options) or NO_OPTIONS
         # One request where a listing of the table's data files could take a thousand.
-        if holds_any(f"{where.rstrip('/')}/{LOG_DIR}", self._options_of(where)):
+        if holds_any(
+            f"{where.rstrip('/')}/{LOG_DIR}", own_options(where, self._options) or NO_OPTIONS
+        ):
             ends = all(name == _ANY_DEPTH for name in names)
             return ([where] if ends else []), []
         if not names:
@@ -211,7 +216,7 @@ class _Search:
             return [], [(f"{where.rstrip('/')}/{name}", rest)]
         inside = [
             found.rstrip("/")
-            for found in entries(where, self._options_of(where)) or ()
+            for found in entries(where, options) or ()
             if found.endswith("/") and not found.startswith(("_", "."))
         ]
         if name == _ANY_DEPTH:
@@ -221,8 +226,10 @@ class _Search:
         named = [found for found in inside if fnmatchcase(found, name)]
         return [], [(f"{where.rstrip('/')}/{found}", rest) for found in named]
 
-    def _options_of(self, where: str) -> StorageOptions:
-        return StorageOptions.of(None) if is_local(where) else self._options
+
+def own_options(address: str, options: T) -> T | None:
+    """Return the storage options of a table; none on local disk."""
+    return None if is_local(address) else options
 
 
 def _is_link(directory: str) -> bool:

@@ -4,20 +4,20 @@ Missing keys have the defaults of `UpkeepPolicy`; all wrong keys are named at on
 expected and found. None is no limit.
 """
 
-import math
 import os.path
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from sys import float_info
+from typing import Annotated, Any, Final, NamedTuple
+
+from msgspec import Meta, ValidationError, convert
 
 from liquidlog.errors import DocumentError, StorageError, UsageError
 from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.rewrite import read_file
 from liquidlog.spec.text import parse_duration, parse_size, suggestion
 from liquidlog.storage.addresses import is_local, local_path
-
-T = TypeVar("T")
 
 _DAY_MS: Final = 86_400_000
 _WHOLE: Final = 100.0
@@ -98,73 +98,40 @@ class UpkeepPolicy:
     vacuum: VacuumPolicy | None = None
 
 
-class _Kind(NamedTuple, Generic[T]):
-    """A kind of value: its description, and a parser that raises ValueError."""
+_Text = Annotated[str, Meta(pattern=r"\S")]
+_Share = Annotated[float, Meta(gt=0, le=1)]
+
+
+class _Kind(NamedTuple):
+    """A kind of value: its description, its type, and what is made of it."""
 
     expected: str
-    parse: Callable[[object], T]
+    type: Any
+    made: Callable[[Any], Any] = lambda value: value
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(value)
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(value)
-    return value
-
-
-def _positive(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(value)
-    return float(value)
-
-
-def _size(value: object) -> int:
-    return parse_size(value if isinstance(value, int) else _text(value))
-
-
-def _share(value: object) -> float:
+def _share(value: float | str) -> float:
     if isinstance(value, str):
-        share = float(value.strip().removesuffix("%")) / (
-            _WHOLE if value.strip().endswith("%") else 1
-        )
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        share = float(value)
-    else:
-        raise ValueError(value)  # noqa: TRY004  the one error of all kinds
-    if not 0 < share <= 1:
-        raise ValueError(value)
-    return share
+        number = float(value.strip().removesuffix("%"))
+        value = number / _WHOLE if value.strip().endswith("%") else number
+    return convert(value, _Share)
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError(value)  # noqa: TRY004
-    return tuple(map(_text, value))
-
-
-def _retention(value: object) -> str:
-    text = _text(value)
+def _retention(text: str) -> str:
     parse_duration(text)
     return text
 
 
-_TEXT: Final = _Kind("a text", _text)
-_TEXTS: Final = _Kind("a list of texts", _texts)
-_COUNT: Final = _Kind("a whole number from 1", _count)
-_POSITIVE: Final = _Kind("a number above 0", _positive)
-_SIZE: Final = _Kind('bytes or a size like "1.5GiB"', _size)
-_SHARE: Final = _Kind('a share above 0 and up to 1, like "30%" or 0.3', _share)
-_DURATION: Final = _Kind(
-    'a duration like "12h" or "7d"', lambda value: parse_duration(_text(value))
-)
-_RETENTION: Final = _Kind('a duration like "168h" or "30d"', _retention)
+_TEXT: Final = _Kind("a text", _Text)
+_TEXTS: Final = _Kind("a list of texts", tuple[_Text, ...])
+_COUNT: Final = _Kind("a whole number from 1", Annotated[int, Meta(ge=1)])
+_POSITIVE: Final = _Kind("a number above 0", Annotated[float, Meta(gt=0, le=float_info.max)])
+_SIZE: Final = _Kind('bytes or a size like "1.5GiB"', int | _Text, parse_size)
+_SHARE: Final = _Kind('a share above 0 and up to 1, like "30%" or 0.3', float | _Text, _share)
+_DURATION: Final = _Kind('a duration like "12h" or "7d"', _Text, parse_duration)
+_RETENTION: Final = _Kind('a duration like "168h" or "30d"', _Text, _retention)
 
-_KEYS: Final[Mapping[str, Mapping[str, _Kind[Any]]]] = {
+_KEYS: Final[Mapping[str, Mapping[str, _Kind]]] = {
     "": {"tables": _TEXTS, "exclude": _TEXTS},
     "rewrite": {"payback_days": _POSITIVE, "queries_per_day": _POSITIVE, "workload": _TEXT},
     "rewrite.when": {
@@ -181,17 +148,11 @@ _KEYS: Final[Mapping[str, Mapping[str, _Kind[Any]]]] = {
 }
 """The kinds of values, by table and key of a policy."""
 
+_TABLES_IN: Final = {"": ("rewrite", "budget", "checkpoint", "vacuum"), "rewrite": ("when",)}
 _NEEDED: Final = {"checkpoint": "commits", "vacuum": "age"}
 
 _FIELDS: Final = {"age": "age_ms"}
 """Fields that have another name than their keys."""
-
-
-def _parsed(kind: _Kind[T], value: object) -> T:
-    try:
-        return kind.parse(value)
-    except (ValueError, UsageError, OverflowError):
-        raise ValueError(f"expected {kind.expected}, found {_shown(value)}") from None
 
 
 def _shown(value: object) -> str:
@@ -248,16 +209,17 @@ def _sections(
     found: Mapping[str, Any], name: str, problems: list[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name, values by field) of a table of TOML and its inner tables; collect problems."""
-    kinds, values = _KEYS[name], dict[str, Any]()
+    kinds, inner, values = _KEYS[name], _TABLES_IN.get(name, ()), dict[str, Any]()
     for key, value in found.items():
         path = f"{name}.{key}" if name else key
         if key in kinds:
             try:
-                values[_FIELDS.get(key, key)] = _parsed(kinds[key], value)
-            except ValueError as error:
-                problems.append(f"{path}: {error}")
-        elif key not in _tables_in(name):
-            near = suggestion(key, [*kinds, *_tables_in(name)], what="keys here")
+                converted = convert(value, kinds[key].type)
+                values[_FIELDS.get(key, key)] = kinds[key].made(converted)
+            except (ValidationError, ValueError, UsageError, OverflowError):
+                problems.append(f"{path}: expected {kinds[key].expected}, found {_shown(value)}")
+        elif key not in inner:
+            near = suggestion(key, [*kinds, *inner], what="keys here")
             problems.append(f"{path}: {_GONE.get(path) or f'there is no such key{near}'}")
         elif isinstance(value, dict):
             yield from _sections(value, path, problems)
@@ -275,13 +237,6 @@ def _missing(found: Mapping[str, Any], name: str) -> Iterator[str]:
         yield f"{name}.{needed}: expected {_KEYS[name][needed].expected}, found nothing"
     if name == "rewrite.when" and not found:
         yield f"{name}: expected at least one key, found none; leave the table out for the defaults"
-
-
-def _tables_in(name: str) -> list[str]:
-    """Return a table's keys that are tables themselves."""
-    below = f"{name}." if name else ""
-    inner = (path.removeprefix(below) for path in _KEYS if path.startswith(below))
-    return [key for key in inner if key and "." not in key]
 
 
 def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:

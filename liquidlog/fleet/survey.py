@@ -18,20 +18,19 @@ from liquidlog.errors import (
     EXIT_ERROR,
     EXIT_OK,
     LiquidlogError,
-    StorageError,
     UnsupportedFeatureError,
     UsageError,
 )
 from liquidlog.fleet.deciding import Decision, depth_ratio, rank
-from liquidlog.fleet.finding import find_tables
+from liquidlog.fleet.finding import find_tables, own_options
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.operations.doctor import Overview
+from liquidlog.operations.judge import judge_opened
 from liquidlog.operations.workloads import predicates_of
 from liquidlog.predicates.workload import Workload
 from liquidlog.storage import local
-from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 from liquidlog.workload.form import KnownTable, Query, Tables, grouped, normal
@@ -81,17 +80,19 @@ class Readers:
         """Return the recorded queries of a table."""
         return tuple(self._queries.get(normal(address), ()))
 
-    def of(self, address: str) -> Workload | None:
-        """Return the predicates on a table; () without a workload, None if it has none of them."""
-        if self.source is None:
-            return ()
-        return predicates_of(self.queries_of(address), address, self._options) or None
+    def of(self, address: str) -> Workload:
+        """Return the predicates on a table, none without a workload."""
+        return predicates_of(self.queries_of(address), address, self._options)
 
 
-def unasked(source: str | None, bar: Bar) -> Verdict:
-    """Return the verdict on a table that has no query in a workload."""
-    found = no_verdict("leave", f"{source} asks nothing of it", Criteria(bar=bar))
-    return replace(found, readers="workload")
+def judged(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
+    """Judge a table for the queries that a workload asks of it, without a `source` for assumed."""
+    if source is not None and not asked:
+        found = no_verdict("leave", f"{source} asks nothing of it", Criteria(bar=bar))
+        return replace(found, readers="workload")
+    now_ms = table.opened.clock.now_ms()
+    criteria = Criteria(workload=asked, workload_source=source, bar=bar, now_ms=now_ms)
+    return judge_opened(table.opened, table.snapshot(), criteria).verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,20 +172,6 @@ class FleetRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """The survey of one table, with its queries in the workload."""
-
-    address: str
-    request: FleetRequest
-    queries: tuple[Query, ...] = ()
-
-    @property
-    def storage_options(self) -> Mapping[str, str] | None:
-        """The options of the table; none on local disk."""
-        return None if is_local(self.address) else self.request.storage_options
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """The tables of a survey: first the rewrite that pays back soonest.
 
@@ -226,7 +213,7 @@ def survey(
         raise UsageError("there is nothing to look at: name tables, or what is above them")
     started = time.monotonic()
     if request.pages is not None:
-        make_directory(request.pages.directory)
+        local.make_directory(request.pages.directory)
     options = StorageOptions.of(request.storage_options)
     found = find_tables(request.prefixes, (), options, below=True)
     addresses = [one.address for one in found if one.problem is None]
@@ -234,15 +221,11 @@ def survey(
     on_found(len(addresses))
     _log.info("looking at %d tables", len(addresses))
     tables = [
-        not_surveyed(one.address, LiquidlogError(one.problem))
+        _not_surveyed(one.address, LiquidlogError(one.problem))
         for one in found
         if one.problem is not None
     ]
-    asked = [
-        Survey(address=address, request=request, queries=readers.queries_of(address))
-        for address in addresses
-    ]
-    for one in _all(asked, request.processes):
+    for one in _all(request, [(address, readers.queries_of(address)) for address in addresses]):
         _log.info("looked at %s in %.2f s: %s, %s", one.table, one.seconds, one.action, one.reason)
         on_table(one)
         tables.append(one)
@@ -263,103 +246,78 @@ def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
     return tuple(sorted(tables, key=place))
 
 
-def _all(asked: Sequence[Survey], processes: int | None) -> Iterator[Surveyed]:
+def _all(
+    request: FleetRequest, asked: Sequence[tuple[str, tuple[Query, ...]]]
+) -> Iterator[Surveyed]:
     """Yield results as they come, from other processes if there are many tables."""
+    processes = request.processes
     if processes == 1 or (processes is None and len(asked) <= _SOON_LOOKED_AT):
-        yield from map(surveyed, asked)
+        yield from (surveyed(request, *one) for one in asked)
         return
     usual = max(_FEWEST_PROCESSES, min(core_count(), MOST_PROCESSES))
     workers = Workers(min(usual if processes is None else processes, max(1, len(asked))))
     try:
-        running = {workers.submit(surveyed, one, attempt=0): one.address for one in asked}
+        running = {workers.submit(surveyed, request, *one, attempt=0): one[0] for one in asked}
         for future in as_completed(running):
             try:
                 yield future.result()
             except TaskFailedError as error:
-                yield not_surveyed(running[future], LiquidlogError(str(error)))
+                yield _not_surveyed(running[future], LiquidlogError(str(error)))
     finally:
         workers.close()
 
 
-def make_directory(directory: str) -> None:
-    """Make a directory and its parents."""
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(directory, f"cannot be made: {error.strerror}") from error
-
-
-def surveyed(survey: Survey) -> Surveyed:
-    """Look at one table; any error becomes its result."""
+def surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
+    """Look at one table and its queries in the workload; any error becomes its result."""
     started = time.monotonic()
     try:
-        found = _surveyed(survey)
+        found = _surveyed(request, address, queries)
     except UnsupportedFeatureError as error:
-        found = Surveyed(table=survey.address, action=Decision.LEAVE, reason=error.message)
+        found = Surveyed(table=address, action=Decision.LEAVE, reason=error.message)
     except Exception as error:  # noqa: BLE001  one table's failure stops no other
-        found = not_surveyed(survey.address, as_known(error))
+        found = _not_surveyed(address, as_known(error))
     return replace(found, seconds=time.monotonic() - started)
 
 
-def not_surveyed(address: str, error: LiquidlogError) -> Surveyed:
-    """Return the result of a table that failed."""
+def _not_surveyed(address: str, error: LiquidlogError) -> Surveyed:
     return Surveyed(table=address, action=Decision.FAIL, reason=error.message, error=error)
 
 
-def _surveyed(survey: Survey) -> Surveyed:
-    table = Table.open(survey.address, storage_options=survey.storage_options)
-    snapshot = table.snapshot()
-    known = Surveyed(
+def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
+    table = Table.open(address, storage_options=own_options(address, request.storage_options))
+    snapshot, opened = table.snapshot(), table.opened
+    source, bar, pages = request.workload, request.bar, request.pages
+    asked = predicates_of(queries, table.uri, opened.store.storage)
+    page, problem, verdict = None, None, None
+    if pages is not None and (asked or source is None):
+        overview = table.overview(
+            workload=asked,
+            workload_source=source,
+            payback_days=bar.payback_days,
+            queries_per_day=bar.queries_per_day,
+            past=False,
+        )
+        ratio = None if overview.health is None else overview.health.depth_ratio
+        content = pages.render(overview, source or "W")
+        page = save(pages.directory, table.uri, ".html", content.encode()).name
+        verdict, problem = overview.verdict, overview.problem or "it is not judged"
+    else:
+        ratio = depth_ratio(snapshot, opened.bounds_of(snapshot))
+        verdict = judged(table, asked, source, bar)
+    best = None if verdict is None else verdict.best
+    idle = Decision.FAIL if verdict is None else Decision.LEAVE
+    return Surveyed(
         table=table.uri,
-        action=Decision.LEAVE,
-        reason="",
+        action=idle if best is None else Decision.REWRITE,
+        reason=problem or "" if verdict is None else verdict.sentence,
         version=snapshot.version,
         files=snapshot.files.num_rows,
         size_bytes=snapshot.size_bytes,
         columns=tuple(column.name for column in clustering_state(snapshot).columns),
-    )
-    asked: Workload | None = ()
-    source, bar = survey.request.workload, survey.request.bar
-    if source is not None:
-        options = StorageOptions.of(survey.storage_options)
-        asked = predicates_of(survey.queries, table.uri, options) or None
-    if asked is None:
-        ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
-        return _decided(replace(known, depth_ratio=ratio), unasked(source, bar))
-    return _judged(survey.request, table, asked, known)
-
-
-def _judged(request: FleetRequest, table: Table, asked: Workload, known: Surveyed) -> Surveyed:
-    """Add the verdict, and write the page if wanted."""
-    arguments: dict[str, Any] = {
-        "workload": asked,
-        "workload_source": request.workload,
-        "payback_days": request.bar.payback_days,
-        "queries_per_day": request.bar.queries_per_day,
-    }
-    if request.pages is None:
-        snapshot = table.snapshot()
-        ratio = depth_ratio(snapshot, table.opened.bounds_of(snapshot))
-        return _decided(replace(known, depth_ratio=ratio), table.judge(**arguments))
-    overview = table.overview(**arguments, past=False)
-    ratio = None if overview.health is None else overview.health.depth_ratio
-    name = file_name(table.uri, ".html")
-    content = request.pages.render(overview, request.workload or "W")
-    local.replace(str(Path(request.pages.directory, name)), content.encode())
-    shown = replace(known, depth_ratio=ratio, page=name)
-    if overview.verdict is None:
-        return replace(shown, action=Decision.FAIL, reason=overview.problem or "it is not judged")
-    return _decided(shown, overview.verdict)
-
-
-def _decided(known: Surveyed, verdict: Verdict) -> Surveyed:
-    best = verdict.best
-    return replace(
-        known,
-        action=Decision.LEAVE if best is None else Decision.REWRITE,
-        reason=verdict.sentence,
-        verdict=verdict.document(),
+        depth_ratio=ratio,
+        verdict=None if verdict is None else verdict.document(),
         rank=0.0 if best is None else rank(best),
+        page=page,
     )
 
 
@@ -370,9 +328,11 @@ def as_known(error: Exception) -> LiquidlogError:
     return LiquidlogError(f"{type(error).__name__}: {error}")
 
 
-def file_name(address: str, suffix: str) -> str:
-    """Return a plain file name that no other table has."""
+def save(directory: str, address: str, suffix: str, content: bytes) -> Path:
+    """Save a file about a table, replacing an older one; no other table has its plain name."""
     last = address.rstrip("/").rpartition("/")[2]
     name = _ODD.sub("-", last)[:_LONGEST].lstrip(".-") or "table"
     digest = hashlib.sha256(address.encode(errors="surrogatepass")).hexdigest()[:12]
-    return f"{name}-{digest}{suffix}"
+    path = Path(directory, f"{name}-{digest}{suffix}")
+    local.replace(str(path), content)
+    return path

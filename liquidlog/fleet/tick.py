@@ -5,12 +5,11 @@ two runs, nothing is kept but the tables' own logs.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from liquidlog.clustering.planner import affordable
@@ -29,29 +28,25 @@ from liquidlog.fleet.deciding import (
     Spending,
     Trigger,
     answer,
-    lasting_bar,
     past_work,
     rank,
     seen_of,
 )
-from liquidlog.fleet.finding import find_tables
+from liquidlog.fleet.finding import find_tables, own_options
 from liquidlog.fleet.policy import UpkeepPolicy
-from liquidlog.fleet.survey import Readers, as_known, file_name, make_directory, unasked
+from liquidlog.fleet.survey import Readers, as_known, judged, save
 from liquidlog.foresee.candidates import OVERLAP
-from liquidlog.foresee.verdict import Bar, Criteria, Option, Verdict
-from liquidlog.log.loader import open_store
-from liquidlog.log.store import TableStore
+from liquidlog.foresee.verdict import Bar, Criteria, Verdict
 from liquidlog.logs import Log
 from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
-from liquidlog.operations.judge import judge_opened, judge_plan
+from liquidlog.operations.judge import judge_plan
 from liquidlog.operations.optimize import rewritten
-from liquidlog.operations.outputs import AtWork, at_work, claimed
+from liquidlog.operations.outputs import at_work, claimed
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.text import render_size
 from liquidlog.storage import local
-from liquidlog.storage.addresses import is_local
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
 
@@ -167,17 +162,6 @@ class Worthwhile:
     rank: float
     bar: Bar
 
-    @classmethod
-    def of(cls, option: Option, asked: Workload, bar: Bar) -> "Worthwhile":
-        """Return the best option of a verdict."""
-        return cls(
-            arguments=option.arguments,
-            workload=asked if option.plan.readers is not None else None,
-            size_bytes=option.plan.size_bytes,
-            rank=rank(option),
-            bar=bar,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
@@ -191,19 +175,41 @@ class Looked:
     checkpoint: str | None = None
     vacuum: str | None = None
 
+    def held(self, reason: str) -> TableOutcome:
+        """Return the outcome if the rewrite is postponed."""
+        return replace(self.outcome, decision=Decision.POSTPONE, reason=reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looker:
-    """Looks at tables by one policy, for the same readers."""
+class TickRequest:
+    """The arguments of a run; `tables` adds addresses and globs to those of the policy.
+
+    `choose_executor` names the executor of a plan, `open_executor` starts it for its first rewrite.
+    With `dry_run` nothing is written, with `plans` (a directory) only plans.
+    """
 
     policy: UpkeepPolicy
-    readers: Readers
-    options: OptionsSource | None
-    clock: Clock
+    tables: tuple[str, ...] = ()
+    storage_options: OptionsSource | None = None
+    choose_executor: Callable[[ClusteringPlan], str]
+    open_executor: Callable[[str], AbstractContextManager[Executor]]
+    dry_run: bool = False
+    plans: str | None = None
 
-    def options_of(self, address: str) -> OptionsSource | None:
-        """Return the storage options of a table; none on local disk."""
-        return None if is_local(address) else self.options
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """Looks at tables and acts on them, for the same readers, within one budget."""
+
+    request: TickRequest
+    readers: Readers
+    clock: Clock
+    executor: ExecutorWhenNeeded
+    spending: Spending
+
+    def _open(self, address: str) -> Table:
+        options = own_options(address, self.request.storage_options)
+        return Table.open(address, storage_options=options)
 
     def look(self, address: str) -> Looked:
         """Return what a table needs; any error becomes its outcome."""
@@ -214,7 +220,7 @@ class Looker:
             left = TableOutcome(table=address, decision=Decision.LEAVE, reason=error.message)
             looked = Looked(outcome=left)
         except Exception as error:  # noqa: BLE001  one table's failure stops no other
-            looked = Looked(outcome=_failed(address, error))
+            looked = Looked(outcome=_not_looked_at(address, error))
         seconds = (self.clock.now_ms() - started_ms) / 1000
         outcome = replace(looked.outcome, seconds=seconds)
         _log.info(
@@ -223,10 +229,26 @@ class Looker:
         return replace(looked, outcome=outcome)
 
     def _looked(self, address: str) -> Looked:
-        table = Table.open(address, storage_options=self.options_of(address))
+        table, vacuum = self._open(address), self.request.policy.vacuum
         version = table.snapshot().version
-        past = past_work(open_store(address, self.options_of(address)), enough=self._is_enough)
-        candidate, found = self._candidate(table, past)
+        past = past_work(
+            table.opened.store,
+            enough=lambda past: (
+                past.last_rewrite is not None
+                and (vacuum is None or past.last_vacuum_ms is not None)
+            ),
+        )
+        found = self._answer(table, past)
+        candidate = None
+        if found.rewrite is not None and found.bar is not None:
+            plan = found.rewrite.plan
+            candidate = Worthwhile(
+                arguments=found.rewrite.arguments,
+                workload=None if plan.readers is None else self.readers.of(table.uri),
+                size_bytes=plan.size_bytes,
+                rank=rank(found.rewrite),
+                bar=found.bar,
+            )
         idle = Decision.POSTPONE if found.is_early else Decision.LEAVE
         outcome = TableOutcome(
             table=table.uri,
@@ -238,34 +260,19 @@ class Looker:
         )
         return self._with_chores(Looked(outcome=outcome, candidate=candidate), past)
 
-    def _candidate(self, table: Table, past: PastWork) -> tuple[Worthwhile | None, Answer]:
-        """Return the worthwhile rewrite, if any, and the policy's answer."""
-        policy = self.policy.rewrite
+    def _answer(self, table: Table, past: PastWork) -> Answer:
+        policy, source = self.request.policy.rewrite, self.readers.source
         if policy is None:
-            reason = "the policy asks for no rewrites"
-            return None, Answer(rewrite=None, triggers=(), reason=reason)
+            return Answer(reason="the policy asks for no rewrites")
         snapshot = table.snapshot()
         bounds_of, now_ms = table.opened.bounds_of(snapshot), self.clock.now_ms()
         seen = seen_of(snapshot, past, policy.when, bounds_of, now_ms)
-        found = answer(policy, seen, partial(self._judged, table))
-        if found.rewrite is None:
-            return None, found
-        asked = self.readers.of(table.uri) or ()
-        bar = lasting_bar(policy.bar, seen)
-        return Worthwhile.of(found.rewrite, asked, bar), found
-
-    def _judged(self, table: Table, bar: Bar) -> Verdict:
-        asked, source = self.readers.of(table.uri), self.readers.source
-        if asked is None:
-            return unasked(source, bar)
-        return judge_table(table, asked, source, bar)
-
-    def _is_enough(self, past: PastWork) -> bool:
-        has_vacuum = self.policy.vacuum is None or past.last_vacuum_ms is not None
-        return past.last_rewrite is not None and has_vacuum
+        return answer(
+            policy, seen, lambda bar: judged(table, self.readers.of(table.uri), source, bar)
+        )
 
     def _with_chores(self, looked: Looked, past: PastWork) -> Looked:
-        checkpoint, vacuum = self.policy.checkpoint, self.policy.vacuum
+        checkpoint, vacuum = self.request.policy.checkpoint, self.request.policy.vacuum
         count, last_ms = past.commits_since_checkpoint, past.last_vacuum_ms
         if checkpoint is not None and count >= checkpoint.commits:
             looked = replace(looked, checkpoint=f"{count} commits since the newest checkpoint")
@@ -277,88 +284,54 @@ class Looker:
             return replace(looked, vacuum=f"the last vacuum was {days:.1f} days ago")
         return looked
 
-
-def judge_table(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
-    """Judge a table by a bar."""
-    opened = table.opened
-    criteria = Criteria(
-        workload=asked, workload_source=source, bar=bar, now_ms=opened.clock.now_ms()
-    )
-    return judge_opened(opened, table.snapshot(), criteria).verdict
-
-
-def _failed(address: str, error: Exception) -> TableOutcome:
-    known = as_known(error)
-    return TableOutcome(table=address, decision=Decision.FAIL, reason=known.message, error=known)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Actor:
-    """Acts on tables; with `dry_run` nothing is written, with `plans` (a directory) only plans."""
-
-    looker: Looker
-    executor: ExecutorWhenNeeded
-    spending: Spending
-    dry_run: bool = False
-    plans: str | None = None
-
-    @property
-    def _clock(self) -> Clock:
-        return self.looker.clock
-
     def act(self, looked: Looked) -> TableOutcome:
         """Do what is due for a table, or postpone it; any error becomes its outcome."""
         if looked.candidate is None and self._skips_chores(looked):
             return looked.outcome
-        started_ms = self._clock.now_ms()
+        started_ms = self.clock.now_ms()
         try:
             outcome = self._acted(looked)
         except Exception as error:  # noqa: BLE001  one table's failure stops no other
-            outcome = _after_failure(looked.outcome, error)
-        seconds = looked.outcome.seconds + (self._clock.now_ms() - started_ms) / 1000
+            outcome = _failed(looked.outcome, error)
+        seconds = looked.outcome.seconds + (self.clock.now_ms() - started_ms) / 1000
         _log.info(
             "%s: %s after %.2f s, %s", outcome.table, outcome.decision, seconds, outcome.reason
         )
         return replace(outcome, seconds=seconds)
 
     def _skips_chores(self, looked: Looked) -> bool:
-        return self.plans is not None or (looked.checkpoint is None and looked.vacuum is None)
+        plans = self.request.plans
+        return plans is not None or (looked.checkpoint is None and looked.vacuum is None)
 
     def _acted(self, looked: Looked) -> TableOutcome:
-        held = self.spending.is_over(self._clock.now_ms())
-        if held is not None:
-            return _held(looked, held)
-        address = looked.outcome.table
-        store = open_store(address, self.looker.options_of(address))
-        if looked.candidate is not None:
-            wait = self.spending.is_spent()
-            if wait is not None:
-                looked = replace(looked, candidate=None, outcome=_held(looked, wait))
-                if self._skips_chores(looked):
-                    return looked.outcome
-        with self._alone(store) as others:
+        over = self.spending.is_over(self.clock.now_ms())
+        if over is not None:
+            return looked.held(over)
+        spent = self.spending.is_spent()
+        if looked.candidate is not None and spent is not None:
+            looked = replace(looked, candidate=None, outcome=looked.held(spent))
+            if self._skips_chores(looked):
+                return looked.outcome
+        table = self._open(looked.outcome.table)
+        store, writes = table.opened.store, not self.request.dry_run and self.request.plans is None
+        claim = claimed(store, self.clock) if writes else nullcontext(at_work(store, self.clock))
+        with claim as others:
             if others:
-                return _held(looked, f"{others[0]} may be at work on it; {_SEE_ORPHANS}")
-            return self._done(looked)
+                return looked.held(f"{others[0]} may be at work on it; {_SEE_ORPHANS}")
+            return self._done(table, looked)
 
-    def _alone(self, store: TableStore) -> "AbstractContextManager[tuple[AtWork, ...]]":
-        """Claim a table, unless nothing is written; yields others at work on it."""
-        if self.dry_run or self.plans is not None:
-            return nullcontext(at_work(store, self._clock))
-        return claimed(store, self._clock)
-
-    def _done(self, looked: Looked) -> TableOutcome:
+    def _done(self, table: Table, looked: Looked) -> TableOutcome:
         """Look again if the table has changed, then do what is due."""
-        address = looked.outcome.table
-        table = Table.open(address, storage_options=self.looker.options_of(address))
         if looked.candidate is not None and table.snapshot().version != looked.outcome.version:
-            looked = self.looker.look(address)
+            looked = self.look(looked.outcome.table)
             if looked.outcome.error is not None:
                 raise looked.outcome.error
         outcome = looked.outcome
         if looked.candidate is not None:
             outcome = self._rewritten(table, looked, looked.candidate)
-        return outcome if self.plans is not None else self._tidied(table, looked, outcome)
+        if self.request.plans is not None or outcome.error is not None:
+            return outcome
+        return self._tidied(table, looked, outcome)
 
     def _rewritten(self, table: Table, looked: Looked, candidate: Worthwhile) -> TableOutcome:
         plan = self._affordable(table, candidate)
@@ -368,7 +341,7 @@ class Actor:
                 f"its rewrite takes {render_size(candidate.size_bytes)}, and no part of it that is"
                 f" worth it fits into the {render_size(left)} that are left of the budget"
             )
-            return _held(looked, f"{reason}; {looked.outcome.reason}")
+            return looked.held(f"{reason}; {looked.outcome.reason}")
         require_rewritable(table.opened, plan)
         self.spending.spent_bytes += plan.size_bytes
         outcome = replace(looked.outcome, bytes_rewritten=plan.size_bytes)
@@ -378,44 +351,32 @@ class Actor:
                 " budget allows"
             )
             outcome = replace(outcome, reason=f"{part}; {outcome.reason}")
-        if self.plans is not None:
-            where = save_plan(self.plans, plan)
-            return replace(outcome, decision=Decision.PLAN, plan=where)
-        if self.dry_run:
-            return outcome
-        return self._committed(table, plan, outcome)
+        if (plans := self.request.plans) is not None:
+            local.make_directory(plans)
+            where = save(plans, plan.table_uri, ".json", encode_plan(plan))
+            return replace(outcome, decision=Decision.PLAN, plan=str(where))
+        return outcome if self.request.dry_run else self._committed(table, plan, outcome)
 
     def _affordable(self, table: Table, candidate: Worthwhile) -> ClusteringPlan | None:
-        """Return the plan, or a worthwhile part of it within the budget, None without any."""
+        """Return the plan, or a part within the budget that is worth it by itself, or None.
+
+        Of clustered tables, that is the files that gain most; else the plan's first groups.
+        """
         plan = table.plan(**candidate.arguments, workload=candidate.workload)
         left = self.spending.left_bytes
         if left is None or plan.size_bytes <= left:
             return plan
-        for made in self._parts(table, plan, candidate, left):
-            if self._is_worth_it(table, made, candidate.bar):
+        parts: list[Callable[[], ClusteringPlan]] = [lambda: affordable(plan, left)]
+        if plan.columns and candidate.arguments.get("strategy"):
+            most: Mapping[str, Any] = {"max_file_size": candidate.arguments.get("max_file_size")}
+            most = {**most, "strategy": OVERLAP, "budget": left, "workload": candidate.workload}
+            parts.insert(0, partial(table.plan, **most))
+        asked, now_ms = self.readers.of(table.uri), self.clock.now_ms()
+        criteria = Criteria(workload=asked, bar=candidate.bar, now_ms=now_ms)
+        for made in (part() for part in parts):
+            if made.groups and judge_plan(table.opened, made, criteria).best is not None:
                 return made
         return None
-
-    def _parts(
-        self, table: Table, plan: ClusteringPlan, candidate: Worthwhile, left: int
-    ) -> Iterator[ClusteringPlan]:
-        """Yield smaller plans: of clustered tables, the files that gain most; then first groups."""
-        if plan.columns and candidate.arguments.get("strategy"):
-            arguments: Mapping[str, Any] = {
-                "max_file_size": candidate.arguments.get("max_file_size"),
-                "strategy": OVERLAP,
-                "budget": left,
-            }
-            yield table.plan(**arguments, workload=candidate.workload)
-        yield affordable(plan, left)
-
-    def _is_worth_it(self, table: Table, plan: ClusteringPlan, bar: Bar) -> bool:
-        """Return whether a part of a plan is worth it by itself."""
-        if not plan.groups:
-            return False
-        workload = self.looker.readers.of(table.uri) or ()
-        criteria = Criteria(workload=workload, bar=bar, now_ms=self._clock.now_ms())
-        return judge_plan(table.opened, plan, criteria).best is not None
 
     def _committed(self, table: Table, plan: ClusteringPlan, outcome: TableOutcome) -> TableOutcome:
         report = rewritten(table.opened, plan, executor=self.executor, commits={})
@@ -429,40 +390,28 @@ class Actor:
         try:
             report.require_success()
         except LiquidlogError as error:
-            raise _PartlyDoneError(done, error) from error
+            return _failed(done, error)
         return done
 
     def _tidied(self, table: Table, looked: Looked, outcome: TableOutcome) -> TableOutcome:
-        vacuum = self.looker.policy.vacuum
+        vacuum, dry_run = self.request.policy.vacuum, self.request.dry_run
         if looked.checkpoint is not None:
-            chore = _chore(looked.checkpoint, lambda: _checkpoint(table, dry_run=self.dry_run))
+            chore = _chore(looked.checkpoint, lambda: _checkpoint(table, dry_run=dry_run))
             outcome = replace(outcome, checkpoint=chore)
         if looked.vacuum is not None and vacuum is not None:
             retain = vacuum.retain
-            chore = _chore(looked.vacuum, lambda: _vacuum(table, retain, dry_run=self.dry_run))
+            chore = _chore(looked.vacuum, lambda: _vacuum(table, retain, dry_run=dry_run))
             outcome = replace(outcome, vacuum=chore)
-        if self.dry_run:
-            return outcome
-        return replace(outcome, version=table.snapshot().version)
+        return outcome if dry_run else replace(outcome, version=table.snapshot().version)
 
 
-class _PartlyDoneError(Exception):
-    """Some groups of a rewrite were not committed; `outcome` has the others."""
-
-    def __init__(self, outcome: TableOutcome, error: LiquidlogError) -> None:
-        super().__init__(error.message)
-        self.outcome, self.error = outcome, error
-
-
-def _after_failure(outcome: TableOutcome, error: Exception) -> TableOutcome:
-    if isinstance(error, _PartlyDoneError):
-        outcome, error = error.outcome, error.error
+def _failed(outcome: TableOutcome, error: Exception) -> TableOutcome:
     known = as_known(error)
     return replace(outcome, decision=Decision.FAIL, reason=known.message, error=known)
 
 
-def _held(looked: Looked, reason: str) -> TableOutcome:
-    return replace(looked.outcome, decision=Decision.POSTPONE, reason=reason)
+def _not_looked_at(address: str, error: Exception) -> TableOutcome:
+    return _failed(TableOutcome(table=address, decision=Decision.FAIL, reason=""), error)
 
 
 def _checkpoint(table: Table, *, dry_run: bool) -> Mapping[str, Any]:
@@ -487,23 +436,6 @@ def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
         return Chore(reason=reason, error=error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickRequest:
-    """The arguments of a run; `tables` adds addresses and globs to those of the policy.
-
-    `choose_executor` names the executor of a plan, `open_executor` starts it for its first rewrite.
-    With `dry_run` nothing is written, with `plans` (a directory) only plans.
-    """
-
-    policy: UpkeepPolicy
-    tables: tuple[str, ...] = ()
-    storage_options: OptionsSource | None = None
-    choose_executor: Callable[[ClusteringPlan], str]
-    open_executor: Callable[[str], AbstractContextManager[Executor]]
-    dry_run: bool = False
-    plans: str | None = None
-
-
 def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
     """Look at each table, decide and act; the failure of one stops no other.
 
@@ -518,51 +450,29 @@ def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
     found = find_tables(wanted, policy.exclude, options)
     addresses = [one.address for one in found if one.problem is None]
     source = None if policy.rewrite is None else policy.rewrite.workload
-    looker = Looker(
-        policy=policy,
-        readers=Readers(source, addresses, options),
-        options=request.storage_options,
-        clock=now,
-    )
     outcomes = [
-        _failed(one.address, LiquidlogError(one.problem))
+        _not_looked_at(one.address, LiquidlogError(one.problem))
         for one in found
         if one.problem is not None
     ]
-    spending = Spending(budget=policy.budget, begun_ms=begun_ms)
     with ExecutorWhenNeeded(request.choose_executor, request.open_executor) as executor:
-        actor = Actor(
-            looker=looker,
+        run = _Run(
+            request=request,
+            readers=Readers(source, addresses, options),
+            clock=now,
             executor=executor,
-            spending=spending,
-            dry_run=request.dry_run,
-            plans=request.plans,
+            spending=Spending(budget=policy.budget, begun_ms=begun_ms),
         )
-        outcomes += map(actor.act, ranked(_looked(looker, addresses)))
+        _log.info("looking at %d tables", len(addresses))
+        with ThreadPoolExecutor(_LOOKING) as pool:
+            looked = [*pool.map(run.look, addresses)]
+        # In the order in which rewrites pay back, others last.
+        looked.sort(key=lambda one: math.inf if one.candidate is None else one.candidate.rank)
+        outcomes += map(run.act, looked)
     return Ticked(
         tables=tuple(outcomes),
         budget_bytes=policy.budget.bytes,
-        spent_bytes=spending.spent_bytes,
+        spent_bytes=run.spending.spent_bytes,
         seconds=(now.now_ms() - begun_ms) / 1000,
         left_out=sum(one.others for one in found),
     )
-
-
-def ranked(tables: Sequence[Looked]) -> list[Looked]:
-    """Return tables in the order in which rewrites pay back, others last."""
-    last = math.inf
-    return sorted(tables, key=lambda one: last if one.candidate is None else one.candidate.rank)
-
-
-def _looked(looker: Looker, addresses: Sequence[str]) -> list[Looked]:
-    _log.info("looking at %d tables", len(addresses))
-    with ThreadPoolExecutor(_LOOKING) as pool:
-        return [*pool.map(looker.look, addresses)]
-
-
-def save_plan(directory: str, plan: ClusteringPlan) -> str:
-    """Save a plan, replacing an older one of the table, and return its path."""
-    make_directory(directory)
-    path = Path(directory, file_name(plan.table_uri, ".json"))
-    local.replace(str(path), encode_plan(plan))
-    return str(path)

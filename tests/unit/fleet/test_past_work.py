@@ -28,8 +28,7 @@ def rewrite(table: Table) -> None:
 
 def test_before_the_first_rewrite(table: Table) -> None:
     found = past_work(open_store(table.uri))
-    assert (found.commits_read, found.commits_since, found.is_whole) == (5, 5, True)
-    assert found.last_rewrite is None
+    assert (found.commits_since, found.last_rewrite) == (5, None)
     assert found.commits_since_checkpoint == 5
     assert found.since_ms is not None
 
@@ -47,9 +46,9 @@ def test_reading_ends_when_it_is_enough(table: Table) -> None:
     for number in range(12):
         table.append(pa.table({"x": [number]}))
     found = past_work(open_store(table.uri), enough=lambda past: past.last_rewrite is not None)
-    assert (found.last_rewrite, found.commits_since, found.is_whole) == (5, 12, False)
+    assert (found.last_rewrite, found.commits_since) == (5, 12)
     few = past_work(open_store(table.uri), most=7)
-    assert (few.commits_read, few.last_rewrite, few.is_whole) == (7, None, False)
+    assert (few.commits_since, few.last_rewrite) == (7, None)
 
 
 def test_a_checkpoint_is_counted_from(table: Table) -> None:

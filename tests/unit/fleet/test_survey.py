@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
-from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, Survey, Surveyed, survey, surveyed
+from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, Surveyed, survey, surveyed
 from liquidlog.local.workers import Workers
 from liquidlog.report.page import page
 from liquidlog.table import Table
+from liquidlog.workload.form import Query
 from support.commands import said
 from support.lake import EAGER, ragged, rows, ticked
 from support.repository import ROOT
@@ -71,10 +72,10 @@ def test_what_is_worth_it_comes_first_as_in_tick(lake: Path) -> None:
     assert fleet.tables[2].action == "fail"
 
 
-def ended(one: Survey) -> Surveyed:
-    if one.address.endswith("large"):
+def ended(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
+    if address.endswith("large"):
         os._exit(9)
-    return surveyed(one)
+    return surveyed(request, address, queries)
 
 
 def test_a_process_that_ends_takes_one_table_with_it(
