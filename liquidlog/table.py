@@ -353,7 +353,7 @@ class Table(Summary):
 
         criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
         least = None if min_cube_size is None else parse_size(min_cube_size)
-        return diagnose(self.opened.store, self.snapshot(), criteria, min_cube_bytes=least)
+        return diagnose(self.opened, criteria, min_cube_bytes=least)
 
     def judge(
         self,
@@ -401,10 +401,7 @@ class Table(Summary):
 
         criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
         least = None if min_cube_size is None else parse_size(min_cube_size)
-        past = _flag(past, "past")
-        return overview(
-            self.opened.store, self.snapshot(), criteria, min_cube_bytes=least, past=past
-        )
+        return overview(self.opened, criteria, min_cube_bytes=least, past=_flag(past, "past"))
 
     def scan(
         self,

@@ -7,12 +7,12 @@ is derived anew.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Raw, structs
-from numpy.typing import NDArray
+from msgspec import structs
 
 from liquidlog.clustering.change import (
     missing_groups,
@@ -30,7 +30,7 @@ from liquidlog.clustering.staleness import (
     written_for,
 )
 from liquidlog.commit.conflicts import ReadSet, Winners
-from liquidlog.commit.transaction import Clock, Landed, Proposal, land_and_checkpoint, rehearse
+from liquidlog.commit.transaction import Landed, Proposal, land_and_checkpoint, rehearse
 from liquidlog.errors import (
     CommitConflictError,
     Conflict,
@@ -38,11 +38,11 @@ from liquidlog.errors import (
     ResultMismatchError,
     TableReplacedError,
 )
-from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import load_commits
 from liquidlog.log.segment import list_log_from
 from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import (
     NewColumns,
     OutputClaim,
@@ -121,24 +121,18 @@ class CommitRun:
 
     def __init__(
         self,
-        store: TableStore,
+        opened: OpenedTable,
         plan: ClusteringPlan,
-        clock: Clock,
-        opinion: SecondOpinion,
-        limits: ReconcileLimits | None = None,
+        limits: ReconcileLimits,
         *,
-        keeps_results: bool = False,
+        keeps_results: bool,
     ) -> None:
         """`keeps_results` says that refused groups can be tried again."""
-        self.store = store
-        self.plan = plan
-        self.clock = clock
-        self.opinion = opinion
-        self.limits = limits or ReconcileLimits()
-        self.keeps_results = keeps_results
-        self.reconciler = Reconciler(store, plan, clock, self.limits)
-        self.landed = LandedGroups(store, plan)
-        self.new_columns = NewColumns(store)
+        self.store, self.clock, self.opinion = opened.store, opened.clock, opened.opinion
+        self.plan, self.limits, self.keeps_results = plan, limits, keeps_results
+        self.reconciler = Reconciler(self.store, plan, self.clock, limits)
+        self.landed = LandedGroups(self.store, plan)
+        self.new_columns = NewColumns(self.store)
         self.base: Snapshot | None = None
 
 
@@ -164,22 +158,6 @@ class ClaimedGroup:
         """The id of the group in its plan."""
         return self.group.group_id
 
-    def claims(self, state: GroupState | None) -> tuple[OutputClaim, ...]:
-        """Return what a commit names of each run; without a state, of the executor's only."""
-        return (self.claim,) if state is None else state.claims(self.claim)
-
-
-def _kept_adds(
-    store: TableStore, snapshot: Snapshot, kept: Sequence[NDArray[np.int64]]
-) -> list[Sequence[Mapping[str, Raw]]]:
-    """Return each group's kept adds as the log has them, one JSON object per file."""
-    rows = np.concatenate(kept)
-    if not len(rows):
-        return [()] * len(kept)
-    adds = original_adds(store, snapshot, snapshot.files.take(pa.array(rows)))
-    ends = np.cumsum([len(files) for files in kept])
-    return [adds[end - len(files) : end] for files, end in zip(kept, ends, strict=True)]
-
 
 def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = True) -> ReadSet:
     """Return what the rewrite of groups depends on; `reconciled` allows for deleted rows."""
@@ -198,66 +176,67 @@ def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = 
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupsToLand:
+class _Attempt:
     """Finished groups with the functions that attempts to land them call."""
 
-    run: CommitRun
-    claimed: Sequence[ClaimedGroup]
-    states: dict[int, GroupState]
-    is_rehearsed: bool
-    started_ms: int
-    _stale: tuple[Staleness, ...] = field(default=())
-    _winners: Winners | None = field(default=None)
+    def __init__(
+        self,
+        run: CommitRun,
+        claimed: Sequence[ClaimedGroup],
+        states: dict[int, GroupState],
+        *,
+        is_rehearsed: bool,
+    ) -> None:
+        self._run, self._claimed, self._states = run, claimed, states
+        self._is_rehearsed = is_rehearsed
+        self._started_ms = run.clock.now_ms()
+        self._winners = run.landed.winners
+        self._reconciles = run.limits.max_share > 0
+        self._stale: tuple[Staleness, ...] = ()
 
     def proposal(self) -> Proposal:
         """Return the groups as a proposal that builds on the commits already read in this run."""
-        self._winners = self.run.landed.winners
-        planned = (one.planned for one in self.claimed)
+        planned = (one.planned for one in self._claimed)
         return Proposal(
-            read_set=read_set_of(self.run.plan, *planned, reconciled=self._reconciles),
+            read_set=read_set_of(self._run.plan, *planned, reconciled=self._reconciles),
             derive=self._derive,
             problems=self._problems,
             prepare=self._prepare,
             before_put=self._before_put,
-            base=self.run.base,
+            base=self._run.base,
             winners=self._winners,
         )
 
-    @property
-    def _reconciles(self) -> bool:
-        return self.run.limits.max_share > 0
-
     def reconciled(self) -> ReconciledRows:
         """Return what others deleted, as of the last attempt, in a rehearsal as of the log."""
-        if not self.is_rehearsed:
-            found = (self.states.get(one.group_id) for one in self.claimed)
+        if not self._is_rehearsed:
+            found = (self._states.get(one.group_id) for one in self._claimed)
             return ReconciledRows.of([state.reconciled for state in found if state], self._stale)
         return ReconciledRows.expected(self._stale)
 
     def _problems(self, snapshot: Snapshot) -> tuple[str | Conflict, ...]:
         stale = self._staleness(snapshot)
         known = tuple(dict.fromkeys(found for one in stale for found in one.conflicts))
-        added = not_rewritten(snapshot, stale) if self.run.plan.is_migration else None
+        added = not_rewritten(snapshot, stale) if self._run.plan.is_migration else None
         if added is not None:
             return (*known, added)
         if known:
             return known
         values_left_out: dict[str, None] = {}
-        for one, group in zip(stale, self.claimed, strict=True):
-            reasons = self.run.new_columns.reasons(group.planned, one.new_columns)
+        for one, group in zip(stale, self._claimed, strict=True):
+            reasons = self._run.new_columns.reasons(group.planned, one.new_columns)
             values_left_out |= dict.fromkeys(reasons)
         return tuple(values_left_out)
 
     def _prepare(self, snapshot: Snapshot) -> None:
         refused: dict[int, Refusal] = {}
-        for one, stale in zip(self.claimed, self._staleness(snapshot), strict=True):
-            known = self.states.get(one.group_id)
+        for one, stale in zip(self._claimed, self._staleness(snapshot), strict=True):
+            known = self._states.get(one.group_id)
             if known is None and not stale.deleted:
                 continue
             state = known or GroupState.of(one.group)
             try:
-                self.states[one.group_id] = self.run.reconciler.advance(state, stale, one.claim)
+                self._states[one.group_id] = self._run.reconciler.advance(state, stale, one.claim)
             except (*REFUSALS, DataFileError) as error:
                 refused[one.group_id] = error
         if refused:
@@ -265,38 +244,41 @@ class GroupsToLand:
 
     def _derive(self, snapshot: Snapshot) -> Change:
         stale = self._staleness(snapshot)
-        groups = [one.group for one in self.claimed]
-        kept = _kept_adds(self.run.store, snapshot, [one.kept for one in stale])
-        if self.is_rehearsed and any(one.deleted for one in stale):
+        groups, plan = [one.group for one in self._claimed], self._run.plan
+        if self._is_rehearsed and any(one.deleted for one in stale):
             # What would be committed of the outputs is not known: nothing was read or written.
-            require_sound(snapshot, self.run.plan, groups, stale)
+            require_sound(snapshot, plan, groups, stale)
             return Change(operation="OPTIMIZE", parameters={}, actions=())
-        states = [self.states.get(group.group_id) or GroupState.of(group) for group in groups]
+        rows = np.concatenate([one.kept for one in stale])
+        files = snapshot.files.take(pa.array(rows))
+        adds = iter(original_adds(self._run.store, snapshot, files) if len(rows) else ())
+        states = [self._states.get(group.group_id) or GroupState.of(group) for group in groups]
         return rewrite_change(
             snapshot,
-            self.run.plan,
+            plan,
             *groups,
-            now_ms=self.started_ms,
+            now_ms=self._started_ms,
             stale=stale,
-            kept=kept,
+            kept=[[*islice(adds, len(one.kept))] for one in stale],
             reconciled=[state.reconciled for state in states],
         )
 
     def _before_put(self, snapshot: Snapshot) -> None:
-        self.run.opinion.require(snapshot)
+        self._run.opinion.require(snapshot)
         claims: list[OutputClaim] = []
-        for one in self.claimed:
-            claims += one.claims(None if self.is_rehearsed else self.states.get(one.group_id))
-        now_ms = self.run.clock.now_ms()
-        require_committable(self.run.store, claims, snapshot, now_ms=now_ms)
+        for one in self._claimed:
+            state = None if self._is_rehearsed else self._states.get(one.group_id)
+            claims += [one.claim] if state is None else state.claims(one.claim)
+        now_ms = self._run.clock.now_ms()
+        require_committable(self._run.store, claims, snapshot, now_ms=now_ms)
 
     def _staleness(self, snapshot: Snapshot) -> tuple[Staleness, ...]:
         if not self._stale or self._stale[0].snapshot is not snapshot:
-            planned = [one.planned for one in self.claimed]
-            winners, limits = self._winners or self.run.landed.winners, self.run.limits
-            reconcilable = Reconcilable(course=winners.course, max_share=limits.max_share)
+            planned = [one.planned for one in self._claimed]
+            share = self._run.limits.max_share
+            reconcilable = Reconcilable(course=self._winners.course, max_share=share)
             self._stale = staleness_of(
-                snapshot, self.run.plan, planned, reconcilable if self._reconciles else None
+                snapshot, self._run.plan, planned, reconcilable if self._reconciles else None
             )
         return self._stale
 
@@ -343,17 +325,18 @@ class _Batch:
         self._states: dict[int, GroupState] = {}
 
     def commit(self, groups: Sequence[RewrittenGroup]) -> BatchCommit:
+        run = self._run
         left = self._not_landed(self._claimed(groups))
-        against = evidence_against(self._run.store, self._run.plan, [one.group for one in left])
+        against = evidence_against(run.store, run.plan, [one.group for one in left])
         self._refused.update(against)
         left = [one for one in left if one.group_id not in against]
-        if self._run.plan.is_migration:
+        if run.plan.is_migration:
             left = self._whole(left)
         version, reconciled = None, ReconciledRows()
         while left:
-            rewrite = self._rewrite(left, is_rehearsed=self._dry_run)
+            attempt = _Attempt(run, left, self._states, is_rehearsed=self._dry_run)
             try:
-                landed = self._attempt(rewrite)
+                landed = self._landed(attempt.proposal())
             except TableReplacedError as error:
                 # The log of another table proves nothing about these runs.
                 self._refused.update(dict.fromkeys((one.group_id for one in left), error))
@@ -363,8 +346,8 @@ class _Batch:
             except REFUSALS as error:
                 left = self._without_culprits(left, error)
             else:
-                self._run.base, version = landed.base, landed.version
-                reconciled = rewrite.reconciled()
+                run.base, version = landed.base, landed.version
+                reconciled = attempt.reconciled()
                 break
         if left and not self._dry_run:
             self._settle(left)
@@ -375,6 +358,12 @@ class _Batch:
             refused=self._refused,
             reconciled=reconciled,
         )
+
+    def _landed(self, proposal: Proposal) -> Landed:
+        run = self._run
+        if self._dry_run:
+            return rehearse(run.store, proposal)
+        return land_and_checkpoint(run.store, proposal, run.clock, engine_info=ENGINE_INFO)
 
     def _as_committed(self, claimed: ClaimedGroup) -> RewrittenGroup:
         state = self._states.get(claimed.group_id)
@@ -389,9 +378,13 @@ class _Batch:
         partly: list[OutputClaim] = []
         for one in landed:
             state = self._states.get(one.group_id)
-            written = (one.claim,) if state is None else (one.claim, *state.runs)
-            for named, all_of_it in zip(one.claims(state), written, strict=True):
-                (whole if named == all_of_it else partly).append(named)
+            if state is None:
+                whole.append(one.claim)
+                continue
+            for named, written in zip(
+                state.claims(one.claim), (one.claim, *state.runs), strict=True
+            ):
+                (whole if named == written else partly).append(named)
         settle(whole)
         clear_runs(self._run.store, partly)
 
@@ -423,21 +416,6 @@ class _Batch:
             self._clear(one, is_lasting=not self._run.keeps_results)
         return []
 
-    def _rewrite(self, claimed: Sequence[ClaimedGroup], *, is_rehearsed: bool) -> GroupsToLand:
-        return GroupsToLand(
-            run=self._run,
-            claimed=claimed,
-            states=self._states,
-            is_rehearsed=is_rehearsed,
-            started_ms=self._run.clock.now_ms(),
-        )
-
-    def _attempt(self, rewrite: GroupsToLand) -> Landed:
-        store, proposal = self._run.store, rewrite.proposal()
-        if self._dry_run:
-            return rehearse(store, proposal)
-        return land_and_checkpoint(store, proposal, self._run.clock, engine_info=ENGINE_INFO)
-
     def _without_culprits(
         self, claimed: Sequence[ClaimedGroup], error: Refusal
     ) -> list[ClaimedGroup]:
@@ -464,12 +442,18 @@ class _Batch:
             because = refused.get(one.group_id, others)
             if because is not None:
                 self._refused[one.group_id] = because
-                self._clear(one, is_lasting=self._is_lasting(because))
+                # By limits alone, outputs are lost only if nobody keeps the results.
+                lasts = isinstance(because, CommitConflictError) and (
+                    not self._run.keeps_results or not all(map(passes, because.conflicts))
+                )
+                is_replaced = isinstance(because, TableReplacedError)
+                self._clear(one, is_lasting=lasts and not is_replaced)
         return [one for one in pending if one.group_id not in self._refused]
 
     def _error_alone(self, claimed: ClaimedGroup) -> Refusal | None:
+        attempt = _Attempt(self._run, [claimed], self._states, is_rehearsed=True)
         try:
-            rehearse(self._run.store, self._rewrite([claimed], is_rehearsed=True).proposal())
+            rehearse(self._run.store, attempt.proposal())
         except REFUSALS as error:
             return error
         return None
@@ -484,12 +468,6 @@ class _Batch:
             clear_runs(self._run.store, state.runs)
         if is_lasting:
             clear_runs(self._run.store, [claimed.claim])
-
-    def _is_lasting(self, error: Refusal) -> bool:
-        """Whether no commit can ever name the outputs: by limits only if nobody keeps results."""
-        if not isinstance(error, CommitConflictError) or isinstance(error, TableReplacedError):
-            return False
-        return not self._run.keeps_results or not all(map(passes, error.conflicts))
 
 
 def pending_groups(store: TableStore, plan: ClusteringPlan) -> tuple[RewriteGroup, ...]:

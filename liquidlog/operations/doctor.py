@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -60,15 +61,16 @@ from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
 from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
-from liquidlog.operations.define import commit_in_place
+from liquidlog.operations.define import Derive, commit_in_place
 from liquidlog.operations.inspect import detail, judged_health
-from liquidlog.operations.judge import judge
+from liquidlog.operations.judge import judge_opened
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import refused
 from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths
-from liquidlog.spec.actions import Change, Commit, FileKey
-from liquidlog.spec.bounds import Bounds, FileStatistics, remembering
+from liquidlog.spec.actions import Change, FileKey
+from liquidlog.spec.bounds import Bounds, FileStatistics
 from liquidlog.spec.schema import Leaf, MappingMode, PrimitiveType, mapping_mode
 from liquidlog.spec.text import Summary
 
@@ -92,7 +94,7 @@ class Mended:
     files: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rescan:
     """The files to read again, for which statistics, and whether these replace existing ones."""
 
@@ -102,46 +104,25 @@ class Rescan:
     replaces: bool
 
 
-def backfill(
-    store: TableStore, snapshot: Snapshot, rescan_of: Rescan, clock: Clock, *, dry_run: bool
-) -> Mended:
-    """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time."""
-    name, files = rescan_of.name, rescan_of.files
-    versions: list[int] = []
-    mended = 0
-    for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
-        part = files.slice(start, FILES_IN_A_COMMIT)
-        derive = _StatisticsChange(store, rescan_of, _rescanned(store, snapshot, part, rescan_of))
-        version = commit_in_place(
-            store, snapshot, derive, clock, dry_run=dry_run, nothing_left=NOTHING_LEFT
-        )
-        if version is not None:
-            versions.append(version)
-            mended += derive.files
-    return Mended(name=name, versions=tuple(versions), files=mended)
-
-
+@dataclass(slots=True)
 class _StatisticsChange:
-    def __init__(
-        self, store: TableStore, rescan_of: Rescan, found: Mapping[str, FileStatistics]
-    ) -> None:
-        self._store = store
-        self._rescan = rescan_of
-        self._found = found
-        self._paths = pa.array(list(found), pa.string())
-        self.files = 0
+    store: TableStore
+    rescan: Rescan
+    found: Mapping[str, FileStatistics]
+    files: int = 0
 
     def __call__(self, newest: Snapshot) -> Change | None:
-        live = newest.files.filter(pc.is_in(decoded_paths(newest.files), value_set=self._paths))
+        paths = pa.array(list(self.found), pa.string())
+        live = newest.files.filter(pc.is_in(newest.paths(), value_set=paths))
         adds = with_statistics(
             live,
-            original_adds(self._store, newest, live),
-            self._found,
-            replaces=self._rescan.replaces,
-            tight_bounds=self._rescan.options.tight_bounds,
+            original_adds(self.store, newest, live),
+            self.found,
+            replaces=self.rescan.replaces,
+            tight_bounds=self.rescan.options.tight_bounds,
         )
         self.files = len(adds)
-        return statistics_repair(self._rescan.name, adds) if adds else None
+        return statistics_repair(self.rescan.name, adds) if adds else None
 
 
 def _rescanned(
@@ -172,34 +153,34 @@ LONG_PREFIX_CHARS: Final = 256
 """Characters that repaired bounds keep of a string, unless the table asks for more."""
 
 
-def diagnose(
-    store: TableStore, snapshot: Snapshot, criteria: Criteria, *, min_cube_bytes: int | None
-) -> Diagnosis:
+def diagnose(opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None) -> Diagnosis:
     """Return all findings of a table, and which rewrite is worth it; see `examine`."""
-    examined, _ = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
+    examined, _ = examine(opened, criteria, min_cube_bytes=min_cube_bytes)
     return Diagnosis(findings=findings(examined), verdict=examined.verdict, asked=examined.asked)
 
 
 def examine(
-    store: TableStore,
-    snapshot: Snapshot,
-    criteria: Criteria,
-    *,
-    min_cube_bytes: int | None,
+    opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None
 ) -> tuple[Examined, Advice | None]:
     """Return what the log says about the clustering, and the advice behind the verdict."""
+    store, snapshot = opened.store, opened.snapshot()
     state, problem = _state(snapshot)
     columns = () if state is None else state.columns
-    bounds_of = remembering(partial(load_bounds, store, snapshot))
+    bounds_of = opened.bounds_of(snapshot)
     bounds = bounds_of([column.leaf for column in columns])
-    past = _past(store, snapshot, state)
+    mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
+    may_be_renamed = mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
+    has_lost = state is not None and _is_empty(state)
+    # They cost a read of the log.
+    needs_past = has_lost or (state is not None and may_be_renamed)
+    past = past_definitions(store, snapshot) if needs_past else ()
     histories = read_histories(store, snapshot)
     workload, now_ms = criteria.workload, criteria.now_ms
     if min_cube_bytes is None:
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
     verdict, advice, health = None, None, None
     if state is not None:
-        verdict, advice = judge(store, snapshot, criteria, bounds_of=bounds_of)
+        verdict, advice = judge_opened(opened, snapshot, criteria)
         health = measure_health(
             snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, measured_at_ms=now_ms
         )
@@ -208,7 +189,7 @@ def examine(
         rewritten = np.zeros(snapshot.files.num_rows, np.bool_)
         rewritten[np.concatenate(input_rows(snapshot, verdict.best.plan.groups))] = True
     retagging = None
-    if past and mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE:
+    if past and mapped:
         retagging = plan_late_retagging(snapshot, past_schemas(past, snapshot.schema))
     asked = None
     if workload:
@@ -221,7 +202,7 @@ def examine(
         min_cube_bytes=min_cube_bytes,
         health=health,
         retagging=retagging,
-        lost=lost_columns(snapshot, past) if state is not None and _is_empty(state) else None,
+        lost=lost_columns(snapshot, past) if has_lost else None,
         wrong_properties=wrong_values(snapshot),
         verdict=verdict,
         rewritten=rewritten,
@@ -268,7 +249,7 @@ def mend(
     for name in (fix for fix in FIXES if fix in names):
         if not dry_run and done and done[-1].versions:
             snapshot = load_snapshot(store)
-        mended = _REPAIRS[name](store, snapshot, clock, dry_run)
+        mended = _REPAIRS[name](_Mending(store, snapshot, clock, dry_run))
         if dry_run:
             # A dry run derives each repair from the current version, not from the repair before it.
             first = snapshot.version + 1 + sum(len(one.versions) for one in done)
@@ -278,94 +259,107 @@ def mend(
     return tuple(done)
 
 
-def _mend_domain(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
-    past = past_definitions(store, snapshot)
+@dataclass(frozen=True, slots=True)
+class _Mending:
+    store: TableStore
+    snapshot: Snapshot
+    clock: Clock
+    dry_run: bool
 
-    def derive(newest: Snapshot) -> Change | None:
-        state, _ = _state(newest)
-        if state is not None:
-            return domain_repair(state.columns) if state.unresolved else None
-        return domain_repair(last_whole_columns(newest, past) or ())
+    def commit(self, name: str, derive: Derive, files: Callable[[], int] = lambda: 0) -> Mended:
+        """Commit a change, if there is one; `files` counts those of the last attempt."""
+        version = commit_in_place(
+            self.store,
+            self.snapshot,
+            derive,
+            self.clock,
+            dry_run=self.dry_run,
+            nothing_left=NOTHING_LEFT,
+        )
+        versions = () if version is None else (version,)
+        return Mended(name=name, versions=versions, files=files())
 
-    return _mended(BROKEN_DOMAIN, _commit(store, snapshot, derive, clock, dry_run=dry_run))
+    def domain(self) -> Mended:
+        past = past_definitions(self.store, self.snapshot)
 
+        def derive(newest: Snapshot) -> Change | None:
+            state, _ = _state(newest)
+            if state is not None:
+                return domain_repair(state.columns) if state.unresolved else None
+            return domain_repair(last_whole_columns(newest, past) or ())
 
-def _mend_columns(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
-    state, _ = _state(snapshot)
-    past = past_definitions(store, snapshot)
-    lost = lost_columns(snapshot, past) if state is not None and _is_empty(state) else None
-    if lost is None:
-        return _mended(LOST_COLUMNS, None)
-    columns = [column.logical for column in lost.columns]
-    change = partial(cluster_by_change, columns=columns)
-    return _mended(LOST_COLUMNS, _commit(store, snapshot, change, clock, dry_run=dry_run))
+        return self.commit(BROKEN_DOMAIN, derive)
 
+    def columns(self) -> Mended:
+        state, _ = _state(self.snapshot)
+        lost = None
+        if state is not None and _is_empty(state):
+            lost = lost_columns(self.snapshot, past_definitions(self.store, self.snapshot))
+        if lost is None:
+            return Mended(name=LOST_COLUMNS, versions=(), files=0)
+        columns = [column.logical for column in lost.columns]
+        return self.commit(LOST_COLUMNS, partial(cluster_by_change, columns=columns))
 
-def _mend_tags(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
-    schemas = past_schemas(past_definitions(store, snapshot), snapshot.schema)
-    files = 0
+    def tags(self) -> Mended:
+        if mapping_mode(self.snapshot.metadata.configuration) is MappingMode.NONE:
+            return Mended(name=RENAMED_CUBES, versions=(), files=0)
+        past = past_definitions(self.store, self.snapshot)
+        schemas, files = past_schemas(past, self.snapshot.schema), 0
 
-    def derive(newest: Snapshot) -> Change | None:
-        nonlocal files
-        retagging = plan_late_retagging(newest, schemas)
-        files = retagging.files.num_rows
-        originals = original_adds(store, newest, retagging.files)
-        return retagging_repair(retagged(retagging, originals)) if files else None
+        def derive(newest: Snapshot) -> Change | None:
+            nonlocal files
+            retagging = plan_late_retagging(newest, schemas)
+            files = retagging.files.num_rows
+            originals = original_adds(self.store, newest, retagging.files)
+            return retagging_repair(retagged(retagging, originals)) if files else None
 
-    if mapping_mode(snapshot.metadata.configuration) is MappingMode.NONE:
-        return _mended(RENAMED_CUBES, None)
-    version = _commit(store, snapshot, derive, clock, dry_run=dry_run)
-    return _mended(RENAMED_CUBES, version, files)
+        return self.commit(RENAMED_CUBES, derive, lambda: files)
 
+    def statistics(self) -> Mended:
+        columns = _columns(self.snapshot)
+        bounds = load_bounds(self.store, self.snapshot, [column.leaf for column in columns])
+        files = without_range(self.snapshot, bounds)
+        options = writer_options(self.snapshot, columns)
+        return self.rescanned(Rescan(MISSING_STATISTICS, files, options, replaces=False))
 
-def _mend_statistics(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
-    columns = _columns(snapshot)
-    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
-    rescan_of = Rescan(
-        name=MISSING_STATISTICS,
-        files=without_range(snapshot, bounds),
-        options=writer_options(snapshot, columns),
-        replaces=False,
-    )
-    return backfill(store, snapshot, rescan_of, clock, dry_run=dry_run)
-
-
-def _mend_bounds(store: TableStore, snapshot: Snapshot, clock: Clock, dry_run: bool) -> Mended:  # noqa: FBT001
-    columns = [c for c in _columns(snapshot) if c.data_type == PrimitiveType("string")]
-    bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
-    options = writer_options(snapshot, columns)
-    rescan_of = Rescan(
-        name=CUT_STRINGS,
-        files=with_cut_bounds(snapshot, bounds, columns),
-        options=structs.replace(
+    def bounds(self) -> Mended:
+        columns = [c for c in _columns(self.snapshot) if c.data_type == PrimitiveType("string")]
+        bounds = load_bounds(self.store, self.snapshot, [column.leaf for column in columns])
+        options = writer_options(self.snapshot, columns)
+        options = structs.replace(
             options,
             indexed=tuple(column.physical for column in columns),
             string_prefix_chars=max(options.string_prefix_chars, LONG_PREFIX_CHARS),
-        ),
-        replaces=True,
-    )
-    return backfill(store, snapshot, rescan_of, clock, dry_run=dry_run)
+        )
+        files = with_cut_bounds(self.snapshot, bounds, columns)
+        return self.rescanned(Rescan(CUT_STRINGS, files, options, replaces=True))
+
+    def rescanned(self, rescan_of: Rescan) -> Mended:
+        """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time."""
+        done = Mended(name=rescan_of.name, versions=(), files=0)
+        for start in range(0, rescan_of.files.num_rows, FILES_IN_A_COMMIT):
+            part = rescan_of.files.slice(start, FILES_IN_A_COMMIT)
+            found = _rescanned(self.store, self.snapshot, part, rescan_of)
+            derive = _StatisticsChange(self.store, rescan_of, found)
+            one = self.commit(rescan_of.name, derive)
+            if one.versions:
+                versions, files = (*done.versions, *one.versions), done.files + derive.files
+                done = replace(done, versions=versions, files=files)
+        return done
 
 
-_REPAIRS: Final[Mapping[str, Callable[[TableStore, Snapshot, Clock, bool], Mended]]] = {
-    BROKEN_DOMAIN: _mend_domain,
-    LOST_COLUMNS: _mend_columns,
-    RENAMED_CUBES: _mend_tags,
-    MISSING_STATISTICS: _mend_statistics,
-    CUT_STRINGS: _mend_bounds,
+_REPAIRS: Final[Mapping[str, Callable[[_Mending], Mended]]] = {
+    BROKEN_DOMAIN: _Mending.domain,
+    LOST_COLUMNS: _Mending.columns,
+    RENAMED_CUBES: _Mending.tags,
+    MISSING_STATISTICS: _Mending.statistics,
+    CUT_STRINGS: _Mending.bounds,
 }
-
-
-_commit = partial(commit_in_place, nothing_left=NOTHING_LEFT)
 
 
 def _columns(snapshot: Snapshot) -> tuple[ClusteringColumn, ...]:
     state, _ = _state(snapshot)
     return () if state is None else state.columns
-
-
-def _mended(name: str, version: int | None, files: int = 0) -> Mended:
-    return Mended(name=name, versions=() if version is None else (version,), files=files)
 
 
 def _state(snapshot: Snapshot) -> tuple[ClusteringState | None, str | None]:
@@ -377,17 +371,6 @@ def _state(snapshot: Snapshot) -> tuple[ClusteringState | None, str | None]:
 
 def _is_empty(state: ClusteringState) -> bool:
     return state.clustered and not state.columns and not state.unresolved
-
-
-def _past(
-    store: TableStore, snapshot: Snapshot, state: ClusteringState | None
-) -> tuple[Commit, ...]:
-    """Return past definitions of a table if findings need them; they cost a read of the log."""
-    if state is None:
-        return ()
-    mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
-    may_be_renamed = mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
-    return past_definitions(store, snapshot) if _is_empty(state) or may_be_renamed else ()
 
 
 # What a report shows: health now and before, a map and findings
@@ -409,13 +392,13 @@ class Overview(Summary):
     """
 
     detail: Mapping[str, Any]
-    health: Health | None
-    problem: str | None
-    verdict: Verdict | None
-    key_map: KeyMap | None
-    scan: Scan | None
     findings: tuple[Finding, ...]
-    trend: tuple[Health, ...]
+    health: Health | None = None
+    problem: str | None = None
+    verdict: Verdict | None = None
+    key_map: KeyMap | None = None
+    scan: Scan | None = None
+    trend: tuple[Health, ...] = ()
     advice: Advice | None = None
 
     def _facts(self) -> Mapping[str, object]:
@@ -424,28 +407,15 @@ class Overview(Summary):
 
 
 def overview(
-    store: TableStore,
-    snapshot: Snapshot,
-    criteria: Criteria,
-    *,
-    min_cube_bytes: int | None,
-    past: bool = True,
+    opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None, past: bool = True
 ) -> Overview:
     """Return what a report of the snapshot shows; `past` measures earlier versions too."""
-    examined, advice = examine(store, snapshot, criteria, min_cube_bytes=min_cube_bytes)
+    examined, advice = examine(opened, criteria, min_cube_bytes=min_cube_bytes)
+    store, snapshot = opened.store, examined.snapshot
     found = findings(examined)
     if examined.state is None or examined.health is None or examined.verdict is None:
-        return Overview(
-            detail={"version": snapshot.version, "location": snapshot.uri},
-            health=None,
-            problem=examined.domain_problem,
-            verdict=None,
-            key_map=None,
-            scan=None,
-            findings=found,
-            trend=(),
-            advice=None,
-        )
+        where = {"version": snapshot.version, "location": snapshot.uri}
+        return Overview(detail=where, findings=found, problem=examined.domain_problem)
     columns, min_cube_bytes = examined.state.columns, examined.min_cube_bytes
     asked = () if examined.asked is None else examined.asked.columns
     verdict = examined.verdict
@@ -454,7 +424,6 @@ def overview(
         health=with_ratios(
             examined.health, snapshot, columns, examined.bounds, min_cube_bytes=min_cube_bytes
         ),
-        problem=None,
         verdict=verdict,
         key_map=_key_map(snapshot, columns, examined.bounds, verdict, [one.leaf for one in asked]),
         scan=scan(store, snapshot, criteria.workload, now_ms=criteria.now_ms)
@@ -512,17 +481,12 @@ def _trend(
     if points < 2:  # noqa: PLR2004  one point is no trend
         return ()
     chosen = dict.fromkeys(versions[n * (len(versions) - 1) // (points - 1)] for n in range(points))
-    found = (_health_at(store, version, columns, min_cube_bytes) for version in chosen)
-    return tuple(health for health in found if health is not None)
-
-
-def _health_at(
-    store: TableStore, version: int, columns: Sequence[ClusteringColumn], min_cube_bytes: int
-) -> Health | None:
-    """Return the health of an earlier version by today's columns, None if unknown."""
-    try:
-        snapshot = load_snapshot(store, version)
-        bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
-        return judged_health(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes)
-    except LiquidlogError:
-        return None  # cleaned up, or from a time when another table was at the address
+    found: list[Health] = []
+    for version in chosen:
+        # It may be cleaned up, or from a time when another table was at the address.
+        with suppress(LiquidlogError):
+            snapshot = load_snapshot(store, version)
+            bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
+            measured = judged_health(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes)
+            found.append(measured)
+    return tuple(found)

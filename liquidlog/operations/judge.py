@@ -18,7 +18,7 @@ from liquidlog.clustering.columns import clustering_state, resolve_columns
 from liquidlog.clustering.migration import clustered_by, migrated
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
-from liquidlog.commit.transaction import require_writable, system_clock
+from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.foresee.candidates import (
     MANY_FILES,
@@ -104,8 +104,8 @@ def judge(
     snapshot: Snapshot,
     criteria: Criteria,
     *,
-    bounds_of: BoundsOf | None = None,
-    new_id: NewId | None = None,
+    bounds_of: BoundsOf,
+    new_id: NewId,
     request: Request | None = None,
     made: ClusteringPlan | None = None,
 ) -> Decided:
@@ -119,8 +119,8 @@ def judge(
         store=store,
         snapshot=snapshot,
         criteria=criteria,
-        bounds_of=remembering(bounds_of or partial(load_bounds, store, snapshot)),
-        new_id=new_id or system_clock().new_id,
+        bounds_of=remembering(bounds_of),
+        new_id=new_id,
         advice=found,
         own_plan=made,
         max_file_bytes=None if request is None else request.max_file_bytes,

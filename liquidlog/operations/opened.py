@@ -1,7 +1,6 @@
 """A table that was opened: its store, the clock, and the versions that were read of it."""
 
-from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import UsageError
@@ -16,8 +15,7 @@ from liquidlog.log.loader import (
 from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import Bounds, BoundsOf
-from liquidlog.spec.schema import Leaf
+from liquidlog.spec.bounds import BoundsOf, remembering
 from liquidlog.storage.options import OptionsSource
 
 
@@ -33,7 +31,7 @@ class OpenedTable:
         self._newest: Snapshot | None = None
         self.is_fixed = False
         self._table_id: str | None = None
-        self._bounds: tuple[Snapshot, tuple[Leaf, ...], Bounds] | None = None
+        self._bounds: tuple[Snapshot, BoundsOf] | None = None
 
     @classmethod
     def at(
@@ -107,15 +105,9 @@ class OpenedTable:
         return None if found is None else found.version
 
     def bounds_of(self, snapshot: Snapshot) -> BoundsOf:
-        """Return a function that loads bounds of a snapshot's files and caches the last ones."""
+        """Return a function that loads bounds of a snapshot's files, of the same columns once."""
         from liquidlog.log.statistics import load_bounds
 
-        def bounds(columns: Sequence[Leaf]) -> Bounds:
-            kept, wanted = self._bounds, tuple(columns)
-            if kept is not None and kept[0] is snapshot and kept[1] == wanted:
-                return kept[2]
-            found = load_bounds(self.store, snapshot, wanted)
-            self._bounds = (snapshot, wanted, found)
-            return found
-
-        return bounds
+        if self._bounds is None or self._bounds[0] is not snapshot:
+            self._bounds = snapshot, remembering(partial(load_bounds, self.store, snapshot))
+        return self._bounds[1]

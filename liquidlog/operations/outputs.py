@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
@@ -32,7 +33,6 @@ from liquidlog.spec.evolution import NewColumn
 from liquidlog.spec.schema import Path, quote_path
 from liquidlog.spec.text import iso_time, retention_ms, rough_duration
 from liquidlog.storage.addresses import file_address
-from liquidlog.storage.files import FileFacts
 
 # Check, in the storage, whether a commit may name the outputs of a run
 #
@@ -62,19 +62,15 @@ def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
     """Refuse outputs whose names are not those of the run's files, in one of its directories."""
     homes = frozenset(f"{directory}/" for directory in run.directories) or frozenset({""})
     shown = f"{min(homes)}{run.name_prefix}"
-    problems = tuple(
-        f"the output {file.path!r} is no file of its run, whose files begin with {shown}"
-        for file in outputs
-        if not _is_own_name(file.path, homes, run.name_prefix)
-    )
+    problems = []
+    for file in outputs:
+        directory, slash, name = file.path.rpartition("/")
+        is_plain = not {"\\", ":", "\0"} & set(name)
+        if directory + slash not in homes or not name.startswith(run.name_prefix) or not is_plain:
+            whose = f"is no file of its run, whose files begin with {shown}"
+            problems.append(f"the output {file.path!r} {whose}")
     if problems:
-        raise ResultMismatchError(problems)
-
-
-def _is_own_name(path: str, homes: frozenset[str], prefix: str) -> bool:
-    directory, slash, name = path.rpartition("/")
-    is_plain = not {"\\", ":", "\0"} & set(name)
-    return directory + slash in homes and name.startswith(prefix) and is_plain
+        raise ResultMismatchError(tuple(problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,31 +102,30 @@ def evidence_against(
     """Read the footers of outputs; return an error for each group that they contradict, by id."""
     schema = file_schema(plan.data_schema, plan.row_tracking)
 
-    def problems_of(file: WrittenFile) -> tuple[str, ...] | DataFileError:
+    def missing(file: WrittenFile) -> tuple[str, ...]:
+        problem = _file_problem(store, file, oldest_ms=0)
+        return () if problem is None else (problem,)
+
+    def contradicted(file: WrittenFile) -> tuple[str, ...] | DataFileError:
         try:
             return footer_problems(store.data_path(file.path), file, schema, store.storage)
         except DataFileError as error:
             return error
 
     against: dict[int, ResultMismatchError | DataFileError] = {}
-    for group_id, problems in _missing(store, groups).items():
-        against[group_id] = ResultMismatchError(problems)
-    there = [
-        (group.group_id, file)
-        for group in groups
-        if group.group_id not in against
-        for file in group.outputs
-    ]
-    contradictions: dict[int, tuple[str, ...]] = {}
-    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-        found = pool.map(lambda of_group: problems_of(of_group[1]), there)
-        for (group_id, _), problem in zip(there, found, strict=True):
-            if isinstance(problem, DataFileError):
-                against.setdefault(group_id, problem)
-            elif problem:
-                contradictions[group_id] = (*contradictions.get(group_id, ()), *problem)
-    for group_id, problems in contradictions.items():
-        against.setdefault(group_id, ResultMismatchError(problems))
+    for look in (missing, contradicted):
+        left = [group for group in groups if group.group_id not in against]
+        files = [(group.group_id, file) for group in left for file in group.outputs]
+        problems: dict[int, tuple[str, ...]] = {}
+        with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+            found = pool.map(look, [file for _, file in files])
+            for (group_id, _), problem in zip(files, found, strict=True):
+                if isinstance(problem, DataFileError):
+                    against.setdefault(group_id, problem)
+                elif problem:
+                    problems[group_id] = (*problems.get(group_id, ()), *problem)
+        for group_id, told in problems.items():
+            against.setdefault(group_id, ResultMismatchError(told))
     return against
 
 
@@ -142,19 +137,36 @@ def require_committable(
     Each run must have finished with its digest: else its outputs may be half deleted. Each output
     must exist, and be too young for a VACUUM that lists it now.
     """
+    files = [file for claim in claims for file in claim.files]
+    oldest_ms = now_ms - max_age_ms(snapshot)
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         digests = list(pool.map(lambda claim: claim.run.finished_digest(), claims))
-    problems = tuple(
-        _run_problem(claim.run)
-        for claim, digest in zip(claims, digests, strict=True)
-        if digest != claim.digest
-    )
+        problems = [
+            f"the run {claim.run.token} of these outputs is {claim.run.stage().value}, or finished"
+            " with other documents than these; use the plan and the result as they were written,"
+            " or plan and run again"
+            for claim, digest in zip(claims, digests, strict=True)
+            if digest != claim.digest
+        ]
+        if not problems:
+            found = pool.map(lambda file: _file_problem(store, file, oldest_ms), files)
+            problems = [problem for problem in found if problem is not None]
     if problems:
-        raise ResultMismatchError(problems)
-    files = [file for claim in claims for file in claim.files]
-    problems = _file_problems(store, files, oldest_ms=now_ms - max_age_ms(snapshot))
-    if problems:
-        raise ResultMismatchError(problems)
+        raise ResultMismatchError(tuple(problems))
+
+
+def _file_problem(store: TableStore, file: WrittenFile | VectorFile, oldest_ms: int) -> str | None:
+    found = store.file_facts(file.path)
+    if found is None:
+        return f"output {file.path} is missing"
+    if found.size_bytes != file.size_bytes:
+        return f"output {file.path} has {found.size_bytes} bytes, expected {file.size_bytes}"
+    if found.modification_time_ms < oldest_ms:
+        return (
+            f"output {file.path} is from {iso_time(found.modification_time_ms)}, before half of"
+            " delta.deletedFileRetentionDuration: a VACUUM may be deleting it; plan and run again"
+        )
+    return None
 
 
 class RunWarning(UserWarning):
@@ -213,55 +225,6 @@ def max_age_ms(snapshot: Snapshot) -> int:
     """
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
     return max(kept_ms // 2, _HOUR_MS)
-
-
-def _run_problem(run: Run) -> str:
-    return (
-        f"the run {run.token} of these outputs is {run.stage().value}, or finished with other"
-        " documents than these; use the plan and the result as they were written, or plan and run"
-        " again"
-    )
-
-
-def _missing(store: TableStore, groups: Sequence[RewrittenGroup]) -> Mapping[int, tuple[str, ...]]:
-    outputs = [(group.group_id, file) for group in groups for file in group.outputs]
-    found = _facts(store, [file for _, file in outputs])
-    problems: dict[int, tuple[str, ...]] = {}
-    for (group_id, file), facts in zip(outputs, found, strict=True):
-        problem = _file_problem(file, facts, oldest_ms=0)
-        if problem is not None:
-            problems[group_id] = (*problems.get(group_id, ()), problem)
-    return problems
-
-
-def _file_problems(
-    store: TableStore, outputs: Sequence[WrittenFile | VectorFile], *, oldest_ms: int
-) -> tuple[str, ...]:
-    found = zip(outputs, _facts(store, outputs), strict=True)
-    problems = (_file_problem(file, facts, oldest_ms) for file, facts in found)
-    return tuple(problem for problem in problems if problem is not None)
-
-
-def _facts(
-    store: TableStore, outputs: Sequence[WrittenFile | VectorFile]
-) -> list[FileFacts | None]:
-    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-        return list(pool.map(lambda file: store.file_facts(file.path), outputs))
-
-
-def _file_problem(
-    file: WrittenFile | VectorFile, found: FileFacts | None, oldest_ms: int
-) -> str | None:
-    if found is None:
-        return f"output {file.path} is missing"
-    if found.size_bytes != file.size_bytes:
-        return f"output {file.path} has {found.size_bytes} bytes, expected {file.size_bytes}"
-    if found.modification_time_ms < oldest_ms:
-        return (
-            f"output {file.path} is from {iso_time(found.modification_time_ms)}, before half of"
-            " delta.deletedFileRetentionDuration: a VACUUM may be deleting it; plan and run again"
-        )
-    return None
 
 
 # Whether columns that came to a table after a plan are in its inputs, which did not read them
@@ -364,10 +327,7 @@ def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tup
     """Return the processes that rewrite and wrote within `alive_ms`, the newest first."""
     now_ms = clock.now_ms()
     runs = running_in(table_directory(store), store.storage)
-
-    def begun(run: Run) -> tuple[Origin | None, int] | None:
-        return _begun(store, run, now_ms - alive_ms)
-
+    begun = partial(_begun, store, alive_since_ms=now_ms - alive_ms)
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         signs = [sign for sign in pool.map(begun, runs) if sign is not None]
     times: dict[Origin | None, list[int]] = {}
@@ -384,17 +344,15 @@ def _begun(store: TableStore, run: Run, alive_since_ms: int) -> tuple[Origin | N
     traced_ms = run.last_trace_ms()
     if traced_ms is None:
         return None
-    if traced_ms < alive_since_ms and not _wrote_since(store, run, alive_since_ms):
-        return None
+    if traced_ms < alive_since_ms:
+        found = (store.file_facts(name) for name in run.files())
+        wrote_ms = (facts.modification_time_ms for facts in found if facts is not None)
+        if not any(one >= alive_since_ms for one in wrote_ms):
+            return None
     origin = run.origin()
     if origin is None:
         return None, traced_ms
     return None if origin.verb == APPEND else (origin, origin.started_ms)
-
-
-def _wrote_since(store: TableStore, run: Run, since_ms: int) -> bool:
-    found = (store.file_facts(name) for name in run.files())
-    return any(facts is not None and facts.modification_time_ms >= since_ms for facts in found)
 
 
 @contextmanager
@@ -429,10 +387,7 @@ def _claim(store: TableStore, clock: Clock) -> tuple[Run | None, tuple[AtWork, .
         if not others:
             return run, ()
         run.forget()
-        if not all(_may_withdraw(one) for one in others):
-            break
+        verbs = {None if one.origin is None else one.origin.verb for one in others}
+        if verbs != {_TICK} or any(one.age_ms >= _JUST_BEGUN_MS for one in others):
+            break  # they will not withdraw
     return None, others
-
-
-def _may_withdraw(other: AtWork) -> bool:
-    return other.origin is not None and other.origin.verb == _TICK and other.age_ms < _JUST_BEGUN_MS

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -100,11 +100,11 @@ def reconcile_limits(
     max_share: float | None, limit: int | str | None, tasks: Tasks | None = None
 ) -> ReconcileLimits:
     """Return the limits that a caller gave; `limit` is in bytes, or a text like 10GiB."""
-    share = DEFAULT_MAX_SHARE
-    if max_share is not None:
-        share = number(max_share, argument="max_reconciled_share")
-        if share > 1:
-            refuse("max_reconciled_share", "a number from 0 to 1", max_share)
+    share = number(
+        DEFAULT_MAX_SHARE if max_share is None else max_share, argument="max_reconciled_share"
+    )
+    if share > 1:
+        refuse("max_reconciled_share", "a number from 0 to 1", max_share)
     if limit is None:
         return ReconcileLimits(max_share=share, tasks=tasks)
     if not share:
@@ -185,8 +185,7 @@ def _sum(one: _Number | None, other: _Number | None) -> _Number | None:
 # The outputs of a group as they stand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Input:
+class _Input(NamedTuple):
     """The reconciled positions of an input up to a vector, None once the file was gone."""
 
     vector: str | None
@@ -243,20 +242,14 @@ class GroupState:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class Reconciler:
     """Deletes from a plan's outputs the rows that others deleted from its inputs."""
 
-    def __init__(
-        self,
-        store: TableStore,
-        plan: ClusteringPlan,
-        clock: Clock,
-        limits: ReconcileLimits,
-    ) -> None:
-        self._store = store
-        self._plan = plan
-        self._clock = clock
-        self._limits = limits
+    store: TableStore
+    plan: ClusteringPlan
+    clock: Clock
+    limits: ReconcileLimits
 
     def advance(self, state: GroupState, stale: Staleness, claim: OutputClaim) -> GroupState:
         """Return the state in which exactly the rows are deleted that `stale` names."""
@@ -264,19 +257,35 @@ class Reconciler:
         self._require_same_history(state, stale)
         snapshot = stale.snapshot
         with_vectors = has_deletion_vectors(snapshot.protocol, snapshot.metadata.configuration)
-        news = [one for one in stale.deleted if not _is_known(state, one)]
+        news = [
+            one
+            for one in stale.deleted
+            if one.file.path not in state.inputs
+            or state.inputs[one.file.path].vector != vector_id(one.vector)
+        ]
         if not news and (with_vectors or not any(output.vector for output in state.outputs)):
             return state
         rows = [self._deleted_rows(one, state.inputs.get(one.file.path)) for one in news]
         proved, bytes_read = self._find(rows, state)
         outputs, runs = self._without(state, proved, claim, with_vectors=with_vectors)
-        inputs = {one.file.path: _done(one, its) for one, its in zip(news, rows, strict=True)}
+        inputs = {
+            one.file.path: _Input(
+                vector=vector_id(one.vector),
+                positions=np.union1d(
+                    its.already, _NONE if its.positions is None else its.positions
+                ),
+            )
+            for one, its in zip(news, rows, strict=True)
+        }
         before = state.reconciled
         versions = {version for one in stale.deleted for version in one.versions}
         reconciled = Reconciled(
             outputs=_committed(outputs),
             rows=before.rows + sum(len(its.positions) for its in proved),
-            files=sum(map(_is_touched, claim.outputs, outputs)),
+            files=sum(
+                len(output.deleted) > 0 or output.file.path != written.path
+                for written, output in zip(claim.outputs, outputs, strict=False)
+            ),
             bytes_read=before.bytes_read + bytes_read,
             seconds=before.seconds + time.monotonic() - began,
             versions=tuple(sorted(versions)),
@@ -311,7 +320,7 @@ class Reconciler:
                 detail = f"the deletion vector of {one.file.path} no longer deletes all rows that"
                 raise self._conflict(Outdated(f"{detail} it deleted"))
         return DeletedRows(
-            address=self._store.data_path(one.file.path),
+            address=self.store.data_path(one.file.path),
             source=one.file,
             vector_location=self._location(one.file, descriptor),
             positions=positions,
@@ -322,39 +331,32 @@ class Reconciler:
         return read_deletion_vector(
             vector,
             location=self._location(file, vector),
-            data_file=self._store.data_path(file.path),
+            data_file=self.store.data_path(file.path),
             num_rows=file.num_records or 0,
-            storage=self._store.storage,
+            storage=self.store.storage,
         )
 
     def _location(self, file: InputFile, vector: DeletionVector | None) -> str | None:
-        data_file = self._store.data_path(file.path)
-        return located_vector(self._store.uri, vector, data_file=data_file)
+        data_file = self.store.data_path(file.path)
+        return located_vector(self.store.uri, vector, data_file=data_file)
 
     def _find(
         self, rows: Sequence[DeletedRows], state: GroupState
     ) -> tuple[tuple[ProvedRows, ...], int]:
-        limit_bytes, spent_bytes = self._limits.limit_bytes, state.reconciled.bytes_read
+        limit_bytes, spent_bytes = self.limits.limit_bytes, state.reconciled.bytes_read
         outputs = [self._output(output) for output in state.outputs]
-        layout, storage = FileLayout.of(self._plan), self._store.storage
+        layout = FileLayout.of(self.plan)
+        ways: dict[str, Any] = {
+            "layout": layout,
+            "tasks": self.limits.tasks,
+            "storage": self.store.storage,
+        }
         try:
-            found = find_rows(
-                rows,
-                outputs,
-                layout=layout,
-                limit_bytes=max(0, limit_bytes - spent_bytes),
-                tasks=self._limits.tasks,
-                storage=storage,
-            )
+            left_bytes = max(0, limit_bytes - spent_bytes)
+            found = find_rows(rows, outputs, limit_bytes=left_bytes, **ways)
             spent_bytes += found.bytes_read
-            proved = require_found(
-                outputs,
-                found,
-                layout=layout,
-                limit_bytes=max(0, limit_bytes - spent_bytes),
-                tasks=self._limits.tasks,
-                storage=storage,
-            )
+            left_bytes = max(0, limit_bytes - spent_bytes)
+            proved = require_found(outputs, found, limit_bytes=left_bytes, **ways)
         except ReconcileLimitError as error:
             found_bytes = spent_bytes + error.needed_bytes, spent_bytes + error.limit_bytes
             raise self._conflict(TooMuchToRead(*found_bytes)) from None
@@ -363,7 +365,7 @@ class Reconciler:
         return proved, found.bytes_read + sum(its.bytes_read for its in proved)
 
     def _output(self, output: _Output) -> Output:
-        address = self._store.data_path(output.file.path)
+        address = self.store.data_path(output.file.path)
         return Output(address=address, file=output.file, deleted=output.deleted)
 
     def _without(
@@ -382,15 +384,17 @@ class Reconciler:
         outputs = list(state.outputs)
         if not work:
             return state.outputs, ()
-        token = run_token(self._clock.new_id())
-        run = run_of(self._store, token, claim.run.directories)
+        token = run_token(self.clock.new_id())
+        run = run_of(self.store, token, claim.run.directories)
         try:
             run.begin()
+            touched = []
             for number, output, rows in work:
                 outputs[number] = self._written(
                     run, output, rows, str(number), with_vectors=with_vectors
                 )
-            touched = [outputs[number] for number, _, _ in work if outputs[number].has_rows]
+                if outputs[number].has_rows:
+                    touched.append(outputs[number])
             finished = _finished(run, touched, claim, with_vectors=with_vectors)
         except ExecutorError as error:
             run.discard()
@@ -408,49 +412,30 @@ class Reconciler:
             return _Output(file=output.file, deleted=deleted)
         if with_vectors:
             vector = write_vector(run, deleted, unique_id=unique_id)
-            self._require_deletes(vector, output.file, deleted)
+            path = vector_path(vector)
+            found = read_deletion_vector(
+                vector,
+                location=None if path is None else self.store.data_path(path),
+                data_file=self.store.data_path(output.file.path),
+                num_rows=output.file.num_records,
+                storage=self.store.storage,
+            )
+            if not np.array_equal(found, deleted):
+                problem = f"the deletion vector of {output.file.path} deletes other rows than it"
+                raise ResultMismatchError((f"{problem} should",))
             return _Output(file=output.file, deleted=deleted, vector=vector)
         copy = write_without(
             run,
             self._output(output),
             rows,
-            layout=FileLayout.of(self._plan),
+            layout=FileLayout.of(self.plan),
             unique_id=unique_id,
-            storage=self._store.storage,
+            storage=self.store.storage,
         )
         return _Output(file=copy)
 
-    def _require_deletes(
-        self, vector: DeletionVector, output: WrittenFile, deleted: Positions
-    ) -> None:
-        path = vector_path(vector)
-        found = read_deletion_vector(
-            vector,
-            location=None if path is None else self._store.data_path(path),
-            data_file=self._store.data_path(output.path),
-            num_rows=output.num_records,
-            storage=self._store.storage,
-        )
-        if not np.array_equal(found, deleted):
-            problem = f"the deletion vector of {output.path} deletes other rows than it should"
-            raise ResultMismatchError((problem,))
-
     def _conflict(self, conflict: Conflict) -> CommitConflictError:
-        return CommitConflictError(self._plan.read_version, (conflict,))
-
-
-def _is_known(state: GroupState, one: DeletedInput) -> bool:
-    known = state.inputs.get(one.file.path)
-    return known is not None and known.vector == vector_id(one.vector)
-
-
-def _done(one: DeletedInput, rows: DeletedRows) -> _Input:
-    new = _NONE if rows.positions is None else rows.positions
-    return _Input(vector=vector_id(one.vector), positions=np.union1d(rows.already, new))
-
-
-def _is_touched(written: WrittenFile, output: _Output) -> bool:
-    return len(output.deleted) > 0 or output.file.path != written.path
+        return CommitConflictError(self.plan.read_version, (conflict,))
 
 
 def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:

@@ -355,9 +355,7 @@ def commit_groups(
     """
     share, limit = settings.get("max_reconciled_share"), settings.get("reconcile_limit")
     limits = reconcile_limits(share, limit, tasks)
-    run = CommitRun(
-        opened.store, plan, opened.clock, opened.opinion, limits, keeps_results=keeps_results
-    )
+    run = CommitRun(opened, plan, limits, keeps_results=keeps_results)
     most = groups_per_commit(plan, settings)
     versions: dict[int, int] = {}
     skipped: list[int] = []

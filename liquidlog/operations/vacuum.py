@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
@@ -73,20 +73,25 @@ OPERATION: Final = "ORPHANS"
 _COMMITTABLE: Final = frozenset({RunStage.FINISHED, RunStage.WITHDRAWN})
 """Stages of runs whose commit may be under way."""
 
-_DEAD: Final = "never ended and has been idle since"
-_FORGOTTEN: Final = "finished, but was not committed in time"
-_HALF_DELETED: Final = "was ended, but deleting its files was interrupted"
-_TEMPORARY: Final = "a writer was stopped before it could remove it"
+_REASONS: Final[Mapping[RunStage, str]] = {
+    RunStage.RUNNING: "never ended and has been idle since",
+    RunStage.FINISHED: "finished, but was not committed in time",
+    RunStage.RETIRED: "was ended, but deleting its files was interrupted",
+    RunStage.WITHDRAWN: "was ended, but deleting its files was interrupted",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class StrayFile:
-    """A file that a run or a writer left; `reason_to_keep` is None if the file may be deleted."""
+class LeftFile:
+    """A file that nobody needs; `reason_to_keep` is None if it may be deleted.
+
+    `path` is relative to the table.
+    """
 
     path: str
     facts: FileFacts
     reason: str
-    reason_to_keep: str | None
+    reason_to_keep: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class StrayRun:
 
     run: Run
     stage: RunStage
-    files: tuple[StrayFile, ...]
+    files: tuple[LeftFile, ...]
     may_go: bool
 
 
@@ -104,7 +109,7 @@ class Strays:
     """All that runs and writers had left in a table when it was listed."""
 
     runs: tuple[StrayRun, ...]
-    temporaries: tuple[StrayFile, ...]
+    temporaries: tuple[LeftFile, ...]
 
 
 def orphans(
@@ -122,14 +127,26 @@ def orphans(
     `delete` deletes what may go; with `dry_run` too, it only returns the same rows.
     """
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
-    if not delete:
-        return _stray_rows(strays)
-    if not dry_run:
-        return _stray_rows(strays, delete_strays(store, strays, clock))
-    _require_deletable(store, strays)
-    files = (file for stray in strays.runs for file in stray.files)
-    doomed = [f.path for f in (*files, *strays.temporaries) if f.reason_to_keep is None]
-    return _stray_rows(strays, doomed)
+    files = [(file, stray.run.token) for stray in strays.runs for file in stray.files]
+    temporaries = [(file, None) for file in strays.temporaries]
+    deleted: Collection[str] = frozenset()
+    if delete and dry_run:
+        _require_deletable(store, strays)
+        deleted = {file.path for file, _ in (*files, *temporaries) if not file.reason_to_keep}
+    elif delete:
+        deleted = frozenset(delete_strays(store, strays, clock))
+    return Rows(
+        {
+            "path": file.path,
+            "size_bytes": file.facts.size_bytes,
+            "modified": iso_time(file.facts.modification_time_ms),
+            "run": token,
+            "orphan": file.reason_to_keep is None,
+            "deleted": file.path in deleted,
+            "reason": file.reason_to_keep or file.reason,
+        }
+        for file, token in (*files, *temporaries)
+    )
 
 
 def find_strays(
@@ -146,17 +163,18 @@ def find_strays(
     finished runs may go too, although their results can still be committed.
     """
     now_ms = clock.now_ms()
-    rules = _Rules(
-        alive_since_ms=now_ms - older_than_ms,
-        committable_since_ms=now_ms - (0 if finished else max_age_ms(snapshot)),
-    )
+    alive_since_ms = now_ms - older_than_ms
+    committable_since_ms = now_ms - (0 if finished else max_age_ms(snapshot))
     runs = runs_in(table_directory(store), store.storage)
     names = {run: run.files() for run in runs}
     named = named_files(store, {name for found in names.values() for name in found}) if runs else ()
-    strays = (_stray_run(store, run, names[run], named, rules) for run in runs)
+    strays = (
+        _stray_run(store, run, names[run], named, alive_since_ms, committable_since_ms)
+        for run in runs
+    )
     return Strays(
         runs=tuple(stray for stray in strays if stray is not None),
-        temporaries=tuple(_temporaries(store, rules)),
+        temporaries=tuple(_temporaries(store, alive_since_ms)),
     )
 
 
@@ -182,45 +200,13 @@ def _require_deletable(store: TableStore, strays: Strays) -> None:
         require_writable(load_snapshot(store))
 
 
-def _stray_rows(strays: Strays, deleted: Sequence[str] = ()) -> Rows:
-    gone = frozenset(deleted)
-    rows: list[tuple[StrayFile, str | None]] = [
-        (file, stray.run.token) for stray in strays.runs for file in stray.files
-    ]
-    rows += [(file, None) for file in strays.temporaries]
-    return Rows(_row(file, token, deleted=file.path in gone) for file, token in rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """Times in ms since the epoch; a run with a later sign of life keeps its files."""
-
-    alive_since_ms: int
-    committable_since_ms: int
-
-    def reason_to_keep(self, stage: RunStage, last_ms: int, who: str) -> str | None:
-        moment = iso_time(last_ms)
-        if stage is RunStage.FINISHED and last_ms >= self.committable_since_ms:
-            return f"{who} finished at {moment}: its result can still be committed"
-        if last_ms > self.alive_since_ms:
-            return f"{who} may be running: it wrote at {moment}"
-        return None
-
-
-_REASONS: Final[Mapping[RunStage, str]] = {
-    RunStage.RUNNING: _DEAD,
-    RunStage.FINISHED: _FORGOTTEN,
-    RunStage.RETIRED: _HALF_DELETED,
-    RunStage.WITHDRAWN: _HALF_DELETED,
-}
-
-
 def _stray_run(
     store: TableStore,
     run: Run,
     names: Sequence[str],
     named: frozenset[str] | tuple[()],
-    rules: _Rules,
+    alive_since_ms: int,
+    committable_since_ms: int,
 ) -> StrayRun | None:
     stage, trace_ms = run.stage(), run.last_trace_ms()
     if stage is RunStage.GONE or trace_ms is None:
@@ -230,28 +216,30 @@ def _stray_run(
     last_ms = max(trace_ms, *(fact.modification_time_ms for fact in there.values()), 0)
     origin = run.origin() if stage is RunStage.RUNNING else None
     who = "its run" if origin is None else f"its run ({origin})"
-    reason_to_keep = rules.reason_to_keep(stage, last_ms, who)
+    reason_to_keep = None
+    if stage is RunStage.FINISHED and last_ms >= committable_since_ms:
+        reason_to_keep = f"{who} finished at {iso_time(last_ms)}: its result can still be committed"
+    elif last_ms > alive_since_ms:
+        reason_to_keep = f"{who} may be running: it wrote at {iso_time(last_ms)}"
+    reason = f"{who} {_REASONS[stage]}"
     files = tuple(
-        StrayFile(
-            name,
-            fact,
-            f"{who} {_REASONS[stage]}",
-            "a version of the table names it" if name in named else reason_to_keep,
-        )
+        LeftFile(name, fact, reason, "a version of the table names it")
+        if name in named
+        else LeftFile(name, fact, reason, reason_to_keep)
         for name, fact in sorted(there.items())
     )
     return StrayRun(run, stage, files, may_go=reason_to_keep is None)
 
 
-def _temporaries(store: TableStore, rules: _Rules) -> Iterator[StrayFile]:
+def _temporaries(store: TableStore, alive_since_ms: int) -> Iterator[LeftFile]:
     for path in store.temporaries():
         facts = store.file_facts(path)
         if facts is None:
             continue
         last_ms = facts.modification_time_ms
-        alive = last_ms > rules.alive_since_ms
+        alive = last_ms > alive_since_ms
         keep = f"its writer may be at work: it wrote at {iso_time(last_ms)}" if alive else None
-        yield StrayFile(path, facts, _TEMPORARY, keep)
+        yield LeftFile(path, facts, "a writer was stopped before it could remove it", keep)
 
 
 def _ended(stray: StrayRun) -> RunStage | None:
@@ -271,18 +259,6 @@ def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None
         raise  # no version was put that a commit under way would see
     except CommitConflictError:
         pass  # a version that another writer put meanwhile has the same effect
-
-
-def _row(file: StrayFile, token: str | None, *, deleted: bool) -> Mapping[str, Any]:
-    return {
-        "path": file.path,
-        "size_bytes": file.facts.size_bytes,
-        "modified": iso_time(file.facts.modification_time_ms),
-        "run": token,
-        "orphan": file.reason_to_keep is None,
-        "deleted": deleted,
-        "reason": file.reason_to_keep or file.reason,
-    }
 
 
 # Delete the data files that no version within the retention needs, as VACUUM does
@@ -323,15 +299,6 @@ class VacuumWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class UnneededFile:
-    """A file that no version within the retention needs; `path` is relative to the table."""
-
-    path: str
-    facts: FileFacts
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
     """The number and bytes of files that are kept for one reason."""
 
@@ -345,7 +312,7 @@ class Vacuumed(Summary):
     """What a vacuum deleted and kept, or would, and its versions in the history."""
 
     retention_ms: int
-    files: tuple[UnneededFile, ...]
+    files: tuple[LeftFile, ...]
     kept: tuple[Kept, ...]
     directories: int
     versions: tuple[int, ...] = ()
@@ -393,34 +360,35 @@ def vacuum(
         snapshot.metadata.configuration, retain_ms, allow_short=allow_short_retention
     )
     now_ms = clock.now_ms()
-    found = _found(store, snapshot, since_ms=now_ms - kept_ms)
-    _log.info("%s: no version needs %d files", store.uri, len(found.unneeded))
-    if not found.unneeded:
-        return _vacuumed(found, kept_ms)
+    since_ms = now_ms - kept_ms
+    listed = _listed(store, snapshot)
+    files, kept = _unneeded(store, listed, since_ms)
+    found = Vacuumed(kept_ms, files, kept, listed.directories)
+    _log.info("%s: no version needs %d files", store.uri, len(files))
+    if not files:
+        return found
     if dry_run:
-        return _vacuumed(found, kept_ms, versions=(snapshot.version + 1, snapshot.version + 2))
+        return replace(found, versions=(snapshot.version + 1, snapshot.version + 2))
     parameters = {
         "retentionCheckEnabled": not allow_short_retention,
         "defaultRetentionMillis": retention_ms(snapshot.metadata.configuration),
         **({} if retain_ms is None else {"specifiedRetentionMillis": retain_ms}),
     }
     metrics = {
-        "numFilesToDelete": str(len(found.unneeded)),
-        "sizeOfDataToDelete": str(sum(file.facts.size_bytes for file in found.unneeded)),
+        "numFilesToDelete": str(len(files)),
+        "sizeOfDataToDelete": str(found.deleted_bytes),
     }
     started = _put_note(store, _note(START, parameters, metrics), clock)
     try:
         _require_one_time(store, started, now_ms)
-        deleted = _delete(store, found, since_ms=now_ms - kept_ms)
-        _log.info(
-            "%s: deleted %d of them in %d ms", store.uri, len(deleted), clock.now_ms() - now_ms
-        )
+        found = _deleted(store, found, since_ms, by_name=listed.odd > 0)
+        text = "%s: deleted %d of them in %d ms"
+        _log.info(text, store.uri, len(found.files), clock.now_ms() - now_ms)
     except BaseException:
         with suppress(LiquidlogError):
             _put_note(store, _note(END, {"status": "FAILED"}, {}), clock)
         raise
-    ended = _put_end(store, len(deleted), found.directories, clock)
-    return _vacuumed(found, kept_ms, deleted, versions=(started, *ended))
+    return replace(found, versions=(started, *_put_end(store, found, clock)))
 
 
 def retention_to_keep(
@@ -451,16 +419,6 @@ def retention_to_keep(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The files of a table's directory that are not needed, and why others are kept."""
-
-    unneeded: tuple[UnneededFile, ...]
-    kept: tuple[Kept, ...]
-    directories: int
-    by_name: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Listed:
     files: Mapping[str, FileFacts]
     odd: int
@@ -468,14 +426,19 @@ class _Listed:
     directories: int
 
 
-def _found(store: TableStore, snapshot: Snapshot, *, since_ms: int) -> _Found:
-    listed = _listed(store, snapshot)
-    tokens = _tokens(store)
-    early = {
-        path: _reason_without_log(path, facts, tokens, since_ms)
-        for path, facts in listed.files.items()
-    }
-    reasons = {path: reason for path, reason in early.items() if reason is not None}
+def _unneeded(
+    store: TableStore, listed: _Listed, since_ms: int
+) -> tuple[tuple[LeftFile, ...], tuple[Kept, ...]]:
+    """Return the files that no version needs, and why others are kept."""
+    tokens = tokens_in(table_directory(store), store.storage)
+    reasons: dict[str, str] = {}
+    for path, facts in listed.files.items():
+        if facts.modification_time_ms == 0:
+            reasons[path] = _AGELESS
+        elif facts.modification_time_ms >= since_ms:
+            reasons[path] = _YOUNG
+        elif run_token_of(path) in tokens:
+            reasons[path] = _RUN
     old = listed.files.keys() - reasons.keys()
     said = needed_files(store, old, since_ms=since_ms, by_name=listed.odd > 0)
     unneeded = []
@@ -484,18 +447,8 @@ def _found(store: TableStore, snapshot: Snapshot, *, since_ms: int) -> _Found:
         if reason is None:
             reasons[path] = _NEEDED if path in said.needed else _OTHER
         else:
-            unneeded.append(UnneededFile(path, listed.files[path], reason))
-    return _Found(tuple(unneeded), _kept(listed, reasons), listed.directories, listed.odd > 0)
-
-
-def _reason_without_log(
-    path: str, facts: FileFacts, tokens: Collection[str], since_ms: int
-) -> str | None:
-    if facts.modification_time_ms == 0:
-        return _AGELESS
-    if facts.modification_time_ms >= since_ms:
-        return _YOUNG
-    return _RUN if run_token_of(path) in tokens else None
+            unneeded.append(LeftFile(path, listed.files[path], reason))
+    return tuple(unneeded), _kept(listed, reasons)
 
 
 def _reason_to_delete(path: str, said: Needed) -> str | None:
@@ -550,10 +503,6 @@ def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
     return _Listed(own, odd, others, entered)
 
 
-def _tokens(store: TableStore) -> frozenset[str]:
-    return tokens_in(table_directory(store), store.storage)
-
-
 def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
     """Refuse a clock that is far ahead of the storage's."""
     name = log_path(commit_name(version))
@@ -568,37 +517,22 @@ def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
         )
 
 
-def _delete(store: TableStore, found: _Found, *, since_ms: int) -> tuple[UnneededFile, ...]:
-    """Delete files that are still not needed by the log as it is now; return them."""
-    tokens = _tokens(store)
-    paths = {file.path for file in found.unneeded if run_token_of(file.path) not in tokens}
-    said = needed_files(store, paths, since_ms=since_ms, by_name=found.by_name)
-    doomed = tuple(
-        file
-        for file in found.unneeded
-        if file.path in paths and _reason_to_delete(file.path, said) is not None
-    )
+def _deleted(store: TableStore, found: Vacuumed, since_ms: int, *, by_name: bool) -> Vacuumed:
+    """Delete files that are still not needed by the log as it is now; return what was deleted."""
+    tokens = tokens_in(table_directory(store), store.storage)
+    paths = {file.path for file in found.files if run_token_of(file.path) not in tokens}
+    said = needed_files(store, paths, since_ms=since_ms, by_name=by_name)
+    doomed, sizes = [], []
+    for file in found.files:
+        if file.path in paths and _reason_to_delete(file.path, said) is not None:
+            doomed.append(file)
+        else:
+            sizes.append(file.facts.size_bytes)
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         for _ in pool.map(lambda file: store.delete_file(file.path), doomed):
             pass  # an error of any of them is raised
-    return doomed
-
-
-def _vacuumed(
-    found: _Found,
-    kept_ms: int,
-    deleted: Sequence[UnneededFile] | None = None,
-    *,
-    versions: tuple[int, ...] = (),
-) -> Vacuumed:
-    files = found.unneeded if deleted is None else tuple(deleted)
-    gone = {file.path for file in files}
-    sizes = [file.facts.size_bytes for file in found.unneeded if file.path not in gone]
-    kept = found.kept
-    if sizes:
-        again = Kept("a version or a run came to need it meanwhile", len(sizes), sum(sizes))
-        kept = (*kept, again)
-    return Vacuumed(kept_ms, files, kept, found.directories, versions)
+    again = Kept("a version or a run came to need it meanwhile", len(sizes), sum(sizes))
+    return replace(found, files=tuple(doomed), kept=(*found.kept, again) if sizes else found.kept)
 
 
 def _note(operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]) -> Change:
@@ -612,11 +546,11 @@ def _note(operation: str, parameters: Mapping[str, object], metrics: Mapping[str
     )
 
 
-def _put_end(store: TableStore, deleted: int, directories: int, clock: Clock) -> tuple[int, ...]:
+def _put_end(store: TableStore, done: Vacuumed, clock: Clock) -> tuple[int, ...]:
     """Put the version that says that all is done; return it, or nothing if that fails."""
     metrics = {
-        "numDeletedFiles": str(deleted),
-        "numVacuumedDirectories": str(directories + 1),  # with the table's own
+        "numDeletedFiles": str(done.deleted_files),
+        "numVacuumedDirectories": str(done.directories + 1),  # with the table's own
     }
     try:
         return (_put_note(store, _note(END, {"status": "COMPLETED"}, metrics), clock),)

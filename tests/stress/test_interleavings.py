@@ -64,7 +64,7 @@ def test_the_model_sees_a_step_that_is_left_out(
 
 
 VACUUM_MUTANTS: dict[str, tuple[str, Callable[..., object]]] = {
-    "runs are not looked at": ("_tokens", lambda *_: frozenset()),
+    "runs are not looked at": ("tokens_in", lambda *_: frozenset()),
     "the log is not read": (
         "needed_files",
         lambda _, paths, **__: Needed(0, frozenset(), frozenset(paths)),
