@@ -844,10 +844,8 @@ class Table(Summary):
         from liquidlog.operations.writes import append
 
         return append(
-            self.opened.store,
-            self.opened.to_change(),
+            self.opened,
             _sources(data),
-            self.opened.clock,
             cluster=cluster,
             blind=None if blind is None else _flag(blind, "blind"),
             dry_run=dry_run,
@@ -875,10 +873,8 @@ class Table(Summary):
         from liquidlog.operations.writes import plan_write
 
         return plan_write(
-            self.opened.store,
-            self.opened.to_change(),
+            self.opened,
             one(schema, StructType, argument="schema", expected="a Delta StructType"),
-            self.opened.clock,
             cluster=_flag(cluster, "cluster"),
             max_file_bytes=None if max_file_size is None else parse_size(max_file_size),
             merge_schema=_flag(merge_schema, "merge_schema"),
@@ -907,11 +903,10 @@ class Table(Summary):
         from liquidlog.operations.writes import commit_write
 
         return commit_write(
-            self.opened.store,
+            self.opened,
             self.opened.to_change(),
             one(plan, WritePlan, argument="plan", expected="a WritePlan"),
             one(result, WriteResult, argument="result", expected="a WriteResult"),
-            self.opened.clock,
             txn=transaction(txn, argument="txn"),
             is_blind=_flag(blind, "blind"),
         )
@@ -1129,11 +1124,8 @@ class Table(Summary):
         """
         from liquidlog.operations.vacuum import orphans
 
-        self.opened.require_newest()
         return orphans(
-            self.opened.store,
-            self.snapshot(),
-            self.opened.clock,
+            self.opened,
             older_than_ms=parse_duration(older_than),
             finished=finished,
             delete=delete,
@@ -1165,9 +1157,7 @@ class Table(Summary):
         from liquidlog.operations.vacuum import vacuum
 
         return vacuum(
-            self.opened.store,
-            self.opened.to_change(),
-            self.opened.clock,
+            self.opened,
             retain_ms=None if retain is None else parse_duration(retain),
             allow_short_retention=_flag(allow_short_retention, "allow_short_retention"),
             dry_run=dry_run,

@@ -56,7 +56,6 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import Summary
-from liquidlog.storage.options import StorageOptions
 
 DEFAULT_MIN_GAIN: Final = 0.1
 """The least amount by which a round must lower the average depth."""
@@ -124,7 +123,17 @@ def optimize(
         there = active_session() if session is None else session
         return choose_executor(executor, plan, {}, session=there, limit_bytes=limit_bytes).name
 
-    opening = partial(_open_executor_at, session=session, storage=opened.store.storage, **run)
+    def opening(name: str) -> AbstractContextManager[Executor]:
+        return open_executor(
+            name,
+            {},
+            opened.store.storage.source(),
+            verb="optimize",
+            session=session,
+            read_back=run.get("read_back", True),
+            limit_bytes=limit_bytes if name == LOCAL else None,
+        )
+
     with ExecutorWhenNeeded(choose, opening) as started:
         execute = partial(rewrite_and_commit, opened, executor=started, commits=commits)
         if not rounds.get("final"):
@@ -208,25 +217,6 @@ def expected_metrics(
     """Return the metrics of a fully committed plan; None where unknown before the run."""
     versions = -(-len(plan.groups) // groups_per_commit(plan, commits)) or int(plan.is_migration)
     return planned_metrics(opened.of_plan(plan), plan, commits=versions)
-
-
-def _open_executor_at(
-    name: str,
-    *,
-    session: object,
-    storage: StorageOptions,
-    read_back: bool = True,
-    local_limit: int | None = None,
-) -> AbstractContextManager[Executor]:
-    return open_executor(
-        name,
-        {},
-        storage.source(),
-        verb="optimize",
-        session=session,
-        read_back=read_back,
-        limit_bytes=local_limit if name == LOCAL else None,
-    )
 
 
 def partition_where(snapshot: Snapshot, where: str) -> str:

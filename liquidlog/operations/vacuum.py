@@ -25,6 +25,7 @@ from liquidlog.log.history import Needed, named_files, needed_files
 from liquidlog.log.loader import load_snapshot
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
@@ -113,9 +114,7 @@ class Strays:
 
 
 def orphans(
-    store: TableStore,
-    snapshot: Snapshot,
-    clock: Clock,
+    opened: OpenedTable,
     *,
     older_than_ms: int,
     finished: bool = False,
@@ -126,6 +125,8 @@ def orphans(
 
     `delete` deletes what may go; with `dry_run` too, it only returns the same rows.
     """
+    opened.require_newest()
+    store, snapshot, clock = opened.store, opened.snapshot(), opened.clock
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
     files = [(file, stray.run.token) for stray in strays.runs for file in stray.files]
     temporaries = [(file, None) for file in strays.temporaries]
@@ -345,15 +346,14 @@ class Vacuumed(Summary):
 
 
 def vacuum(
-    store: TableStore,
-    snapshot: Snapshot,
-    clock: Clock,
+    opened: OpenedTable,
     *,
     retain_ms: int | None = None,
     allow_short_retention: bool = False,
     dry_run: bool = False,
 ) -> Vacuumed:
     """Delete the files that no version within the retention needs; return them and what is kept."""
+    store, snapshot, clock = opened.store, opened.to_change(), opened.clock
     store.require_writable()
     require_writable(snapshot)
     kept_ms = retention_to_keep(

@@ -57,6 +57,7 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import (
     OutputClaim,
     clear_runs,
@@ -206,10 +207,8 @@ def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
 
 
 def plan_write(
-    store: TableStore,
-    snapshot: Snapshot,
+    opened: OpenedTable,
     data: StructType,
-    clock: Clock,
     *,
     cluster: bool,
     max_file_bytes: int | None = None,
@@ -221,6 +220,7 @@ def plan_write(
     The rows replace the rows of which `where` is true; without it they are appended.
     `merge_schema` adds columns that the table lacks.
     """
+    store, snapshot, clock = opened.store, opened.to_change(), opened.clock
     store.require_writable()
     require_appendable(snapshot, evaluates=True)
     if cluster and snapshot.metadata.partition_columns:
@@ -244,6 +244,7 @@ def plan_write(
         removed, rewritten = _replaced(store, snapshot, where)
         what = f"the condition of what is replaced ({where})"
         checks = (*checks, RowCheck(what=what, expression=where))
+    replaced = np.concatenate([removed, rewritten])
     return structs.replace(
         plan_append(replace(snapshot, metadata=after, schema=aligned.schema), clock),
         columns=tuple(
@@ -257,15 +258,10 @@ def plan_write(
         sources=aligned.sources,
         checks=checks,
         where=where,
-        removed=tuple(_paths(snapshot, np.concatenate([removed, rewritten]))),
+        removed=tuple(snapshot.files["path"].take(pa.array(replaced)).to_pylist()),
         rewritten_partitions=_partitions(snapshot, rewritten),
         rewritten=(input_files(snapshot.files, [rewritten]) or [InputFiles.of()])[0],
     )
-
-
-def _paths(snapshot: Snapshot, rows: NDArray[np.int64]) -> list[str]:
-    paths: list[str] = snapshot.files["path"].take(pa.array(rows)).to_pylist()
-    return paths
 
 
 def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionTexts, ...]:
@@ -355,11 +351,10 @@ def _replaced(
 
 
 def commit_write(
-    store: TableStore,
+    opened: OpenedTable,
     snapshot: Snapshot,
     plan: WritePlan,
     result: WriteResult,
-    clock: Clock,
     *,
     txn: tuple[str, int] | None = None,
     is_blind: bool = False,
@@ -369,6 +364,7 @@ def commit_write(
     `txn` is (application id, version): if the table has this version or a later one, nothing is
     committed. `is_blind`: rows were made without a look at the table.
     """
+    store, clock = opened.store, opened.clock
     run = run_of(store, result.run)
     if plan.partition_columns:
         run = run.noted()
@@ -581,10 +577,8 @@ class Appended:
 
 
 def append(
-    store: TableStore,
-    snapshot: Snapshot,
+    opened: OpenedTable,
     sources: Sequence[Source],
-    clock: Clock,
     *,
     cluster: bool = False,
     blind: bool | None = None,
@@ -598,6 +592,7 @@ def append(
     reads and checks every row, and counts the files.
     """
     began = time.perf_counter()
+    store, snapshot, clock = opened.store, opened.to_change(), opened.clock
     store.require_writable()
     require_appendable(snapshot)
     if cluster and not clustering_state(snapshot).columns:
@@ -608,16 +603,16 @@ def append(
     plan = plan_append(snapshot, clock)
     if cluster:
         remembered_curve(snapshot)
-    opened = [open_source(source, snapshot.schema, store.storage) for source in sources]
+    incoming = [open_source(source, snapshot.schema, store.storage) for source in sources]
     run = run_of(store, run_token(clock.new_id()))
-    arrival = _Arrival(plan, run, opened, snapshot, cluster)
+    arrival = _Arrival(plan, run, incoming, snapshot, cluster)
     if dry_run:
         return arrival.counted()
     origin = Origin.here(APPEND, now_ms=clock.now_ms())
     result = write_in_run(plan, run, arrival.written, origin=origin)
     if blind is None:
         blind = all(isinstance(one, str) and are_apart(one, store.uri) for one in sources)
-    done = commit_write(store, snapshot, plan, result, clock, is_blind=blind)
+    done = commit_write(opened, snapshot, plan, result, is_blind=blind)
     text = "appended %d rows in %d files (%s) to %s in %d ms"
     size = render_size(result.costs.written_bytes)
     _log.info(text, done.rows, done.files, size, store.uri, ms_since(began))
@@ -682,9 +677,20 @@ class _Arrival:
     def _sorted(self, source: OpenSource) -> Iterator[pa.Table]:
         columns = [column.physical for column in clustering_state(self.snapshot).columns]
         curve = remembered_curve(self.snapshot)
-        for batch in _rebatched(source, _CLUSTERED_BATCH_ROWS):
-            order, _ = sort_rows([leaf_column(batch, column) for column in columns], curve)
-            yield batch.take(order)
+        held: list[pa.Table] = []
+
+        def in_order() -> pa.Table:
+            rows = pa.concat_tables(held)
+            held.clear()
+            order, _ = sort_rows([leaf_column(rows, column) for column in columns], curve)
+            return rows.take(order)
+
+        for batch in source:
+            held.append(batch)
+            if sum(map(len, held)) >= _CLUSTERED_BATCH_ROWS:
+                yield in_order()
+        if held:
+            yield in_order()
 
 
 class _CountedFile(OutputFile):
@@ -697,16 +703,3 @@ class _CountedFile(OutputFile):
 
     def finish(self) -> None:
         """Return nothing: there is no file."""
-
-
-def _rebatched(batches: Iterable[pa.Table], max_rows: int) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= max_rows:
-            yield pa.concat_tables(held)
-            held, rows = [], 0
-    if held:
-        yield pa.concat_tables(held)

@@ -11,6 +11,7 @@ import pytest
 from liquidlog.commit.transaction import Clock
 from liquidlog.errors import DataFileError, UnsupportedFeatureError
 from liquidlog.log.loader import open_store
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.writes import append
 from liquidlog.spec.actions import Metadata
 from liquidlog.storage.files import are_apart
@@ -81,7 +82,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_appended(
 
     clock = Clock(now_ms=lambda: 0, new_id=new_id)
     with pytest.raises(DataFileError):
-        append(open_store(table.uri), table.snapshot(), [str(source)], clock)
+        append(OpenedTable(open_store(table.uri), clock), [str(source)])
     assert table.snapshot().version == 0
     assert [file.name for file in (tmp_path / "t").iterdir()] == ["_delta_log"]
 
@@ -112,7 +113,7 @@ def test_a_table_whose_text_lengths_cannot_be_read_is_refused(tmp_path: Path) ->
     assert isinstance(table.snapshot().metadata, Metadata)
     sources = [pa.table({"a": ["x"]})]
     with pytest.raises(UnsupportedFeatureError) as caught:
-        append(open_store(table.uri), table.snapshot(), sources, system_clock())
+        append(OpenedTable(open_store(table.uri), system_clock()), sources)
     (feature,) = caught.value.features
     assert "column a" in feature
 
