@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -40,12 +41,13 @@ from rounds import (
 
 from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
+from liquidlog.commit.transaction import Clock
 from liquidlog.fleet.deciding import PastWork, answer, seen_of
 from liquidlog.fleet.policy import UpkeepPolicy
 from liquidlog.foresee.prediction import OBJECT_STORE
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict
-from liquidlog.log.store import TableStore
 from liquidlog.operations.judge import judge
+from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.snapshot import Snapshot
@@ -149,9 +151,10 @@ def _kept(habit: Habit, keeper: str, kept: Kept, now_ms: int) -> Kept:
     policy = replace(policy, bar=Bar(queries_per_day=QUERIES_A_DAY * _asked_columns(habit)))
 
     def judged(bar: Bar) -> Verdict:
-        store = cast("TableStore", _Anywhere())
+        clock = Clock(now_ms=lambda: now_ms, new_id=_ids())
+        opened = SimpleNamespace(store=_Anywhere(), clock=clock, bounds_of=lambda _: bounds_of)
         criteria = Criteria(bar=bar, now_ms=now_ms, reads_rows=False)
-        return judge(store, snapshot, criteria, bounds_of=bounds_of, new_id=_ids()).verdict
+        return judge(cast("OpenedTable", opened), snapshot, criteria).verdict
 
     seen = seen_of(snapshot, _past(kept), policy.when, bounds_of, now_ms)
     found = answer(policy, seen, judged)

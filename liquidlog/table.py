@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.operations.define import Definition, DroppedFeature
     from liquidlog.operations.doctor import Mended, Overview
+    from liquidlog.operations.inspect import Scan
     from liquidlog.operations.optimize import Optimized
     from liquidlog.operations.rewrite import CommitReport, GroupWatch
-    from liquidlog.operations.scan import Scan
     from liquidlog.operations.vacuum import Vacuumed
     from liquidlog.operations.writes import Appended, Source
 
@@ -375,10 +375,10 @@ class Table(Summary):
         Raises:
             UsageError: If no predicate is a condition on the table, or a number is not above 0.
         """
-        from liquidlog.operations.judge import judge_opened
+        from liquidlog.operations.judge import judge
 
         criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
-        return judge_opened(self.opened, self.snapshot(), criteria).verdict
+        return judge(self.opened, self.snapshot(), criteria).verdict
 
     def overview(
         self,
@@ -420,7 +420,7 @@ class Table(Summary):
             UsageError: If no predicate is a condition on the table, both or neither are given, or
                 the time zone does not exist.
         """
-        from liquidlog.operations.scan import scan
+        from liquidlog.operations.inspect import scan
 
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
@@ -445,7 +445,7 @@ class Table(Summary):
             UsageError: If `where` is no condition on the table, or columns cannot be read.
             CorruptLogError: If files have partition values that are none of the columns' types.
         """
-        from liquidlog.operations.scan import plan_read
+        from liquidlog.operations.inspect import plan_read
 
         if where is not None:
             one(where, str, argument="where", expected="a condition in SQL")
@@ -478,7 +478,7 @@ class Table(Summary):
         from liquidlog.advice.evidence import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
-        from liquidlog.operations.judge import judge_opened
+        from liquidlog.operations.judge import judge
 
         asked = self._asked(workload)
         if not asked:
@@ -490,7 +490,7 @@ class Table(Summary):
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
         )
         criteria = self._criteria(asked, workload_source, payback_days, queries_per_day)
-        found = judge_opened(self.opened, self.snapshot(), criteria, request=request).advice
+        found = judge(self.opened, self.snapshot(), criteria, request=request).advice
         assert found is not None  # noqa: S101  there is a workload
         return found
 
@@ -524,8 +524,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be read or planned.
         """
-        from liquidlog.operations.planned import noted, planned
-        from liquidlog.operations.scan import at_time
+        from liquidlog.operations.planned import at_time, noted, planned
 
         if advice is not None:
             return self._advised(advice, workload, settings)

@@ -33,7 +33,7 @@ from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of, split
 from liquidlog.errors import UsageError
 from liquidlog.foresee.candidates import command
 from liquidlog.foresee.verdict import Criteria, Verdict
-from liquidlog.operations.judge import criteria_of, judge_opened, judge_plan, predicted
+from liquidlog.operations.judge import criteria_of, judge, judge_plan, predicted
 from liquidlog.operations.planned import explain_together
 from liquidlog.operations.rewrite import read_advice
 from liquidlog.plan import ClusteringPlan, plan_pieces
@@ -79,7 +79,7 @@ def judged(
         said = command(opened.uri, words, source)
         return judge_plan(opened.opened, made, criteria, command=said)
     snapshot = opened.opened.of_plan(made)
-    return judge_opened(opened.opened, snapshot, criteria, made=made).verdict
+    return judge(opened.opened, snapshot, criteria, made=made).verdict
 
 
 @verb(

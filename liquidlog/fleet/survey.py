@@ -27,7 +27,7 @@ from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.operations.doctor import Overview
-from liquidlog.operations.judge import judge_opened
+from liquidlog.operations.judge import judge
 from liquidlog.operations.workloads import predicates_of
 from liquidlog.predicates.workload import Workload
 from liquidlog.storage import local
@@ -92,7 +92,7 @@ def judged(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdi
         return replace(found, readers="workload")
     now_ms = table.opened.clock.now_ms()
     criteria = Criteria(workload=asked, workload_source=source, bar=bar, now_ms=now_ms)
-    return judge_opened(table.opened, table.snapshot(), criteria).verdict
+    return judge(table.opened, table.snapshot(), criteria).verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 - `opened` what every operation starts from
 - `define` CREATE, CLUSTER BY, DROP FEATURE, columns and properties: changes without a rewrite
 - `writes` rows from outside: what a table asks of them, the commit of their files, and appends
-- `inspect` DESCRIBE DETAIL, files and health; `scan` which files a condition opens
+- `inspect` DESCRIBE DETAIL, files and health, and which files a condition opens
 - `workloads` what readers ask, from files, logs and SQL, with values for redacted constants
 - `planned` plans from arguments, properties and defaults, also of migrations, and why they are so
 - `table_readers` what readers open now, and what was observed; `advise` which layout serves them

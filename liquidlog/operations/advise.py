@@ -49,7 +49,6 @@ from liquidlog.clustering.columns import (
 from liquidlog.clustering.migration import clustered_by, unpartitioned
 from liquidlog.clustering.planner import plan
 from liquidlog.clustering.settings import remembered, remembered_among
-from liquidlog.commit.transaction import system_clock
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.schema_changes import properties_change
 from liquidlog.errors import ClusteringColumnError, LiquidlogError, UsageError
@@ -60,12 +59,10 @@ from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Sample
 from liquidlog.foresee.verdict import LONGER, Criteria, many
-from liquidlog.log.store import TableStore
 from liquidlog.operations.define import Derive, changed
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.table_readers import TableReaders, fitted_readers, table_readers
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
-from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 
@@ -295,7 +292,9 @@ class LayoutSearch:
         self._add_own(found)
         held = self._held_back(found)
         judged = self._judged(found, held, self._chosen(found, held))
-        if judged.why_not is not None and self._has_changed(judged.gain):
+        gain, is_by_time = judged.gain, base.halves.by == BY_TIME
+        has_changed = is_by_time and gain.share < request.min_gain <= gain.share_of_older
+        if judged.why_not is not None and has_changed:
             for_both = self._judged(found, found, self._for_all_times(found, held))
             if for_both.why_not is None and for_both.gain.share_of_older >= request.min_gain:
                 judged = for_both
@@ -305,13 +304,12 @@ class LayoutSearch:
                 )
         ranks = regrets(found, held, older)
         best, gain, certain, joined = judged.best, judged.gain, judged.certain, judged.joined
-        why_not = judged.why_not
         if (known := int((base.halves.newest > 0).sum())) < FEW:
             self._notes.append(
                 f"judged on {known} predicate(s): the intervals are of these, and do not say what"
                 " other queries would read"
             )
-        elif base.halves.by == BY_TIME:
+        elif is_by_time:
             self._note_what_changed(found, best)
         if base.snapshot.metadata.partition_columns:
             self._notes.append(
@@ -324,7 +322,7 @@ class LayoutSearch:
         return Advice(
             **base.fields(),
             best=self._measured(best, found[best], held[best]),
-            reason=why_not or "",
+            reason=judged.why_not or "",
             gain=gain.share,
             gain_interval=gain.range,
             interval=certain.read_share,
@@ -355,15 +353,26 @@ class LayoutSearch:
         return chosen({one: ranks[one] for one in harmless or found})
 
     def _judged(self, found: Found, held: Found, best: Candidate) -> _Judged:
-        certain, joined = self._certainty(best, found[best]), self._joined(found, best)
-        gain = self._gain(found[best], held[best], certain, joined)
+        base, joined = self._base, self._joined(found, best)
+        certain = self._certainty(best, found[best])
+        newest, older = base.halves.newest, base.halves.older
+        cost_now, older_now = (
+            base.mean(base.now.seconds, newest),
+            base.mean(base.now.seconds, older),
+        )
+        partitions = base.snapshot.metadata.partition_columns
+        cost_held = base.mean(held[best].seconds, older)
+        gain = Gain(
+            cost_now=cost_now,
+            cost_joined=min(cost_now, base.mean(joined.seconds, newest)),
+            cost_after=base.mean(found[best].seconds, newest),
+            range=certain.gain,
+            share_of_older=1 - cost_held / older_now if older_now else 0.0,
+            joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
+            is_by_time=base.halves.by == BY_TIME,
+        )
         why_not = refusal(gain, min_gain=self._request.min_gain)
         return _Judged(best, certain, joined, gain, why_not)
-
-    def _has_changed(self, gain: Gain) -> bool:
-        return self._base.halves.by == BY_TIME and (
-            gain.share < self._request.min_gain <= gain.share_of_older
-        )
 
     def _for_all_times(self, found: Found, held: Found) -> Candidate:
         """Return the best candidate for all queries; a fitted one knows only the older ones."""
@@ -398,19 +407,16 @@ class LayoutSearch:
     def _measured(self, candidate: Candidate, read: Readings, held: Readings) -> Measured:
         base = self._base
         newest, older = base.halves.newest, base.halves.older
-        group = self._group(candidate)
+        group, most = self._group(candidate), candidate.max_file_bytes
+        outputs = sum(output_count(int(size), most) for size in group.size_bytes)
         return Measured(
             candidate=candidate,
-            files=round(self._files(candidate)) + int((group.group_of_file < 0).sum()),
+            files=outputs + int((group.group_of_file < 0).sum()),
             read_share=base.mean(read.bytes, newest) / base.total_bytes,
             older_read_share=base.mean(held.bytes, older) / base.total_bytes,
             bytes_per_reading=base.mean(read.bytes, newest),
             files_per_reading=base.mean(read.files, newest),
         )
-
-    def _files(self, candidate: Candidate) -> float:
-        group = self._group(candidate)
-        return sum(output_count(int(size), candidate.max_file_bytes) for size in group.size_bytes)
 
     def _group(self, candidate: Candidate) -> Grouping:
         """Return which files a rewrite by the candidate takes together."""
@@ -440,37 +446,13 @@ class LayoutSearch:
             joined = [base.now]
         else:
             own = [read for one, read in found.items() if self._is_own(one)]
-            joined = [base.now, *own, *self._anew(best.max_file_bytes)]
+            joined = [base.now, *own]
+            # Files in order, which OPTIMIZE leaves, laid out anew.
+            paths = tuple(column.logical for column in self._own_columns)
+            if {column.leaf.logical for column in self._sample.columns}.issuperset(paths):
+                anew = [plainest(paths, best.max_file_bytes)]
+                joined += self._measure(anew, grouping=self._foreign)
         return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
-
-    def _anew(self, max_file_bytes: int) -> Sequence[Readings]:
-        """Return what is opened if files in order, which OPTIMIZE leaves, are laid out anew."""
-        own = tuple(column.logical for column in self._own_columns)
-        if not {column.leaf.logical for column in self._sample.columns}.issuperset(own):
-            return ()
-        return self._measure([plainest(own, max_file_bytes)], grouping=self._foreign)
-
-    def _gain(
-        self,
-        read: Readings,
-        held: Readings,
-        certain: Certainty,
-        joined: Readings,
-    ) -> Gain:
-        base = self._base
-        partitions = base.snapshot.metadata.partition_columns
-        cost_now = base.mean(base.now.seconds, base.halves.newest)
-        older = base.halves.older
-        older_now = base.mean(base.now.seconds, older)
-        return Gain(
-            cost_now=cost_now,
-            cost_joined=min(cost_now, base.mean(joined.seconds, base.halves.newest)),
-            cost_after=base.mean(read.seconds, base.halves.newest),
-            range=certain.gain,
-            share_of_older=1 - base.mean(held.seconds, older) / older_now if older_now else 0.0,
-            joins=OWN_COLUMNS if self._own_columns else PARTITIONS if partitions else NO_COLUMNS,
-            is_by_time=base.halves.by == BY_TIME,
-        )
 
 
 def _full_plan(
@@ -492,47 +474,28 @@ def _grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
 
 
 def advised(
-    store: TableStore, snapshot: Snapshot, criteria: Criteria, request: Request | None = None
+    opened: OpenedTable, snapshot: Snapshot, criteria: Criteria, request: Request | None = None
 ) -> Advice | None:
     """Return the best layout; without a `request`, None for a huge table or after an error."""
     is_large = snapshot.files.num_rows > MANY_FILES
     if not criteria.workload or (is_large and request is None):
         return None
-    clock = system_clock()
-    now_ms = clock.now_ms() if criteria.now_ms is None else criteria.now_ms
+    now_ms = opened.clock.now_ms() if criteria.now_ms is None else criteria.now_ms
+    asked = request or Request(reads_rows=criteria.reads_rows)
     try:
-        return _advised(
-            store,
-            snapshot,
-            criteria.workload,
-            request or Request(reads_rows=criteria.reads_rows),
-            now_ms,
-            clock.new_id,
-            criteria.rows,
-        )
+        readers = table_readers(opened.store, snapshot, criteria.workload, now_ms)
+        columns, problems = _columns(snapshot, readers.asked.paths, asked.columns)
+        if not snapshot.files.num_rows:
+            return readers.left_alone("the table has no files", notes=problems)
+        if not columns:
+            reason = "no query asks for a column that a table can be clustered by"
+            return readers.left_alone(reason, notes=problems)
+        new_id = opened.clock.new_id
+        return LayoutSearch(readers, asked, columns, new_id, problems, criteria.rows).advice()
     except LiquidlogError:
         if request is not None:
             raise
         return None  # what is wrong with the table or the workload is said where it matters
-
-
-def _advised(
-    store: TableStore,
-    snapshot: Snapshot,
-    workload: Workload,
-    request: Request,
-    now_ms: int,
-    new_id: Callable[[], str],
-    kept: KeptRows,
-) -> Advice:
-    readers = table_readers(store, snapshot, workload, now_ms)
-    columns, problems = _columns(snapshot, readers.asked.paths, request.columns)
-    if not snapshot.files.num_rows:
-        return readers.left_alone("the table has no files", notes=problems)
-    if not columns:
-        reason = "no query asks for a column that a table can be clustered by"
-        return readers.left_alone(reason, notes=problems)
-    return LayoutSearch(readers, request, columns, new_id, problems, kept).advice()
 
 
 def apply_advice(opened: OpenedTable, advice: Advice, *, dry_run: bool) -> tuple[int, ...]:

@@ -62,11 +62,10 @@ from liquidlog.log.segment import list_log, newest_versions, read_file_changes
 from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import Derive, commit_in_place
-from liquidlog.operations.inspect import detail, judged_health
-from liquidlog.operations.judge import judge_opened
+from liquidlog.operations.inspect import Scan, detail, judged_health, scan
+from liquidlog.operations.judge import judge
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.planned import refused
-from liquidlog.operations.scan import Scan, scan
 from liquidlog.plan import WriterOptions
 from liquidlog.snapshot import Snapshot, decoded_paths
 from liquidlog.spec.actions import Change, FileKey
@@ -180,7 +179,7 @@ def examine(
         min_cube_bytes = remembered_if_right(snapshot, "min_cube_bytes")
     verdict, advice, health = None, None, None
     if state is not None:
-        verdict, advice = judge_opened(opened, snapshot, criteria)
+        verdict, advice = judge(opened, snapshot, criteria)
         health = measure_health(
             snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, measured_at_ms=now_ms
         )

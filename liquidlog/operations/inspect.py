@@ -1,38 +1,48 @@
-"""What only looks at a table: DESCRIBE DETAIL, bytes written, files and health."""
+"""What only looks at a table: DESCRIBE DETAIL, files, health, and which files readers open."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from functools import partial
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from liquidlog.clustering.choice import input_files, partitions_of
 from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
 from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import (
     REMEMBERED,
     deciding_property,
     default_of,
     notes,
+    partition_time_zone,
     remembered,
     weights_text,
 )
 from liquidlog.clustering.zcubes import file_states
-from liquidlog.errors import ClusteringColumnError, UsageError
+from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Rows, Sample
 from liquidlog.log.segment import list_log, read_commits
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
+from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
 from liquidlog.spec.actions import AddFile, RemoveFile
+from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.bounds import Bounds
 from liquidlog.spec.features import table_features
-from liquidlog.spec.schema import Path, quote_path
-from liquidlog.spec.text import iso_time
+from liquidlog.spec.partitions import in_zone, partition_fields, typed_value
+from liquidlog.spec.schema import Path, mapping_mode, quote_path
+from liquidlog.spec.text import Summary, iso_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +286,12 @@ def health(
             partition_columns=(),
             limit=len(columns),
         )
-    part = _ALL if where is None else _part(store, snapshot, where, now_ms)
+    part = None
+    if where is not None:
+        from liquidlog.predicates.matching import answers
+
+        session, bounds_of = Session.at_ms(now_ms), partial(load_bounds, store, snapshot)
+        part = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
     leaves = [column.leaf for column in measured]
     bounds = load_bounds(store, snapshot, leaves)
     rows = None
@@ -288,16 +303,16 @@ def health(
         measured,
         bounds,
         min_cube_bytes=min_cube_bytes,
-        mask=part.mask,
+        mask=None if part is None else part.judged[0].may_match,
         measured_at_ms=now_ms,
         sample=rows.samples[0] if rows is not None and rows.is_read else None,
     )
     return replace(
         found,
         notes=(*(asked.notes if asked else ()), *found.notes, *_of_rows(rows)),
-        cannot_prune=part.cannot_prune,
+        cannot_prune=() if part is None else part.cannot_prune,
         not_usable=asked.not_usable if asked else (),
-        asked_at=part.asked_at,
+        asked_at=None if part is None else part.asked_at(now_ms),
     )
 
 
@@ -333,34 +348,176 @@ def _of_rows(rows: Rows | None) -> Iterator[str]:
         yield f"depth_ratio and read_ratio are from {count:,} rows of {files:,} files"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Part:
-    """The files to measure, None for all, and notes on the predicate that chose them."""
-
-    mask: pa.BooleanArray | None = None
-    cannot_prune: tuple[str, ...] = ()
-    asked_at: str | None = None
-
-
-_ALL = _Part()
-
-
-def _part(store: TableStore, snapshot: Snapshot, where: str, now_ms: int | None) -> _Part:
-    from liquidlog.predicates.matching import answers
-
-    session = Session.at_ms(now_ms)
-    bounds_of = partial(load_bounds, store, snapshot)
-    found = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
-    return _Part(
-        mask=found.judged[0].may_match,
-        cannot_prune=found.cannot_prune,
-        asked_at=found.asked_at(now_ms),
-    )
-
-
 def _by_column(
     columns: Sequence[ClusteringColumn], ends: Sequence[pa.Array], files: int
 ) -> pa.StructArray | pa.Array:
     if not columns:
         return pa.array([None] * files, pa.struct([]))
     return pa.StructArray.from_arrays(ends, names=[column.name for column in columns])
+
+
+# The files that readers must open, by statistics alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredicateScan:
+    """The files that readers of one predicate must open; `share` is their share of all queries.
+
+    `cannot_prune` lists its conditions that rule out no file, whatever the statistics.
+    """
+
+    where: str
+    share: float
+    files: int
+    bytes: int
+    cannot_prune: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Scan(Summary):
+    """The files that the readers of a workload must open, at one version.
+
+    `files_read` and `bytes_read` are means over the workload. `files` has path (decoded),
+    size_bytes, and the share of queries that open the file. `not_usable` lists predicates that are
+    no condition on the table. `asked_at` is the time (ISO 8601, UTC) if a predicate asks for it.
+    """
+
+    version: int
+    total_files: int
+    total_bytes: int
+    files_read: float
+    bytes_read: float
+    predicates: tuple[PredicateScan, ...]
+    cannot_prune: tuple[str, ...]
+    not_usable: tuple[NotUsable, ...]
+    asked_at: str | None
+    files: pa.Table
+
+    def document(self) -> dict[str, Any]:
+        """Return the scan as plain JSON values, with the files as a table."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def scan(
+    store: TableStore,
+    snapshot: Snapshot,
+    workload: Workload,
+    *,
+    time_zone: str | None = None,
+    now_ms: int | None = None,
+) -> Scan:
+    """Return the files that readers with the predicates of a workload must open.
+
+    Without a `time_zone` of the sessions, any is possible; without `now_ms`, conditions on the
+    current time rule out no file.
+    """
+    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    from liquidlog.predicates.matching import answers
+
+    session = Session.at_ms(now_ms, _time_zone(time_zone))
+    found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
+    workload = found.workload
+    masks = [np.asarray(one.may_match, np.bool_) for one in found.judged]
+    sizes = np.asarray(snapshot.files["size"].to_numpy(), np.int64)
+    weights = shares(workload)
+    touched = np.zeros(len(sizes))
+    for mask, share in zip(masks, weights, strict=True):
+        touched += share * mask
+    live = pa.table(
+        {
+            "path": snapshot.paths(),
+            "size_bytes": snapshot.files["size"],
+            "share": pc.round(pa.array(np.minimum(touched, 1.0)), 6),
+        }
+    )
+    return Scan(
+        version=snapshot.version,
+        total_files=len(sizes),
+        total_bytes=int(sizes.sum()),
+        files_read=float(touched.sum()),
+        bytes_read=float(sizes @ touched),
+        predicates=tuple(
+            PredicateScan(
+                where=predicate.where,
+                share=share,
+                files=int(mask.sum()),
+                bytes=int(sizes[mask].sum()),
+                cannot_prune=judged.cannot_prune,
+            )
+            for predicate, share, mask, judged in zip(
+                workload, weights, masks, found.judged, strict=True
+            )
+        ),
+        cannot_prune=found.cannot_prune,
+        not_usable=found.not_usable,
+        asked_at=found.asked_at(now_ms),
+        files=live.filter(pa.array(touched > 0)),
+    )
+
+
+def _time_zone(name: str | None) -> tzinfo | None:
+    if name is None:
+        return None
+    try:
+        return UTC if name.upper() == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(
+            f"there is no time zone {name!r}; name one as UTC or Europe/Berlin", time_zone=name
+        ) from error
+
+
+def matching(
+    store: TableStore,
+    snapshot: Snapshot,
+    predicates: Sequence[str],
+    *,
+    time_zone: tzinfo | None = None,
+    now_ms: int | None = None,
+) -> tuple[NDArray[np.bool_], ...]:
+    """Return per predicate the mask of live files that may have rows of which it is true."""
+    from liquidlog.predicates.matching import judged_each
+
+    bounds_of = partial(load_bounds, store, snapshot)
+    session = replace(Session.at_ms(now_ms, time_zone), for_rows=True)
+    found = judged_each(snapshot, predicates, bounds_of, session)
+    return tuple(np.asarray(one.may_match, np.bool_) for one in found)
+
+
+def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
+    """Return the files of a version that may have rows of which `where` is true, by default all."""
+    arrow_schema(snapshot.schema)  # refuses columns that cannot be read
+    rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
+    if where is not None:
+        rows = np.flatnonzero(*matching(store, snapshot, [where]))
+    partitions = partitions_of(snapshot)
+    fields = partition_fields(
+        snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
+    )
+    time_zone = partition_time_zone(snapshot)
+    found = tuple(in_zone(values, fields, time_zone) for values in partitions.values)
+    for values in found:
+        for field in fields:
+            try:
+                typed_value(values[field.physical_name], field)
+            except ValueError as error:
+                raise CorruptLogError(snapshot.uri, str(error)) from error
+    # Readers leave these columns of data files out.
+    ids, versions = map(
+        snapshot.metadata.configuration.get, (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
+    )
+    hidden = None
+    if ids is not None and versions is not None:
+        hidden = RowTracking(row_id_column=ids, row_commit_version_column=versions, preserved=False)
+    return ReadPlan(
+        table_uri=snapshot.uri,
+        table_id=snapshot.metadata.id,
+        version=snapshot.version,
+        schema_string=snapshot.metadata.schema_string,
+        mapping_mode=mapping_mode(snapshot.metadata.configuration),
+        row_tracking=hidden,
+        partition_columns=partitions.columns,
+        partitions=found,
+        files=(input_files(snapshot.files, [rows]) or [InputFiles.of()])[0],
+        partition_numbers=tuple(partitions.number[rows].tolist()),
+        total_files=snapshot.files.num_rows,
+    )

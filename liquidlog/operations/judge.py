@@ -13,7 +13,7 @@ from msgspec import structs
 
 from liquidlog.advice.advice import NOTHING_TO_DO, SAVED_AS, Advice, Steps, steps
 from liquidlog.advice.search import Candidate, layout_arguments
-from liquidlog.clustering.choice import NewId, check_table
+from liquidlog.clustering.choice import check_table
 from liquidlog.clustering.columns import clustering_state, resolve_columns
 from liquidlog.clustering.migration import clustered_by, migrated
 from liquidlog.clustering.settings import remembered_if_right
@@ -100,12 +100,10 @@ class Decided(NamedTuple):
 
 
 def judge(
-    store: TableStore,
+    opened: OpenedTable,
     snapshot: Snapshot,
     criteria: Criteria,
     *,
-    bounds_of: BoundsOf,
-    new_id: NewId,
     request: Request | None = None,
     made: ClusteringPlan | None = None,
 ) -> Decided:
@@ -114,13 +112,11 @@ def judge(
     With a workload, the `request` says how other clustering columns are searched for. `made` is the
     plan of OPTIMIZE, if the caller has it already.
     """
-    found = advised(store, snapshot, criteria, request)
+    found = advised(opened, snapshot, criteria, request)
     maker = _Maker(
-        store=store,
+        opened=opened,
         snapshot=snapshot,
         criteria=criteria,
-        bounds_of=remembering(bounds_of),
-        new_id=new_id,
         advice=found,
         own_plan=made,
         max_file_bytes=None if request is None else request.max_file_bytes,
@@ -130,33 +126,16 @@ def judge(
     return Decided(judged, None if found is None else _with_verdict(found, snapshot, judged))
 
 
-def judge_opened(
-    opened: OpenedTable,
-    snapshot: Snapshot,
-    criteria: Criteria,
-    *,
-    request: Request | None = None,
-    made: ClusteringPlan | None = None,
-) -> Decided:
-    """Return what `judge` does, with an opened table's loaded statistics and its ids."""
-    return judge(
-        opened.store,
-        snapshot,
-        criteria,
-        bounds_of=opened.bounds_of(snapshot),
-        new_id=opened.clock.new_id,
-        request=request,
-        made=made,
-    )
-
-
 def _judged(maker: "_Maker") -> Verdict:
     snapshot, criteria = maker.snapshot, maker.criteria
     if not snapshot.files.num_rows:
         return no_verdict("leave", "the table has no files", criteria)
-    reason = _not_planned(snapshot)
-    if reason is not None:
-        return no_verdict("leave", reason, criteria)
+    try:
+        # No engine can rewrite a table that is refused here.
+        require_writable(snapshot)
+        check_table(snapshot)
+    except LiquidlogError as error:
+        return no_verdict("leave", f"it cannot be optimized: {error.message}", criteria)
     began = time.perf_counter()
     options = maker.options()
     for option in options:
@@ -212,22 +191,18 @@ def judge_plan(
         share=part.share,
         table_share=part.table_share,
     )
-    bounds_of = opened.bounds_of(snapshot)
-    option = _unless_refused(option, opened.store, snapshot, bounds_of, criteria)
+    option = _unless_refused(option, opened, snapshot, criteria)
     return verdict_of(criteria, [option])
 
 
 def _unless_refused(
-    option: Option,
-    store: TableStore,
-    snapshot: Snapshot,
-    bounds_of: BoundsOf,
-    criteria: Criteria,
+    option: Option, opened: OpenedTable, snapshot: Snapshot, criteria: Criteria
 ) -> Option:
     """Return the option, marked as not worth it if its rewrite would refuse files for dates."""
     if not option.is_worth_it or not criteria.reads_rows:
         return option
-    refused = refused_of(option.plan, store, snapshot, bounds_of)
+    bounds_of = opened.bounds_of(snapshot)
+    refused = refused_of(option.plan, opened.store, snapshot, bounds_of)
     if not refused:
         return option
     more = f"; and {len(refused) - 1} more" if refused[1:] else ""
@@ -289,11 +264,9 @@ ADVISED: Final = "the advised layout"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Maker:
-    store: TableStore
+    opened: OpenedTable
     snapshot: Snapshot
     criteria: Criteria
-    bounds_of: BoundsOf
-    new_id: NewId
     advice: Advice | None
     own_plan: ClusteringPlan | None
     max_file_bytes: int | None
@@ -312,14 +285,14 @@ class _Maker:
         if not made:
             return []
         part = made[0].part
-        bounds_of = self.bounds_of
+        bounds_of = self.opened.bounds_of(self.snapshot)
         if part.files is not None:
-            bounds_of = remembering(partial(load_bounds, self.store, part.snapshot))
+            bounds_of = remembering(partial(load_bounds, self.opened.store, part.snapshot))
         self.unmeasured = _unmeasured(part.snapshot, bounds_of)
         if self.unmeasured is not None:
             return []
         plans = [one.part.plan for one in made]
-        foresight = foresight_of(self.store, part.snapshot, self.criteria, bounds_of, plans)
+        foresight = foresight_of(self.opened.store, part.snapshot, self.criteria, bounds_of, plans)
         options = [
             self._option(one, foresight, number, surely=False) for number, one in enumerate(made)
         ]
@@ -336,9 +309,7 @@ class _Maker:
         """Return the options, with the best ones marked that would be refused."""
         while (number := _best(options)) is not None:
             best = options[number]
-            options[number] = _unless_refused(
-                best, self.store, self.snapshot, self.bounds_of, self.criteria
-            )
+            options[number] = _unless_refused(best, self.opened, self.snapshot, self.criteria)
             if options[number] is best:
                 break
         return options
@@ -380,11 +351,8 @@ class _Maker:
         sizes: Sequence[int] = judged_file_sizes(snapshot.size_bytes, own_size)
         if self.max_file_bytes is not None:
             sizes = (self.max_file_bytes,)
-        return [
-            *candidates(
-                strategy=strategy, has_cubes=has_cubes, takes_foreign=is_foreign, sizes=sizes
-            )
-        ]
+        found = {"has_cubes": has_cubes, "takes_foreign": is_foreign}
+        return [*candidates(strategy=strategy, sizes=sizes, **found)]
 
     def _planned(self, choice: Choice) -> tuple[ClusteringPlan, str | None]:
         """Return the plan, and the source of the workload if its layout is fitted to it."""
@@ -392,7 +360,12 @@ class _Maker:
         if made is not None:
             return made, self.criteria.workload_source if made.readers is not None else None
         make = partial(
-            planned, self.snapshot, choice.arguments, self.bounds_of, self.new_id, quietly=True
+            planned,
+            self.snapshot,
+            choice.arguments,
+            self.opened.bounds_of(self.snapshot),
+            self.opened.clock.new_id,
+            quietly=True,
         )
         workload, source = self.criteria.workload, self.criteria.workload_source
         if workload and source is not None:
@@ -414,7 +387,8 @@ class _Maker:
             arguments = layout_arguments(
                 best.columns, best.prefix, best.curve.value, best.max_file_bytes
             )
-            made = planned(after, arguments, self.bounds_of, self.new_id, quietly=True)
+            bounds_of, new_id = self.opened.bounds_of(snapshot), self.opened.clock.new_id
+            made = planned(after, arguments, bounds_of, new_id, quietly=True)
         except LiquidlogError:
             return None  # it cannot be clustered so; other rewrites are judged
         made = structs.replace(made, fitted=advice.fitted)
@@ -487,16 +461,6 @@ def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source:
         f"liquidlog advise {uri} --workload {source} --apply -o {SAVED_AS}"
         f" && liquidlog optimize {uri} --advice {SAVED_AS}"
     )
-
-
-def _not_planned(snapshot: Snapshot) -> str | None:
-    """Return why no engine can rewrite the table, None if one can."""
-    try:
-        require_writable(snapshot)
-        check_table(snapshot)
-    except LiquidlogError as error:
-        return f"it cannot be optimized: {error.message}"
-    return None
 
 
 def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:

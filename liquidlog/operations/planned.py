@@ -1,5 +1,6 @@
 """Plans of what OPTIMIZE or a migration would rewrite, and why they are what they are."""
 
+import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -138,6 +139,17 @@ def _problem(file: ParquetFile, columns: list[Leaf]) -> str | None:
 # Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults
 
 _log: Final = Log(__name__)
+
+_ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
+
+
+def at_time(where: object, now_ms: int) -> object:
+    """Return a predicate with the current time as a literal in UTC; anything else as it is."""
+    if not isinstance(where, str) or _ASKS_FOR_TIME.search(where) is None:
+        return where
+    from liquidlog.predicates.conditions import at_time as with_time
+
+    return with_time(where, 1000 * now_ms)
 
 
 def planned(

@@ -34,7 +34,7 @@ from liquidlog.foresee.verdict import (
     seconds_text,
 )
 from liquidlog.operations.doctor import Overview
-from liquidlog.operations.scan import PredicateScan, Scan
+from liquidlog.operations.inspect import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report import figures
 from liquidlog.report.figures import change, counted, label, mean, number, share

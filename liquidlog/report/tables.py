@@ -9,8 +9,7 @@ import pyarrow as pa
 from liquidlog.clustering.health import Health
 from liquidlog.doctor.findings import Asked
 from liquidlog.foresee.verdict import Verdict
-from liquidlog.operations.inspect import WrittenBytes
-from liquidlog.operations.scan import Scan
+from liquidlog.operations.inspect import Scan, WrittenBytes
 from liquidlog.report.jsonable import jsonable, settings_text
 from liquidlog.report.layout import (
     LEVELS,

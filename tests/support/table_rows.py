@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.log.store import TableStore
-from liquidlog.operations.scan import plan_read
+from liquidlog.operations.inspect import plan_read
 from liquidlog.plan import ReadPlan
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
