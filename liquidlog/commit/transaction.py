@@ -18,10 +18,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
-
-from msgspec import structs
 
 from liquidlog.commit.conflicts import ReadSet, Winners
 from liquidlog.errors import (
@@ -131,18 +128,20 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
         # What was prepared need not be done again: it says nothing of the next attempt's length.
         began_ms += clock.now_ms() - preparing_ms
         change = proposal.derive(snapshot)
+        protocol, configuration = snapshot.protocol, snapshot.metadata.configuration
         info = _commit_info(
             change,
             read_version=proposal.read_set.version,
             now_ms=clock.now_ms(),
+            after_ms=snapshot.timestamp_ms
+            if has_in_commit_timestamps(protocol, configuration)
+            else None,
             txn_id=txn_id,
             engine_info=engine_info,
         )
-        info = _with_in_commit_timestamp(info, snapshot)
         content = encode_actions((info, *change.actions))
         proposal.before_put(snapshot)
-        outcome = put_commit(store, snapshot.version + 1, content, txn_id=txn_id, clock=clock)
-        if outcome is PutOutcome.LANDED:
+        if put_commit(store, snapshot.version + 1, content, txn_id=txn_id, clock=clock):
             _say_committed(store, snapshot.version + 1, change, attempt, clock.now_ms() - began_ms)
             return Landed(version=snapshot.version + 1, change=change, base=snapshot)
         _log.info("attempt %d: version %d is another writer's", attempt, snapshot.version + 1)
@@ -164,19 +163,22 @@ def rehearse(store: TableStore, proposal: Proposal) -> Landed:
 
 def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
     """Land version 0 of a new table; return False if the table was created meanwhile."""
-    txn_id = clock.new_id()
-    info = _commit_info(
-        change, read_version=None, now_ms=clock.now_ms(), txn_id=txn_id, engine_info=engine_info
-    )
+    txn_id, began_ms = clock.new_id(), clock.now_ms()
     protocol = next(a for a in change.actions if isinstance(a, Protocol))
     metadata = next(a for a in change.actions if isinstance(a, Metadata))
-    if has_in_commit_timestamps(protocol, metadata.configuration):
-        info = structs.replace(info, in_commit_timestamp=info.timestamp)
-    content, began_ms = encode_actions((info, *change.actions)), clock.now_ms()
-    outcome = put_commit(store, 0, content, txn_id=txn_id, clock=clock)
-    if outcome is PutOutcome.LANDED:
+    info = _commit_info(
+        change,
+        read_version=None,
+        now_ms=began_ms,
+        after_ms=0 if has_in_commit_timestamps(protocol, metadata.configuration) else None,
+        txn_id=txn_id,
+        engine_info=engine_info,
+    )
+    content = encode_actions((info, *change.actions))
+    landed = put_commit(store, 0, content, txn_id=txn_id, clock=clock)
+    if landed:
         _say_committed(store, 0, change, 1, clock.now_ms() - began_ms)
-    return outcome is PutOutcome.LANDED
+    return landed
 
 
 def _begun(store: TableStore, proposal: Proposal) -> tuple[Snapshot, Winners]:
@@ -264,19 +266,20 @@ def _require_unprotected(snapshot: Snapshot) -> None:
         raise UnsupportedFeatureError(snapshot.uri, "checkpointed", (reason,))
 
 
-def _with_in_commit_timestamp(info: CommitInfo, snapshot: Snapshot) -> CommitInfo:
-    """Return the commitInfo, if enabled with an in-commit timestamp after the last commit's."""
-    if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata.configuration):
-        return info
-    timestamp = max(info.timestamp or 0, snapshot.timestamp_ms + 1)
-    return structs.replace(info, timestamp=timestamp, in_commit_timestamp=timestamp)
-
-
 def _commit_info(
-    change: Change, *, read_version: int | None, now_ms: int, txn_id: str, engine_info: str
+    change: Change,
+    *,
+    read_version: int | None,
+    now_ms: int,
+    after_ms: int | None,
+    txn_id: str,
+    engine_info: str,
 ) -> CommitInfo:
+    """Return the commitInfo, with an in-commit timestamp after `after_ms` if that is given."""
+    in_commit_ms = None if after_ms is None else max(now_ms, after_ms + 1)
     return CommitInfo(
-        timestamp=now_ms,
+        timestamp=now_ms if in_commit_ms is None else in_commit_ms,
+        in_commit_timestamp=in_commit_ms,
         operation=change.operation,
         operation_parameters=change.parameters,
         read_version=read_version,
@@ -287,13 +290,6 @@ def _commit_info(
         engine_info=engine_info,
         txn_id=txn_id,
     )
-
-
-class PutOutcome(Enum):
-    """Outcome of one attempt to put a version."""
-
-    LANDED = "landed"
-    LOST_RACE = "lost race"
 
 
 PUTS: Final = 4
@@ -307,43 +303,38 @@ def put_commit(
     *,
     txn_id: str,
     clock: Clock,
-) -> PutOutcome:
+) -> bool:
     """Return whether a commit landed; it is put again while it has no answer."""
     detail = ""
     for puts in range(1, PUTS + 1):
         if puts > 1:
             clock.back_off(puts - 1, 0)
         try:
-            outcome, detail = _put_once(store, version, content, txn_id)
+            landed, detail = _put_once(store, version, content, txn_id)
         except StorageError as error:
             if puts == 1:
                 raise
             # This refusal says nothing about the earlier puts, which may still arrive.
             raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
-        if outcome is not None:
-            return outcome
+        if landed is not None:
+            return landed
     raise CommitStateUnknownError(version, f"{detail}; it is not in the log")
 
 
 def _put_once(
     store: TableStore, version: int, content: bytes, txn_id: str
-) -> tuple[PutOutcome | None, str]:
-    """Return the outcome of a put, None if unknown, and why it was read back."""
+) -> tuple[bool | None, str]:
+    """Return whether a put landed, None if unknown, and why it was read back."""
     try:
         if store.put_log_if_absent(commit_name(version), content):
-            return PutOutcome.LANDED, ""
+            return True, ""
         detail = "the version is taken but cannot be read"
     except AmbiguousPutError as error:
         detail = str(error)
     _log.info("the put of version %d is read back: %s", version, detail)
-    return _read_back(store, version, txn_id, detail=detail), detail
-
-
-def _read_back(store: TableStore, version: int, txn_id: str, *, detail: str) -> PutOutcome | None:
     try:
-        winner = read_commit(store, version)
+        return read_commit(store, version).info.txn_id == txn_id, detail
     except VersionNotFoundError:
-        return None
+        return None, detail
     except LiquidlogError as error:
         raise CommitStateUnknownError(version, f"{detail}; {error.message}") from error
-    return PutOutcome.LANDED if winner.info.txn_id == txn_id else PutOutcome.LOST_RACE

@@ -11,7 +11,7 @@ from inspect import signature
 from typing import Final, Self
 
 from liquidlog.errors import ExecutorError, UsageError
-from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress, Tasks
+from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.spec.text import render_size
 from liquidlog.storage.options import OptionsSource
 
@@ -111,12 +111,6 @@ def rewrite_groups(
     return executor(plan, groups, progress)
 
 
-def tasks_of(executor: Executor) -> Tasks | None:
-    """Return the executor's function that runs other work, None if it has none."""
-    found: Tasks | None = getattr(executor, "tasks", None)
-    return found
-
-
 def open_executor(
     name: str,
     configuration: Mapping[str, str],
@@ -138,14 +132,14 @@ def open_executor(
         told["session"] = session
     if limit_bytes is not None:
         told["limit_bytes"] = limit_bytes
-    if read_back:
-        return start(configuration, storage_options, **told)
-    if "read_back" not in asked:
-        raise UsageError(
-            f"no_read_back has no effect with the executor {name}: it takes no read_back",
-            option="no_read_back",
-        )
-    return start(configuration, storage_options, read_back=False, **told)
+    if not read_back:
+        if "read_back" not in asked:
+            raise UsageError(
+                f"no_read_back has no effect with the executor {name}: it takes no read_back",
+                option="no_read_back",
+            )
+        told["read_back"] = False
+    return start(configuration, storage_options, **told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,31 +162,20 @@ def choose_executor(
     if name != AUTO:
         find_executor(name)
         return ChosenExecutor(name, "it was named")
-    asked = _asks_for_spark(configuration, session)
-    if asked is not None:
-        return ChosenExecutor(SPARK, asked)
+    if session is not None:
+        return ChosenExecutor(SPARK, "there is a Spark session")
+    if configuration:
+        return ChosenExecutor(SPARK, "Spark settings were given")
+    chosen = next((variable for variable in _MASTERS if os.environ.get(variable)), None)
+    if chosen is not None:
+        return ChosenExecutor(SPARK, f"{chosen} is set")
     most, size = limit_bytes or AUTO_LIMIT_BYTES, plan.size_bytes
+    reads = f"the plan reads {render_size(size)},"
     if size <= most:
-        return ChosenExecutor(
-            LOCAL, f"the plan reads {render_size(size)}, at most {render_size(most)}"
-        )
+        return ChosenExecutor(LOCAL, f"{reads} at most {render_size(most)}")
     if limit_bytes is None and find_spec("pyspark") is None:
         return ChosenExecutor(LOCAL, "PySpark is not installed")
-    return ChosenExecutor(
-        SPARK, f"the plan reads {render_size(size)}, more than {render_size(most)}"
-    )
-
-
-def _asks_for_spark(configuration: Mapping[str, str], session: object) -> str | None:
-    """Return how a caller or the environment chose Spark, None if neither did."""
-    if session is not None:
-        return "there is a Spark session"
-    if configuration:
-        return "Spark settings were given"
-    found = next((variable for variable in _MASTERS if os.environ.get(variable)), None)
-    if found is not None:
-        return f"{found} is set"
-    return None
+    return ChosenExecutor(SPARK, f"{reads} more than {render_size(most)}")
 
 
 def active_session() -> object:

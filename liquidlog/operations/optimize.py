@@ -38,7 +38,6 @@ from liquidlog.operations.executors import (
     open_executor,
     require_settings,
     rewrite_groups,
-    tasks_of,
 )
 from liquidlog.operations.inspect import health
 from liquidlog.operations.judge import foresight_of
@@ -198,7 +197,7 @@ def rewritten(
         commits,
         on_commit=on_group,
         watch=watch,
-        tasks=tasks_of(rewrite),
+        tasks=getattr(rewrite, "tasks", None),
     )
 
 

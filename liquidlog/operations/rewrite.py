@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from liquidlog.advice.advice import AdviceDocument, decode_advice
 from liquidlog.clustering.settings import CommitSettings
@@ -111,7 +110,12 @@ def lost_groups(
 ) -> Mapping[int, Sequence[Conflict]]:
     """Return why groups can never be committed after `winners`; of a migration all or none."""
     of_table = winners.conflicts(read_set_of(plan))
-    touched = _groups_with(winners.removed_paths(), groups)
+    touched = np.zeros(len(groups), np.bool_)
+    if paths := winners.removed_paths():
+        columns = [its.columns["path"] for group in groups for its in (group.inputs, group.kept)]
+        own = pa.chunked_array([chunk for one in columns for chunk in one.chunks], pa.string())
+        owners = np.repeat(np.arange(len(columns)) // 2, [len(column) for column in columns])
+        touched[owners[pc.is_in(own, value_set=pa.array(paths, pa.string())).to_numpy()]] = True
     found = {
         group.group_id: lasting_conflicts(winners, plan, group, max_share) if has_some else of_table
         for group, has_some in zip(groups, touched, strict=True)
@@ -121,18 +125,6 @@ def lost_groups(
         return lost
     first = next(iter(lost.values()))
     return {group.group_id: lost.get(group.group_id, first) for group in groups}
-
-
-def _groups_with(paths: Collection[str], groups: Sequence[RewriteGroup]) -> NDArray[np.bool_]:
-    touched = np.zeros(len(groups), np.bool_)
-    if not paths:
-        return touched
-    columns = [files.columns["path"] for group in groups for files in (group.inputs, group.kept)]
-    own = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
-    owners = np.repeat(np.arange(len(columns)) // 2, [len(column) for column in columns])
-    found = pc.is_in(own, value_set=pa.array(paths, pa.string()))
-    touched[owners[found.to_numpy()]] = True
-    return touched
 
 
 class GroupWatch:
@@ -161,8 +153,7 @@ class GroupWatch:
         """Return the clauses by group id, the last known ones while another thread looks."""
         if self._looking.acquire(blocking=False):
             try:
-                if self._is_time():
-                    self._look()
+                self._look()
             finally:
                 self._looking.release()
         return self._reasons
@@ -176,14 +167,12 @@ class GroupWatch:
         found = self._lost.get(failure.group_id) or (Outdated(failure.reason),)
         return tuple(GroupConflict(failure.group_id, one, cancelled=True) for one in found)
 
-    def _is_time(self) -> bool:
-        if self._looked_ms is None:
-            return True
-        wait_ms = _LEAST_INTERVAL_MS if self._group_ended else INTERVAL_MS
-        return not 0 <= self._clock.now_ms() - self._looked_ms < wait_ms  # clocks are set back
-
     def _look(self) -> None:
-        self._looked_ms, self._group_ended = self._clock.now_ms(), False
+        wait_ms = _LEAST_INTERVAL_MS if self._group_ended else INTERVAL_MS
+        now_ms, looked_ms = self._clock.now_ms(), self._looked_ms
+        if looked_ms is not None and 0 <= now_ms - looked_ms < wait_ms:  # clocks are set back
+            return
+        self._looked_ms, self._group_ended = now_ms, False
         try:
             committed = self._landed.update()
             winners = self._landed.winners

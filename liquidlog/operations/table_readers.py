@@ -23,7 +23,7 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import FittedWorkload
-from liquidlog.predicates.matching import Answers, answers
+from liquidlog.predicates.matching import Answers, answers, judged_each
 from liquidlog.predicates.workload import Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
@@ -50,18 +50,24 @@ def backtested(
         if one.recorded is not None and one.recorded.bytes is not None
     ]
     versions, unknown = _versions(store, snapshot, [workload[number] for number in seen])
-    kept = _most_asked(versions, [workload[number].weight for number in seen], snapshot.version)
+    asked: dict[int, float] = {}
+    for number, version in zip(seen, versions, strict=True):
+        if version is not None and version != snapshot.version:
+            asked[version] = asked.get(version, 0.0) + workload[number].weight
     predicted = read_now[seen].copy() if seen else np.zeros(0)
     on_version = np.array([version == snapshot.version for version in versions], np.float64)
-    for version in kept:
+    for version in sorted(asked, key=lambda version: -asked[version])[:_MOST_VERSIONS]:
         rows = [place for place, found in enumerate(versions) if found == version]
+        wheres = [workload[seen[place]].where for place in rows]
         try:
-            then = _read_then(
-                store, version, [workload[seen[place]].where for place in rows], now_ms
-            )
+            then = load_snapshot(store, version)
+            bounds_of, session = partial(load_bounds, store, then), Session.at_ms(now_ms)
+            found = judged_each(then, wheres, bounds_of, session)
         except LiquidlogError:
             continue  # e.g. its log files or columns are gone
-        predicted[rows], on_version[rows] = then, 1.0
+        sizes = then.files["size"].to_numpy()
+        predicted[rows] = [sizes[np.asarray(one.may_match, np.bool_)].sum() for one in found]
+        on_version[rows] = 1.0
     observed = [one.recorded.bytes for one in workload if one.recorded is not None]
     return backtest(
         np.array([workload[number].weight for number in seen]),
@@ -94,25 +100,6 @@ def _versions(
                 known[minute] = None
         found.append(known[minute])
     return found, sum(one is None for one in found)
-
-
-def _most_asked(versions: Sequence[int | None], weights: Sequence[float], newest: int) -> list[int]:
-    counted: dict[int, float] = {}
-    for version, weight in zip(versions, weights, strict=True):
-        if version is not None and version != newest:
-            counted[version] = counted.get(version, 0.0) + weight
-    return sorted(counted, key=lambda version: -counted[version])[:_MOST_VERSIONS]
-
-
-def _read_then(store: TableStore, version: int, predicates: Sequence[str], now_ms: int) -> Floats:
-    from liquidlog.predicates.matching import judged_each
-
-    then = load_snapshot(store, version)
-    sizes = then.files["size"].to_numpy()
-    found = judged_each(then, predicates, partial(load_bounds, store, then), Session.at_ms(now_ms))
-    return np.array(
-        [float(sizes[np.asarray(one.may_match, np.bool_)].sum()) for one in found], np.float64
-    )
 
 
 def _notes(seen: Sequence[WeightedPredicate], on_version: Floats, unknown: int) -> list[str]:
@@ -149,9 +136,13 @@ def table_readers(
 ) -> "TableReaders":
     """Return what the predicates of a workload open in a table as it is."""
     session = Session.at_ms(now_ms)
-    files = _looked_at(snapshot.files.num_rows)
+    count = snapshot.files.num_rows
+    files: Numbers = np.arange(count)
+    if count > _MOST_FILES:
+        random = np.random.default_rng(count)
+        files = np.sort(random.choice(count, _MOST_FILES // 2, replace=False)).astype(np.int64)
     some = replace(snapshot, files=snapshot.files.take(pa.array(files)), plain_files=None)
-    some = snapshot if len(files) == snapshot.files.num_rows else some
+    some = snapshot if len(files) == count else some
     readers = answers(some, workload, partial(load_bounds, store, some), session)
     named = _named(snapshot, readers)
     sizes = np.asarray(some.files["size"].to_numpy(), np.float64)
@@ -206,14 +197,6 @@ def _halves(workload: Workload, shapes: Sequence[frozenset[Path]]) -> Halves:
     texts = [one.where for one in workload]
     parted = by_time(weights, firsts, lasts) if len(weights) >= FEW else None
     return parted or by_shape(weights, shapes, texts)
-
-
-def _looked_at(count: int) -> Numbers:
-    """Return the rows of live files that predicates are evaluated on: all, or a random part."""
-    if count <= _MOST_FILES:
-        return np.arange(count)
-    random = np.random.default_rng(count)
-    return np.sort(random.choice(count, _MOST_FILES // 2, replace=False)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
