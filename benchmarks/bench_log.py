@@ -134,7 +134,7 @@ def other_writer(snapshot):
 """
 _COMMIT = """
 started, cpu_started = time.perf_counter(), time.process_time()
-landed = land(table.opened.store, proposal, system_clock(), engine_info="bench")
+landed = land(table.opened.store, proposal, system_clock())
 assert landed.version - plan.read_version == {attempts}
 rows = None
 """
@@ -170,7 +170,7 @@ for number, group in enumerate(plan.groups):
         derive=lambda snapshot: rewrite_change(snapshot, plan, result, now_ms=10**12),
         problems=lambda snapshot: staleness_of(snapshot, plan, [group])[0].reasons,
         before_put=opinion.require, winners=landed_groups.winners)
-    base = land(table.opened.store, proposal, system_clock(), engine_info="bench").base
+    base = land(table.opened.store, proposal, system_clock()).base
 rows = None
 """
 _NEXT = """

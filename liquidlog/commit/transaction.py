@@ -48,6 +48,7 @@ from liquidlog.spec.features import (
     unsupported_for_writing,
 )
 from liquidlog.spec.paths import commit_name
+from liquidlog.version import ENGINE_INFO
 
 _log: Final = Log(__name__)
 MAX_ATTEMPTS: Final = 1000
@@ -113,7 +114,7 @@ class Landed:
     base: Snapshot
 
 
-def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str) -> Landed:
+def land(store: TableStore, proposal: Proposal, clock: Clock) -> Landed:
     """Land the proposal at the next free version; return the change and its version."""
     txn_id = clock.new_id()
     snapshot, winners = _begun(store, proposal)
@@ -137,7 +138,6 @@ def land(store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: st
             if has_in_commit_timestamps(protocol, configuration)
             else None,
             txn_id=txn_id,
-            engine_info=engine_info,
         )
         content = encode_actions((info, *change.actions))
         proposal.before_put(snapshot)
@@ -161,7 +161,7 @@ def rehearse(store: TableStore, proposal: Proposal) -> Landed:
     return Landed(version=snapshot.version + 1, change=change, base=snapshot)
 
 
-def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: str) -> bool:
+def land_first(store: TableStore, change: Change, clock: Clock) -> bool:
     """Land version 0 of a new table; return False if the table was created meanwhile."""
     txn_id, began_ms = clock.new_id(), clock.now_ms()
     protocol = next(a for a in change.actions if isinstance(a, Protocol))
@@ -172,7 +172,6 @@ def land_first(store: TableStore, change: Change, clock: Clock, *, engine_info: 
         now_ms=began_ms,
         after_ms=0 if has_in_commit_timestamps(protocol, metadata.configuration) else None,
         txn_id=txn_id,
-        engine_info=engine_info,
     )
     content = encode_actions((info, *change.actions))
     landed = put_commit(store, 0, content, txn_id=txn_id, clock=clock)
@@ -197,11 +196,9 @@ def _say_committed(
     _log.info(text, version, store.uri, *facts)
 
 
-def land_and_checkpoint(
-    store: TableStore, proposal: Proposal, clock: Clock, *, engine_info: str
-) -> Landed:
+def land_and_checkpoint(store: TableStore, proposal: Proposal, clock: Clock) -> Landed:
     """Land a proposal; make a checkpoint if one is due after it."""
-    landed = land(store, proposal, clock, engine_info=engine_info)
+    landed = land(store, proposal, clock)
     text = landed.base.metadata.configuration.get(INTERVAL, "")
     interval = int(text) if text.isdecimal() and int(text) > 0 else _DEFAULT_INTERVAL
     if landed.version % interval == 0:
@@ -273,7 +270,6 @@ def _commit_info(
     now_ms: int,
     after_ms: int | None,
     txn_id: str,
-    engine_info: str,
 ) -> CommitInfo:
     """Return the commitInfo, with an in-commit timestamp after `after_ms` if that is given."""
     in_commit_ms = None if after_ms is None else max(now_ms, after_ms + 1)
@@ -287,7 +283,7 @@ def _commit_info(
         is_blind_append=change.is_blind_append,
         operation_metrics=dict(change.metrics),
         tags=dict(change.tags) or None,
-        engine_info=engine_info,
+        engine_info=ENGINE_INFO,
         txn_id=txn_id,
     )
 

@@ -13,11 +13,13 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -103,22 +105,18 @@ def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Fo
         if is_listing(address):
             yield from _of_catalog(address, options)
         elif is_glob(address) or below:
-            yield from _searched(address, options)
+            root, names = _parts(address)
+            tables = sorted(_below(root, names or (_ANY_DEPTH,), options))
+            if not tables:
+                where = "at" if names else "at or below"
+                yield Found(address=address, problem=f"no table is {where} {address}")
+            yield from (Found(address=table) for table in tables)
         else:
             yield Found(address=table_address(address))
     except UsageError:
         raise
     except LiquidlogError as error:
         yield Found(address=address, problem=error.message)
-
-
-def _searched(address: str, options: StorageOptions) -> Iterator[Found]:
-    root, names = _parts(address)
-    tables = sorted(_Search(options).below(root, names or (_ANY_DEPTH,)))
-    if not tables:
-        where = "at" if names else "at or below"
-        yield Found(address=address, problem=f"no table is {where} {address}")
-    yield from (Found(address=table) for table in tables)
 
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
@@ -178,62 +176,52 @@ def _match(names: Sequence[str], parts: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], names[0]) and _match(names[1:], parts[1:])
 
 
-class _Search:
-    """Walks directories level by level, with several requests at once."""
+def _below(root: str, names: tuple[str, ...], options: StorageOptions) -> set[str]:
+    """Return the tables below a directory whose path matches `names`; walks level by level."""
+    level = {(root, names)}
+    tables: set[str] = set()
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for _ in range(_DEEPEST + len(names)):
+            if not level:
+                break
+            steps = [*pool.map(partial(_step, options), sorted(level))]
+            tables.update(table for step in steps for table in step[0])
+            level = {place for step in steps for place in step[1]}
+    return tables
 
-    def __init__(self, options: StorageOptions) -> None:
-        self._options = options
 
-    def below(self, root: str, names: tuple[str, ...]) -> Iterable[str]:
-        """Return the tables below a directory whose path matches `names`."""
-        level = {(root, names)}
-        tables: set[str] = set()
-        with ThreadPoolExecutor(_PARALLEL) as pool:
-            for _ in range(_DEEPEST + len(names)):
-                if not level:
-                    break
-                steps = [*pool.map(self._step, sorted(level))]
-                tables.update(table for step in steps for table in step[0])
-                level = {place for step in steps for place in step[1]}
-        return tables
-
-    def _step(
-        self, place: tuple[str, tuple[str, ...]]
-    ) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
-        """Return the tables at a place, and the places to look at next."""
-        where, names = place
-        options = own_options(where, self._options) or NO_OPTIONS
-        # One request where a listing of the table's data files could take a thousand.
-        if holds_any(
-            f"{where.rstrip('/')}/{LOG_DIR}", own_options(where, self._options) or NO_OPTIONS
-        ):
-            ends = all(name == _ANY_DEPTH for name in names)
-            return ([where] if ends else []), []
-        if not names:
-            return [], []
-        name, rest = names[0], names[1:]
-        if not is_glob(name):
-            return [], [(f"{where.rstrip('/')}/{name}", rest)]
-        inside = [
-            found.rstrip("/")
-            for found in entries(where, options) or ()
-            if found.endswith("/") and not found.startswith(("_", "."))
-        ]
-        if name == _ANY_DEPTH:
-            here = [(where, rest)] if rest else []
-            below = [f"{where.rstrip('/')}/{found}" for found in inside]
-            return [], [*here, *((found, names) for found in below if not _is_link(found))]
-        named = [found for found in inside if fnmatchcase(found, name)]
-        return [], [(f"{where.rstrip('/')}/{found}", rest) for found in named]
+def _step(
+    given: StorageOptions, place: tuple[str, tuple[str, ...]]
+) -> tuple[list[str], list[tuple[str, tuple[str, ...]]]]:
+    """Return the tables at a place, and the places to look at next."""
+    where, names = place
+    options = own_options(where, given) or NO_OPTIONS
+    # One request where a listing of the table's data files could take a thousand.
+    if holds_any(f"{where.rstrip('/')}/{LOG_DIR}", options):
+        ends = all(name == _ANY_DEPTH for name in names)
+        return ([where] if ends else []), []
+    if not names:
+        return [], []
+    name, rest = names[0], names[1:]
+    if not is_glob(name):
+        return [], [(f"{where.rstrip('/')}/{name}", rest)]
+    inside = [
+        found.rstrip("/")
+        for found in entries(where, options) or ()
+        if found.endswith("/") and not found.startswith(("_", "."))
+    ]
+    if name == _ANY_DEPTH:
+        here = [(where, rest)] if rest else []
+        below = [(f"{where.rstrip('/')}/{found}", names) for found in inside]
+        links = {one for one in below if is_local(one[0]) and Path(one[0]).is_symlink()}
+        return [], [*here, *(one for one in below if one not in links)]
+    named = [found for found in inside if fnmatchcase(found, name)]
+    return [], [(f"{where.rstrip('/')}/{found}", rest) for found in named]
 
 
 def own_options(address: str, options: T) -> T | None:
     """Return the storage options of a table; none on local disk."""
     return None if is_local(address) else options
-
-
-def _is_link(directory: str) -> bool:
-    return is_local(directory) and os.path.islink(directory)  # noqa: PTH114  as addresses have it
 
 
 MOST_TABLES: Final = 100_000
@@ -401,7 +389,11 @@ def _unity_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[t
         try:
             page = json.loads(again(lambda asked=request: _content(asked)))  # type: ignore[misc]
             next_token = page.get("next_page_token")
-            found = [_named(table) for table in page.get("tables") or []]
+            found = []
+            for table in page.get("tables") or []:
+                is_delta = str(table.get("data_source_format", "")).upper() == "DELTA"
+                location = str(table.get("storage_location") or "") if is_delta else ""
+                found.append((str(table.get("name", "")), location))
         except StorageError:
             raise
         except Exception as error:  # noqa: BLE001  it may hold a secret
@@ -413,11 +405,6 @@ def _unity_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[t
             raise StorageError(where, "cannot be listed: the server sends the same page again")
         seen.add(str(next_token))
         query["page_token"] = str(next_token)
-
-
-def _named(table: Mapping[str, Any]) -> tuple[str, str]:
-    is_delta = str(table.get("data_source_format", "")).upper() == "DELTA"
-    return str(table.get("name", "")), str(table.get("storage_location") or "") if is_delta else ""
 
 
 def _content(request: urllib.request.Request) -> bytes:

@@ -70,7 +70,6 @@ from liquidlog.plan import (
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
 from liquidlog.spec.paths import LogFile
-from liquidlog.version import ENGINE_INFO
 
 Refusal = CommitConflictError | ResultMismatchError | DataFileError
 """Why a group cannot be committed; other groups still can."""
@@ -363,7 +362,7 @@ class _Batch:
         run = self._run
         if self._dry_run:
             return rehearse(run.store, proposal)
-        return land_and_checkpoint(run.store, proposal, run.clock, engine_info=ENGINE_INFO)
+        return land_and_checkpoint(run.store, proposal, run.clock)
 
     def _as_committed(self, claimed: ClaimedGroup) -> RewrittenGroup:
         state = self._states.get(claimed.group_id)

@@ -45,7 +45,6 @@ from liquidlog.spec.actions import Change, Protocol
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.features import DOMAIN_METADATA, is_true, without_feature
 from liquidlog.spec.schema import Path, StructType, find_column
-from liquidlog.version import ENGINE_INFO
 
 Derive = Callable[[Snapshot], Change | None]
 """Function from a snapshot to the change to commit, None if there is nothing to change."""
@@ -81,7 +80,7 @@ def commit_in_place(
         base=snapshot,
         derive=required,
     )
-    return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+    return land_and_checkpoint(store, proposal, clock).version
 
 
 def changed(opened: OpenedTable, derive: Derive, *, dry_run: bool) -> int:
@@ -111,7 +110,7 @@ def create(
     if store.list_log():
         raise TableExistsError(store.uri)
     change = _creation(definition, clock)
-    if not dry_run and not land_first(store, change, clock, engine_info=ENGINE_INFO):
+    if not dry_run and not land_first(store, change, clock):
         raise TableExistsError(store.uri)
 
 

@@ -1,6 +1,7 @@
 """What only looks at a table: DESCRIBE DETAIL, files, health, and which files readers open."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
@@ -29,7 +30,7 @@ from liquidlog.clustering.zcubes import file_states
 from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of
-from liquidlog.foresee.sample import Rows, Sample
+from liquidlog.foresee.sample import Sample
 from liquidlog.log.segment import list_log, read_commits
 from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
@@ -164,8 +165,14 @@ def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> 
     """Return at most MOST_COLUMNS columns with statistics, by the weight of their predicates."""
     weights, not_usable = _weights(snapshot, workload)
     ranked = sorted(weights, key=lambda path: (-weights[path], path))
-    possible = [(path, _column(snapshot, path)) for path in ranked]
-    columns = [column for _, column in possible if column is not None]
+    configuration = snapshot.metadata.configuration
+    columns: list[ClusteringColumn] = []
+    for path in ranked:
+        # A column's type or statistics may forbid it.
+        with suppress(ClusteringColumnError):
+            columns += resolve_columns(
+                snapshot.schema, [path], configuration=configuration, partition_columns=()
+            )
     bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
     there = [
         column
@@ -213,20 +220,6 @@ def _weights(
             f" {refused[0].reason}"
         )
     return weights, tuple(refused)
-
-
-def _column(snapshot: Snapshot, path: Path) -> ClusteringColumn | None:
-    """Return the clustering column at a path, None if its type or statistics forbid it."""
-    try:
-        (found,) = resolve_columns(
-            snapshot.schema,
-            [path],
-            configuration=snapshot.metadata.configuration,
-            partition_columns=(),
-        )
-    except ClusteringColumnError:
-        return None
-    return found
 
 
 def _listed(paths: Sequence[Path]) -> str:
@@ -294,10 +287,17 @@ def health(
         part = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
     leaves = [column.leaf for column in measured]
     bounds = load_bounds(store, snapshot, leaves)
-    rows = None
+    rows, of_rows = None, []
     if reads_rows and leaves and snapshot.files.num_rows:
         outputs = snapshot.files.num_rows
         rows = rows_of(store, snapshot, leaves, outputs=outputs, bounds=bounds)
+    if rows is not None:
+        some = rows.samples[0]
+        of_rows.append(
+            f"depth_ratio and read_ratio are from {len(some):,} rows of {some.files:,} files"
+            if rows.problem is None
+            else f"depth_ratio and read_ratio are from the log alone: {rows.problem}"
+        )
     found = judged_health(
         snapshot,
         measured,
@@ -309,7 +309,7 @@ def health(
     )
     return replace(
         found,
-        notes=(*(asked.notes if asked else ()), *found.notes, *_of_rows(rows)),
+        notes=(*(asked.notes if asked else ()), *found.notes, *of_rows),
         cannot_prune=() if part is None else part.cannot_prune,
         not_usable=asked.not_usable if asked else (),
         asked_at=None if part is None else part.asked_at(now_ms),
@@ -338,14 +338,6 @@ def judged_health(
     return with_ratios(
         found, snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask, sample=sample
     )
-
-
-def _of_rows(rows: Rows | None) -> Iterator[str]:
-    if rows is not None and rows.problem is not None:
-        yield f"depth_ratio and read_ratio are from the log alone: {rows.problem}"
-    elif rows is not None:
-        count, files = len(rows.samples[0]), rows.samples[0].files
-        yield f"depth_ratio and read_ratio are from {count:,} rows of {files:,} files"
 
 
 def _by_column(

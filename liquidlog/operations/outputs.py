@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -236,12 +236,12 @@ def max_age_ms(snapshot: Snapshot) -> int:
 _NAMED: Final = 3
 
 
+@dataclass(frozen=True, slots=True)
 class NewColumns:
     """Which inputs have values in new columns; each file is asked once per set of columns."""
 
-    def __init__(self, store: TableStore) -> None:
-        self._store = store
-        self._reasons: dict[tuple[int, tuple[NewColumn, ...]], tuple[str, ...]] = {}
+    store: TableStore
+    _reasons: dict[tuple[int, tuple[NewColumn, ...]], tuple[str, ...]] = field(default_factory=dict)
 
     def reasons(self, group: RewriteGroup, columns: tuple[NewColumn, ...]) -> tuple[str, ...]:
         """Return a sentence for each of the columns that an input of the group has."""
@@ -254,7 +254,7 @@ class NewColumns:
         wanted = [(column.physical, column.ids) for column in columns]
 
         def held(file: InputFile) -> tuple[Path, ...] | DataFileError:
-            address, storage = self._store.data_path(file.path), self._store.storage
+            address, storage = self.store.data_path(file.path), self.store.storage
             try:
                 return columns_held(address, wanted, size_bytes=file.size_bytes, storage=storage)
             except DataFileError as error:

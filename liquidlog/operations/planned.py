@@ -63,7 +63,7 @@ from liquidlog.spec.bounds import BoundsOf, Mask, indexed_leaves
 from liquidlog.spec.calendars import are_old
 from liquidlog.spec.evolution import table_terms
 from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, zoneless_columns
-from liquidlog.spec.schema import Leaf, Path, PrimitiveType, quote_path
+from liquidlog.spec.schema import Path, PrimitiveType, quote_path
 from liquidlog.spec.text import Rows, render_size
 
 # Files that a rewrite would refuse, since the calendar of their old dates is unknown
@@ -119,21 +119,17 @@ def refused(
         address = store.data_path(paths[number])
         try:
             with ParquetFile(address, storage=store.storage, size_bytes=sizes[number]) as file:
-                return _problem(file, columns)
+                for leaf in columns:
+                    why = file.refusal_of_old(arrow_type(leaf.data_type))
+                    if why is not None:
+                        values = f"old values of its column {quote_path(leaf.logical)} are {why}"
+                        return f"a rewrite would refuse {file.path}: {values}"
         except DataFileError:
-            return None  # whoever reads it says so
+            pass  # whoever reads it says so
+        return None
 
     with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
         return tuple(text for text in pool.map(problem, range(len(rows))) if text is not None)
-
-
-def _problem(file: ParquetFile, columns: list[Leaf]) -> str | None:
-    for leaf in columns:
-        why = file.refusal_of_old(arrow_type(leaf.data_type))
-        if why is not None:
-            name = quote_path(leaf.logical)
-            return f"a rewrite would refuse {file.path}: old values of its column {name} are {why}"
-    return None
 
 
 # Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults

@@ -49,7 +49,6 @@ from liquidlog.spec.text import (
 )
 from liquidlog.storage.files import FileFacts
 from liquidlog.storage.objects import tree
-from liquidlog.version import ENGINE_INFO
 
 
 def _put_note(store: TableStore, change: Change, clock: Clock) -> int:
@@ -57,7 +56,7 @@ def _put_note(store: TableStore, change: Change, clock: Clock) -> int:
     snapshot = load_snapshot(store)
     read_set = ReadSet(version=snapshot.version)
     proposal = Proposal(read_set=read_set, base=snapshot, derive=lambda _: change)
-    return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+    return land_and_checkpoint(store, proposal, clock).version
 
 
 # Find and delete the files that no version names and no run will ever commit

@@ -116,7 +116,6 @@ from liquidlog.spec.schema import (
 )
 from liquidlog.spec.text import render_size
 from liquidlog.storage.files import are_apart
-from liquidlog.version import ENGINE_INFO
 
 if TYPE_CHECKING:
     from liquidlog.definition.alignment import Alignment
@@ -410,7 +409,7 @@ def _landed(
         ),
     )
     try:
-        return land_and_checkpoint(store, proposal, clock, engine_info=ENGINE_INFO).version
+        return land_and_checkpoint(store, proposal, clock).version
     except CommitStateUnknownError:
         raise
     except LiquidlogError:

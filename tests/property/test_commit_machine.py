@@ -179,7 +179,7 @@ class CommitMachine(RuleBasedStateMachine):
         expected_rows = None
         try:
             proposal = Proposal(read_set=plan, derive=lambda _: change)
-            landed = land(self.store, proposal, self.clock, engine_info="test").version
+            landed = land(self.store, proposal, self.clock).version
         except CommitConflictError:
             assert not self.is_live(output)
         except CommitStateUnknownError:

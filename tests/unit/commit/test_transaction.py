@@ -98,7 +98,7 @@ def live(store: MemoryStore) -> list[str]:
 def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
     store = new_store()
     counted = CountedDerivations()
-    assert land(store, counted.proposal(), clock(), engine_info="test").version == 2
+    assert land(store, counted.proposal(), clock()).version == 2
     assert counted.attempts == 1
     assert live(store) == ["b", "c"]
     first = json.loads(store.log[commit_name(2)].splitlines()[0])["commitInfo"]
@@ -126,7 +126,7 @@ def test_a_winner_that_changes_what_was_read_is_a_conflict(
     store = new_store()
     store.before_put = lambda s: put(s, 2, *winner)
     with pytest.raises(CommitConflictError) as conflict:
-        land(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock())
     assert conflict.value.conflicts == (expected,)
     assert conflict.value.read_version == 1
     assert commit_name(3) not in store.log
@@ -153,10 +153,10 @@ def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
 
     store.before_put = lose
     with pytest.raises(CommitStateUnknownError):
-        land(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock())
     store.before_put = refuse
     with pytest.raises(StorageError):
-        land(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock())
 
 
 def test_a_put_that_arrives_late_is_the_same_commit() -> None:
@@ -170,7 +170,7 @@ def test_a_put_that_arrives_late_is_the_same_commit() -> None:
         s.log[commit_name(2)] = encode_actions((CommitInfo(txn_id="id-0"), add("late")))
 
     store.before_put = delay
-    assert land(store, proposal(), clock(), engine_info="test").version == 2
+    assert land(store, proposal(), clock()).version == 2
     assert live(store) == ["a", "b", "late"]
     assert commit_name(3) not in store.log
 
@@ -180,7 +180,7 @@ def test_a_table_with_an_unknown_writer_feature_is_refused_before_the_put() -> N
     features = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("new", "x"))
     put(store, 0, features, METADATA)
     with pytest.raises(UnsupportedFeatureError) as refusal:
-        land(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock())
     assert refusal.value.features == ("new", "x")
     assert commit_name(2) not in store.log
 
@@ -191,7 +191,7 @@ def test_problems_of_the_newest_snapshot_stop_the_commit() -> None:
         read_set=ReadSet(version=1), derive=rewrite_of_a, problems=lambda _: ("schema changed",)
     )
     with pytest.raises(CommitConflictError) as conflict:
-        land(store, stale, clock(), engine_info="test")
+        land(store, stale, clock())
     assert conflict.value.conflicts == (Outdated("schema changed"),)
 
 
@@ -214,16 +214,16 @@ def in_commit_timestamp(store: MemoryStore, version: int) -> int:
 def test_an_in_commit_timestamp_is_after_the_last_commits() -> None:
     for last_ms, expected in ((10, 1_000), (1_000, 1_001), (5_000, 5_001)):
         store = timed_store(last_ms)
-        land(store, proposal(), clock(), engine_info="test")
+        land(store, proposal(), clock())
         assert in_commit_timestamp(store, 2) == expected
     store = timed_store(10)
     store.before_put = lambda s: put(s, 2, CommitInfo(in_commit_timestamp=9_000), add("x"))
-    assert land(store, proposal(), clock(), engine_info="test").version == 3
+    assert land(store, proposal(), clock()).version == 3
     assert in_commit_timestamp(store, 3) == 9_001
 
 
 def test_a_new_table_starts_with_an_in_commit_timestamp_where_it_has_them() -> None:
     store = MemoryStore()
     change = Change(operation="CREATE TABLE", parameters={}, actions=(TIMED, TIMED_METADATA))
-    assert land_first(store, change, clock(), engine_info="test")
+    assert land_first(store, change, clock())
     assert in_commit_timestamp(store, 0) == 1_000

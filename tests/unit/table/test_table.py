@@ -141,7 +141,7 @@ def test_a_log_put_back_from_a_copy_is_another_log(tmp_path: Path) -> None:
         derive=lambda _: Change(operation="TEST", parameters={}, actions=()),
     )
     with pytest.raises(TableReplacedError):
-        land(open_store(str(path)), proposal, system_clock(), engine_info="test")
+        land(open_store(str(path)), proposal, system_clock())
     assert held.append(_old_rows()).version == 4
 
 
