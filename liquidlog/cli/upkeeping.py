@@ -23,9 +23,8 @@ from liquidlog.cli.output import emit, executors_heard, replace_file
 from liquidlog.errors import UsageError
 from liquidlog.fleet.finding import is_listing
 from liquidlog.fleet.policy import UpkeepPolicy, read_policy
-from liquidlog.fleet.survey import FleetRequest, Pages, survey
-from liquidlog.fleet.tick import Ticked, TickRequest
-from liquidlog.fleet.tick import tick as run_tick
+from liquidlog.fleet.upkeep import FleetRequest, Pages, Ticked, TickRequest, survey
+from liquidlog.fleet.upkeep import tick as run_tick
 from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.executors import (
     AUTO,

@@ -10,6 +10,8 @@ Source: PROTOCOL.md, "Writer Requirements"; Delta Spark, ConflictChecker.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from liquidlog.errors import Conflict
@@ -138,32 +140,20 @@ class Winners:
                 self.version = commit.version
 
     def _take(self, commit: Commit) -> None:
-        removes = (action for action in commit.actions if isinstance(action, RemoveFile))
-        for key in {file_key(remove) for remove in removes}:
+        for key in {file_key(one) for one in commit.actions if isinstance(one, RemoveFile)}:
             self._removed[key] = (*self._removed.get(key, ()), commit.version)
-        self._take_steps(commit)
         for action in commit.actions:
-            if isinstance(action, Metadata | Protocol | DomainMetadata):
+            if isinstance(action, RemoveFile):
+                self._step(file_key(action)[0], commit.version).remove(action.deletion_vector)
+            elif isinstance(action, Metadata | Protocol | DomainMetadata):
                 change = _change(commit.version, action, self._terms)
                 self._changes.append(change)
                 if isinstance(change, MetadataChanged | ProtocolChanged) and not change.changes:
                     self._outlasted.add(change)
-
-    def _take_steps(self, commit: Commit) -> None:
-        """Note the deletion vectors that a commit gives to paths which winners removed.
-
-        An add of any other path is a new file or repeats what the log says of a file.
-        """
-        for action in commit.actions:
-            if isinstance(action, RemoveFile):
-                self._step(file_key(action)[0], commit.version).remove(action.deletion_vector)
-        if not self._steps:
-            return
-        for action in commit.actions:
-            if isinstance(action, AddFile):
-                path, _ = file_key(action)
-                if path in self._steps:
-                    self._step(path, commit.version).add(action.deletion_vector)
+        # An add of a path that no winner removed is a new file or repeats what the log says.
+        for action in commit.actions if self._steps else ():
+            if isinstance(action, AddFile) and (path := file_key(action)[0]) in self._steps:
+                self._step(path, commit.version).add(action.deletion_vector)
 
     def _step(self, path: str, version: int) -> Step:
         steps = self._steps.setdefault(path, [])
@@ -213,11 +203,8 @@ class Winners:
 
 
 def _by_version(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
-    paths: dict[int, set[str]] = {}
-    for version, path in found:
-        paths.setdefault(version, set()).add(path)
-    for version in sorted(paths):
-        yield version, tuple(sorted(paths[version]))
+    for version, those in groupby(sorted(set(found)), key=itemgetter(0)):
+        yield version, tuple(path for _, path in those)
 
 
 def _change(

@@ -3,6 +3,5 @@
 - `finding` tables by globs and in catalogs
 - `policy` what to do with which tables, from a file of TOML
 - `deciding` what a table's log says, and what follows from a policy
-- `survey` looking at all tables in a few processes, without acting
-- `tick` acting on all tables in order, within a budget
+- `upkeep` looking at all tables without acting, and acting on them in order, within a budget
 """

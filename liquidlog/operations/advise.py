@@ -130,11 +130,10 @@ class LayoutSearch:
         self._plain = unpartitioned(snapshot)
         # Any set of columns but the table's own gives the same groups.
         other = columns if columns != self._own_columns else columns[::-1]
-        made = _full_plan(snapshot, other, new_id)
-        self._foreign = _grouping(snapshot, made)
+        self._foreign = _grouping(snapshot, other, new_id)
         self._own: Grouping = self._foreign
         if self._own_columns:
-            self._own = _grouping(snapshot, _full_plan(snapshot, self._own_columns, new_id))
+            self._own = _grouping(snapshot, self._own_columns, new_id)
         self._left = opened_by_masks(
             np.asarray(snapshot.files["size"].to_numpy(), np.float64)[base.files],
             [mask & (self._own.group_of_file[base.files] < 0) for mask in base.masks],
@@ -455,19 +454,16 @@ class LayoutSearch:
         return min(joined, key=lambda one: base.mean(one.seconds, base.halves.older))
 
 
-def _full_plan(
+def _grouping(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
-) -> ClusteringPlan:
-    """Return the plan of OPTIMIZE FULL if the table were clustered by these columns."""
+) -> Grouping:
+    """Return what OPTIMIZE FULL takes together if the table were clustered by these columns."""
     sizes = remembered_among(snapshot, _CUBE_SIZES)
     policy = ClusteringPolicy(full=True, max_file_bytes=_ANY_SIZE, **sizes)
-    return plan(clustered_by(snapshot, columns), policy, new_id=new_id)
-
-
-def _grouping(snapshot: Snapshot, made: ClusteringPlan) -> Grouping:
-    sizes = snapshot.files["size"].to_numpy().astype(np.float64)
+    made = plan(clustered_by(snapshot, columns), policy, new_id=new_id)
+    size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
     owners, rows = owners_of(snapshot, made), live_rows(snapshot)
-    return Grouping.of(owners, sizes, rows, groups=len(made.groups))
+    return Grouping.of(owners, size_bytes, rows, groups=len(made.groups))
 
 
 # The advice, or to leave the table alone, and what makes the advised layout

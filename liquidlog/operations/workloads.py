@@ -138,12 +138,14 @@ class StandIns:
         return replace(redacted, where=tree.sql("spark"), has_stand_ins=bool(found))
 
     def _stand_in(self, node: exp.Placeholder) -> tuple[exp.Placeholder, exp.Expr]:
-        place = _PLACE.fullmatch(node.name)
-        path = _compared_column(node)
+        place, parent, path = _PLACE.fullmatch(node.name), node.parent, None
+        if isinstance(parent, _OF_ONE_VALUE):
+            other = parent.this if parent.this is not node else parent.expression
+            path = column_path(other.unnest())
         if place is None or path is None:
+            told = str((parent or node).sql("spark", comments=False))
             raise _NothingStandsInError(
-                f"of {_compared(node)} only the order of constants is known, not how many rows lie"
-                " beside them"
+                f"of {told} only the order of constants is known, not how many rows lie beside them"
             )
         leaf = self._leaf(path)
         values = self._sorted(leaf)
@@ -183,20 +185,6 @@ class StandIns:
 
 class _NothingStandsInError(Exception):
     """Nothing can stand in for a redacted constant; the message says why."""
-
-
-def _compared_column(node: exp.Placeholder) -> Path | None:
-    """Return the column if a placeholder is its one value, else None."""
-    parent = node.parent
-    if not isinstance(parent, _OF_ONE_VALUE):
-        return None
-    other = parent.this if parent.this is not node else parent.expression
-    return column_path(other.unnest())
-
-
-def _compared(node: exp.Placeholder) -> str:
-    of = node.parent if node.parent is not None else node
-    return str(of.sql("spark", comments=False))
 
 
 def _problem(error: Exception) -> str:

@@ -155,21 +155,17 @@ def require_appendable(snapshot: Snapshot, *, evaluates: bool = False) -> None:
             for key, what in _COMPUTED_COLUMNS.items()
             if key in field.metadata
         )
-    problems.extend(_unknown_lengths(snapshot.schema))
+    for field in snapshot.schema.fields:
+        try:
+            column_limits(field)
+        except ValueError as error:
+            problems.append(f"char or varchar in column {quote_path((field.name,))} ({error})")
     partitions = snapshot.metadata.partition_columns
     problems.extend(file_problems(partitions, snapshot.metadata.configuration))
     fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
     problems.extend(unwritable_partitions(fields))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "appended to", tuple(problems))
-
-
-def _unknown_lengths(struct: StructType) -> Iterator[str]:
-    for field in struct.fields:
-        try:
-            column_limits(field)
-        except ValueError as error:
-            yield f"char or varchar in column {quote_path((field.name,))} ({error})"
 
 
 def remembered_curve(snapshot: Snapshot) -> str:

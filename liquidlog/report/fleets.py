@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from liquidlog.fleet.deciding import Decision
-from liquidlog.fleet.survey import Fleet, Surveyed
-from liquidlog.fleet.tick import TableOutcome, Ticked
+from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
 from liquidlog.foresee.verdict import count_text
 from liquidlog.report.layout import Line, Report, listing
 from liquidlog.spec.text import render_size

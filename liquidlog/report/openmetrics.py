@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from liquidlog.clustering.health import ColumnHealth, Health, numeric_fields
-from liquidlog.fleet.tick import Ticked
+from liquidlog.fleet.upkeep import Ticked
 from liquidlog.spec.text import visible_lines
 
 _HEALTH: Final = "liquidlog_health"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from liquidlog.data.runs import Origin, Run
 from liquidlog.fleet.policy import RewritePolicy, RewriteWhen, UpkeepPolicy, read_policy
-from liquidlog.fleet.tick import TableOutcome, Ticked, TickRequest, tick
+from liquidlog.fleet.upkeep import TableOutcome, Ticked, TickRequest, tick
 from liquidlog.operations.executors import Executor
 from liquidlog.plan import ClusteringPlan, Outcome, Progress
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions

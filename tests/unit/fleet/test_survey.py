@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
-from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, Surveyed, survey, surveyed
+from liquidlog.fleet.upkeep import Fleet, FleetRequest, Pages, Surveyed, survey, surveyed
 from liquidlog.local.workers import Workers
 from liquidlog.report.page import page
 from liquidlog.table import Table

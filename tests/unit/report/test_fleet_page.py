@@ -10,7 +10,7 @@ import pytest
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.fleet.deciding import Decision
-from liquidlog.fleet.survey import Fleet, Surveyed, ranked
+from liquidlog.fleet.upkeep import Fleet, Surveyed, ranked
 from liquidlog.foresee.verdict import Bar
 from liquidlog.report.fleets import surveyed_fleet
 from liquidlog.report.page import fleet_page

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from liquidlog.fleet.finding import find_tables
-from liquidlog.fleet.survey import Fleet, FleetRequest, Pages, survey
+from liquidlog.fleet.upkeep import Fleet, FleetRequest, Pages, survey
 from liquidlog.report.page import page
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
