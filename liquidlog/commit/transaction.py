@@ -181,7 +181,6 @@ def land_first(store: TableStore, change: Change, clock: Clock) -> bool:
 
 
 def _begun(store: TableStore, proposal: Proposal) -> tuple[Snapshot, Winners]:
-    """Return the snapshot of the first attempt, and the commits up to it."""
     snapshot, read_set = proposal.base or load_snapshot(store), proposal.read_set
     winners = proposal.winners or Winners(read_set.version, read_set.terms)
     winners.take(load_commits(store, winners.version + 1, snapshot.version))

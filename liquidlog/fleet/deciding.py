@@ -240,7 +240,6 @@ def lasting_bar(bar: Bar, seen: Seen) -> Bar:
 
 
 def _within(bar: Bar, days: float) -> Bar:
-    """Return a bar of other days, and of queries in proportion."""
     queries = bar.payback_queries * days / bar.payback_days
     return replace(bar, payback_days=days, payback_queries=queries)
 

@@ -120,7 +120,6 @@ def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Fo
 
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
-    """Yield the Delta tables of a catalog; an impossible location is a problem."""
     catalog, place, pattern = parse_listing(address)
     tables = _glue_tables if catalog == "glue" else _unity_tables
     entries = [*islice(tables(place, options), MOST_TABLES + 1)]
@@ -376,7 +375,6 @@ _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def _unity_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
-    """Yield (name, location) of the tables of a schema; other formats have no location."""
     where, (server, token) = f"unity://{'.'.join(place)}", _server()
     query = dict(zip(("catalog_name", "schema_name"), place, strict=True))
     query["max_results"] = str(_PER_PAGE)

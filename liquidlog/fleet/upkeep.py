@@ -274,7 +274,6 @@ def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
 def _all(
     request: FleetRequest, asked: Sequence[tuple[str, tuple[Query, ...]]]
 ) -> Iterator[Surveyed]:
-    """Yield results as they come, from other processes if there are many tables."""
     processes = request.processes
     if processes == 1 or (processes is None and len(asked) <= _SOON_LOOKED_AT):
         yield from (surveyed(request, *one) for one in asked)

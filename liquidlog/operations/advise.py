@@ -220,7 +220,6 @@ class LayoutSearch:
         ]
 
     def _fitted_to(self, candidate: Candidate) -> FittedWorkload | None:
-        """Return what the older queries ask of a candidate's columns, None if nothing."""
         if candidate not in self._readers:
             self._readers[candidate] = self._fitted_by(self._base.halves.older, candidate)
         return self._readers[candidate]
@@ -418,7 +417,6 @@ class LayoutSearch:
         )
 
     def _group(self, candidate: Candidate) -> Grouping:
-        """Return which files a rewrite by the candidate takes together."""
         return self._own if self._is_own(candidate) else self._foreign
 
     def _certainty(self, best: Candidate, read: Readings) -> Certainty:
@@ -541,7 +539,6 @@ def plan_advised(
 def _columns(
     snapshot: Snapshot, asked: Sequence[Path], named: tuple[Path, ...] | None
 ) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...]]:
-    """Return the candidate columns, today's first, and why others are none."""
     configuration = snapshot.metadata.configuration
     resolve = partial(
         resolve_columns, snapshot.schema, configuration=configuration, partition_columns=()

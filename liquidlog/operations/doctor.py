@@ -441,7 +441,6 @@ def _key_map(
     verdict: Verdict,
     asked: Sequence[Leaf],
 ) -> KeyMap | None:
-    """Return the table now and after the shown rewrite, the most asked columns first."""
     if not columns:
         return None
     option = verdict.shown
@@ -474,7 +473,6 @@ def _trend(
     *,
     min_cube_bytes: int,
 ) -> tuple[Health, ...]:
-    """Return the health at evenly chosen versions and the last one."""
     versions = sorted(v for v in list_log(store).commits if v <= newest.version)[-_HISTORY_COMMITS:]
     points = min(_MOST_POINTS, _FILES_LOADED // max(newest.files.num_rows, 1), len(versions))
     if points < 2:  # noqa: PLR2004  one point is no trend

@@ -115,7 +115,6 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
 
 
 def _layout(snapshot: Snapshot) -> tuple[Mapping[str, Mapping[str, Any]], Sequence[str]]:
-    """Return each setting's value and source, and sentences about wrong ones."""
     found, wrong = {}, []
     for setting in (known.field for known in REMEMBERED):
         name = deciding_property(snapshot.metadata.configuration, setting)

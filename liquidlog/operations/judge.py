@@ -315,7 +315,6 @@ class _Maker:
         return options
 
     def _of_table(self) -> list[_Made]:
-        """Return the rewrites that keep the table's clustering columns."""
         made: list[_Made] = []
         seen = set()
         for choice in self._choices():
@@ -376,7 +375,6 @@ class _Maker:
         return make(), None
 
     def _advised(self) -> _Made | None:
-        """Return the plan of the best layout found, None if there is none."""
         advice, snapshot = self.advice, self.snapshot
         if advice is None or advice.best is None:
             return None
@@ -423,13 +421,11 @@ class _Maker:
 
 
 def _best(options: Sequence[Option]) -> int | None:
-    """Return the index of the best option that is worth it, None if none is."""
     worth = [number for number, one in enumerate(options) if one.is_worth_it]
     return max(worth, key=lambda number: options[number].net_seconds, default=None)
 
 
 def _defined(snapshot: Snapshot, best: Candidate, doing: Steps) -> Snapshot:
-    """Return the table with the columns and properties of a layout."""
     if snapshot.metadata.partition_columns:
         return migrated(snapshot, best.columns)
     configuration = {**snapshot.metadata.configuration, **doing.sets}
@@ -443,7 +439,6 @@ def _defined(snapshot: Snapshot, best: Candidate, doing: Steps) -> Snapshot:
 
 
 def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source: str | None) -> str:
-    """Return the commands that make a layout, for one line of a shell."""
     uri, source = shlex.quote(snapshot.uri), shlex.quote(workload_source or "WORKLOAD")
     if snapshot.metadata.partition_columns:
         names = shlex.quote(",".join(quote_path(path) for path in best.columns))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -139,18 +139,12 @@ def optimize(
             return execute(made)
         least = rounds.get("min_gain", DEFAULT_MIN_GAIN)
         done = tuple(optimize_in_rounds(opened, planning, execute, min_gain=least, first=made))
-    if not done:
-        report = CommitReport(read_version=made.read_version)
-        metrics = metrics_of(opened, made, report)
-        return Optimized(plan=made, report=report, metrics=metrics, seconds=0)
-    last = done[-1].done
-    return Optimized(
-        plan=last.plan,
-        report=last.report,
-        metrics=last.metrics,
-        seconds=sum(one.done.seconds for one in done),
-        rounds=done,
-    )
+    if done:
+        seconds = sum(one.done.seconds for one in done)
+        return replace(done[-1].done, seconds=seconds, rounds=done)
+    report = CommitReport(read_version=made.read_version)
+    metrics = metrics_of(opened, made, report)
+    return Optimized(plan=made, report=report, metrics=metrics, seconds=0)
 
 
 def rewrite_and_commit(

@@ -465,7 +465,6 @@ def explain(
 
 
 def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapping[str, str]:
-    """Return the measures of the strategy overlap by path, for every live file or for one."""
     columns = clustering_state(snapshot).columns
     bounds = bounds_of([column.leaf for column in columns])
     space = key_space(bounds, sizes(snapshot.files))

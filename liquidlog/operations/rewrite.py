@@ -386,7 +386,6 @@ def commit_groups(
 
 
 def _warn_of_doubled_rows(run: CommitRun, own: Collection[int]) -> None:
-    """Warn if another writer moved the same rows without a look at our commits."""
     store, first = run.store, run.plan.read_version + 1
     try:
         listing = list_log_from(store, first)

@@ -428,7 +428,6 @@ class _Listed:
 def _unneeded(
     store: TableStore, listed: _Listed, since_ms: int
 ) -> tuple[tuple[LeftFile, ...], tuple[Kept, ...]]:
-    """Return the files that no version needs, and why others are kept."""
     tokens = tokens_in(table_directory(store), store.storage)
     reasons: dict[str, str] = {}
     for path, facts in listed.files.items():
@@ -470,7 +469,6 @@ def _kept(listed: _Listed, reasons: Mapping[str, str]) -> tuple[Kept, ...]:
 
 
 def _listed(store: TableStore, snapshot: Snapshot) -> _Listed:
-    """List the table's directory without links and hidden directories."""
     names = snapshot.metadata.partition_columns
     fields = (find_column(snapshot.schema, (name,)) for name in names)
     columns = {*names, *(field.physical_name for field in fields if field is not None)}
@@ -517,7 +515,6 @@ def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
 
 
 def _deleted(store: TableStore, found: Vacuumed, since_ms: int, *, by_name: bool) -> Vacuumed:
-    """Delete files that are still not needed by the log as it is now; return what was deleted."""
     tokens = tokens_in(table_directory(store), store.storage)
     paths = {file.path for file in found.files if run_token_of(file.path) not in tokens}
     said = needed_files(store, paths, since_ms=since_ms, by_name=by_name)

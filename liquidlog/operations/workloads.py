@@ -304,7 +304,6 @@ def _recorded(query: Query) -> Recorded:
 
 
 def _written(path: str) -> tuple[Workload, UsageError | None]:
-    """Return the predicates of a local file of JSON lines, or why it has none."""
     is_sql = path.lower().endswith(".sql")
     if is_sql or not is_local(path) or not FilePath(local_path(path)).is_file():
         return (), None
