@@ -31,7 +31,7 @@ from liquidlog.commit.transaction import system_clock
 from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.reads import readings_of
 from liquidlog.log.loader import open_store
-from liquidlog.operations.table_readers import TableReaders, fitted_readers, table_readers
+from liquidlog.operations.advise import TableReaders, fitted_readers, table_readers
 from liquidlog.operations.workloads import read_workload
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.bounds import Bounds, ColumnBounds

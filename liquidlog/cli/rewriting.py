@@ -41,6 +41,7 @@ from liquidlog.clustering.settings import (
 )
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.loader import require_used
+from liquidlog.operations.batches import reconcile_limits
 from liquidlog.operations.executors import (
     AUTO,
     LOCAL,
@@ -62,7 +63,6 @@ from liquidlog.operations.optimize import (
 )
 from liquidlog.operations.outputs import at_work
 from liquidlog.operations.planned import migration_notice
-from liquidlog.operations.reconcile import reconcile_limits
 from liquidlog.operations.rewrite import (
     complete_result,
     read_advice,

@@ -6,12 +6,12 @@
 - `inspect` DESCRIBE DETAIL, files and health, and which files a condition opens
 - `workloads` what readers ask, from files, logs and SQL, with values for redacted constants
 - `planned` plans from arguments, properties and defaults, also of migrations, and why they are so
-- `table_readers` what readers open now, and what was observed; `advise` which layout serves them
+- `advise` what readers open now, what was observed, and which layout serves them
 - `judge` whether a rewrite is worth it
 - `doctor` findings, repairs, and what a report shows
 - `executors` found by entry point; `optimize` plan to commit in one call, in rounds where asked
 - `rewrite` commits of groups, their results, and which can no longer be; `batches` several groups
-  in one version; `reconcile` deletes from outputs what others deleted from inputs
+  in one version, and deletes from outputs what others deleted from inputs
 - `outputs` what only the storage tells of runs and their files, and who is at work on a table
 - `vacuum` files that no version needs any more, and what dead and forgotten runs left
 """

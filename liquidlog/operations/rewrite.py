@@ -42,10 +42,17 @@ from liquidlog.log.loader import open_store
 from liquidlog.log.segment import list_log_from, newest_versions, read_file_changes
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
-from liquidlog.operations.batches import CommitRun, LandedGroups, Refusal, commit_batch, read_set_of
+from liquidlog.operations.batches import (
+    CommitRun,
+    LandedGroups,
+    ReconciledRows,
+    Refusal,
+    commit_batch,
+    read_set_of,
+    reconcile_limits,
+)
 from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.operations.reconcile import ReconciledRows, reconcile_limits
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,

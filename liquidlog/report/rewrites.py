@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import UNSET, to_builtins
 
 from liquidlog.foresee.prediction import Prediction
+from liquidlog.operations.batches import ReconciledRows, reconcile_limits
 from liquidlog.operations.optimize import Round, average_depth, depth_after_round, expected_metrics
 from liquidlog.operations.planned import MigrationNotice
-from liquidlog.operations.reconcile import ReconciledRows, reconcile_limits
 from liquidlog.operations.rewrite import CommitReport, default_groups_per_commit
 from liquidlog.plan import RESULT_FORMAT_VERSION, ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.report.jsonable import policy_document

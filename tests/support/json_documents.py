@@ -27,7 +27,7 @@ from liquidlog.commit.conflicts import (
 )
 from liquidlog.data.runs import Run
 from liquidlog.errors import LiquidlogError, Outdated, SchemaProblem, SchemaProblemKind
-from liquidlog.operations.reconcile import TooMuchToRead
+from liquidlog.operations.batches import TooMuchToRead
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.report.jsonable import render_error

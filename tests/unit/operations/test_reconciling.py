@@ -22,9 +22,9 @@ from liquidlog.errors import (
     ExecutorError,
     UsageError,
 )
-from liquidlog.operations import executors, reconcile
+from liquidlog.operations import batches, executors
+from liquidlog.operations.batches import TooMuchToRead
 from liquidlog.operations.optimize import metrics_of
-from liquidlog.operations.reconcile import TooMuchToRead
 from liquidlog.plan import ClusteringPlan, RewriteResult, RewrittenGroup
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
@@ -114,7 +114,7 @@ def test_each_lost_attempt_reconciles_only_what_came_since(scene: Scene) -> None
         lambda: scene.plain.delete({path: [3]}),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reconcile, "find_rows", counted)
+        patch.setattr(batches, "find_rows", counted)
         report = scene.commit()
     assert found == [1, 3, 1]
     assert report.reconciled.rows == 5
@@ -162,13 +162,13 @@ def test_an_output_of_which_no_row_is_left_is_not_committed(tmp_path: Path) -> N
 def test_a_run_that_others_end_meanwhile_is_not_committed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished = reconcile._finished
+    finished = batches._finished
 
     def ended(run: Any, *args: Any, **kwargs: Any) -> Any:
         run.retire()
         return finished(run, *args, **kwargs)
 
-    monkeypatch.setattr(reconcile, "_finished", ended)
+    monkeypatch.setattr(batches, "_finished", ended)
     scene.plain.delete({scene.inputs[0]: [0]})
     with pytest.raises(ExecutorError, match="ended by another process"):
         scene.commit()
@@ -367,7 +367,7 @@ LIES: Final[dict[str, Callable[[Positions], Positions]]] = {
 
 
 def lying_finder(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
-    honest = vars(reconcile)["find_rows"]
+    honest = vars(batches)["find_rows"]
 
     def find(*arguments: Any, **named: Any) -> Any:
         found = honest(*arguments, **named)
@@ -379,12 +379,12 @@ def lying_finder(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
 
 
 def lying_vector_writer(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
-    honest = vars(reconcile)["write_vector"]
+    honest = vars(batches)["write_vector"]
     return lambda run, positions, **named: honest(run, lie(positions), **named)
 
 
 def lying_copier(lie: Callable[[Positions], Positions]) -> Callable[..., Any]:
-    honest = vars(reconcile)["write_without"]
+    honest = vars(batches)["write_without"]
 
     def write(run: Any, output: Any, deleted: Any, **named: Any) -> Any:
         lied = replace(deleted, positions=lie(deleted.positions))
@@ -432,7 +432,7 @@ def test_a_saboteur_commits_nothing(
     plain, plan, result = raced(tmp_path, vectors=vectors)
     before, version = plain.rows(), plain.version
     table = Table.open(str(plain.root))
-    monkeypatch.setattr(reconcile, name, make(LIES[what]))
+    monkeypatch.setattr(batches, name, make(LIES[what]))
     report = table.commit_each(plan, result.groups, max_reconciled_share=0.5)
     assert not report.versions
     assert len(report.failures) == 1

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from liquidlog.operations.batches import ReconciledRows
 from liquidlog.operations.optimize import Round
-from liquidlog.operations.reconcile import ReconciledRows
 from liquidlog.plan import InputFile
 from liquidlog.report import changes, plans
 from liquidlog.report.layout import Line
