@@ -1,22 +1,38 @@
-"""A policy of upkeep in TOML: which tables to look at, when to rewrite them, within what budget.
+"""A policy of upkeep in TOML, what a table's log says, and what the policy wants of the table.
 
-Missing keys have the defaults of `UpkeepPolicy`; all wrong keys are named at once, with what was
-expected and found. None is no limit.
+A policy says which tables to look at, when to rewrite them, and within what budget. Missing keys
+have the defaults of `UpkeepPolicy`; all wrong keys are named at once, with what was expected and
+found. None is no limit. Past work is read from commitInfo, newest commits first, and no more than
+needed.
 """
 
 import os.path
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from sys import float_info
 from typing import Annotated, Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Meta, ValidationError, convert
 
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.settings import remembered_if_right
+from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
 from liquidlog.errors import DocumentError, StorageError, UsageError
-from liquidlog.foresee.verdict import Bar
+from liquidlog.foresee.verdict import Bar, Option, Verdict
+from liquidlog.log.segment import list_log, read_infos
+from liquidlog.log.store import TableStore
+from liquidlog.operations import vacuum
+from liquidlog.operations.inspect import judged_health
+from liquidlog.operations.judge import ADVISED
 from liquidlog.operations.rewrite import read_file
-from liquidlog.spec.text import parse_duration, parse_size, suggestion
+from liquidlog.operations.vacuum import OPERATION as ORPHANS
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.bounds import BoundsOf
+from liquidlog.spec.text import parse_duration, parse_size, render_size, rough_duration, suggestion
 from liquidlog.storage.addresses import is_local, local_path
 
 _DAY_MS: Final = 86_400_000
@@ -254,3 +270,294 @@ def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:
         checkpoint=None if checkpoint is None else CheckpointPolicy(**checkpoint),
         vacuum=None if vacuum is None else VacuumPolicy(**vacuum),
     )
+
+
+# What follows from a policy
+
+SMALL_PART: Final = 8
+"""Files below an eighth of the target size are small, as the fragments of Apache Amoro are."""
+
+_MINUTE_MS: Final = 60_000
+MOST_COMMITS: Final = 1_000
+"""The most commits that are read, as a table may have one per second."""
+
+_OPTIMIZE: Final = "OPTIMIZE"
+_NOTES: Final = frozenset({vacuum.START, vacuum.END, ORPHANS})
+"""Operations whose commits change no file, and so are no reason for a rewrite."""
+
+_TOGETHER: Final = 16
+
+
+class Decision(StrEnum):
+    """What becomes of a table."""
+
+    REWRITE = "rewrite"
+    PLAN = "plan"
+    """Only a plan was saved."""
+    LEAVE = "leave"
+    """No rewrite is worth it, or the table cannot be rewritten."""
+    POSTPONE = "postpone"
+    """A rewrite is worth it, but not now: the budget is spent, or others are at work."""
+    FAIL = "fail"
+
+
+@dataclass(slots=True, kw_only=True)
+class PastWork:
+    """What the newest commits say.
+
+    `commits_since` counts the commits that changed files since the last rewrite, which was
+    committed at `since_ms` as version `last_rewrite`. If none was read, `last_rewrite` is None, and
+    all commits read count.
+    """
+
+    commits_since: int = 0
+    since_ms: int | None = None
+    commits_since_checkpoint: int = 0
+    last_rewrite: int | None = None
+    last_vacuum_ms: int | None = None
+
+    def take(self, version: int, operation: str | None, at_ms: int) -> None:
+        """Count a commit that is older than all before."""
+        if operation == vacuum.START and self.last_vacuum_ms is None:
+            self.last_vacuum_ms = at_ms
+        if self.last_rewrite is None:
+            self.since_ms = at_ms
+            self.commits_since += operation not in {*_NOTES, _OPTIMIZE}
+            self.last_rewrite = version if operation == _OPTIMIZE else None
+
+
+def past_work(
+    store: TableStore,
+    *,
+    enough: Callable[[PastWork], bool] = lambda _: False,
+    most: int = MOST_COMMITS,
+) -> PastWork:
+    """Return what the newest commits say of upkeep, read until `enough` is true."""
+    listing = list_log(store)
+    newest_first = sorted(listing.commits, reverse=True)
+    checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
+    past = PastWork(commits_since_checkpoint=listing.newest - checkpoint)
+    for start in range(0, min(most, len(newest_first)), _TOGETHER):
+        versions = newest_first[start : min(start + _TOGETHER, most)]
+        for version, info in zip(versions, read_infos(store, versions), strict=True):
+            own_ms = info.get("inCommitTimestamp")
+            at_ms = listing.commits[version].modification_time_ms
+            past.take(version, info.get("operation"), own_ms if isinstance(own_ms, int) else at_ms)
+        if enough(past):
+            break
+    return past
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The numbers that triggers are compared with; None is unknown, or does not apply.
+
+    `commits` and `since_last_ms` count since the last rewrite, or if not `is_since_rewrite`, since
+    the log's oldest commit.
+    """
+
+    commits: int
+    since_last_ms: int | None = None
+    is_since_rewrite: bool = True
+    unclustered_bytes: int | None = None
+    small_files: int = 0
+    files: int = 0
+    depth_ratio: float | None = None
+
+
+def seen_of(
+    snapshot: Snapshot, past: PastWork, when: RewriteWhen, bounds_of: BoundsOf, now_ms: int
+) -> Seen:
+    """Return the numbers that triggers are compared with; the depth only if `when` has it."""
+    columns = clustering_state(snapshot).columns
+    sizes = snapshot.files["size"]
+    small = pc.less(sizes, remembered_if_right(snapshot, "max_file_bytes") // SMALL_PART)
+    unclustered_bytes = None
+    if columns:
+        mask = pc.equal(file_states(snapshot, columns, 0), pa.scalar(UNCLUSTERED))
+        unclustered_bytes = int(pc.sum(sizes.filter(mask)).as_py() or 0)
+    return Seen(
+        commits=past.commits_since,
+        since_last_ms=None if past.since_ms is None else max(0, now_ms - past.since_ms),
+        is_since_rewrite=past.last_rewrite is not None,
+        unclustered_bytes=unclustered_bytes,
+        small_files=pc.sum(small).as_py() or 0,
+        files=snapshot.files.num_rows,
+        depth_ratio=depth_ratio(snapshot, bounds_of) if when.depth_ratio else None,
+    )
+
+
+def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
+    """Return the depth as a multiple of the depth after a full rewrite, None without columns."""
+    columns = clustering_state(snapshot).columns
+    if not snapshot.files.num_rows or not columns:
+        return None
+    bounds = bounds_of([column.leaf for column in columns])
+    least = remembered_if_right(snapshot, "min_cube_bytes")
+    return judged_health(snapshot, columns, bounds, min_cube_bytes=least).depth_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A reason to judge a table: the policy's key, and a sentence with numbers."""
+
+    name: str
+    detail: str
+
+
+def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
+    """Return the reasons to judge a table that need no verdict."""
+    share = seen.small_files / seen.files if seen.files > 1 else None
+    age_ms = seen.since_last_ms if seen.commits else None
+    since, last = "the log begins", "the oldest commit is from"
+    if seen.is_since_rewrite:
+        since, last = "the last rewrite", "the last rewrite was"
+    reached: tuple[tuple[str, float | None, float | None, str], ...] = (
+        ("commits", seen.commits, when.commits, f"{_commits(seen)} since {since}"),
+        (
+            "unclustered_bytes",
+            seen.unclustered_bytes,
+            when.unclustered_bytes,
+            f"{render_size(seen.unclustered_bytes or 0)} are unclustered",
+        ),
+        (
+            "small_file_share",
+            share,
+            when.small_file_share,
+            f"{seen.small_files} of {seen.files} files are small",
+        ),
+        (
+            "depth_ratio",
+            seen.depth_ratio,
+            when.depth_ratio,
+            f"the depth is {seen.depth_ratio or 0:.1f} times that after a full rewrite",
+        ),
+        ("age", age_ms, when.age_ms, f"{last} {rough_duration(age_ms or 0)} ago"),
+    )
+    return tuple(
+        Trigger(name, detail)
+        for name, found, least, detail in reached
+        if found is not None and least is not None and found >= least
+    )
+
+
+def _commits(seen: Seen) -> str:
+    return "1 commit" if seen.commits == 1 else f"{seen.commits} commits"
+
+
+def not_triggered(when: RewriteWhen, seen: Seen) -> str:
+    """Return why a table is not judged or rewritten yet, in numbers."""
+    since = " since the last rewrite" if seen.is_since_rewrite else ""
+    found = [f"{_commits(seen)}{since}"]
+    if when.unclustered_bytes is not None and seen.unclustered_bytes is not None:
+        found.append(f"{render_size(seen.unclustered_bytes)} unclustered")
+    if when.small_file_share is not None:
+        found.append(f"{seen.small_files} of {seen.files} files small")
+    if when.depth_ratio is not None and seen.depth_ratio is not None:
+        found.append(f"depth ratio {seen.depth_ratio:.1f}")
+    return f"the policy asks for no rewrite: {', '.join(found)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a policy wants of a table: a rewrite or None, with its triggers and the reason.
+
+    `verdict` is None if it was not needed, and `bar` is the one that the rewrite reaches;
+    `is_early` if a rewrite comes too soon after the last.
+    """
+
+    reason: str
+    rewrite: Option | None = None
+    triggers: tuple[Trigger, ...] = ()
+    verdict: Verdict | None = None
+    bar: Bar | None = None
+    is_early: bool = False
+
+
+def lasting_bar(bar: Bar, seen: Seen) -> Bar:
+    """Return the bar that a rewrite must reach, with no more days than the last one is old.
+
+    Appends undo a rewrite, and the next one takes the same files again, so a table that was
+    rewritten yesterday waits, or gets a smaller rewrite.
+    """
+    if seen.since_last_ms is None or not seen.is_since_rewrite:
+        return bar
+    lasts_days = max(seen.since_last_ms, _MINUTE_MS) / _DAY_MS
+    return _within(bar, min(bar.payback_days, lasts_days))
+
+
+def _within(bar: Bar, days: float) -> Bar:
+    queries = bar.payback_queries * days / bar.payback_days
+    return replace(bar, payback_days=days, payback_queries=queries)
+
+
+def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -> Answer:
+    """Return what a policy wants of a table, which is judged only if that can change the answer.
+
+    New clustering columns are left to people: only rewrites by the table's own columns count.
+    """
+    when = policy.when
+    found = triggers(when, seen)
+    if not found and when.payback_days is None:
+        return Answer(reason=not_triggered(when, seen))
+    verdict = judge(policy.bar)
+    lasting = lasting_bar(policy.bar, seen)
+    own = [one for one in verdict.options if one.is_worth_it and one.name != ADVISED]
+    best = next((one for one in own if one.pays_back(lasting)), None)
+    days = when.payback_days
+    if best is not None and days is not None and best.pays_back(_within(best.bar, days)):
+        found = (*found, Trigger("payback_days", f"it pays back after {best.payback_text()}"))
+    reason, is_early = verdict.sentence, best is None and bool(own)
+    if best is not None and not found:
+        best, reason = None, not_triggered(when, seen)
+    elif best is not None and best is not verdict.best:
+        reason = f"{reason} For now, {best.name}: {best.gain()}."
+    elif is_early:
+        ago = rough_duration(seen.since_last_ms or 0)
+        reason = (
+            f"{reason} Not yet: the last one was {ago} ago, and this one takes longer to pay back."
+        )
+    elif best is None and verdict.best is not None:
+        reason = f"{reason} Clustering columns are for people to set."
+    return Answer(
+        reason=reason,
+        rewrite=best,
+        triggers=found,
+        verdict=verdict,
+        bar=lasting,
+        is_early=is_early,
+    )
+
+
+def rank(option: Option) -> float:
+    """Return a sort key, the payback as a share of the time allowed: the soonest comes first."""
+    return (option.payback_queries or 0.0) / option.bar.most_queries(option.per_day)
+
+
+@dataclass(slots=True, kw_only=True)
+class Spending:
+    """A budget and what was spent of it since the run began."""
+
+    budget: Budget
+    begun_ms: int
+    spent_bytes: int = 0
+
+    @property
+    def left_bytes(self) -> int | None:
+        """The bytes left, None without a limit."""
+        if self.budget.bytes is None:
+            return None
+        return max(0, self.budget.bytes - self.spent_bytes)
+
+    def is_over(self, now_ms: int) -> str | None:
+        """Return why nothing can be begun any more, None if the time is not over."""
+        minutes = self.budget.minutes
+        if minutes is None or now_ms - self.begun_ms < minutes * _MINUTE_MS:
+            return None
+        return f"the {minutes:g} minutes of the budget are over"
+
+    def is_spent(self) -> str | None:
+        """Return why no rewrite can be begun any more, None if bytes are left."""
+        if self.left_bytes != 0:
+            return None
+        return f"the budget of {render_size(self.budget.bytes or 0)} is spent"

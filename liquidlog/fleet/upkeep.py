@@ -27,20 +27,20 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.fleet.deciding import (
+from liquidlog.fleet.finding import find_tables, own_options
+from liquidlog.fleet.policy import (
     Answer,
     Decision,
     PastWork,
     Spending,
     Trigger,
+    UpkeepPolicy,
     answer,
     depth_ratio,
     past_work,
     rank,
     seen_of,
 )
-from liquidlog.fleet.finding import find_tables, own_options
-from liquidlog.fleet.policy import UpkeepPolicy
 from liquidlog.foresee.candidates import OVERLAP
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count

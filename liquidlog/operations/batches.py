@@ -720,9 +720,7 @@ class _Attempt:
 #
 # Each group is looked at alone: whether it is committed already, whether its run and its files
 # prove what its result says, whether other writers changed its inputs. One that fails is left
-# out, and the others are committed without it. Rows that others deleted of its inputs are
-# deleted from its outputs at every attempt, on top of what earlier attempts deleted (see
-# `reconcile`).
+# out, and the others are committed without it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

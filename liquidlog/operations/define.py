@@ -119,35 +119,28 @@ def _creation(definition: Definition, clock: Clock) -> Change:
     if problems:
         raise UsageError("; ".join(problems), problems=problems)
     schema, like = definition.schema, definition.like
+    properties, description = definition.properties, definition.description
+    clustered: Sequence[Path] = definition.cluster_by or ()
+    partitioned: Sequence[Path] = definition.partition_by or ()
     if like is not None and schema is None:
         require_writable(like)
-        return _like(like, definition, clock)
-    if schema is None or like is not None:
+        keeps_columns = definition.cluster_by is None and definition.partition_by is None
+        if keeps_columns and description is None and not properties:
+            return like_change(like, new_id=clock.new_id, now_ms=clock.now_ms())
+        schema, kept = without_state(like.schema, like.metadata.configuration)
+        properties = {**kept, **properties}
+        description = description or like.metadata.description
+        if keeps_columns:
+            clustered = [column.logical for column in clustering_state(like).columns]
+            partitioned = [(name,) for name in like.metadata.partition_columns]
+    elif schema is None or like is not None:
         raise UsageError("a new table needs either a schema or a table to copy it from, not both")
     return create_change(
         delta_schema(schema) if isinstance(schema, pa.Schema) else schema,
-        cluster_by=definition.cluster_by or (),
-        partition_by=definition.partition_by or (),
-        properties=definition.properties,
-        description=definition.description,
-        new_id=clock.new_id,
-        now_ms=clock.now_ms(),
-    )
-
-
-def _like(source: Snapshot, definition: Definition, clock: Clock) -> Change:
-    keeps_columns = definition.cluster_by is None and definition.partition_by is None
-    if keeps_columns and definition.description is None and not definition.properties:
-        return like_change(source, new_id=clock.new_id, now_ms=clock.now_ms())
-    schema, properties = without_state(source.schema, source.metadata.configuration)
-    clustered = [column.logical for column in clustering_state(source).columns]
-    partitioned = [(name,) for name in source.metadata.partition_columns]
-    return create_change(
-        schema,
-        cluster_by=clustered if keeps_columns else definition.cluster_by or (),
-        partition_by=partitioned if keeps_columns else definition.partition_by or (),
-        properties={**properties, **definition.properties},
-        description=definition.description or source.metadata.description,
+        cluster_by=clustered,
+        partition_by=partitioned,
+        properties=properties,
+        description=description,
         new_id=clock.new_id,
         now_ms=clock.now_ms(),
     )

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from liquidlog.fleet.deciding import Decision
+from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
 from liquidlog.foresee.verdict import count_text
 from liquidlog.report.layout import Line, Report, listing

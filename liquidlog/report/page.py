@@ -21,7 +21,7 @@ from markupsafe import Markup
 from liquidlog.advice.advice import Advice
 from liquidlog.clustering.health import Health
 from liquidlog.clustering.maps import KeyMap, Side
-from liquidlog.fleet.deciding import Decision
+from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed
 from liquidlog.foresee.prediction import PredictedReads, Range
 from liquidlog.foresee.verdict import (

@@ -4,8 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from liquidlog.fleet.deciding import Seen, Spending, answer, lasting_bar, not_triggered, triggers
-from liquidlog.fleet.policy import Budget, RewritePolicy, RewriteWhen
+from liquidlog.fleet.policy import (
+    Budget,
+    RewritePolicy,
+    RewriteWhen,
+    Seen,
+    Spending,
+    answer,
+    lasting_bar,
+    not_triggered,
+    triggers,
+)
 from liquidlog.foresee.verdict import Answer, Bar, Criteria, Option, Verdict, no_verdict
 from liquidlog.operations.judge import ADVISED
 from support.lake import ragged

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.fleet.deciding import past_work
+from liquidlog.fleet.policy import past_work
 from liquidlog.log.loader import open_store
 from liquidlog.table import Table
 from support.arrow_executor import execute

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from liquidlog.errors import LiquidlogError
-from liquidlog.fleet.deciding import Decision
+from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed, ranked
 from liquidlog.foresee.verdict import Bar
 from liquidlog.report.fleets import surveyed_fleet
