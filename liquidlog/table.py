@@ -589,11 +589,7 @@ class Table(Summary):
         return planned_migration(self.opened.to_change(), columns, settings, new_id, asked)
 
     def predict(
-        self,
-        plan: ClusteringPlan,
-        workload: Queries = (),
-        *,
-        sample: bool = True,
+        self, plan: ClusteringPlan, workload: Queries = (), *, sample: bool = True
     ) -> "Prediction":
         """Return what a plan would bring to the readers of a workload.
 
@@ -1007,11 +1003,7 @@ class Table(Summary):
         return changed(self.opened, derive, dry_run=dry_run)
 
     def add_columns(
-        self,
-        schema: StructType | pa.Schema,
-        *,
-        into: str | None = None,
-        dry_run: bool = False,
+        self, schema: StructType | pa.Schema, *, into: str | None = None, dry_run: bool = False
     ) -> int:
         """Add columns behind the others, or fields to a struct `into`; return the version after it.
 

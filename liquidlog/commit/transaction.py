@@ -263,12 +263,7 @@ def _require_unprotected(snapshot: Snapshot) -> None:
 
 
 def _commit_info(
-    change: Change,
-    *,
-    read_version: int | None,
-    now_ms: int,
-    after_ms: int | None,
-    txn_id: str,
+    change: Change, *, read_version: int | None, now_ms: int, after_ms: int | None, txn_id: str
 ) -> CommitInfo:
     """Return the commitInfo, with an in-commit timestamp after `after_ms` if that is given."""
     in_commit_ms = None if after_ms is None else max(now_ms, after_ms + 1)
@@ -292,12 +287,7 @@ PUTS: Final = 4
 
 
 def put_commit(
-    store: TableStore,
-    version: int,
-    content: bytes,
-    *,
-    txn_id: str,
-    clock: Clock,
+    store: TableStore, version: int, content: bytes, *, txn_id: str, clock: Clock
 ) -> bool:
     """Return whether a commit landed; it is put again while it has no answer."""
     detail = ""

@@ -520,12 +520,7 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
     elif best is None and verdict.best is not None:
         reason = f"{reason} Clustering columns are for people to set."
     return Answer(
-        reason=reason,
-        rewrite=best,
-        triggers=found,
-        verdict=verdict,
-        bar=lasting,
-        is_early=is_early,
+        reason=reason, rewrite=best, triggers=found, verdict=verdict, bar=lasting, is_early=is_early
     )
 
 

@@ -486,9 +486,7 @@ class LayoutSearch:
 
     def _layouts_of(self, sample: Sample) -> Layouts:
         return Layouts(
-            sample=sample,
-            leaves=self._base.asked.leaves,
-            prefix_chars=self._prefix_chars,
+            sample=sample, leaves=self._base.asked.leaves, prefix_chars=self._prefix_chars
         )
 
     def _is_own(self, candidate: Candidate) -> bool:

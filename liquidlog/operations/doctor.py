@@ -467,11 +467,7 @@ def _key_map(
 
 
 def _trend(
-    store: TableStore,
-    newest: Snapshot,
-    columns: Sequence[ClusteringColumn],
-    *,
-    min_cube_bytes: int,
+    store: TableStore, newest: Snapshot, columns: Sequence[ClusteringColumn], *, min_cube_bytes: int
 ) -> tuple[Health, ...]:
     versions = sorted(v for v in list_log(store).commits if v <= newest.version)[-_HISTORY_COMMITS:]
     points = min(_MOST_POINTS, _FILES_LOADED // max(newest.files.num_rows, 1), len(versions))

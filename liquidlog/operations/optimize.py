@@ -81,10 +81,7 @@ class Optimized(Summary):
 
     def _facts(self) -> Mapping[str, object]:
         groups = sum(len(one.done.report.committed_groups) for one in self.rounds)
-        return {
-            "versions": self.versions,
-            "groups": groups or len(self.report.committed_groups),
-        }
+        return {"versions": self.versions, "groups": groups or len(self.report.committed_groups)}
 
 
 def no_progress(*_: object) -> None:

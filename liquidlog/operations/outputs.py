@@ -11,12 +11,7 @@ from typing import Final
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import APPEND, Origin, Run, run_token, running_in
 from liquidlog.data.statistics import columns_held, footer_problems
-from liquidlog.errors import (
-    DataFileError,
-    LiquidlogError,
-    ResultMismatchError,
-    StorageError,
-)
+from liquidlog.errors import DataFileError, LiquidlogError, ResultMismatchError, StorageError
 from liquidlog.log.history import named_files
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log

@@ -17,16 +17,8 @@ from liquidlog.clustering import overlap
 from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.keyspace import key_space
-from liquidlog.clustering.migration import (
-    migrated,
-)
-from liquidlog.clustering.planner import (
-    fitted_to,
-    no_bounds,
-    plan,
-    readers_of,
-    require_fitted,
-)
+from liquidlog.clustering.migration import migrated
+from liquidlog.clustering.planner import fitted_to, no_bounds, plan, readers_of, require_fitted
 from liquidlog.clustering.settings import (
     BY_NAME,
     TIME_ZONE,
@@ -182,9 +174,7 @@ def planned(
         readers=readers,
     )
     made = structs.replace(
-        made,
-        decided_by=dict(settled.decided_by),
-        notes=notes(snapshot.metadata.configuration),
+        made, decided_by=dict(settled.decided_by), notes=notes(snapshot.metadata.configuration)
     )
     if made.columns and readers is not None:
         made = structs.replace(made, fitted=readers)

@@ -110,10 +110,7 @@ def lasting_conflicts(
 
 
 def lost_groups(
-    winners: Winners,
-    plan: ClusteringPlan,
-    groups: Sequence[RewriteGroup],
-    max_share: float = 1.0,
+    winners: Winners, plan: ClusteringPlan, groups: Sequence[RewriteGroup], max_share: float = 1.0
 ) -> Mapping[int, Sequence[Conflict]]:
     """Return why groups can never be committed after `winners`; of a migration all or none."""
     of_table = winners.conflicts(read_set_of(plan))

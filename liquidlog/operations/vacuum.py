@@ -373,10 +373,7 @@ def vacuum(
         "defaultRetentionMillis": retention_ms(snapshot.metadata.configuration),
         **({} if retain_ms is None else {"specifiedRetentionMillis": retain_ms}),
     }
-    metrics = {
-        "numFilesToDelete": str(len(files)),
-        "sizeOfDataToDelete": str(found.deleted_bytes),
-    }
+    metrics = {"numFilesToDelete": str(len(files)), "sizeOfDataToDelete": str(found.deleted_bytes)}
     started = _put_note(store, _note(START, parameters, metrics), clock)
     try:
         _require_one_time(store, started, now_ms)

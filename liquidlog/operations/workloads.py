@@ -63,11 +63,7 @@ def import_workload(
 
 
 def asked_at(
-    path: str,
-    *,
-    table: str,
-    storage_options: StorageOptions,
-    problem: UsageError | None = None,
+    path: str, *, table: str, storage_options: StorageOptions, problem: UsageError | None = None
 ) -> Imported:
     """Return what the source or the imported workload at an address asks of a table.
 
