@@ -36,6 +36,7 @@ from liquidlog.spec.actions import (
     encode_actions,
 )
 from liquidlog.spec.paths import commit_name
+from liquidlog.version import ENGINE_INFO
 from support.memory_store import MemoryStore
 
 SCHEMA = '{"type":"struct","fields":[]}'
@@ -104,7 +105,7 @@ def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
     first = json.loads(store.log[commit_name(2)].splitlines()[0])["commitInfo"]
     assert first["txnId"] == "id-0"
     assert first["readVersion"] == 1
-    assert first["engineInfo"] == "test"
+    assert first["engineInfo"] == ENGINE_INFO
     assert "inCommitTimestamp" not in first
 
 
