@@ -93,20 +93,12 @@ class Mended:
     files: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rescan:
-    """The files to read again, for which statistics, and whether these replace existing ones."""
-
-    name: str
-    files: pa.Table
-    options: WriterOptions
-    replaces: bool
-
-
 @dataclass(slots=True)
 class _StatisticsChange:
     store: TableStore
-    rescan: Rescan
+    name: str
+    options: WriterOptions
+    replaces: bool
     found: Mapping[str, FileStatistics]
     files: int = 0
 
@@ -117,15 +109,15 @@ class _StatisticsChange:
             live,
             original_adds(self.store, newest, live),
             self.found,
-            replaces=self.rescan.replaces,
-            tight_bounds=self.rescan.options.tight_bounds,
+            replaces=self.replaces,
+            tight_bounds=self.options.tight_bounds,
         )
         self.files = len(adds)
-        return statistics_repair(self.rescan.name, adds) if adds else None
+        return statistics_repair(self.name, adds) if adds else None
 
 
 def _rescanned(
-    store: TableStore, snapshot: Snapshot, files: pa.Table, rescan_of: Rescan
+    store: TableStore, snapshot: Snapshot, files: pa.Table, options: WriterOptions
 ) -> Mapping[str, FileStatistics]:
     configuration = snapshot.metadata.configuration
     ignored = frozenset(configuration[key] for key in HIDDEN_COLUMNS if key in configuration)
@@ -134,7 +126,7 @@ def _rescanned(
         return rescan(
             store.data_path(path),
             schema=snapshot.schema,
-            options=rescan_of.options,
+            options=options,
             mapping=mapping_mode(configuration),
             num_records=rows,
             ignored=ignored,
@@ -319,7 +311,7 @@ class _Mending:
         bounds = load_bounds(self.store, self.snapshot, [column.leaf for column in columns])
         files = without_range(self.snapshot, bounds)
         options = writer_options(self.snapshot, columns)
-        return self.rescanned(Rescan(MISSING_STATISTICS, files, options, replaces=False))
+        return self.rescanned(MISSING_STATISTICS, files, options, replaces=False)
 
     def bounds(self) -> Mended:
         columns = [c for c in _columns(self.snapshot) if c.data_type == PrimitiveType("string")]
@@ -331,19 +323,21 @@ class _Mending:
             string_prefix_chars=max(options.string_prefix_chars, LONG_PREFIX_CHARS),
         )
         files = with_cut_bounds(self.snapshot, bounds, columns)
-        return self.rescanned(Rescan(CUT_STRINGS, files, options, replaces=True))
+        return self.rescanned(CUT_STRINGS, files, options, replaces=True)
 
-    def rescanned(self, rescan_of: Rescan) -> Mended:
+    def rescanned(
+        self, name: str, files: pa.Table, options: WriterOptions, *, replaces: bool
+    ) -> Mended:
         """Read files again and commit their statistics, FILES_IN_A_COMMIT at a time."""
-        done = Mended(name=rescan_of.name, versions=(), files=0)
-        for start in range(0, rescan_of.files.num_rows, FILES_IN_A_COMMIT):
-            part = rescan_of.files.slice(start, FILES_IN_A_COMMIT)
-            found = _rescanned(self.store, self.snapshot, part, rescan_of)
-            derive = _StatisticsChange(self.store, rescan_of, found)
-            one = self.commit(rescan_of.name, derive)
+        done = Mended(name=name, versions=(), files=0)
+        for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
+            part = files.slice(start, FILES_IN_A_COMMIT)
+            found = _rescanned(self.store, self.snapshot, part, options)
+            derive = _StatisticsChange(self.store, name, options, replaces, found)
+            one = self.commit(name, derive)
             if one.versions:
-                versions, files = (*done.versions, *one.versions), done.files + derive.files
-                done = replace(done, versions=versions, files=files)
+                versions, count = (*done.versions, *one.versions), done.files + derive.files
+                done = replace(done, versions=versions, files=count)
         return done
 
 

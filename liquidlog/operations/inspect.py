@@ -151,17 +151,10 @@ def live_rows(files: pa.Table) -> int | None:
 MOST_COLUMNS: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedColumns:
-    """The columns that a workload compares, most often first, and notes on others."""
-
-    columns: tuple[ClusteringColumn, ...]
-    notes: tuple[str, ...]
-    not_usable: tuple[NotUsable, ...]
-
-
-def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> AskedColumns:
-    """Return at most MOST_COLUMNS columns with statistics, by the weight of their predicates."""
+def _asked_columns(
+    store: TableStore, snapshot: Snapshot, workload: Workload
+) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...], tuple[NotUsable, ...]]:
+    """Return the columns with statistics that a workload compares most often, and notes."""
     weights, not_usable = _weights(snapshot, workload)
     ranked = sorted(weights, key=lambda path: (-weights[path], path))
     configuration = snapshot.metadata.configuration
@@ -189,7 +182,7 @@ def asked_columns(store: TableStore, snapshot: Snapshot, workload: Workload) -> 
     notes = [f"measured by the columns that the workload compares most: {measured}"]
     if without:
         notes.append(f"the workload also compares columns without statistics: {_listed(without)}")
-    return AskedColumns(columns=tuple(taken), notes=tuple(notes), not_usable=not_usable)
+    return tuple(taken), tuple(notes), not_usable
 
 
 def _weights(
@@ -267,9 +260,10 @@ def health(
     log alone, unless `reads_rows`.
     """
     measured = clustering_state(snapshot).columns
-    asked = asked_columns(store, snapshot, workload) if workload else None
-    if asked is not None:
-        measured = asked.columns
+    asked: tuple[str, ...] = ()
+    not_usable: tuple[NotUsable, ...] = ()
+    if workload:
+        measured, asked, not_usable = _asked_columns(store, snapshot, workload)
     elif columns is not None:
         measured = resolve_columns(
             snapshot.schema,
@@ -308,9 +302,9 @@ def health(
     )
     return replace(
         found,
-        notes=(*(asked.notes if asked else ()), *found.notes, *of_rows),
+        notes=(*asked, *found.notes, *of_rows),
         cannot_prune=() if part is None else part.cannot_prune,
-        not_usable=asked.not_usable if asked else (),
+        not_usable=not_usable,
         asked_at=None if part is None else part.asked_at(now_ms),
     )
 
