@@ -477,15 +477,11 @@ class Worthwhile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A table's outcome if nothing is done, and what is due.
-
-    `checkpoint` and `vacuum` say why they are due, None if they are not.
-    """
+    """A table's outcome if nothing is done, and what is due; `chores` say why by their names."""
 
     outcome: TableOutcome
     candidate: Worthwhile | None = None
-    checkpoint: str | None = None
-    vacuum: str | None = None
+    chores: Mapping[str, str] = field(default_factory=dict)
 
     def held(self, reason: str) -> TableOutcome:
         """Return the outcome if the rewrite is postponed."""
@@ -570,7 +566,7 @@ class _Run:
             triggers=found.triggers,
             verdict=found.verdict,
         )
-        return self._with_chores(Looked(outcome=outcome, candidate=candidate), past)
+        return Looked(outcome=outcome, candidate=candidate, chores=self._chores(past))
 
     def _answer(self, table: Table, past: PastWork) -> Answer:
         policy, source = self.request.policy.rewrite, self.readers.source
@@ -583,18 +579,20 @@ class _Run:
             policy, seen, lambda bar: judged(table, self.readers.of(table.uri), source, bar)
         )
 
-    def _with_chores(self, looked: Looked, past: PastWork) -> Looked:
+    def _chores(self, past: PastWork) -> Mapping[str, str]:
         checkpoint, vacuum = self.request.policy.checkpoint, self.request.policy.vacuum
-        count, last_ms = past.commits_since_checkpoint, past.last_vacuum_ms
-        if checkpoint is not None and count >= checkpoint.commits:
-            looked = replace(looked, checkpoint=f"{count} commits since the newest checkpoint")
-        if vacuum is not None and last_ms is None:
-            return replace(looked, vacuum="no vacuum in the commits that were read")
-        age_ms = self.clock.now_ms() - (last_ms or 0)
-        if vacuum is not None and age_ms >= vacuum.age_ms:
-            days = age_ms / 86_400_000
-            return replace(looked, vacuum=f"the last vacuum was {days:.1f} days ago")
-        return looked
+        due: dict[str, str] = {}
+        if checkpoint is not None and past.commits_since_checkpoint >= checkpoint.commits:
+            due["checkpoint"] = (
+                f"{past.commits_since_checkpoint} commits since the newest checkpoint"
+            )
+        if vacuum is not None and past.last_vacuum_ms is None:
+            due["vacuum"] = "no vacuum in the commits that were read"
+        elif vacuum is not None:
+            age_ms = self.clock.now_ms() - (past.last_vacuum_ms or 0)
+            if age_ms >= vacuum.age_ms:
+                due["vacuum"] = f"the last vacuum was {age_ms / 86_400_000:.1f} days ago"
+        return due
 
     def act(self, looked: Looked) -> TableOutcome:
         """Do what is due for a table, or postpone it; any error becomes its outcome."""
@@ -612,8 +610,7 @@ class _Run:
         return replace(outcome, seconds=seconds)
 
     def _skips_chores(self, looked: Looked) -> bool:
-        plans = self.request.plans
-        return plans is not None or (looked.checkpoint is None and looked.vacuum is None)
+        return self.request.plans is not None or not looked.chores
 
     def _acted(self, looked: Looked) -> TableOutcome:
         over = self.spending.is_over(self.clock.now_ms())
@@ -706,15 +703,32 @@ class _Run:
         return done
 
     def _tidied(self, table: Table, looked: Looked, outcome: TableOutcome) -> TableOutcome:
-        vacuum, dry_run = self.request.policy.vacuum, self.request.dry_run
-        if looked.checkpoint is not None:
-            chore = _chore(looked.checkpoint, lambda: _checkpoint(table, dry_run=dry_run))
-            outcome = replace(outcome, checkpoint=chore)
-        if looked.vacuum is not None and vacuum is not None:
-            retain = vacuum.retain
-            chore = _chore(looked.vacuum, lambda: _vacuum(table, retain, dry_run=dry_run))
-            outcome = replace(outcome, vacuum=chore)
-        return outcome if dry_run else replace(outcome, version=table.snapshot().version)
+        """Do the chores; the error of one does not undo earlier work."""
+        does = {"checkpoint": self._checkpoint, "vacuum": self._vacuum}
+        for name, reason in looked.chores.items():
+            try:
+                chore = Chore(reason=reason, done=does[name](table))
+            except LiquidlogError as error:
+                chore = Chore(reason=reason, error=error)
+            done: Mapping[str, Any] = {name: chore}
+            outcome = replace(outcome, **done)
+        if self.request.dry_run:
+            return outcome
+        return replace(outcome, version=table.snapshot().version)
+
+    def _checkpoint(self, table: Table) -> Mapping[str, Any]:
+        made = table.checkpoint(dry_run=self.request.dry_run)
+        return {"version": made.version, "created": made.created}
+
+    def _vacuum(self, table: Table) -> Mapping[str, Any]:
+        vacuum = self.request.policy.vacuum
+        retain = None if vacuum is None else vacuum.retain
+        done = table.vacuum(retain=retain, dry_run=self.request.dry_run)
+        return {
+            "versions": list(done.versions),
+            "deleted_files": done.deleted_files,
+            "deleted_bytes": done.deleted_bytes,
+        }
 
 
 def _failed(outcome: TableOutcome, error: Exception) -> TableOutcome:
@@ -724,28 +738,6 @@ def _failed(outcome: TableOutcome, error: Exception) -> TableOutcome:
 
 def _not_looked_at(address: str, error: Exception) -> TableOutcome:
     return _failed(TableOutcome(table=address, decision=Decision.FAIL, reason=""), error)
-
-
-def _checkpoint(table: Table, *, dry_run: bool) -> Mapping[str, Any]:
-    made = table.checkpoint(dry_run=dry_run)
-    return {"version": made.version, "created": made.created}
-
-
-def _vacuum(table: Table, retain: str | None, *, dry_run: bool) -> Mapping[str, Any]:
-    done = table.vacuum(retain=retain, dry_run=dry_run)
-    return {
-        "versions": list(done.versions),
-        "deleted_files": done.deleted_files,
-        "deleted_bytes": done.deleted_bytes,
-    }
-
-
-def _chore(reason: str, do: Callable[[], Mapping[str, Any]]) -> Chore:
-    """Do a chore; its error does not undo earlier work."""
-    try:
-        return Chore(reason=reason, done=do())
-    except LiquidlogError as error:
-        return Chore(reason=reason, error=error)
 
 
 def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
