@@ -14,7 +14,7 @@ import pytest
 from liquidlog import errors
 from liquidlog.errors import Conflict, LiquidlogError
 from liquidlog.report.jsonable import render_error
-from support.json_documents import CONFLICTS, EXAMPLES, SCHEMA_PROBLEMS
+from support.error_examples import CONFLICTS, EXAMPLES, SCHEMA_PROBLEMS
 from support.repository import text
 
 Copy = Callable[[LiquidlogError], LiquidlogError]
