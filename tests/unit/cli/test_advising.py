@@ -97,32 +97,3 @@ def test_several_workloads_are_put_together(
     status, found, _ = call(*words)
     assert status == 0
     assert [one["name"] for one in found["columns"]] == ["day", "part"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "--workload"),
-        (("--workload", "{w}", "--dry-run"), "has no effect without --apply"),
-        (("--workload", "{w}", "--min-gain", "often"), "expected a share like 10%"),
-        (("--workload", "{w}", "--min-gain", "200%"), "expected a share like 10%"),
-        (("--workload", "{w}", "--max-columns", "5"), "from 1 to 4"),
-        (("--workload", "{w}", "--columns", "nope"), "there is no column nope"),
-        (("--workload", "nowhere.jsonl"), "nowhere.jsonl"),
-    ],
-)
-def test_mistakes_are_sentences(
-    table: Table, workload: str, words: tuple[str, ...], message: str
-) -> None:
-    status, out, err = said("advise", table.uri, *(word.replace("{w}", workload) for word in words))
-    assert status in (1, 2)
-    assert out == ""
-    assert message in err
-    assert "Traceback" not in err
-
-
-def test_a_plan_is_not_advice(table: Table, tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text("{}")
-    status, _, err = said("plan", table.uri, "--advice", str(tmp_path / "plan.json"))
-    assert status == 1
-    assert "is not advice; advise -o writes such a document" in err

@@ -74,12 +74,6 @@ def test_any_of_several_bars_stops_a_pipeline_and_files_are_written_before(
     assert run(cli, ["health", table, *bars[:2]]) == 0
 
 
-def test_files_that_cannot_be_written_are_errors(table: str, tmp_path: Path) -> None:
-    nowhere = str(tmp_path / "no" / "such" / "file")
-    assert run(cli, ["health", table, "--openmetrics", nowhere]) == 1
-    assert run(cli, ["health", table, "--trend", nowhere]) == 1
-
-
 def test_a_terminal_shows_histogram_and_strips(
     table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,14 +83,13 @@ def test_a_terminal_shows_histogram_and_strips(
     assert re.search(r"00002 +2 +#+", shown)
 
 
-@pytest.mark.parametrize(
-    "content", [b"key: value\n", b'{"a": 1}\n', b"\0\0\0", b'{"table_uri"', b"\n"]
-)
-def test_a_trend_is_not_added_to_another_file(content: bytes, table: str, tmp_path: Path) -> None:
+def test_a_trend_is_not_added_to_another_file(table: str, tmp_path: Path) -> None:
     path = tmp_path / "notes"
-    path.write_bytes(content)
-    assert run(cli, ["health", table, "--trend", str(path)]) == 1
-    assert path.read_bytes() == content
+    for content in (b"key: value\n", b'{"a": 1}\n', b"\0\0\0", b'{"table_uri"', b"\n"):
+        path.write_bytes(content)
+        assert run(cli, ["health", table, "--trend", str(path)]) == 1
+        assert path.read_bytes() == content
+    assert run(cli, ["health", table, "--trend", str(tmp_path / "no" / "file")]) == 1
 
 
 def test_a_line_of_a_trend_that_was_cut_off_spoils_no_other(table: str, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.plan import encode_rewritten_group
@@ -102,40 +101,24 @@ def test_rows_deleted_meanwhile_are_told(table: str, tmp_path: Path, call: Call)
     assert opened.snapshot().version == version + 1
 
 
-@pytest.mark.parametrize("mode", ["name", "id"])
-def test_create_with_column_mapping(mode: str, tmp_path: Path, source: str, call: Call) -> None:
+def test_create_with_column_mapping(tmp_path: Path, source: str, call: Call) -> None:
     path = str(tmp_path / "mapped")
-    words = ("--schema-from", source, "--cluster-by", "x", "--column-mapping", mode)
+    words = ("--schema-from", source, "--cluster-by", "x", "--column-mapping", "id")
     assert call("create", path, *words)[0] == 0
-    assert call("append", path, source)[1]["rows"] == 100
-    found = call("detail", path)[1]
-    assert (found["minReaderVersion"], found["minWriterVersion"]) == (2, 7)
-    assert found["properties"]["delta.columnMapping.mode"] == mode
     assert call("create", path + "2", "--like", path)[0] == 0
     first, second = (Table.open(name).snapshot() for name in (path, path + "2"))
+    assert first.metadata.configuration["delta.columnMapping.mode"] == "id"
     assert first.metadata.configuration == second.metadata.configuration
-    names = {
-        field.physical_name for snapshot in (first, second) for field in snapshot.schema.fields
-    }
-    assert len(names) == 6
-    assert all(name.startswith("col-") for name in names)
-    rows = pa.RecordBatchReader.from_stream(DeltaTable(path).scan()).read_all()
-    assert sorted(rows["id"].to_pylist()) == list(range(100))
+    names = {one.physical_name for made in (first, second) for one in made.schema.fields}
+    assert len([name for name in names if name.startswith("col-")]) == 6
 
 
 READING = ["detail", "files", "history", "health", "plan", "doctor"]
-READ = [
-    (case, verb)
-    for row, case in enumerate(CASES)
-    for column, verb in enumerate(READING)
-    if (row + column) % effort(4, 1) == 0
-]
-"""Every recorded log with every verb that reads; a quarter of the pairs by default."""
 
 
 @pytest.mark.parametrize("verb", READING)
 def test_no_recorded_log_makes_a_traceback(verb: str, call: Call) -> None:
-    for case in [case for case, asked in READ if asked == verb]:
+    for case in CASES[READING.index(verb) % effort(4, 1) :: effort(4, 1)]:
         status, out, err = call(verb, str(LOGS / case / "table"))
         assert status in {0, 1, 2, 5}, case
         assert (out == "") == (status != 0), case
@@ -195,14 +178,6 @@ main()
     assert (done.returncode, done.stdout) == (130, "")
     # click ends the line of the terminal's ^C.
     assert done.stderr.lstrip() == "interrupted; groups that were committed stay committed\n"
-
-
-def test_before_its_command_line_the_package_imports_next_to_nothing() -> None:
-    program = "import sys; import liquidlog.cli; print('typing' in sys.modules)"
-    command = [sys.executable, "-IS", "-c", f"import sys; sys.path.insert(0, '.'); {program}"]
-    root = Path(__file__).parents[3]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_a_name_with_a_line_end_stays_in_one_line(tmp_path: Path) -> None:

@@ -105,9 +105,7 @@ class Printed:
 
 def tree() -> dict[str, bytes | None]:
     """Return every file below the working directory with its bytes, directories with None."""
-    return {
-        str(path): path.read_bytes() if path.is_file() else None for path in Path().rglob("*")
-    }
+    return {str(path): path.read_bytes() if path.is_file() else None for path in Path().rglob("*")}
 
 
 def unlike(would: Any, did: Any, where: str) -> Iterator[str]:
@@ -464,7 +462,9 @@ def test_every_verb_has_a_schema_and_those_that_write_run_dry_here(printed: Prin
     }
     # sql prints the documents of other verbs, and its own of ALTER TABLE.
     others = {"error", "alter", "cubes", "explain"}
-    assert set(SCHEMAS) == {name for name in options if "--json" in options[name]} - {"sql"} | others
+    assert (
+        set(SCHEMAS) == {name for name in options if "--json" in options[name]} - {"sql"} | others
+    )
     # What tick decides, dry and for good, is compared in test_tick.
     assert printed.dry == {name for name in options if "--dry-run" in options[name]} - {"tick"}
 
