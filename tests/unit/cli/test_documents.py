@@ -1,8 +1,8 @@
 """Every document of `--json` is of its schema, and a dry run does all of a real run but writing.
 
 Every verb runs, on tables where it has something to do, with options that change what it prints.
-A line that begins with "dry" is first run dry, in JSON and in text; so is one with "idle", which may
-change nothing. One that begins with "fails" and an exit status has to fail alike in both.
+A line that begins with "dry" is first run dry, in JSON and in text; so is one with "idle", which
+may change nothing. One that begins with "fails" and an exit status has to fail alike in both.
 """
 
 import json
