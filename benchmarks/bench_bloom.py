@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench_store import READERS, Query, best, opened_anew
 from deltalake import convert_to_deltalake
+from slow_store import SlowStore, slow_store
 
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import delta_schema
-from support.slow_store import SlowStore, slow_store
 
 COLUMNS = ("l_orderkey", "text")
 FILES = 8

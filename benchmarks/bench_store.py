@@ -41,11 +41,11 @@ from bench_rewrite import (
 )
 from deltalake import DeltaTable, QueryBuilder, WriterProperties, convert_to_deltalake
 from s3fs import S3FileSystem
+from slow_store import BUCKET, SlowStore, slow_store
 
 from liquidlog.data.writer import FileEncoding
 from liquidlog.table import Table
 from liquidspark.session import open_session
-from support.slow_store import BUCKET, SlowStore, slow_store
 
 OURS: Final = "ours"
 Bounds = Mapping[str, tuple[Any, Any]]

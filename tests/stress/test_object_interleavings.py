@@ -24,8 +24,8 @@ OTHERS = effort(
         "orphans, orphans",
         "commit, cluster by",
         "a commit that follows, a vector",
-        "a commit that follows by copies, orphans",
-        "a commit that follows by vectors, orphans",
+        "a commit by copies, orphans",
+        "a commit by vectors, orphans",
     ),
 )
 FAULTY = effort(("append",), ("append", "commit", "commit again", "orphans"))

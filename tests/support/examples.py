@@ -18,7 +18,6 @@ writes anew what commands print, where it is not what the page shows.
 """
 
 import gzip
-import json
 import re
 import shlex
 import shutil
@@ -34,12 +33,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
 from liquidlog.errors import LiquidlogError
 from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
+from support.logs import change_actions
 from support.repository import ROOT
 
 _BLOCK: Final = re.compile(
@@ -275,15 +276,15 @@ def make_mistakes(home: Path) -> None:
     orders = Table.create(home / "orders", schema=_ORDERS, cluster_by=["day", "customer"])
     for _ in range(3):
         orders.append(rows)
-    events = Table.create(
-        home / "events",
-        schema=pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())]),
-        properties={"delta.columnMapping.mode": "name"},
-    )
-    events.append(pa.table({"at": [0, 1], "kind": ["a", "b"]}, schema=events_schema()))
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())])
+    mapped = {"delta.columnMapping.mode": "name"}
+    events = Table.create(home / "events", schema=schema, properties=mapped)
+    events.append(pa.table({"at": [0, 1], "kind": ["a", "b"]}, schema=schema))
     Table.create(home / "sensors", schema=pa.schema([("at", pa.int64())]), cluster_by="at")
-    _partitioned(home / "parts")
-    _unsupported(home / "shared")
+    empty = pa.schema([("region", pa.string()), ("name", pa.string())]).empty_table()
+    write_deltalake(home / "parts", empty, partition_by=["region"])
+    write_deltalake(home / "shared", empty)
+    change_actions(home / "shared", 0, _unsupported)
     _documents(home, orders, events)
     (home / "lake").mkdir()
     for number in range(2):
@@ -314,45 +315,15 @@ _ORDERS: Final = pa.schema(
 _RENAMED: Final = ["id", "customer", "day", "amount", "lines", "ship", "notes"]
 
 
-def events_schema() -> pa.Schema:
-    """Return the schema of the table without clustering columns."""
-    return pa.schema([("at", pa.timestamp("us", "UTC")), ("kind", pa.string())])
-
-
-def _partitioned(path: Path) -> None:
-    _commit(path, {"partitionColumns": ["region"]}, {"minReaderVersion": 1, "minWriterVersion": 2})
-
-
-def _unsupported(path: Path) -> None:
+def _unsupported(action: dict[str, Any]) -> None:
     features = ["catalogManaged", "inCommitTimestamp"]
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-    protocol_lists = {"readerFeatures": features[:1], "writerFeatures": features}
-    _commit(path, {"partitionColumns": []}, {**protocol, **protocol_lists})
-
-
-def _commit(path: Path, metadata: Mapping[str, Any], protocol: Mapping[str, Any]) -> None:
-    fields: list[dict[str, Any]] = [
-        {"name": n, "type": "string", "nullable": True, "metadata": {}} for n in _PARTS
-    ]
-    actions = [
-        {"protocol": protocol},
-        {
-            "metaData": {
-                "id": "parts",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "configuration": {},
-                "createdTime": 0,
-                **metadata,
-            }
-        },
-        {"commitInfo": {"timestamp": 0, "operation": "CREATE TABLE", "operationParameters": {}}},
-    ]
-    (path / "_delta_log").mkdir(parents=True)
-    (path / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)) + "\n")
-
-
-_PARTS: Final = ("region", "name")
+    if "protocol" in action:
+        action["protocol"] = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features[:1],
+            "writerFeatures": features,
+        }
 
 
 def _documents(home: Path, orders: Table, events: Table) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from liquidlog.data.checksum import format_checksum, multiset_checksum
 from liquidlog.errors import ExecutorError
@@ -24,13 +25,14 @@ from liquidlog.plan import (
     RewrittenGroup,
 )
 from liquidlog.rewriting.source import ExecutorOptions
+from liquidlog.spec.arrow import delta_schema
+from liquidlog.spec.schema import schema_json
 from support.plans import (
     copy_inputs,
     make_plan,
     parquet_names,
     read_outputs,
     rows_of,
-    schema_json_of,
     write_inputs,
 )
 
@@ -45,30 +47,21 @@ WHOLE = ExecutorOptions(sample_rows=1 << 12)
 WAYS = {"shuffled": SHUFFLED, "sliced": SLICED, "whole": WHOLE}
 
 EPOCH = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
-TYPES: dict[str, tuple[str, pa.DataType, Any]] = {
-    "byte": ("byte", pa.int8(), lambda i: i % 200 - 100),
-    "short": ("short", pa.int16(), lambda i: i * 7 - 3000),
-    "integer": ("integer", pa.int32(), lambda i: -i * 1_000_000),
-    "long": ("long", pa.int64(), lambda i: (i - 500) * 2**50),
-    "float": ("float", pa.float32(), lambda i: math.nan if i % 50 == 0 else i * 0.5 - 100),
-    "double": ("double", pa.float64(), lambda i: [math.nan, math.inf, -0.0, 0.0, i * 1e300][i % 5]),
-    "decimal": ("decimal(9,2)", pa.decimal128(9, 2), lambda i: Decimal(i - 700) / 4),
-    "wide_decimal": ("decimal(38,0)", pa.decimal128(38, 0), lambda i: Decimal((i - 600) * 10**34)),
-    "date": ("date", pa.date32(), lambda i: dt.date(2020, 1, 1) + dt.timedelta(days=i)),
-    "timestamp": (
-        "timestamp",
-        pa.timestamp("us", "UTC"),
-        lambda i: EPOCH + dt.timedelta(seconds=i * 977),
-    ),
-    "timestamp_ntz": (
-        "timestamp_ntz",
-        pa.timestamp("us"),
-        lambda i: dt.datetime(1969, 1, 1) + dt.timedelta(hours=i),  # noqa: DTZ001
-    ),
+TYPES: dict[str, tuple[pa.DataType, Any]] = {
+    "byte": (pa.int8(), lambda i: i % 200 - 100),
+    "short": (pa.int16(), lambda i: i * 7 - 3000),
+    "integer": (pa.int32(), lambda i: -i * 1_000_000),
+    "long": (pa.int64(), lambda i: (i - 500) * 2**50),
+    "float": (pa.float32(), lambda i: math.nan if i % 50 == 0 else i * 0.5 - 100),
+    "double": (pa.float64(), lambda i: [math.nan, math.inf, -0.0, 0.0, i * 1e300][i % 5]),
+    "decimal": (pa.decimal128(9, 2), lambda i: Decimal(i - 700) / 4),
+    "wide_decimal": (pa.decimal128(38, 0), lambda i: Decimal((i - 600) * 10**34)),
+    "date": (pa.date32(), lambda i: dt.date(2020, 1, 1) + dt.timedelta(days=i)),
+    "timestamp": (pa.timestamp("us", "UTC"), lambda i: EPOCH + dt.timedelta(seconds=i * 977)),
+    "timestamp_ntz": (pa.timestamp("us"), lambda i: (i - 9_000) * 3_600_000_000),
     "string": (
-        "string",
         pa.string(),
-        lambda i: ["", "a", "a\0", "\u00e9t\u00e9", f"https://example.org/{i:06d}"][i % 5],
+        lambda i: ["", "a", "a\0", "été", f"https://example.org/{i:06d}"][i % 5],
     ),
 }
 
@@ -78,16 +71,33 @@ def shuffled(count: int) -> list[int]:
 
 
 def typed_column(name: str, count: int) -> pa.Array:
-    _, kind, make = TYPES[name]
+    kind, make = TYPES[name]
     return pa.array([None if i % 13 == 0 else make(i) for i in shuffled(count)], kind)
+
+
+def plan_of(
+    directory: Path,
+    table: pa.Table,
+    *columns: str,
+    files: int = 2,
+    outputs: int,
+    row_group_rows: int = 500,
+    **more: Any,
+) -> ClusteringPlan:
+    """Write the rows into files; return a plan that rewrites them by these columns, with dots."""
+    inputs = write_inputs(directory, table, files, row_group_rows=row_group_rows)
+    paths = [tuple(column.split(".")) for column in columns]
+    schema = schema_json(delta_schema(table.schema))
+    return make_plan(directory, schema, [(inputs, outputs)], columns=paths, **more)
 
 
 def rewritten(
     rewriting: Rewriting, plan: ClusteringPlan, options: ExecutorOptions
-) -> RewrittenGroup:
+) -> tuple[RewrittenGroup, list[pa.Table]]:
+    """Return the one group of a plan, and the rows of its outputs."""
     (outcome,) = rewriting(plan, options)
     assert isinstance(outcome, RewrittenGroup), outcome
-    return outcome
+    return outcome, read_outputs(Path(plan.table_uri), outcome)
 
 
 def order_key(value: Any) -> tuple[int, Any]:
@@ -127,14 +137,8 @@ class ExecutorContract:
     def test_one_column_of_every_type_is_sorted_within_and_across_files(
         self, rewriting: Rewriting, tmp_path: Path, name: str
     ) -> None:
-        table = pa.table(
-            {"key": typed_column(name, 1200), "row": pa.array(range(1200), pa.int64())}
-        )
-        inputs = write_inputs(tmp_path, table, 2)
-        schema = schema_json_of({"key": TYPES[name][0], "row": "long"})
-        plan = make_plan(tmp_path, schema, [(inputs, 4)], columns=[("key",)])
-        group = rewritten(rewriting, plan, SHUFFLED)
-        outputs = read_outputs(tmp_path, group)
+        table = pa.table({"key": typed_column(name, 1200), "row": range(1200)})
+        _, outputs = rewritten(rewriting, plan_of(tmp_path, table, "key", outputs=4), SHUFFLED)
         assert rows_of(outputs) == rows_of([table])
         assert_sorted(outputs, "key")
         assert len(outputs) == 4
@@ -144,14 +148,9 @@ class ExecutorContract:
     ) -> None:
         names = ["date", "string", "decimal", "double"]
         columns = {name: typed_column(name, 4000) for name in names}
-        table = pa.table({**columns, "row": pa.array(range(4000), pa.int64())})
-        inputs = write_inputs(tmp_path, table, 3)
-        schema = schema_json_of({**{name: TYPES[name][0] for name in names}, "row": "long"})
-        plan = make_plan(
-            tmp_path, schema, [(inputs, 5)], columns=[(name,) for name in names], curve=curve
-        )
-        group = rewritten(rewriting, plan, WAYS[way])
-        outputs = read_outputs(tmp_path, group)
+        table = pa.table({**columns, "row": range(4000)})
+        plan = plan_of(tmp_path, table, *names, files=3, outputs=5, curve=curve)
+        group, outputs = rewritten(rewriting, plan, WAYS[way])
         assert rows_of(outputs) == rows_of([table])
         assert (group.rows_read, group.rows_written) == (4000, 4000)
         assert group.checksum_read == format_checksum(multiset_checksum(table))
@@ -168,10 +167,8 @@ class ExecutorContract:
         x, y = (axis.ravel() for axis in np.meshgrid(np.arange(side), np.arange(side)))
         mix = shuffled(side * side)
         table = pa.table({"x": pa.array(x[mix], pa.int32()), "y": pa.array(y[mix], pa.int32())})
-        inputs = write_inputs(tmp_path, table, 2)
-        schema = schema_json_of({"x": "integer", "y": "integer"})
-        plan = make_plan(tmp_path, schema, [(inputs, 16)], columns=[("x",), ("y",)])
-        outputs = read_outputs(tmp_path, rewritten(rewriting, plan, WAYS[way]))
+        plan = plan_of(tmp_path, table, "x", "y", outputs=16)
+        _, outputs = rewritten(rewriting, plan, WAYS[way])
         assert len(outputs) == 16
         points = [np.stack([t["x"].to_numpy(), t["y"].to_numpy()], axis=1) for t in outputs]
         walk = np.concatenate(points)
@@ -189,89 +186,48 @@ class ExecutorContract:
             else {"inner": {"key": None if i % 5 == 0 else i}, "tags": ["a"] * (i % 3)}
             for i in shuffled(900)
         ]
-        kind = pa.struct(
-            [
-                ("inner", pa.struct([("key", pa.int32())])),
-                ("tags", pa.list_(pa.string())),
-            ]
-        )
-        table = pa.table(
-            {"s": pa.array(rows, kind), "flag": pa.array([i % 2 == 0 for i in range(900)])}
-        )
-        tags = {"type": "array", "elementType": "string", "containsNull": True}
-        schema = schema_json_of(
-            {"s": {"inner": {"key": "integer"}, "tags": tags}, "flag": "boolean"}
-        )
-        inputs = write_inputs(tmp_path, table, 3)
-        plan = make_plan(tmp_path, schema, [(inputs, 3)], columns=[("s", "inner", "key")])
-        outputs = read_outputs(tmp_path, rewritten(rewriting, plan, WAYS[way]))
+        inner, tags = pa.struct([("key", pa.int32())]), pa.list_(pa.field("element", pa.string()))
+        kind = pa.struct([("inner", inner), ("tags", tags)])
+        table = pa.table({"s": pa.array(rows, kind), "flag": [i % 2 == 0 for i in range(900)]})
+        plan = plan_of(tmp_path, table, "s.inner.key", files=3, outputs=3)
+        _, outputs = rewritten(rewriting, plan, WAYS[way])
         assert rows_of(outputs) == rows_of([table])
-        keys = [
-            order_key(row and row["inner"] and row["inner"]["key"])
-            for output in outputs
-            for row in output["s"].to_pylist()
-        ]
+        found = [row for output in outputs for row in output["s"].to_pylist()]
+        keys = [order_key(row and row["inner"] and row["inner"]["key"]) for row in found]
         assert keys == sorted(keys)
 
     def test_rows_with_one_key_fill_all_files_evenly(
         self, rewriting: Rewriting, tmp_path: Path, way: str
     ) -> None:
-        table = pa.table(
-            {"key": pa.array([7] * 3000, pa.int64()), "row": pa.array(range(3000), pa.int64())}
-        )
-        inputs = write_inputs(tmp_path, table, 2)
-        schema = schema_json_of({"key": "long", "row": "long"})
-        plan = make_plan(tmp_path, schema, [(inputs, 4)], columns=[("key",)])
-        outputs = read_outputs(tmp_path, rewritten(rewriting, plan, WAYS[way]))
+        table = pa.table({"key": [7] * 3000, "row": range(3000), "n": pa.nulls(3000, pa.string())})
+        plan = plan_of(tmp_path, table, "key", "n", outputs=4)
+        _, outputs = rewritten(rewriting, plan, WAYS[way])
         assert [len(output) for output in outputs] == pytest.approx([750] * 4, abs=40)
         assert [row for output in outputs for row in output["row"].to_pylist()] == list(range(3000))
-
-    def test_all_null_clustering_column_keeps_its_rows(
-        self, rewriting: Rewriting, tmp_path: Path, way: str
-    ) -> None:
-        table = pa.table(
-            {"key": pa.nulls(500, pa.string()), "row": pa.array(range(500), pa.int64())}
-        )
-        inputs = write_inputs(tmp_path, table, 2)
-        schema = schema_json_of({"key": "string", "row": "long"})
-        plan = make_plan(tmp_path, schema, [(inputs, 2)], columns=[("key",), ("row",)])
-        assert rows_of(read_outputs(tmp_path, rewritten(rewriting, plan, WAYS[way]))) == rows_of(
-            [table]
-        )
 
     def test_the_same_inputs_give_the_same_files(
         self, rewriting: Rewriting, tmp_path: Path, way: str
     ) -> None:
-        table = pa.table(
-            {
-                "a": pa.array([i % 10 for i in shuffled(2000)], pa.int64()),
-                "b": pa.array([i % 7 for i in shuffled(2000)], pa.int64()),
-                "row": pa.array(range(2000), pa.int64()),
-            }
-        )
-        inputs = write_inputs(tmp_path, table, 4)
-        schema = schema_json_of({"a": "long", "b": "long", "row": "long"})
-        plan = make_plan(tmp_path, schema, [(inputs, 3)], columns=[("a",), ("b",)])
+        mix = shuffled(2000)
+        columns = {"a": [i % 10 for i in mix], "b": [i % 7 for i in mix], "row": range(2000)}
+        plan = plan_of(tmp_path, pa.table(columns), "a", "b", files=4, outputs=3)
         first, second = (rewritten(rewriting, plan, WAYS[way]) for _ in range(2))
-        assert {o.path for o in first.outputs}.isdisjoint(o.path for o in second.outputs)
-        for one, other in zip(
-            read_outputs(tmp_path, first), read_outputs(tmp_path, second), strict=True
-        ):
-            assert one.equals(other)
+        paths = [{output.path for output in group.outputs} for group, _ in (first, second)]
+        assert paths[0].isdisjoint(paths[1])
+        assert all(one.equals(other) for one, other in zip(first[1], second[1], strict=True))
 
     def test_compaction_keeps_the_order_of_rows(
         self, rewriting: Rewriting, tmp_path: Path, outputs: int, way: str
     ) -> None:
-        table = pa.table({"row": pa.array(range(1000), pa.int64())})
-        inputs = write_inputs(tmp_path, table, 7, row_group_rows=40)
-        plan = make_plan(
+        plan = plan_of(
             tmp_path,
-            schema_json_of({"row": "long"}),
-            [(inputs, outputs)],
+            pa.table({"row": range(1000)}),
+            files=7,
+            outputs=outputs,
+            row_group_rows=40,
             mode=RewriteMode.COMPACTION,
         )
-        group = rewritten(rewriting, plan, WAYS[way])
-        found = read_outputs(tmp_path, group)
+        group, found = rewritten(rewriting, plan, WAYS[way])
         assert [row for output in found for row in output["row"].to_pylist()] == list(range(1000))
         assert [len(output) for output in found] == pytest.approx([1000 / outputs] * outputs, abs=1)
         assert group.checksum_read == group.checksum_written
@@ -279,50 +235,39 @@ class ExecutorContract:
     def test_a_failing_group_says_why_and_does_not_stop_the_others(
         self, rewriting: Rewriting, tmp_path: Path, mode: RewriteMode, way: str
     ) -> None:
-        table = pa.table({"key": pa.array(shuffled(2000), pa.int64())})
+        table = pa.table({"key": shuffled(2000)})
         good = write_inputs(tmp_path, table, 2)
-        bad_path = tmp_path / "bad.parquet"
         # The footer stays sound, a page does not: only reading rows can find out.
         content = bytearray((tmp_path / good[0].path).read_bytes())
         content[200:2000] = b"\xff" * 1800
-        bad_path.write_bytes(content)
+        (tmp_path / "bad.parquet").write_bytes(content)
         bad = InputFile(path="bad.parquet", size_bytes=len(content))
         gone = InputFile(path="gone.parquet", size_bytes=100)
-        columns = [("key",)] if mode is RewriteMode.CLUSTERING else []
+        texts = write_inputs(tmp_path / "texts", pa.table({"key": ["a", "b"] * 50}), 1)
+        wrong = tuple(structs.replace(file, path=f"texts/{file.path}") for file in texts)
         plan = make_plan(
             tmp_path,
-            schema_json_of({"key": "long"}),
+            schema_json(delta_schema(table.schema)),
             [
                 ((*good, bad), 2),
                 (copy_inputs(tmp_path, good, "second"), 2),
                 ((gone, *copy_inputs(tmp_path, good[:1], "third")), 1),
+                (wrong, 1),
             ],
-            columns=columns,
+            columns=[("key",)] if mode is RewriteMode.CLUSTERING else [],
             mode=mode,
         )
         before = parquet_names(tmp_path)
         outcomes = {o.group_id: o for o in rewriting(plan, WAYS[way])}
-        assert set(outcomes) == {0, 1, 2}
-        failed, finished, missing = outcomes[0], outcomes[1], outcomes[2]
-        assert isinstance(failed, GroupFailure)
-        assert "bad.parquet" in failed.reason
-        assert "\n" not in failed.reason
-        assert isinstance(missing, GroupFailure)
-        assert "gone.parquet" in missing.reason
+        finished = outcomes.pop(1)
+        for group, name in ((0, "bad.parquet"), (2, "gone.parquet"), (3, "texts/input 0.parquet")):
+            failed = outcomes.pop(group)
+            assert isinstance(failed, GroupFailure)
+            assert name in failed.reason
+            assert "\n" not in failed.reason
+        assert not outcomes
         assert isinstance(finished, RewrittenGroup)
         assert parquet_names(tmp_path) - before == {output.path for output in finished.outputs}
-
-    def test_wrong_type_in_an_input_fails_its_group(
-        self, rewriting: Rewriting, tmp_path: Path
-    ) -> None:
-        table = pa.table({"key": pa.array(["a", "b"] * 50)})
-        inputs = write_inputs(tmp_path, table, 1)
-        plan = make_plan(
-            tmp_path, schema_json_of({"key": "long"}), [(inputs, 1)], columns=[("key",)]
-        )
-        (outcome,) = rewriting(plan, SHUFFLED)
-        assert isinstance(outcome, GroupFailure)
-        assert "input 0.parquet" in outcome.reason
 
     @pytest.mark.parametrize("problem", ["curve", "deletion vector", "storage", "columns"])
     def test_plan_beyond_the_executor_is_refused(
@@ -338,7 +283,7 @@ class ExecutorContract:
         )
         plan = make_plan(
             tmp_path,
-            schema_json_of({"a": "long", "b": "long"}),
+            schema_json(delta_schema(pa.schema([("a", pa.int64()), ("b", pa.int64())]))),
             [((file,), 1)],
             columns=[] if problem == "columns" else [("a",), ("b",)],
             curve="peano" if problem == "curve" else "hilbert",

@@ -8,7 +8,7 @@ number of such calls that the running process makes before it. The same schedule
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -55,6 +55,14 @@ class Outcome:
     value: Any = None
     error: BaseException | None = None
 
+    @classmethod
+    def of(cls, program: Callable[[], Any]) -> "Outcome":
+        """Run a program; whatever comes of it is the outcome."""
+        try:
+            return cls(value=program())
+        except BaseException as error:  # noqa: BLE001  whatever it is
+            return cls(error=error)
+
 
 class Baton:
     """Lets one of two processes run at a time, as a schedule says."""
@@ -85,10 +93,7 @@ class Baton:
 
         def process(number: int) -> None:
             self._wait(number)
-            try:
-                outcomes[number] = Outcome(value=programs[number]())
-            except BaseException as error:  # noqa: BLE001  whatever it is, it is the outcome
-                outcomes[number] = Outcome(error=error)
+            outcomes[number] = Outcome.of(programs[number])
             self._ended[number] = True
             self._running = 1 - number
             self._turns[1 - number].release()
@@ -408,99 +413,59 @@ def _values_of(ground: Playground, path: str) -> list[int]:
     return found
 
 
+Options = Mapping[str, Any]
+
+DONE: Final[Options] = {"always_done": True}
+GROUPS: Final[Options] = {"groups": 2}
+FRESH: Final[Options] = {"results": 0}
+DELETED: Final[Options] = {"deleted": True}
+VECTORS: Final[Options] = {"deleted": True, "vectors": True}
+MIGRATED: Final[Options] = {"groups": 2, "partitioned": True}
+
 PAIRS: Final = (
     Pair("commit, orphans", lambda s: (commit(s), orphans)),
-    Pair("the same commit twice", lambda s: (commit(s), commit(s)), always_done=True),
-    Pair(
-        "two results of one plan",
-        lambda s: (commit(s, 0), commit(s, 1)),
-        results=2,
-        always_done=True,
-    ),
-    Pair("append, orphans", lambda _: (append, orphans), results=0),
-    Pair("append, append", lambda _: (append, append), results=0, always_done=True),
-    Pair("run and commit, orphans", lambda s: (run_and_commit(s), orphans), results=0),
+    Pair("the same commit twice", lambda s: (commit(s), commit(s)), **DONE),
+    Pair("two results of one plan", lambda s: (commit(s, 0), commit(s, 1)), results=2, **DONE),
+    Pair("append, orphans", lambda _: (append, orphans), **FRESH),
+    Pair("append, append", lambda _: (append, append), **FRESH, **DONE),
+    Pair("run and commit, orphans", lambda s: (run_and_commit(s), orphans), **FRESH),
     Pair("orphans, orphans", lambda _: (orphans, orphans)),
-    Pair("commit, vacuum", lambda s: (commit(s), vacuum), always_done=True),
-    Pair("append, vacuum", lambda _: (append, vacuum), results=0, always_done=True),
-    Pair(
-        "run and commit, vacuum",
-        lambda s: (run_and_commit(s), vacuum),
-        results=0,
-        always_done=True,
-    ),
+    Pair("commit, vacuum", lambda s: (commit(s), vacuum), **DONE),
+    Pair("append, vacuum", lambda _: (append, vacuum), **FRESH, **DONE),
+    Pair("run and commit, vacuum", lambda s: (run_and_commit(s), vacuum), **FRESH, **DONE),
     Pair("orphans, vacuum", lambda _: (orphans, vacuum), results=2, rewritten=True),
-    Pair("vacuum, vacuum", lambda _: (vacuum, vacuum), always_done=True, rewritten=True),
-    Pair(
-        "a commit that follows by vectors, vacuum",
-        lambda s: (follow(s), vacuum),
-        always_done=True,
-        deleted=True,
-        vectors=True,
-    ),
-    Pair("migration, append", lambda s: (commit(s), append), groups=2, partitioned=True),
-    Pair("migration, orphans", lambda s: (commit(s), orphans), groups=2, partitioned=True),
-    Pair(
-        "the same migration twice",
-        lambda s: (commit(s), commit(s)),
-        groups=2,
-        always_done=True,
-        partitioned=True,
-    ),
-    Pair(
-        "two results of one migration",
-        lambda s: (commit(s, 0), commit(s, 1)),
-        results=2,
-        groups=2,
-        partitioned=True,
-    ),
+    Pair("vacuum, vacuum", lambda _: (vacuum, vacuum), rewritten=True, **DONE),
+    Pair("a commit by vectors, vacuum", lambda s: (follow(s), vacuum), **VECTORS, **DONE),
+    Pair("migration, append", lambda s: (commit(s), append), **MIGRATED),
+    Pair("migration, orphans", lambda s: (commit(s), orphans), **MIGRATED),
+    Pair("the same migration twice", lambda s: (commit(s), commit(s)), **MIGRATED, **DONE),
+    Pair("results of a migration", lambda s: (commit(s, 0), commit(s, 1)), results=2, **MIGRATED),
     Pair("commit, a delete", lambda s: (commit(s), foreign(s, deletes))),
     Pair("commit, a deletion vector", lambda s: (commit(s), foreign(s, deletes_a_row))),
     Pair("a commit that follows, a delete", lambda s: (follow(s), foreign(s, deletes))),
     Pair("a commit that follows, a vector", lambda s: (follow(s), foreign(s, deletes_a_row))),
-    Pair("a commit that follows by copies, orphans", lambda s: (follow(s), orphans), deleted=True),
-    Pair(
-        "a commit that follows by vectors, orphans",
-        lambda s: (follow(s), orphans),
-        deleted=True,
-        vectors=True,
-    ),
-    Pair(
-        "the same commit that follows by copies twice",
-        lambda s: (follow(s), follow(s)),
-        always_done=True,
-        deleted=True,
-    ),
-    Pair(
-        "the same commit that follows by vectors twice",
-        lambda s: (follow(s), follow(s)),
-        always_done=True,
-        deleted=True,
-        vectors=True,
-    ),
+    Pair("a commit by copies, orphans", lambda s: (follow(s), orphans), **DELETED),
+    Pair("a commit by vectors, orphans", lambda s: (follow(s), orphans), **VECTORS),
+    Pair("a commit by copies twice", lambda s: (follow(s), follow(s)), **DELETED, **DONE),
+    Pair("a commit by vectors twice", lambda s: (follow(s), follow(s)), **VECTORS, **DONE),
     Pair("commit, other metadata", lambda s: (commit(s), foreign(s, changes_metadata))),
-    Pair("half an optimize, orphans", lambda s: (optimize_half(s), orphans), results=0, groups=2),
+    Pair("half an optimize, orphans", lambda s: (optimize_half(s), orphans), **FRESH, **GROUPS),
     Pair("discard, orphans", lambda s: (discard(s), orphans)),
     Pair("commit, cluster by", lambda s: (commit(s), cluster_by_nothing)),
-    Pair("a batch, orphans", lambda s: (commit_together(s), orphans), groups=2),
-    Pair("a batch, a delete", lambda s: (commit_together(s), foreign(s, deletes)), groups=2),
+    Pair("a batch, orphans", lambda s: (commit_together(s), orphans), **GROUPS),
+    Pair("a batch, a delete", lambda s: (commit_together(s), foreign(s, deletes)), **GROUPS),
     Pair(
         "a batch, other metadata",
         lambda s: (commit_together(s), foreign(s, changes_metadata)),
-        groups=2,
+        **GROUPS,
     ),
-    Pair(
-        "a batch, each group alone",
-        lambda s: (commit_together(s), commit(s)),
-        groups=2,
-        always_done=True,
-    ),
+    Pair("a batch, each alone", lambda s: (commit_together(s), commit(s)), **GROUPS, **DONE),
     Pair(
         "two batches of other results",
         lambda s: (commit_together(s, 0, 1), commit_together(s, 1, 0)),
         results=2,
-        groups=2,
-        always_done=True,
+        **GROUPS,
+        **DONE,
     ),
 )
 

@@ -18,7 +18,7 @@ from liquidlog.data.runs import Run
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError, TableExistsError
 from liquidlog.log.loader import load_snapshot
 from liquidlog.operations import define
-from liquidlog.plan import ClusteringPlan, GroupFailure, RewrittenGroup
+from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteResult, RewrittenGroup
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.table import Table, define_table
 from support.arrow_executor import execute, execute_groups, write
@@ -105,10 +105,28 @@ def _append_after_checkpoint(ground: Playground) -> Verb:
     return lambda ground: ground.table("A").append(rows(NEW))
 
 
-def _commit(ground: Playground) -> Verb:
-    plan = a_table(ground).plan()
-    result = execute(plan, storage=ground.storage)
-    return lambda ground: ground.table("A").commit(plan, result)
+Before = Callable[[Playground, Table, ClusteringPlan, RewriteResult], object]
+"""What happens to a table whose plan has a result that is not committed yet."""
+
+
+def _commit(before: Before = lambda *_: None) -> Callable[[Playground], Verb]:
+    """Prepare the commit of a plan's result."""
+
+    def prepare(ground: Playground) -> Verb:
+        table = a_table(ground)
+        plan = table.plan()
+        result = execute(plan, storage=ground.storage)
+        before(ground, table, plan, result)
+        return lambda ground: ground.table("A").commit(plan, result)
+
+    return prepare
+
+
+def _committed_but_remembered(
+    _: Playground, table: Table, plan: ClusteringPlan, result: RewriteResult
+) -> None:
+    with mock.patch.object(Run, "forget", autospec=True):
+        table.commit(plan, result)
 
 
 def _commit_kept(ground: Playground) -> Verb:
@@ -123,34 +141,6 @@ def _commit_kept(ground: Playground) -> Verb:
     )
     assert [len(group.kept) for group in plan.groups] == [1]
     result = execute(plan, storage=ground.storage)
-    return lambda ground: ground.table("A").commit(plan, result)
-
-
-def _commit_again(ground: Playground) -> Verb:
-    """Commit what is committed, where its run could not be forgotten."""
-    table = a_table(ground)
-    plan = table.plan()
-    result = execute(plan, storage=ground.storage)
-    with mock.patch.object(Run, "forget", autospec=True):
-        table.commit(plan, result)
-    return lambda ground: ground.table("A").commit(plan, result)
-
-
-def _commit_too_late(ground: Playground) -> Verb:
-    """Commit what another result of the plan has done already."""
-    table = a_table(ground)
-    plan = table.plan()
-    result = execute(plan, storage=ground.storage)
-    table.commit(plan, execute(plan, storage=ground.storage))
-    return lambda ground: ground.table("A").commit(plan, result)
-
-
-def _commit_in_vain(ground: Playground) -> Verb:
-    """Commit what a change of the clustering columns made impossible."""
-    table = a_table(ground)
-    plan = table.plan()
-    result = execute(plan, storage=ground.storage)
-    table.cluster_by(["s"])
     return lambda ground: ground.table("A").commit(plan, result)
 
 
@@ -236,7 +226,7 @@ def _outcomes(ground: Playground, plan: ClusteringPlan) -> Iterator[RewrittenGro
 
 def _orphans(ground: Playground) -> Verb:
     """Delete a dead run, a finished one, and the mark of a committed one."""
-    _commit_again(ground)
+    _commit(_committed_but_remembered)(ground)
     table = ground.table("P")
     table.append(rows([5, 6]))
     execute(table.plan(), storage=ground.storage)
@@ -290,11 +280,14 @@ OPERATIONS: Final = (
     ),
     Operation("checkpoint", _plainly(lambda table: table.checkpoint())),
     Operation("fix statistics", _fix),
-    Operation("commit", _commit),
+    Operation("commit", _commit()),
     Operation("commit with kept files", _commit_kept, base=(1, 1, 2, 2, 3, 4)),
-    Operation("commit again", _commit_again),
-    Operation("commit too late", _commit_too_late),
-    Operation("commit in vain", _commit_in_vain),
+    Operation("commit again", _commit(_committed_but_remembered)),
+    Operation(
+        "commit too late",
+        _commit(lambda g, table, plan, _: table.commit(plan, execute(plan, storage=g.storage))),
+    ),
+    Operation("commit in vain", _commit(lambda _, table, *__: table.cluster_by(["s"]))),
     Operation("run and commit", _run_and_commit),
     Operation("optimize", _optimize),
     Operation("optimize in batches", partial(_optimize, groups_per_commit=2)),
@@ -431,7 +424,7 @@ class Trial:
         with counted_tokens(), alone_on_storage(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with self.ground.calls(disk):
-                outcome = _outcome(lambda: self.verb(self.ground))
+                outcome = Outcome.of(lambda: self.verb(self.ground))
             said = "done" if outcome.error is None else type(outcome.error).__name__
             try:
                 self._check(outcome, by_delta_rs=by_delta_rs)
@@ -486,13 +479,6 @@ class Trial:
                 DeltaTable(self.ground.uri, storage_options=options).scan()
             )
             assert sorted(theirs.read_all()["x"].to_pylist()) == expected
-
-
-def _outcome(program: Callable[[], Any]) -> Outcome:
-    try:
-        return Outcome(value=program())
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is the outcome
-        return Outcome(error=error)
 
 
 def _check_told(landed: list[int], outcome: Outcome) -> None:

@@ -49,19 +49,25 @@ def test_options_are_offered() -> None:
         assert set(values(verb, "--")) == options | {"--help"}
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["plan", "t", "--strategy", ""], ["cube", "overlap"]),
-        (["optimize", "t", "--curve", "z"], ["zorder"]),
-        (["optimize", "t", "--executor", ""], ["auto", "local", "spark"]),
-        (["tick", "--executor", "l"], ["local"]),
-        (["optimize", "t", "--set", "compr"], ["compression="]),
-        (["workload", ""], ["import"]),
-    ],
-)
-def test_names_are_offered(words: list[str], expected: list[str]) -> None:
-    assert values(*words) == expected
+def test_names_and_paths_are_offered() -> None:
+    for words, expected in (
+        ("plan t --strategy ", ["cube", "overlap"]),
+        ("optimize t --curve z", ["zorder"]),
+        ("optimize t --executor ", ["auto", "local", "spark"]),
+        ("tick --executor l", ["local"]),
+        ("optimize t --set compr", ["compression="]),
+        ("workload ", ["import"]),
+    ):
+        assert values(*words.split(" ")) == expected
+    for words, kind in (
+        ("detail ./s", "dir"),
+        ("tick a ./s", "dir"),
+        ("append t day", "file"),
+        ("run pl", "file"),
+        ("commit plan.json re", "file"),
+        ("health t --openmetrics a", "file"),
+    ):
+        assert offered(*words.split(" ")) == [(kind, words.split(" ")[-1], None)]
 
 
 def test_columns_of_a_table_are_offered(tmp_path: Path) -> None:
@@ -76,21 +82,6 @@ def test_columns_of_a_table_are_offered(tmp_path: Path) -> None:
     assert values("cluster-by", table, "day,s") == ["day,store"]
     for elsewhere in ("s3://bucket/t", str(tmp_path / "none")):
         assert values("cluster-by", elsewhere, "") == []
-
-
-@pytest.mark.parametrize(
-    ("words", "kind"),
-    [
-        (["detail", "./s"], "dir"),
-        (["tick", "a", "./s"], "dir"),
-        (["append", "t", "day"], "file"),
-        (["run", "pl"], "file"),
-        (["commit", "plan.json", "re"], "file"),
-        (["health", "t", "--openmetrics", "a"], "file"),
-    ],
-)
-def test_paths_are_left_to_the_shell(words: list[str], kind: str) -> None:
-    assert offered(*words) == [(kind, words[-1], None)]
 
 
 def test_no_file_of_defaults_gets_in_the_way(

@@ -30,7 +30,6 @@ from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import FileStatistics
 from liquidlog.spec.schema import leaves
-from support.slow_store import BUCKET, slow_store
 
 
 def _options(schema: pa.Schema, **options: Any) -> WriterOptions:
@@ -268,25 +267,6 @@ def test_readers_skip_pages_of_one_row_group(
     rows, thousands = re.findall(pattern, metrics)[0]
     # A text may be in two pages; those of the other column begin where a batch does.
     assert 0 < float(rows) * (1_000 if thousands else 1) <= 2 * page_rows
-
-
-def test_readers_ask_once_for_all_that_they_need_of_a_file(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    rows = pa.table({name: random.integers(0, 1 << 40, 300_000) for name in "abcd"})
-    (tmp_path / "bucket" / "t").mkdir(parents=True)
-    written(tmp_path / "bucket" / "t" / "f.parquet", rows, "zstd")
-    convert_to_deltalake(str(tmp_path / "bucket" / "t"))
-    with slow_store(tmp_path / "bucket") as store:
-        table = DeltaTable(f"s3://{BUCKET}/t", storage_options=store.options)
-        store.clear()
-        found = QueryBuilder().register("t", table).execute("select b, c from t").read_all()
-        assert pa.table(found).num_rows == 300_000
-        both = [one for one in store.sent() if one.num_bytes > 100_000]
-        store.clear()
-        assert table.to_pyarrow_dataset().to_table(columns=["b", "c"]).num_rows == 300_000
-        both += [one for one in store.sent() if one.num_bytes > 100_000]
-    assert len(both) == 2
-    assert sum(one.num_bytes for one in both) < 1.1 * rows.nbytes
 
 
 def test_digits_that_foreign_files_have_beyond_their_type_are_kept(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from liquidlog.operations.batches import ReconciledRows
 from liquidlog.operations.optimize import Round
@@ -21,44 +20,34 @@ from support.plans import make_plan, schema_json_of
 ROW = {"path": "a", "size_bytes": 5, "modified": "", "orphan": True, "deleted": False, "reason": ""}
 
 
-@pytest.mark.parametrize(
-    ("deleted", "dry_run", "said"),
-    [
+def test_orphans_that_stayed_are_not_called_deleted() -> None:
+    for deleted, dry_run, said in (
         (True, False, "2 orphans of 10 B: 1 deleted"),
         (True, True, "2 orphans of 10 B: would delete 1; nothing was deleted"),
         (False, False, "2 orphans of 10 B: delete them with --delete"),
-    ],
-)
-def test_orphans_that_stayed_are_not_called_deleted(
-    said: str, *, deleted: bool, dry_run: bool
-) -> None:
-    found = {"files": [ROW, ROW], "orphan_count": 2, "orphan_bytes": 10, "deleted": deleted}
-    assert changes.orphans(found, gone=1, dry_run=dry_run)[-1] == Line(said)
+    ):
+        found = {"files": [ROW, ROW], "orphan_count": 2, "orphan_bytes": 10, "deleted": deleted}
+        assert changes.orphans(found, gone=1, dry_run=dry_run)[-1] == Line(said)
 
 
-@pytest.mark.parametrize(
-    ("columns", "outputs", "curve", "advised"),
-    [
+def test_a_plan_advises_boxes_where_files_are_not_fitted_to_the_curve(tmp_path: Path) -> None:
+    for columns, outputs, curve, advised in (
         (5, 24, "hilbert", True),
         (5, 2, "hilbert", False),
         (5, 24, "kd", False),
         (2, 24, "hilbert", False),
-    ],
-)
-def test_a_plan_advises_boxes_where_files_are_not_fitted_to_the_curve(
-    tmp_path: Path, columns: int, outputs: int, curve: str, *, advised: bool
-) -> None:
-    names = [f"c{number}" for number in range(columns)]
-    plan = make_plan(
-        tmp_path,
-        schema_json_of(dict.fromkeys(names, "long")),
-        [((InputFile(path="a.parquet", size_bytes=10),), outputs)],
-        columns=[(name,) for name in names],
-        curve=curve,
-    )
-    printed = StringIO()
-    show(plans.plan(plan), printed)
-    assert ("--curve kd would" in printed.getvalue()) == advised
+    ):
+        names = [f"c{number}" for number in range(columns)]
+        plan = make_plan(
+            tmp_path,
+            schema_json_of(dict.fromkeys(names, "long")),
+            [((InputFile(path="a.parquet", size_bytes=10),), outputs)],
+            columns=[(name,) for name in names],
+            curve=curve,
+        )
+        printed = StringIO()
+        show(plans.plan(plan), printed)
+        assert ("--curve kd would" in printed.getvalue()) == advised
 
 
 def done(version: int, reconciled: ReconciledRows) -> Round[Mapping[str, Any]]:

@@ -101,21 +101,13 @@ def test_one_column_has_no_rectangles_and_an_empty_table_no_pictures(tmp_path: P
     assert "No fault was found." in read.text
 
 
-_NUMBERS = {"05", "07", "09", "11", "12", "14", "17", "18", "24", "34"}
-CASES = sorted(
-    path.parent.name
-    for path in (ROOT / "fixtures" / "logs").glob("*/table")
-    if path.parent.name[:2] in _NUMBERS
-)
-
-
-def test_the_tables_of_the_reference_engine_are_there() -> None:
-    assert {case[:2] for case in CASES} == _NUMBERS
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_tables_of_the_reference_engine_get_a_page(case: str) -> None:
-    checked(page(Table.open(str(ROOT / "fixtures" / "logs" / case / "table")).overview()))
+def test_tables_of_the_reference_engine_get_a_page() -> None:
+    numbers = {"05", "07", "09", "11", "12", "14", "17", "18", "24", "34"}
+    tables = sorted((ROOT / "fixtures" / "logs").glob("*/table"))
+    chosen = [table for table in tables if table.parent.name[:2] in numbers]
+    assert {table.parent.name[:2] for table in chosen} == numbers
+    for table in chosen:
+        checked(page(Table.open(str(table)).overview()))
 
 
 def test_a_broken_domain_gets_a_page_that_says_so(tmp_path: Path) -> None:

@@ -130,9 +130,13 @@ ROWS = (
 
 
 def test_a_rewrite_that_pays_comes_with_its_command(found: Overview) -> None:
-    html = answer(found, recommending(found, *ROWS))
+    html = answer(found, recommending(found, *ROWS, judged_share=0.8))
+    assert widths(html, "now") == [WIDTH]
+    assert widths(html, "bar") == [pytest.approx(250 / 900 * WIDTH, rel=1e-3)]
+    assert spreads(html) == [(round(175 / 900 * WIDTH), round(400 / 900 * WIDTH))]
     shown = Reader(html).shown
     for words in (
+        "Predicted from 80 % of the bytes",
         *("Should I rewrite?", "Do it", "It pays, as no workload was given."),
         *("What it brings", "72.2 % less waiting", "9 ms", "2 ms"),
         *("6 → 2 (1 to 3)", "900 B → 250 B (175 B to 400 B)", "12 → 4 (2 to 6)"),
@@ -147,28 +151,14 @@ def test_a_rewrite_that_pays_comes_with_its_command(found: Overview) -> None:
 def test_days_are_told_only_if_the_rate_is_known(found: Overview) -> None:
     verdict = recommending(found, *ROWS)
     assert " days" not in Reader(answer(found, verdict)).shown
-    known = replace(verdict.options[0], per_day=160.0)
-    shown = Reader(answer(found, replace(verdict, options=(known,), per_day=160.0))).shown
+    known = replace(verdict.options[0], per_day=160.0, clusters=True)
+    sentence = "Cluster by x, y: a typical query opens less."
+    verdict = replace(verdict, answer="cluster", options=(known,), per_day=160.0, sentence=sentence)
+    shown = Reader(answer(found, verdict)).shown
     assert "paid back after about 400 queries, in 2.5 days" in shown
     assert "Worth it if paid back within 30 days, at 160 queries a day." in shown
-
-
-def test_other_columns_are_named_in_the_headline(found: Overview) -> None:
-    verdict = recommending(found, *ROWS)
-    other = replace(verdict.options[0], clusters=True)
-    sentence = "Cluster by x, y: a typical query opens less."
-    shown = Reader(
-        answer(found, replace(verdict, answer="cluster", options=(other,), sentence=sentence))
-    ).shown
     assert shown.count("Cluster by x, y") == 1
     assert "A typical query opens less." in shown
-
-
-def test_bars_are_in_proportion_and_ranges_are_drawn(found: Overview) -> None:
-    html = answer(found, recommending(found, *ROWS))
-    assert widths(html, "now") == [WIDTH]
-    assert widths(html, "bar") == [pytest.approx(250 / 900 * WIDTH, rel=1e-3)]
-    assert spreads(html) == [(round(175 / 900 * WIDTH), round(400 / 900 * WIDTH))]
 
 
 def test_queries_have_one_scale_and_those_that_save_most_come_first(found: Overview) -> None:
@@ -182,15 +172,13 @@ def test_queries_have_one_scale_and_those_that_save_most_come_first(found: Overv
     assert "50 B to 200 B in 1 to 3 files" in shown
 
 
-def test_who_waits_longer_is_said_to(found: Overview) -> None:
+def test_who_waits_longer_is_said_to_and_comes_last(found: Overview) -> None:
     worse = read("x = 3", before=100, after=300, low=120, high=400)
     html = queries(found, recommending(found, *ROWS, worse))
     assert '<span class="worse">waits 3 ms instead of 1 ms</span>' in html
     assert Reader(html).shown.rindex("x = 3") > Reader(html).shown.index("x = 1")
-
-
-def test_more_bytes_in_fewer_files_are_not_called_worse(found: Overview) -> None:
-    better = replace(read("x = 3", before=100, after=150, low=120, high=200), seconds_after=0.0005)
+    # More bytes in fewer files are not called worse.
+    better = replace(worse, seconds_after=0.0005)
     assert "worse" not in queries(found, recommending(found, *ROWS, better))
 
 
@@ -237,11 +225,6 @@ def test_what_was_not_measured_is_not_judged(found: Overview) -> None:
     assert queries(found, verdict) == ""
 
 
-def test_a_prediction_from_a_part_says_so(found: Overview) -> None:
-    html = answer(found, recommending(found, *ROWS, judged_share=0.8))
-    assert "Predicted from 80 % of the bytes" in Reader(html).shown
-
-
 def test_the_page_is_of_the_workload_that_was_given(table: Table) -> None:
     overview = table.overview(workload=WORKLOAD)
     read_ = checked(page(overview, workload="w & w.sql"))
@@ -279,14 +262,9 @@ def test_tables_without_columns_or_files_are_answered(tmp_path: Path) -> None:
     read_ = checked(page(empty.overview()))
     assert "Leave it" in read_.shown
     assert read_.count("figure") == 0
-
-
-def test_one_file_is_drawn(tmp_path: Path) -> None:
-    schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
-    made = Table.create(str(tmp_path), schema=schema, cluster_by=["x", "s"])
-    made.append(pa.table({"x": [1, 5], "s": ["a", "b"]}))
-    read_ = checked(page(made.overview()))
-    assert read_.count("path", "box") >= 1
+    empty.append(pa.table({"x": [1, 5]}))
+    read_ = checked(page(empty.overview()))
+    assert read_.count("path", "area") >= 1
     assert "Leave it" in read_.shown
 
 

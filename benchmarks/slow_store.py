@@ -4,7 +4,7 @@ Every request is answered after the same time, and every connection brings bytes
 is told. The server is a process of its own, so that it takes no turns with whoever reads. It can
 list, and read whole objects and ranges of them; nothing can be written.
 
-    python -m support.slow_store DIRECTORY LATENCY_SECONDS BYTES_PER_SECOND
+    python benchmarks/slow_store.py DIRECTORY LATENCY_SECONDS BYTES_PER_SECOND
 """
 
 import json
@@ -73,7 +73,7 @@ def slow_store(
     numbers = [str(latency_seconds), str(bytes_per_second)]
     command = [sys.executable, str(Path(__file__).resolve()), str(directory), *numbers]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+        assert process.stdout is not None  # noqa: S101  it is piped
         try:
             yield SlowStore(process.stdout.readline().strip())
         finally:
