@@ -3,7 +3,7 @@
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -272,15 +272,8 @@ def _read(context: click.Context, _: click.Parameter, named: str | None) -> None
         else:
             settings[parameter.name] = value
     storages = defaults.sections.get(STORAGES, {})
-    context.meta[_KEPT] = Defaults(
-        path=defaults.path,
-        is_named=defaults.is_named,
-        sections=defaults.sections,
-        passed_over=defaults.passed_over,
-        used=used,
-        settings=settings,
-        storages=read_storages(storages, f"{defaults.path}: [{STORAGES}]"),
-    )
+    options = read_storages(storages, f"{defaults.path}: [{STORAGES}]")
+    context.meta[_KEPT] = replace(defaults, used=used, settings=settings, storages=options)
     context.default_map = values
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -65,20 +65,23 @@ def is_json() -> bool:
 
 
 @contextmanager
-def logged(level: int) -> Iterator[None]:
-    """Context manager: the packages' log from a level on goes to stderr."""
-    handler, before = _Line(), []
-    for name in _PACKAGES:
-        log = logging.getLogger(name)
-        before.append((log, log.level))
+def _heard_by(handler: logging.Handler, level: int, *names: str) -> Iterator[None]:
+    logs = [logging.getLogger(name) for name in names]
+    levels = [log.level for log in logs]
+    for log in logs:
         log.addHandler(handler)
         log.setLevel(level)
     try:
         yield
     finally:
-        for log, own_level in before:
+        for log, before in zip(logs, levels, strict=True):
             log.removeHandler(handler)
-            log.setLevel(own_level)
+            log.setLevel(before)
+
+
+def logged(level: int) -> AbstractContextManager[None]:
+    """Return a context manager: the packages' log from a level on goes to stderr."""
+    return _heard_by(_Line(), level, *_PACKAGES)
 
 
 class _Line(logging.Handler):
@@ -90,24 +93,18 @@ class _Line(logging.Handler):
             self.handleError(record)
 
 
-@contextmanager
-def executors_heard() -> Iterator[None]:
-    """Context manager: messages of executors, in the logger EXECUTOR_GROUP, go to stderr.
+def executors_heard() -> AbstractContextManager[None]:
+    """Return a context manager: messages of executors, in EXECUTOR_GROUP, go to stderr.
 
     With `--json`, stderr is only for the document of an error; with `-v`, messages are log lines.
     """
-    log = logging.getLogger(EXECUTOR_GROUP)
     is_verbose = any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
-    handler = logging.NullHandler() if is_json() or is_verbose else _Said()
-    level = log.level
-    log.addHandler(handler)  # without any, Python prints warnings on stderr
-    if not is_json():
-        log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
+    if is_json():  # without any handler, Python prints warnings on stderr
+        return _heard_by(
+            logging.NullHandler(), logging.getLogger(EXECUTOR_GROUP).level, EXECUTOR_GROUP
+        )
+    handler = logging.NullHandler() if is_verbose else _Said()
+    return _heard_by(handler, logging.INFO, EXECUTOR_GROUP)
 
 
 class _Said(logging.Handler):

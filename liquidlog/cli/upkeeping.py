@@ -154,8 +154,8 @@ def fleet(
         storage_options=storage_options or None,
         pages=None if directory is None else Pages(directory=directory, render=page),
     )
-    with counted_progress("tables") as progress:
-        found = survey(request, on_found=progress.expect, on_table=lambda _: progress.advance())
+    with counted_progress("tables") as (expect, advance):
+        found = survey(request, on_found=expect, on_table=lambda _: advance())
     if directory is not None:
         replace_file(Path(directory, "index.html"), fleet_page(found, ", ".join(prefixes)))
     emit(found, fleets.surveyed_fleet)

@@ -44,7 +44,7 @@ from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import MILLISECOND_REST_US, Bounds, ColumnBounds, Mask
 from liquidlog.spec.schema import PrimitiveType, quote_path, split_path
-from liquidlog.spec.text import Summary, html_document, iso_time, suggestion
+from liquidlog.spec.text import Summary, iso_time, suggestion
 
 CUBES_LISTED: Final = 1_000
 """The most cubes that are listed one by one: the worst ones."""
@@ -315,9 +315,6 @@ class Health(Summary):
             "average_depth": self.average_depth,
             "max_depth": self.max_depth,
         }
-
-    def _repr_html_(self) -> str:
-        return html_document(self)
 
 
 def numeric_fields(of: type[Health | ColumnHealth]) -> tuple[str, ...]:

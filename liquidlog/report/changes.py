@@ -24,12 +24,15 @@ def _nothing(why: str, *, dry_run: bool) -> Report:
     return (Line(f"{'would change nothing' if dry_run else 'nothing to do'}: {why}"),)
 
 
+def _done(did: str, would: str, *, dry_run: bool) -> Report:
+    return (Line(f"{would}; {_NOTHING_DONE}" if dry_run else did),)
+
+
 def created(result: Mapping[str, Any], *, dry_run: bool) -> Report:
     """Show that a table was or would be created."""
-    version = result["version"]
-    if dry_run:
-        return (Line(f"the table would be created, with version {version}; {_NOTHING_DONE}"),)
-    return (Line(f"created, version {version}"),)
+    version = f"version {result['version']}"
+    would = f"the table would be created, with {version}"
+    return _done(f"created, {version}", would, dry_run=dry_run)
 
 
 def appended(result: Appended, *, dry_run: bool) -> Report:
@@ -37,9 +40,8 @@ def appended(result: Appended, *, dry_run: bool) -> Report:
     what, version = f"{result.rows} rows in {result.files} file(s)", result.version
     if not result.files:
         return _nothing(f"there are no rows; the version is {version}", dry_run=dry_run)
-    if dry_run:
-        return (Line(f"would append {what}, as version {version}; {_NOTHING_DONE}"),)
-    return (Line(f"version {version}: {what} appended"),)
+    would = f"would append {what}, as version {version}"
+    return _done(f"version {version}: {what} appended", would, dry_run=dry_run)
 
 
 def clustered(
@@ -60,9 +62,8 @@ def altered(
     version = f"version {result['version']}"
     if not is_new:
         return _nothing(f"{version} already {has}", dry_run=dry_run)
-    if dry_run:
-        return (Line(f"{version} would {have}; {_NOTHING_DONE}"),)
-    return (Line(f"{version} {has}; no file was rewritten"),)
+    would = f"{version} would {have}"
+    return _done(f"{version} {has}; no file was rewritten", would, dry_run=dry_run)
 
 
 def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
@@ -75,10 +76,9 @@ def dropped_feature(result: DroppedFeature, *, dry_run: bool) -> Report:
     removed = "would remove" if dry_run else "removed"
     gone = (Line(f"{removed} the domains {domains}"),) if domains else ()
     of, feature = f"version {result.version}", result.feature
-    end = f"{of} does not have {feature}; its protocol is {says}"
-    if dry_run:
-        end = f"{of} would not have {feature}; its protocol would be {says}; {_NOTHING_DONE}"
-    return (*gone, Line(end))
+    did = f"{of} does not have {feature}; its protocol is {says}"
+    would = f"{of} would not have {feature}; its protocol would be {says}"
+    return (*gone, *_done(did, would, dry_run=dry_run))
 
 
 def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
@@ -87,9 +87,8 @@ def checkpointed(result: Checkpointed, *, dry_run: bool) -> Report:
     if not result.created:
         return _nothing(f"{of} already has a checkpoint", dry_run=dry_run)
     size = render_size(result.size_bytes or 0)
-    if dry_run:
-        return (Line(f"would write a checkpoint of {of}: {size}; {_NOTHING_DONE}"),)
-    return (Line(f"checkpoint of {of} written: {size}"),)
+    would = f"would write a checkpoint of {of}: {size}"
+    return _done(f"checkpoint of {of} written: {size}", would, dry_run=dry_run)
 
 
 def orphans(result: Mapping[str, Any], *, gone: int, dry_run: bool) -> Report:
@@ -304,6 +303,6 @@ def applied_advice(versions: Sequence[int], *, dry_run: bool) -> Report:
     if not versions:
         return _nothing("the table keeps its columns and properties", dry_run=dry_run)
     listed = " and ".join(f"version {version}" for version in versions)
-    if dry_run:
-        return (Line(f"columns and properties would be set, as {listed}; {_NOTHING_DONE}"),)
-    return (Line(f"columns and properties are set, as {listed}; no file was rewritten"),)
+    did = f"columns and properties are set, as {listed}; no file was rewritten"
+    would = f"columns and properties would be set, as {listed}"
+    return _done(did, would, dry_run=dry_run)

@@ -249,8 +249,17 @@ def _reads(overview: Overview) -> _Values | None:
     """Return what each predicate opens now and after a rewrite, on one scale."""
     verdict = overview.verdict
     option = None if verdict is None else verdict.shown
-    if verdict is None or option is None or not option.prediction.predicates:
-        return None if overview.scan is None else _reads_now(overview.scan)
+    if verdict is not None and option is not None and option.prediction.predicates:
+        found = _reads_of(verdict, option)
+    elif overview.scan is not None:
+        found = _reads_now(overview.scan)
+    else:
+        return None
+    most = max((max(row["now"], row["high"] or 0) for row in found["rows"]), default=0)
+    return {**found, "most": most or 1}
+
+
+def _reads_of(verdict: Verdict, option: Option) -> _Values:
     found = option.prediction
     rows = sorted(found.predicates, key=lambda row: -_saved(row))
     whose = (
@@ -258,16 +267,13 @@ def _reads(overview: Overview) -> _Values | None:
         if verdict.readers == "workload"
         else "No workload was given: these are full scans, and queries for one value of a column"
     )
-    shown, rest = rows[:READS_LISTED], rows[READS_LISTED:]
-    saved = sum(map(_saved, rest))
-    words = "saves time" if saved >= 0 else "costs time"
+    saves = "saves" if sum(map(_saved, rows[READS_LISTED:])) >= 0 else "costs"
     return {
         "title": "Queries, now and after",
         "about": f"{whose}; the first save most time. Bars are the bytes they read, in one scale."
         " In nine of ten cases they end within the thin line.",
-        "rows": [_read(row) for row in shown],
-        "most": max(max(row.bytes_before, row.bytes_after_range.high) for row in shown) or 1.0,
-        "rest": _rest(rest, f", where the rewrite {words} on the whole"),
+        "rows": [_read(row) for row in rows[:READS_LISTED]],
+        "rest": _rest(rows[READS_LISTED:], f", where the rewrite {saves} time on the whole"),
         **_remarks(found.cannot_prune, found.not_usable, found.asked_at),
     }
 
@@ -298,22 +304,20 @@ def _read(row: PredictedReads) -> _Values:
 def _reads_now(found: Scan) -> _Values:
     """Return what each predicate opens of a table without a rewrite."""
     rows = sorted(found.predicates, key=lambda row: -row.share * row.bytes)
+    unknown = dict.fromkeys(("change", "after", "range", "high"))
     return {
         "title": "Queries now",
         "about": "The predicates of your workload; the first read most. All bars have one scale.",
         "rows": [
             {
+                **unknown,
                 "where": _cut(row.where),
                 "share": row.share,
                 "now": row.bytes,
                 "files_now": row.files,
-                "change": None,
-                "after": None,
-                "range": None,
             }
             for row in rows[:READS_LISTED]
         ],
-        "most": max((row.bytes for row in rows), default=0) or 1,
         "rest": _rest(rows[READS_LISTED:]),
         **_remarks(found.cannot_prune, found.not_usable, found.asked_at),
     }

@@ -1,8 +1,9 @@
 """Progress bars on a terminal: finished groups and bytes, or counts, and the time left."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console
 from rich.progress import (
@@ -69,24 +70,9 @@ def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
         yield RewriteProgress(progress, task, group_bytes)
 
 
-@dataclass(slots=True)
-class CountedProgress:
-    """Shows how many things are done."""
-
-    progress: Progress
-    task: TaskID
-
-    def expect(self, count: int) -> None:
-        """Set the number of things."""
-        self.progress.update(self.task, total=count)
-
-    def advance(self) -> None:
-        """Count one thing as done."""
-        self.progress.advance(self.task)
-
-
 @contextmanager
-def counted_progress(noun: str) -> Iterator[CountedProgress]:
-    """Show a bar while things are done one by one."""
+def counted_progress(noun: str) -> Iterator[tuple[Callable[[int], None], Callable[[], None]]]:
+    """Show a bar while things are done one by one; yields what expects so many, and counts one."""
     with _shown(noun, MofNCompleteColumn()) as progress:
-        yield CountedProgress(progress, progress.add_task("", total=None))
+        task = progress.add_task("", total=None)
+        yield lambda count: progress.update(task, total=count), partial(progress.advance, task)

@@ -382,17 +382,6 @@ def _is_plain(item: object) -> bool:
     )
 
 
-def html_document(value: object) -> str:
-    """Return a dataclass as tables: one of plain fields, and one per list or mapping."""
-    found = _values(value).items()
-    plain = [(name, item) for name, item in found if not _is_nested(item)]
-    parts = [_html_table(("", ""), plain)]
-    for name, item in found:
-        if _is_nested(item) and item:
-            parts.append(f"<p><b>{escaped(name)}</b></p>{_nested(item)}")
-    return "<div>" + "".join(parts) + "</div>"
-
-
 def _html_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return the first rows as a table and the number of the others; empty without rows."""
     more = len(rows) - _ROWS_SHOWN
@@ -413,25 +402,6 @@ def _spelled(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(map(_spelled, value))}]"
     return repr(str(value)) if isinstance(value, str) else repr(value)
-
-
-def _is_nested(item: Any) -> bool:  # noqa: ANN401
-    return isinstance(item, Mapping) or (
-        isinstance(item, tuple) and any(is_dataclass(x) or " " in str(x) for x in item)
-    )
-
-
-def _nested(item: Any) -> str:  # noqa: ANN401
-    if isinstance(item, Mapping):
-        return _html_table(("", ""), ((key, count) for key, count in item.items() if count))
-    if not is_dataclass(item[0]):
-        return "<ul>" + "".join(f"<li>{escaped(str(line))}</li>" for line in item) + "</ul>"
-    names = [
-        field.name
-        for field in fields(item[0])
-        if not isinstance(getattr(item[0], field.name), tuple)
-    ]
-    return _html_table(names, ([getattr(row, name) for name in names] for row in item))
 
 
 def _text(cell: Any) -> str:  # noqa: ANN401
