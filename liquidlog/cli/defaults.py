@@ -2,8 +2,9 @@
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,26 +21,22 @@ from liquidlog.storage.options import is_secret
 _VARIABLE: Final = "env"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Variable:
-    """A variable of the environment, and the key in the file that names it."""
+def _variable(name: str, where: str) -> str:
+    found = os.environ.get(name)
+    if found is None:
+        raise UsageError(f"{where}: the environment has no variable {name}; set it")
+    return found
 
-    name: str
-    where: str
 
-    def value(self) -> str:
-        """Return its value."""
-        found = os.environ.get(self.name)
-        if found is None:
-            raise UsageError(f"{self.where}: the environment has no variable {self.name}; set it")
-        return found
+Value = str | Callable[[], str]
+"""A text, or what reads a variable of the environment when it is needed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageDefaults:
     """Options of storages by prefix of addresses; only the longest prefix counts."""
 
-    by_prefix: Mapping[str, Mapping[str, str | Variable]] = field(default_factory=dict)
+    by_prefix: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
     def of(self, *addresses: str) -> Mapping[str, str]:
         """Return the options of addresses; addresses on local disk have none."""
@@ -51,14 +48,11 @@ class StorageDefaults:
                 " command takes the same for all: run it once for each, or give --storage-option"
             )
         options = self.by_prefix.get(next(iter(found), None) or "", {})
-        return {
-            name: value.value() if isinstance(value, Variable) else value
-            for name, value in options.items()
-        }
+        return {name: one if isinstance(one, str) else one() for name, one in options.items()}
 
     def _prefix(self, address: str) -> str | None:
         whole = f"{_canonical(address)}/"
-        fitting = (one for one in self.by_prefix if whole.startswith(_closed(one)))
+        fitting = (one for one in self.by_prefix if whole.startswith(f"{one.rstrip('/')}/"))
         return max(fitting, key=len, default=None)
 
 
@@ -80,12 +74,12 @@ def read_storages(found: object, where: str) -> StorageDefaults:
     return StorageDefaults(by_prefix)
 
 
-def _value(name: str, found: Any, where: str) -> str | Variable:  # noqa: ANN401  as TOML has it
+def _value(name: str, found: Any, where: str) -> Value:  # noqa: ANN401  as TOML has it
     if isinstance(found, dict):
         variable = found.get(_VARIABLE)
         if set(found) != {_VARIABLE} or not isinstance(variable, str) or not variable:
             raise UsageError(f'{where}: expected text or {{ {_VARIABLE} = "NAME" }}')
-        return Variable(variable, where)
+        return partial(_variable, variable, where)
     if isinstance(found, bool):
         found = str(found).lower()
     if not isinstance(found, str | int):
@@ -103,10 +97,6 @@ def _canonical(address: str) -> str:
     if mark and not rest:
         return table_address(f"{scheme}://any").removesuffix("any")
     return table_address(address)
-
-
-def _closed(prefix: str) -> str:
-    return prefix if prefix.endswith("/") else f"{prefix}/"
 
 
 # Defaults of options from a file, `liquidlog.toml`: a section for each verb, and of storages

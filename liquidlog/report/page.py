@@ -80,21 +80,22 @@ def page(overview: Overview, workload: str = "W") -> str:
     """Return the report as HTML; commands in it call the workload `workload`."""
     location = str(overview.detail["location"])
     name = location.rstrip("/").rpartition("/")[2] or location
-    health = overview.health
     return _rendered(
         "page.html",
         policy=_STYLES_ONLY,
         title=f"{name}, version {overview.detail['version']}",
         name=name,
         location=location,
-        subtitle=_subtitle(overview),
+        version=overview.detail["version"],
+        partitioned=overview.detail["partitionColumns"],
+        health=overview.health,
         answer=_answer(overview),
         reads=_reads(overview),
         map=None if overview.key_map is None else _map(overview.key_map),
         findings=overview.findings,
-        advice=_advice(overview, location, workload),
-        tiles=() if health is None else _tiles(health),
-        notes=() if health is None else health.notes,
+        basis=_basis(overview.verdict, overview.advice),
+        is_asked=overview.verdict is not None and overview.verdict.readers == "workload",
+        workload=workload,
         trend=list(_trend(overview.trend)),
     )
 
@@ -142,6 +143,7 @@ def _environment() -> Environment:
     made.filters.update({function.__name__: function for function in told})
     made.filters.update(
         command=_command,
+        quoted=shlex.quote,
         seconds=seconds_text,
         place=lambda part: f"{part:.1%}",
         longest=lambda labels: max((len(text) for _, text in labels), default=0),
@@ -162,26 +164,6 @@ def _command(text: str) -> Markup:
     """Return a command in a block that one click selects, without breaks in options."""
     whole = _OPTION_NAME.sub(r"<span>\g<0></span>", escaped(text))
     return Markup(f'<pre class="command"><code>{whole}</code></pre>')  # noqa: S704  escaped above
-
-
-def _subtitle(overview: Overview) -> str:
-    text = f"Delta table at version {overview.detail['version']}"
-    health = overview.health
-    if health is None:
-        return text
-    names = ", ".join(health.cluster_by_keys)
-    measured = f", measured {figures.moment(health.measured_at)}" if health.measured_at else ""
-    return (
-        f"{text} of {figures.moment(health.committed_at)} UTC{measured}:"
-        f" {counted(health.total_file_count, 'file')}, {size(health.total_bytes)},"
-        f" {_placed(names, ', '.join(overview.detail['partitionColumns']))}"
-    )
-
-
-def _placed(clustered: str, partitioned: str) -> str:
-    if clustered or not partitioned:
-        return f"clustered by {clustered}" if clustered else "not clustered"
-    return f"partitioned by {partitioned}"
 
 
 # Only the next functions read the verdict.
@@ -216,6 +198,10 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
     asked = _from_to(now.requests, after.requests, Range(low.requests, high.requests), mean)
     inputs = sum(len(group.inputs) for group in plan.groups)
     outputs = sum(group.expected_outputs for group in plan.groups)
+    bar, per_day = verdict.bar, verdict.per_day
+    within = f"within {_queries(bar.payback_queries)}, as queries a day are not known"
+    if per_day is not None:
+        within = f"within {days_text(bar.payback_days)}, at {count_text(per_day)} queries a day"
     is_paid = option.payback_queries is not None
     back = f"paid back after {option.payback_text()}" if is_paid else "never paid back"
     return {
@@ -229,20 +215,13 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
         "brings": (("files opened", opened), ("bytes read", read), ("requests", asked)),
         "part": option.judged_share,
         "cost": f"About {duration_text(option.cost.seconds)}, {back}",
-        "bar": f"Worth it if paid back {_bar(verdict)}." if option.is_worth_it else "",
+        "bar": f"Worth it if paid back {within}." if option.is_worth_it else "",
         "costs": (
             ("read", f"{counted(inputs, 'file')}, {size(option.cost.bytes_read)}"),
             ("written", f"{counted(outputs, 'file')}, about {size(option.cost.bytes_written)}"),
         ),
         "command": option.command,
     }
-
-
-def _bar(verdict: Verdict) -> str:
-    bar, per_day = verdict.bar, verdict.per_day
-    if per_day is None:
-        return f"within {_queries(bar.payback_queries)}, as queries a day are not known"
-    return f"within {days_text(bar.payback_days)}, at {count_text(per_day)} queries a day"
 
 
 def _reads(overview: Overview) -> _Values | None:
@@ -424,24 +403,6 @@ def _deep(count: int) -> str:
     return "one file" if count == 1 else f"{count:,} files"
 
 
-def _advice(overview: Overview, location: str, workload: str) -> _Values:
-    """Return the basis of the verdict, and the command that tells more."""
-    table, asked = shlex.quote(location), shlex.quote(workload)
-    found, verdict = overview.advice, overview.verdict
-    basis = _basis(verdict, found)
-    if verdict is None or verdict.readers != "workload":
-        return {
-            "basis": basis,
-            "ask": "No workload was given. To judge for your own queries:",
-            "command": f"liquidlog report {table} --workload {asked} -o report.html",
-        }
-    return {
-        "basis": basis,
-        "ask": "To see all layouts that were measured, and save the advice:",
-        "command": f"liquidlog advise {table} --workload {asked} -o advice.json",
-    }
-
-
 def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
     """Return in sentences what was measured."""
     told = []
@@ -459,27 +420,6 @@ def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
             f" {counted(advice.queries_newest, 'predicate')}."
         )
     return " ".join(told)
-
-
-def _tiles(health: Health) -> Sequence[tuple[str, str]]:
-    fresh = health.unclustered_bytes / health.total_bytes if health.total_bytes else 0.0
-    return (
-        ("files", number(health.total_file_count)),
-        ("size", size(health.total_bytes)),
-        (
-            "depth ratio: files that share a point, 1 after a full rewrite",
-            number(health.depth_ratio),
-        ),
-        (
-            "read ratio: bytes that a query for one value opens, 1 after a full rewrite",
-            number(health.read_ratio),
-        ),
-        ("average depth", number(health.average_depth)),
-        ("deepest", number(health.max_depth)),
-        ("of the bytes never clustered", share(fresh)),
-        ("stable cubes", number(health.stable_cube_count)),
-        ("partial cubes", number(health.partial_cube_count)),
-    )
 
 
 def _trend(found: Sequence[Health]) -> Iterator[_Values]:
