@@ -73,19 +73,16 @@ def typed_frame(spark: SparkSession) -> DataFrame:
 
 
 def nested_schema() -> StructType:
-    return parse_schema(
-        """{"type":"struct","fields":[
-        {"name":"id","type":"long","nullable":true,"metadata":{}},
-        {"name":"st","type":{"type":"struct","fields":[
-           {"name":"a","type":"long","nullable":true,"metadata":{}},
-           {"name":"b","type":{"type":"array","elementType":"string","containsNull":true},
-            "nullable":true,"metadata":{}},
-           {"name":"late","type":"date","nullable":true,"metadata":{}}]},
-         "nullable":true,"metadata":{}},
-        {"name":"m","type":{"type":"map","keyType":"string","valueType":{"type":"struct","fields":[
-           {"name":"x","type":"integer","nullable":true,"metadata":{}}]},
-           "valueContainsNull":true},"nullable":true,"metadata":{}}]}""",
-        where="a test",
+    texts, whole = pa.list_(pa.field("element", pa.string())), pa.int32()
+    struct = pa.struct([("a", pa.int64()), ("b", texts), ("late", pa.date32())])
+    return delta_schema(
+        pa.schema(
+            [
+                ("id", pa.int64()),
+                ("st", struct),
+                ("m", pa.map_(pa.string(), pa.struct([("x", whole)]))),
+            ]
+        )
     )
 
 
