@@ -107,41 +107,24 @@ def _commit_settings(settings: Mapping[Stage, Mapping[str, Any]]) -> Mapping[str
     return commits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Engine:
-    """The executor of a verb, perhaps AUTO, and its settings."""
+    """The executor of a verb, perhaps AUTO, and its settings; `run` are those of an execution."""
 
     verb: str
     executor: str
     configuration: Mapping[str, str]
-    read_back: bool
-    local_limit: int | None
+    run: Mapping[str, Any]
 
-    @classmethod
-    def of(
-        cls,
-        verb: str,
-        executor: str,
-        configuration: Mapping[str, str],
-        settings: Mapping[Stage, Mapping[str, Any]],
-    ) -> "_Engine":
-        run = settings[Stage.RUN]
-        engine = cls(
-            verb=verb,
-            executor=executor,
-            configuration=configuration,
-            read_back=run.get("read_back", True),
-            local_limit=run.get("local_limit"),
-        )
-        require_settings(executor, configuration, engine.local_limit)
-        if not engine.read_back:
+    def __post_init__(self) -> None:
+        require_settings(self.executor, self.configuration, self.run.get("local_limit"))
+        if not self.run.get("read_back", True):
             note(f"warning: {NOT_READ_BACK}")
-        return engine
 
     def chosen(self, made: ClusteringPlan, *, quietly: bool = False) -> ChosenExecutor:
         """Return the executor of a plan, and say which if it was not named."""
-        limit, conf = self.local_limit, self.configuration
-        chosen = choose_executor(self.executor, made, conf, limit_bytes=limit)
+        limit = self.run.get("local_limit")
+        chosen = choose_executor(self.executor, made, self.configuration, limit_bytes=limit)
         if self.executor == AUTO and made.groups and not quietly:
             note(f"executor {chosen.name}: {chosen.reason}")
         return chosen
@@ -160,13 +143,13 @@ class _Engine:
             chosen.name,
             self.configuration,
             storage_options,
-            read_back=self.read_back,
+            read_back=self.run.get("read_back", True),
             verb=self.verb,
             limit_bytes=self._limit_bytes(chosen),
         )
 
     def _limit_bytes(self, chosen: ChosenExecutor) -> int | None:
-        return self.local_limit if chosen.name == LOCAL else None
+        return self.run.get("local_limit") if chosen.name == LOCAL else None
 
     @contextmanager
     def at_work(
@@ -240,7 +223,7 @@ def optimize(
     given = settings_of(settings)
     policy, commits = given[Stage.PLAN], _commit_settings(given)
     gain = _gain_of_rounds(policy, given[Stage.ROUNDS])
-    engine = _Engine.of("optimize", executor, spark_conf, given)
+    engine = _Engine("optimize", executor, spark_conf, given[Stage.RUN])
     opened = table.open()
     started = time.monotonic()
     asked = workload_at(workload, opened.uri, table.options)
@@ -347,7 +330,7 @@ def run(
 
     Running it again executes only the groups that RESULT.jsonl lacks.
     """
-    engine = _Engine.of("run", executor, spark_conf, settings_of(settings))
+    engine = _Engine("run", executor, spark_conf, settings_of(settings)[Stage.RUN])
     made = read_plan(plan_path)
     storage_options = storage_options or storage_defaults(made.table_uri)
     require_used(made.table_uri, storage_options)
@@ -469,7 +452,7 @@ def migrate(
         return
     sample = _sample(given, workload)
     commits = _commit_settings(given)
-    engine = _Engine.of("migrate", executor, spark_conf, given)
+    engine = _Engine("migrate", executor, spark_conf, given[Stage.RUN])
     opened = table.open()
     started = time.monotonic()
     asked = workload_at(workload, opened.uri, table.options)
