@@ -4,6 +4,6 @@
 - `printing` the one way to a stream, `progress` the bars
 - `jsonable` for scripts, `rewrites` documents of rewrites, done or rehearsed
 - `openmetrics` for Prometheus
-- `page` the HTML report, and the overview of many tables: what `templates` are filled with;
-  `figures` its numbers and paths
+- `page` the HTML report, and the overview of many tables: what `templates` are filled with, its
+  numbers and paths of pictures
 """

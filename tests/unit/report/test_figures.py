@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from liquidlog.report import figures
+from liquidlog.report import page as figures
 
 
 def test_numbers_and_shares() -> None:
