@@ -1,7 +1,6 @@
 """Real rows laid out in files by the executor's own kernels, with the bounds of these rows."""
 
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,81 +10,34 @@ import pyarrow.compute as pc
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.layouts import place_columns
 from liquidlog.foresee.ratios import Files
-from liquidlog.spec.bounds import Bounds, ColumnBounds, concat_bounds
+from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf, PrimitiveType
 
 Random = np.random.Generator
 Numbers = np.ndarray[Any, np.dtype[Any]]
-
-DAYS = 2_526
 
 
 def _texts(numbers: Numbers, pattern: str) -> pa.Array:
     return pa.array(np.char.mod(pattern, numbers).tolist())
 
 
-def _dates(days: Numbers) -> pa.Array:
-    return pa.array((8_000 + days).astype(np.int32)).cast(pa.date32())
+def _dates(random: Random, rows: int) -> pa.Array:
+    days = random.integers(8_000, 10_526, rows).astype(np.int32)
+    return pa.array(days).cast(pa.date32())
 
 
-def _flags(random: Random, rows: int) -> pa.Array:
-    return _texts(random.choice(3, rows, p=[0.25, 0.5, 0.25]), "flag %d")
-
-
-def _close(random: Random, rows: int, columns: int) -> list[pa.Array]:
-    first = random.random(rows)
-    return [pa.array(first + 0.01 * number * random.random(rows)) for number in range(columns)]
-
-
-def _mixed(random: Random, rows: int, columns: int) -> list[pa.Array]:
-    made = [
-        _dates(random.integers(0, DAYS, rows)),
-        _texts(random.integers(0, 10**8, rows), "key %09d"),
-        _flags(random, rows),
-        pa.array(random.random(rows)),
-    ]
-    return made[:columns]
-
-
-def _each(
-    made: Callable[[Random, int], pa.Array],
-) -> Callable[[Random, int, int], list[pa.Array]]:
-    return lambda random, rows, columns: [made(random, rows) for _ in range(columns)]
-
-
-DATA: dict[str, Callable[[Random, int, int], list[pa.Array]]] = {
-    "uniform": _each(lambda random, rows: pa.array(random.integers(0, 10**9, rows))),
-    "skewed": _each(lambda random, rows: pa.array(np.minimum(random.zipf(1.3, rows), 10**6))),
-    "spread": _each(lambda random, rows: pa.array(np.exp(3 * random.standard_normal(rows)))),
-    "correlated": _close,
-    "dates": _each(lambda random, rows: _dates(random.integers(0, DAYS, rows))),
-    "times": _each(
-        lambda random, rows: pa.array(random.integers(0, 10**15, rows)).cast(pa.timestamp("us"))
-    ),
-    "decimals": _each(
-        lambda random, rows: pc.multiply(
-            pa.array(random.integers(0, 10**6, rows)).cast(pa.decimal128(19)), Decimal("0.01")
-        )
-    ),
-    "texts": _each(lambda random, rows: _texts(random.integers(0, 10**11, rows), "%012d")),
-    "cities": _each(lambda random, rows: _texts(random.integers(0, 500, rows), "city %d")),
-    "flags first": lambda random, rows, columns: [
-        _flags(random, rows),
-        *DATA["uniform"](random, rows, columns - 1),
-    ],
-    "flags last": lambda random, rows, columns: [
-        *DATA["uniform"](random, rows, columns - 1),
-        _flags(random, rows),
-    ],
-    "constant": _each(lambda _, rows: pa.array(np.full(rows, 7))),
-    "mixed": _mixed,
+MAKERS: Mapping[str, Sequence[Callable[[Random, int], pa.Array]]] = {
+    "uniform": [lambda random, rows: pa.array(random.integers(0, 10**9, rows))] * 4,
+    "texts": [lambda random, rows: _texts(random.integers(0, 10**11, rows), "%012d")] * 2,
+    "mixed": [_dates, lambda random, rows: _texts(random.integers(0, 10**8, rows), "key %09d")],
 }
-"""Makes columns of a kind of data: (random numbers, rows, columns) -> the columns."""
+"""What makes each column of a kind of data, of so many rows."""
 
 
-def rows_of(data: str, columns: int, rows: int, *, seed: int = 0) -> list[pa.Array]:
+def rows_of(data: str, columns: int, rows: int) -> list[pa.Array]:
     """Return made-up columns, the same at every call."""
-    return DATA[data](np.random.default_rng(seed), rows, columns)
+    random = np.random.default_rng(0)
+    return [make(random, rows) for make in MAKERS[data][:columns]]
 
 
 def bounds_by_file(columns: Sequence[pa.Array], file: Numbers) -> tuple[Bounds, Numbers]:
@@ -145,12 +97,3 @@ def never_clustered(
     made = rows_of(data, columns, files * rows_per_file)
     bounds, rows = bounds_by_file(made, np.repeat(np.arange(files), rows_per_file))
     return bounds, 100 * rows
-
-
-def appended(
-    table: tuple[Bounds, Numbers], data: str, columns: int, *, files: int, rows: int
-) -> tuple[Bounds, Numbers]:
-    """Return a table with some more files of so many rows, which nobody clustered."""
-    made = rows_of(data, columns, files * rows, seed=1)
-    more, counts = bounds_by_file(made, np.repeat(np.arange(files), rows))
-    return concat_bounds([table[0], more]), np.concatenate([table[1], 100 * counts])

@@ -103,13 +103,11 @@ class RacedStore:
     lost_requests: int = 0
     crash_before: bool = False
     crash_after: bool = False
-    puts: int = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        self.puts += 1
         if self.landing:
             self.landing.pop(0)()
             return self.store.put_log_if_absent(name, content)
