@@ -11,7 +11,7 @@ from liquidlog.commit.conflicts import (
     RowsMayBeBack,
 )
 from liquidlog.errors import LiquidlogError, Outdated, SchemaProblem, SchemaProblemKind
-from liquidlog.operations.reconcile import TooMuchToRead
+from liquidlog.operations.batches import TooMuchToRead
 from liquidlog.operations.rewrite import GroupConflict
 
 CONFLICTS = (
