@@ -185,6 +185,7 @@ def path_order(paths: pa.StringArray) -> NDArray[np.int64]:
     order = np.arange(len(paths))
     if not len(paths):
         return order
+    paths = paths.fill_null("") if paths.null_count else paths
     starts, ends, text = _bounds(paths)
     position = _shared_bytes(paths)
     longest = int((ends - starts).max())

@@ -13,7 +13,6 @@ from liquidlog.cli.main import cli, run
 from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import CommitConflictError, LiquidlogError, UsageError
 from liquidlog.log.loader import open_store
-from liquidlog.operations import doctor
 from liquidlog.operations.doctor import mend, not_removed, read_histories
 from liquidlog.table import Table, system_clock
 from support.copies import copy_table
@@ -78,13 +77,6 @@ def test_clustering_columns_that_an_overwrite_took_come_back(case: str, tmp_path
     table.fix("lost-columns")
     assert table.detail()["clusteringColumns"] == ["x", "s"]
     assert "lost-columns" not in names(table)
-
-
-def test_columns_that_a_user_took_away_are_not_missed(tmp_path: Path) -> None:
-    table = of_log("34_overwrite", tmp_path)
-    table.fix("lost-columns")
-    table.cluster_by(None)
-    assert names(table) == set()
 
 
 def test_a_domain_that_cannot_be_read_is_restored_from_the_past(tmp_path: Path) -> None:
@@ -167,21 +159,6 @@ def test_statistics_are_filled_in_and_nothing_else_changes(tmp_path: Path) -> No
         else:
             assert add == before[path]
     assert table.health().files_with_stats == len(before)
-    assert fixable(table) == []
-
-
-def test_many_files_are_mended_in_several_commits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doctor, "FILES_IN_A_COMMIT", 3)
-    table = without_statistics(tmp_path)
-    before = table.snapshot().version
-    (would,) = table.fix("missing-statistics", dry_run=True)
-    assert table.snapshot().version == before
-    (done,) = table.fix("missing-statistics")
-    assert would == done
-    assert done.versions == (before + 1, before + 2)
-    assert done.files == 4
     assert fixable(table) == []
 
 
@@ -270,21 +247,6 @@ def test_a_file_of_other_rows_than_the_log_says_is_refused(tmp_path: Path) -> No
     write_actions(table, before, *lines)
     assert run(cli, ["doctor", table.uri, "--fix", "missing-statistics"]) == 1
     assert Table.open(table.uri).snapshot().version == before
-
-
-def test_the_command_prints_findings_and_what_it_mended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(copy_table("tables", "09_cm_name_rename", tmp_path))
-    assert run(cli, ["doctor", path, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    command = document["findings"][0]["command"]
-    assert command == f"liquidlog doctor {path} --fix renamed-cubes"
-    assert run(cli, command.split()[1:]) == 0
-    shown = capsys.readouterr().out
-    assert "renamed-cubes: version 7, 2 file(s)" in shown
-    assert "unclustered-files" in shown
-    assert run(cli, ["doctor", path, "--fix", "nothing"]) == 2
 
 
 STRANGE = {"32_empty_middle", "32_remove_unknown_path"}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from liquidlog.errors import (
     CheckpointMismatchError,
@@ -236,13 +235,6 @@ def test_tables_with_v2_checkpoints_get_one_that_says_so(tmp_path: Path) -> None
     written = pq.read_table(path / "_delta_log" / f"{made.version:020d}.checkpoint.parquet")
     (said,) = written["checkpointMetadata"].combine_chunks().drop_null().to_pylist()
     assert said["version"] == made.version
-
-
-def test_delta_rs_opens_what_is_left(tmp_path: Path) -> None:
-    path = copy_logs("12_dv_live", tmp_path)
-    made = Table.open(str(path)).checkpoint()
-    without_older_files(path / "_delta_log", made.version)
-    assert DeltaTable(str(path)).version() == made.version
 
 
 # A checkpoint that cannot be read gives way to an older one, or to commits; never to a guess.

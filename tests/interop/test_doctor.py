@@ -91,19 +91,6 @@ def test_describe_detail_works_again_after_a_dropped_parent(spark: Any, tmp_path
     assert len(rows(spark, uri)) == 1000
 
 
-def test_clustering_goes_on_after_an_overwrite(spark: Any, tmp_path: Path) -> None:
-    uri = str(tmp_path / "t")
-    create(spark, uri, "id bigint, x int", "x, id")
-    insert(spark, uri, "id, cast(id % 97 as int)", 0)
-    spark.sql(f"insert overwrite delta.`{uri}` select id, cast(id as int) from range(300)")
-    assert clustering_columns(spark, uri) == []
-    mend(uri, "lost-columns")
-    assert clustering_columns(spark, uri) == ["x", "id"]
-    whole = files(uri)
-    assert optimized(spark, uri) == whole
-    assert found(uri) == {}
-
-
 def test_the_engine_skips_files_by_statistics_that_were_filled_in(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -147,24 +134,3 @@ def test_the_engine_skips_files_by_statistics_that_were_filled_in(
     assert len(left) == 1800
     optimized(spark, uri)
     assert rows(spark, uri) == left
-
-
-def test_findings_of_layout_and_properties_are_mended_by_their_commands(
-    spark: Any, tmp_path: Path
-) -> None:
-    uri = str(tmp_path / "t")
-    create(spark, uri, "a int, id bigint, s string", "id")
-    insert(spark, uri, "1, id, concat(repeat('long', 20), id)", 0)
-    optimized(spark, uri)
-    spark.sql(f"alter table delta.`{uri}` cluster by (s)")
-    assert {"other-columns", "cut-strings"} <= set(found(uri))
-    mend(uri, "cut-strings")
-    assert optimized(spark, uri, "full") == 1
-    assert "other-columns" not in found(uri)
-    spark.sql(
-        f"alter table delta.`{uri}` set tblproperties ('delta.dataSkippingNumIndexedCols' = '1')"
-    )
-    mend(uri, "unindexed-columns")
-    insert(spark, uri, "1, id, concat(repeat('long', 20), id)", 500)
-    assert "missing-statistics" not in found(uri)
-    assert clustering_columns(spark, uri) == ["s"]

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.errors import CorruptLogError
 from liquidlog.spec.paths import normal_path
 from liquidlog.table import Table
 
@@ -83,17 +82,3 @@ def test_names_are_opened_where_the_reference_opens_them(spark: Any, tmp_path: P
         spark.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{tmp_path}/away/{name}/s`")
         paths = Table.open(clone).plan().groups[0].inputs.columns["path"].to_pylist()
         assert sum(pq.read_metadata(path).num_rows for path in paths) == 2
-
-
-def test_a_file_with_a_name_and_an_address_has_doubled_rows_there(
-    spark: Any, tmp_path: Path
-) -> None:
-    pq.write_table(pa.table({"a": [1, 2, 3]}, schema=SCHEMA), tmp_path / "x.parquet")
-    size = (tmp_path / "x.parquet").stat().st_size
-    directory = tmp_path / "t"
-    table = Table.create(str(directory), schema=SCHEMA)
-    _commit(table, 1, [_add("x.parquet", size), _add(f"{directory}/x.parquet", size)])
-    (tmp_path / "x.parquet").rename(directory / "x.parquet")
-    assert spark.read.format("delta").load(str(directory)).count() == 6
-    with pytest.raises(CorruptLogError):
-        table.snapshot()

@@ -133,30 +133,6 @@ OUTLASTED = {
 }
 """Changes that rewrites outlast."""
 
-CONFLICTING = {
-    "wider type": "alter table {t} alter column tiny type int",
-    "row tracking": "alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')",
-    "clustering": "alter table {t} cluster by (id)",
-    "no clustering": "alter table {t} cluster by none",
-    "statistics": "alter table {t} set tblproperties ('delta.dataSkippingNumIndexedCols' = '4')",
-    "order": "alter table {t} alter column s first",
-}
-"""Statements that stop rewrites; one that the engine refuses would prove nothing."""
-
-BEFORE = {
-    "wider type": "alter table {t} set tblproperties ('delta.enableTypeWidening' = 'true')",
-}
-"""What some of them need before the plan."""
-
-OF_MAPPED = {
-    "rename": "alter table {t} rename column s to word",
-    "drop": "alter table {t} drop column s",
-    "drop inside": "alter table {t} drop column st.b",
-}
-OF_PLAIN = {
-    "mapping": "alter table {t} set tblproperties ('delta.columnMapping.mode' = 'name')",
-}
-
 
 def read(spark: Any, uri: str) -> Rows:
     found = spark.sql(f"select * from delta.`{uri}`").collect()
@@ -213,31 +189,6 @@ def test_a_rewrite_outlasts_what_the_engine_changed(
     replanned = again.plan(full=True)
     again.commit(replanned, execute(replanned))
     assert read(spark, uri) == after
-
-
-def conflicting(mode: str) -> dict[str, str]:
-    return {**CONFLICTING, **(OF_PLAIN if mode == "none" else OF_MAPPED)}
-
-
-@pytest.mark.parametrize(
-    ("mode", "kind"), [(mode, kind) for mode in ("none", "name") for kind in conflicting(mode)]
-)
-def test_other_changes_stop_a_rewrite(
-    spark: Any, template: Callable[[str], Path], tmp_path: Path, kind: str, mode: str
-) -> None:
-    uri = str(shutil.copytree(template(mode), tmp_path / "t"))
-    change(spark, uri, (BEFORE[kind],) if kind in BEFORE else ())
-    table = Table.open(uri)
-    plan = table.plan()
-    result = execute(plan)
-    version = table.snapshot().version
-    change(spark, uri, (conflicting(mode)[kind],))
-    assert table.snapshot().version > version
-    before, version = read(spark, uri), table.snapshot().version
-    with pytest.raises(CommitConflictError):
-        table.commit(plan, result)
-    assert table.snapshot().version == version
-    assert read(spark, uri) == before
 
 
 def test_a_column_that_the_engine_brings_back_is_not_lost(spark: Any, tmp_path: Path) -> None:

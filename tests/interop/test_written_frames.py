@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from liquidlog import Table
-from liquidspark import ExecutorOptions, append, overwrite, stream
+from liquidlog.errors import LiquidlogError
+from liquidspark import ExecutorOptions, append, overwrite, read, stream
 from support.partitioned import PARTED_BY
+from support.repository import ROOT
 
 pytestmark = pytest.mark.reference
 
@@ -142,3 +144,56 @@ def test_partitions_are_those_that_it_writes_itself(
     spark.sql(f"DELETE FROM {name} WHERE id = 30")
     spark.sql(f"OPTIMIZE {name}")
     assert spark.table(name).count() == 26
+
+
+# `liquidspark.read` beside Delta Spark: the same rows, in the same types.
+
+
+FIXTURES = ROOT / "fixtures"
+
+CASES = sorted(
+    path.parent
+    for kind in ("tables", "logical")
+    for path in (FIXTURES / kind).glob("*/**/_delta_log")
+)
+
+
+def texts(frame: Any) -> Any:
+    """Return rows as texts that say every value: JSON leaves out nulls of maps and structs."""
+    return frame.selectExpr("cast(struct(*) AS string) AS t", "count(1) OVER () AS n")
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: str(path.relative_to(FIXTURES)))
+def test_tables_have_the_rows_that_delta_spark_reads(spark: Any, path: Path) -> None:
+    wanted = spark.read.format("delta").load(str(path))
+    try:
+        found = read(spark, path)
+    except LiquidlogError as error:
+        pytest.skip(f"refused: {error}")
+    assert [(one.name, one.dataType.simpleString()) for one in found.schema] == [
+        (one.name, one.dataType.simpleString()) for one in wanted.schema
+    ]
+    assert texts(found).exceptAll(texts(wanted)).isEmpty()
+    assert texts(wanted).exceptAll(texts(found)).isEmpty()
+
+
+@pytest.mark.parametrize("mode", ["none", "name"])
+@pytest.mark.parametrize("columns", PARTED_BY)
+def test_partition_values_are_those_that_delta_spark_reads(
+    spark: Any, tmp_path: Path, columns: str, mode: str
+) -> None:
+    name = f"delta.`{tmp_path / 't'}`"
+    parts = ", ".join(part.split()[0] for part in columns.split(", ")[::-1])
+    spark.sql(
+        f"CREATE TABLE {name} ({columns}, id BIGINT) USING delta PARTITIONED BY ({parts})"
+        f" TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}')"
+    )
+    spark.sql(f"INSERT INTO {name} SELECT {PARTED_BY[columns]}, id FROM range(12)")
+    found, wanted = read(spark, tmp_path / "t"), spark.table(name)
+    assert [one.dataType for one in found.schema] == [one.dataType for one in wanted.schema]
+    assert texts(found).exceptAll(texts(wanted)).isEmpty()
+    assert texts(wanted).exceptAll(texts(found)).isEmpty()
+    first = columns.split(maxsplit=1)[0]
+    assert read(spark, tmp_path / "t", columns=first).count() == 12
+    where = f"{first} IS NULL OR {first} <> {first} OR id > 3"
+    assert read(spark, tmp_path / "t", where=where).count() == wanted.where(where).count()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from liquidlog.curve.boxes import LEAST_SHARE, CurveGrid
 from liquidlog.curve.conditions import GridPredicates
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index, order_rows, stable_order
+from liquidlog.curve.curves import Curve, coordinate_bits, order_rows, stable_order
 from liquidlog.curve.cuts import Cuts, asked_share, choose_cuts, equal_cuts, refine_cuts
 from liquidlog.curve.grid import Side, positions_in, range_boundaries, range_ids, spread_ids
 from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
@@ -106,13 +106,6 @@ def test_a_cell_is_one_stretch_of_the_curve(curve: Curve, cells: list[int], seed
     assert len(np.unique(cell_of, axis=0)) == len(np.unique(quadrants))
     joined = np.column_stack([cell_of, quadrants.astype(np.int64)])
     assert len(np.unique(joined, axis=0)) == len(np.unique(quadrants))
-
-
-@given(seed=st.integers(0, 99), columns=st.integers(1, 4))
-def test_ones_fill_the_whole_grid(seed: int, columns: int) -> None:
-    coords = spread(200, columns, seed=seed)
-    keys = CurveGrid(Curve.HILBERT, 16, (1,) * columns).keys_of(coords)
-    assert (keys == curve_index(coords, 16, Curve.HILBERT)).all()
 
 
 @pytest.mark.parametrize("curve", list(Curve))

@@ -1,24 +1,19 @@
 """What holds of every table on its way into a data file and back."""
 
-import datetime as dt
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, pairwise, product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.curve.curves import order_rows
@@ -26,38 +21,27 @@ from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
 from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrow_columns, widened
-from liquidlog.data.reader import DataFile, ParquetFile
+from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import (
     StatisticsCollector,
-    read_row_group_bounds,
-    truncate_max,
-    truncate_min,
 )
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.log.replay import path_order
 from liquidlog.plan import WriterOptions
-from liquidlog.predicates.conditions import referenced_leaves
-from liquidlog.predicates.matching import judged_each, may_match
-from liquidlog.predicates.workload import Session
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column
 from liquidlog.spec.bounds import (
-    Bounds,
     FileStatistics,
-    concat_bounds,
     encode_stats,
     exact_bounds,
-    parse_bounds,
 )
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_COLUMN_ID,
     MODE,
-    ArrayType,
     DecimalType,
     Leaf,
     MappingMode,
-    MapType,
     PrimitiveType,
     StructField,
     StructType,
@@ -70,11 +54,8 @@ from liquidlog.spec.schema import (
     with_mapping,
     without_mapping,
 )
-from support.effort import effort
-from support.snapshots import FileSpec, bounds_of, snapshot_of
-from support.sql_predicates import ARROW, FILES, PREDICATES, SCHEMA, TYPES
 from support.table_rows import plain_bounds
-from support.tables import ordered, tables, values
+from support.tables import tables, values
 
 cuts = st.lists(st.integers(0, 12), max_size=4)
 
@@ -97,18 +78,13 @@ def _collect(slices: list[pa.Table], prefix_chars: int = 32) -> FileStatistics:
     return collector.finish()
 
 
-@given(table=tables(), data=st.data())
-def test_checksum_does_not_depend_on_the_order_of_rows(
-    table: pa.Table, data: st.DataObject
+@given(table=tables(), at=cuts, data=st.data())
+def test_checksums_of_shuffled_slices_add_up(
+    table: pa.Table, at: list[int], data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(table.num_rows)))
     shuffled = table.take(pa.array(order, pa.int64()))
-    assert multiset_checksum(shuffled) == multiset_checksum(table)
-
-
-@given(table=tables(), at=cuts)
-def test_checksum_of_slices_adds_up(table: pa.Table, at: list[int]) -> None:
-    parts = [multiset_checksum(rows) for rows in _slices(table, at)]
+    parts = [multiset_checksum(rows) for rows in _slices(shuffled, at)]
     assert add_checksums(*parts) == multiset_checksum(table)
 
 
@@ -156,45 +132,6 @@ def test_written_file_holds_the_rows_and_says_so(table: pa.Table, at: list[int])
         assert multiset_checksum(found) == multiset_checksum(table)
         expected = [leaf_column(table, leaf.physical) for leaf in leaves(schema)]
         assert multiset_checksum(flat) == multiset_checksum(pa.table(expected, flat.schema.names))
-
-
-@given(table=tables(), prefix_chars=st.sampled_from([1, 3, 32]))
-def test_parsed_statistics_bound_every_value(table: pa.Table, prefix_chars: int) -> None:
-    columns = list(leaves(delta_schema(table.schema)))
-    stats = encode_stats(_collect([table], prefix_chars))
-    found = parse_bounds(pa.array([stats]), columns)
-    assert found.num_records[0].as_py() == table.num_rows
-    for number, leaf in enumerate(columns):
-        column = leaf_column(table, leaf.physical)
-        ends = found.columns[number]
-        low, high = ordered(ends.low[0].as_py()), ordered(ends.high[0].as_py())
-        nulls = ends.null_count[0].as_py()
-        # Some writers count nulls of elements wrongly, so nobody's count of them is believed.
-        assert nulls == column.null_count or (
-            nulls is None and isinstance(leaf.data_type, ArrayType | MapType)
-        )
-        present = [ordered(value) for value in column.drop_null().to_pylist()]
-        has_nan = any(value != value for value in present)  # noqa: PLR0124  only NaN does
-        assert low is None or not any(value < low for value in present)
-        assert high is None or not any(value > high for value in present)
-        assert high is None or not has_nan or high != high  # noqa: PLR0124
-
-
-@given(table=tables())
-def test_data_of_the_table_schema_conforms_unchanged(table: pa.Table) -> None:
-    shuffled = table.select(table.schema.names[::-1])
-    found = pa.concat_tables(
-        [table.schema.empty_table(), *conform(shuffled, delta_schema(table.schema), where="law")]
-    )
-    assert multiset_checksum(found) == multiset_checksum(table)
-
-
-@given(text=st.text(max_size=40), prefix_chars=st.integers(1, 12))
-def test_truncated_bounds_enclose_the_text(text: str, prefix_chars: int) -> None:
-    low, high = truncate_min(text, prefix_chars), truncate_max(text, prefix_chars)
-    assert low is not None
-    assert low <= text
-    assert high is None or high >= text
 
 
 # Laws of dictionaries: however chunks keep their values, joining them changes none.
@@ -300,7 +237,7 @@ def test_any_tables_can_be_joined_and_combined(
 
 @pytest.mark.parametrize(("index_type", "total"), EDGES, ids=str)
 def test_dictionaries_are_joined_beyond_what_an_index_type_holds(
-    index_type: pa.DataType, total: int
+    tmp_path: Path, index_type: pa.DataType, total: int
 ) -> None:
     arrays = [
         encoded([*numbers, None], index_type, pa.string()) for numbers in halves(total, index_type)
@@ -309,6 +246,8 @@ def test_dictionaries_are_joined_beyond_what_an_index_type_holds(
     expected = plain(pa.chunked_array(arrays), pa.string())
     joined = concat(tables).combine_chunks()["x"]
     assert plain(joined, pa.string()).equals(expected)
+    _written(tables, delta_schema(pa.schema([("x", pa.string())])), str(tmp_path / "f"))
+    assert pq.read_table(tmp_path / "f")["x"].combine_chunks().equals(expected)
     # The way of the shuffle: narrow pieces of several row groups each, put together and widened.
     kinds = pa.schema([("x", pa.string())])
     joined = [concat(tables[start : start + 2]) for start in range(0, len(tables), 2)]
@@ -370,7 +309,7 @@ def test_a_file_holds_what_slices_of_any_encoding_held(
     value_type, arrays = drawn
     schema = delta_schema(pa.schema([("x", value_type)]))
     options = WriterOptions(indexed=(("x",),), row_group_rows=5)
-    with TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory:
         path = f"{directory}/f"
         with DataFileWriter(path, schema=schema, options=options) as writer:
             for array in arrays:
@@ -380,22 +319,6 @@ def test_a_file_holds_what_slices_of_any_encoding_held(
             found = plain(file.read()["x"], value_type)
     expected = plain(pa.chunked_array([plain(array, value_type) for array in arrays]), value_type)
     assert found.equals(expected)
-
-
-@pytest.mark.parametrize(("index_type", "total"), EDGES, ids=str)
-def test_a_row_group_joins_dictionaries_of_any_index_type(
-    tmp_path: Path, index_type: pa.DataType, total: int
-) -> None:
-    arrays = [encoded(numbers, index_type, pa.string()) for numbers in halves(total, index_type)]
-    schema = delta_schema(pa.schema([("x", pa.string())]))
-    with DataFileWriter(
-        str(tmp_path / "f"), schema=schema, options=WriterOptions(indexed=(("x",),))
-    ) as writer:
-        for array in arrays:
-            writer.write(pa.table({"x": array}))
-        writer.finish("f")
-    expected = plain(pa.chunked_array(arrays), pa.string())
-    assert pq.read_table(tmp_path / "f")["x"].combine_chunks().equals(expected)
 
 
 @pytest.mark.parametrize("nesting", NESTINGS)
@@ -442,111 +365,6 @@ def test_appended_data_leaves_its_dictionaries(
         )
 
 
-# A row group that holds a matching row is never ruled out; DuckDB says which rows match.
-
-
-CONNECTION = duckdb.connect()
-_options_row_group_laws = st.fixed_dictionaries(
-    {
-        "row_group_size": st.integers(1, 3),
-        "use_dictionary": st.booleans(),
-        "store_decimal_as_integer": st.booleans(),
-        "version": st.sampled_from(["1.0", "2.6"]),
-        "write_statistics": st.sampled_from([True, True, True, ["i", "s", "z"], False]),
-        "store_schema": st.booleans(),
-    }
-)
-
-
-@settings(max_examples=effort(60, 2_000), deadline=None)
-@given(files=FILES, predicate=PREDICATES, options=_options_row_group_laws)
-def test_row_groups_with_a_matching_row_are_never_ruled_out(
-    files: list[list[dict[str, Any]]], predicate: str, options: dict[str, Any]
-) -> None:
-    snapshot = snapshot_of(
-        [FileSpec(path=str(number)) for number in range(len(files))], schema=SCHEMA
-    )
-    wanted = referenced_leaves(snapshot, [predicate])
-    parts, tables, owners, first = [], [], [], 0
-    for number, rows in enumerate(files):
-        table = pa.Table.from_pylist(rows, ARROW.remove(0))
-        groups = np.arange(len(rows)) // options["row_group_size"]
-        tables.append(table.add_column(0, "row_group", pa.array(groups + first)))
-        parts.append(_read(table, options, wanted))
-        owners += [number] * len(parts[-1])
-        first += int(groups[-1]) + 1
-    found = concat_bounds(parts)
-    assert len(found) == first
-    inside = replace(snapshot, files=snapshot.files.take(pa.array(owners)), plain_files=None)
-    (judged,) = judged_each(
-        inside,
-        [predicate],
-        lambda leaves: found.select([wanted.index(leaf) for leaf in leaves]),
-        Session(),
-    )
-    CONNECTION.register("rows", pa.concat_tables(tables))
-    query = f"SELECT DISTINCT row_group FROM rows WHERE {predicate}"
-    matching = {number for (number,) in CONNECTION.execute(query).fetchall()}
-    assert matching <= {number for number, may in enumerate(judged.may_match.to_pylist()) if may}
-
-
-def _read(table: pa.Table, options: dict[str, Any], wanted: Any) -> Bounds:
-    with TemporaryDirectory() as directory:
-        path = Path(directory) / "f.parquet"
-        pq.write_table(table, path, **options)
-        with ParquetFile(str(path)) as file:
-            return read_row_group_bounds(
-                file, schema=SCHEMA, mapping=MappingMode.NONE, wanted=wanted
-            )
-
-
-# The same of files, by the bounds in the log.
-
-
-def _bound(value: Any) -> Any:
-    if isinstance(value, float) and value != value:  # noqa: PLR0124  NaN
-        return "NaN"
-    if isinstance(value, dt.datetime):
-        # The log has milliseconds; what is below them is cut off.
-        return value.isoformat(timespec="milliseconds")
-    return str(value) if isinstance(value, dt.date | Decimal) else value
-
-
-def _order(value: Any) -> Any:
-    if isinstance(value, float):
-        return (value != value, value)  # noqa: PLR0124  NaN is the largest
-    return value.encode() if isinstance(value, str) else value
-
-
-def _spec(number: int, rows: list[dict[str, Any]]) -> FileSpec:
-    bounds, nulls = {}, {}
-    for name in TYPES:
-        present = sorted((row[name] for row in rows if row[name] is not None), key=_order)
-        nulls[name] = len(rows) - len(present)
-        if present and name != "b":
-            bounds[name] = (_bound(present[0]), _bound(present[-1]))
-    return FileSpec(path=str(number), rows=len(rows), bounds=bounds, nulls=nulls)
-
-
-@settings(max_examples=effort(50, 2_000))
-@given(files=FILES, predicate=PREDICATES)
-def test_files_with_a_matching_row_are_never_ruled_out(
-    files: list[list[dict[str, Any]]], predicate: str
-) -> None:
-    table = pa.Table.from_pylist(
-        [{"file": number, **row} for number, rows in enumerate(files) for row in rows],
-        schema=ARROW,
-    )
-    CONNECTION.register("rows", table)
-    found = CONNECTION.execute(f"SELECT DISTINCT file FROM rows WHERE {predicate}").fetchall()
-    matching = {number for (number,) in found}
-    specs = [_spec(number, rows) for number, rows in enumerate(files)]
-    snapshot = snapshot_of(specs, schema=SCHEMA)
-    for zone in (None, dt.UTC):
-        mask = may_match(snapshot, predicate, bounds_of(snapshot), time_zone=zone).to_pylist()
-        assert matching <= {number for number, may in enumerate(mask) if may}
-
-
 # What holds of every table with column mapping on its way into a data file and back.
 
 
@@ -555,9 +373,9 @@ def _mapped(table: pa.Table) -> tuple[StructType, int]:
     return with_mapping(delta_schema(table.schema), lambda _: f"col-u{next(numbers)}")
 
 
-def _written(table: pa.Table, schema: StructType, path: str) -> None:
+def _written(tables: Iterable[pa.Table], schema: StructType, path: str) -> None:
     with DataFileWriter(path, schema=schema, options=WriterOptions(indexed=())) as writer:
-        for rows in conform(table, schema, where="law"):
+        for rows in tables:
             writer.write(rows)
         writer.finish("f")
 
@@ -574,7 +392,7 @@ def test_mapped_rows_come_back_by_name_and_by_id(table: pa.Table) -> None:
     assert mapping_problems(schema, configuration) == ()
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory) / "f")
-        _written(table, schema, path)
+        _written(conform(table, schema, where="law"), schema, path)
         for mode in (MappingMode.NAME, MappingMode.ID):
             found = _read_mapping_laws(path, schema, mode)
             assert found.schema == arrow_schema(schema, physical=True)
@@ -586,7 +404,7 @@ def test_every_field_has_its_id_in_the_footer_and_nothing_else_has_one(table: pa
     schema, _ = _mapped(table)
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory) / "f")
-        _written(table, schema, path)
+        _written(conform(table, schema, where="law"), schema, path)
         footer = re.findall(r"field_id=(-?\d+) ([\w-]+)", str(pq.ParquetFile(path).schema))
     found = [(int(number), name) for number, name in footer if int(number) >= 0]
     fields = [field for _, field in fields_with_paths(schema)]
@@ -609,7 +427,7 @@ def test_by_id_the_names_in_the_table_may_be_any(table: pa.Table, data: st.DataO
     )
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory) / "f")
-        _written(table, schema, path)
+        _written(conform(table, schema, where="law"), schema, path)
         found = _read_mapping_laws(path, other, MappingMode.ID)
     assert multiset_checksum(found) == multiset_checksum(table)
 
@@ -622,12 +440,13 @@ def test_mapping_goes_away_without_a_trace_and_survives_json(table: pa.Table) ->
     assert parse_schema(schema_json(mapped), where="law") == mapped
 
 
-# Sorting by words of bytes is what Arrow's own sort of whole texts is.
+# Sorting by words of bytes is sorting by whole texts; null is an empty one.
 
 
 # Few letters and long runs, so that paths share words and differ late, or only in length.
 _PATHS = st.lists(
-    st.builds(
+    st.none()
+    | st.builds(
         lambda run, rest: "part-" + run * 4 + rest,
         st.sampled_from(["", "ab", "aé", "00"]),
         st.text(alphabet="0aé/%𝄞", max_size=20),
@@ -637,21 +456,12 @@ _PATHS = st.lists(
 
 
 @given(paths=_PATHS, skipped=st.integers(0, 3))
-def test_it_is_the_order_of_arrow(paths: list[str], skipped: int) -> None:
-    array = pa.array(paths, pa.string()).slice(min(skipped, len(paths)))
-    assert path_order(array).tolist() == pc.sort_indices(array).to_pylist()
-
-
-@given(paths=st.lists(st.sampled_from(["a", "ab", "a" * 9, ""]), min_size=2, max_size=20))
-def test_equal_paths_keep_their_order(paths: list[str]) -> None:
-    order = path_order(pa.array(paths)).tolist()
-    assert order == sorted(range(len(paths)), key=lambda row: (paths[row].encode(), row))
-
-
-def test_a_null_is_an_empty_path() -> None:
-    assert path_order(pa.array(["b", None, "a"])).tolist() == [1, 2, 0]
-    assert path_order(pa.array([None, None], pa.string())).tolist() == [0, 1]
-    assert path_order(pa.array([], pa.string())).tolist() == []
+def test_paths_are_in_the_order_of_bytes_and_equal_ones_as_they_were(
+    paths: list[str | None], skipped: int
+) -> None:
+    rows = paths[min(skipped, len(paths)) :]
+    found = path_order(pa.array(paths, pa.string()).slice(min(skipped, len(paths))))
+    assert found.tolist() == sorted(range(len(rows)), key=lambda row: (rows[row] or "").encode())
 
 
 # The columnar reader of statistics gives what the exact reader gives, file by file.

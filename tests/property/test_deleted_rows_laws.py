@@ -23,7 +23,6 @@ from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import has_bounds
 from liquidlog.spec.deletion_vectors import (
-    decode_z85,
     deleted_positions,
     encode_z85,
     encoded_payload,
@@ -206,26 +205,6 @@ def test_rows_that_are_missing_or_changed_are_refused(data: st.DataObject) -> No
         assert (caught.value.rows, caught.value.missing) == (len(rows), 1)
 
 
-@given(data=st.data())
-def test_a_row_is_taken_at_most_once(data: st.DataObject) -> None:
-    with TemporaryDirectory() as directory:
-        rewrite = data.draw(rewrites(Path(directory)))
-        whole = [replace(one, positions=None) for one in rewrite.inputs]
-        found = rewrite.find(whole, rewrite.outputs)
-        assert [len(rows) for rows in found.positions] == [
-            one.file.num_records for one in rewrite.outputs
-        ]
-        if not found.rows:
-            return
-        outputs = [
-            replace(one, deleted=rows)
-            for one, rows in zip(rewrite.outputs, found.positions, strict=True)
-        ]
-        with pytest.raises(RowsNotFoundError):
-            rewrite.find(whole, outputs)
-        assert not rewrite.find(rewrite.inputs, outputs).rows
-
-
 def test_there_is_nothing_to_find_where_nothing_was_deleted(tmp_path: Path) -> None:
     layout = layout_of(pa.schema([("x", pa.int64())]))
     rows = pa.table({"x": [1, 2]})
@@ -336,11 +315,6 @@ def test_a_vector_is_read_as_it_is_written(wanted: set[int], name: UUID) -> None
         framed_payload(vector, content), cardinality=vector.cardinality, num_rows=LAST + 1
     )
     assert np.array_equal(found, gone)
-
-
-@given(content=st.binary(max_size=64).filter(lambda content: len(content) % 4 == 0))
-def test_text_is_decoded_as_it_was_encoded(content: bytes) -> None:
-    assert decode_z85(encode_z85(content)) == content
 
 
 @given(name=st.uuids())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from msgspec import structs
@@ -19,8 +19,7 @@ from liquidlog.clustering.keyspace import (
     key_space,
 )
 from liquidlog.curve.boxes import fit_boxes
-from liquidlog.curve.curves import Curve, curve_index, linear_index, zorder_index
-from liquidlog.curve.cuts import refine_cuts
+from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.grid import coordinate_ends
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.groups import GroupRun
@@ -61,31 +60,6 @@ def test_point_inverts_index(curve: Curve, grid: tuple[int, list[list[int]]]) ->
     assert (found == coords).all()
 
 
-@pytest.mark.parametrize("curve", Curve)
-@given(values=st.lists(st.integers(0, 2**32 - 1), min_size=1))
-def test_one_dimension_is_the_identity(curve: Curve, values: list[int]) -> None:
-    coords = np.array(values, np.uint32)[:, None]
-    assert curve_index(coords, 32, curve).tolist() == values
-
-
-@given(grid=grids)
-def test_linear_index_orders_like_tuples(grid: tuple[int, list[list[int]]]) -> None:
-    bits, rows = grid
-    keys = linear_index(np.array(rows, np.uint32), bits)
-    by_key = [rows[i] for i in np.argsort(keys, kind="stable")]
-    assert by_key == sorted(rows)
-
-
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1),
-)
-def test_zorder_index_interleaves_bits_first_column_on_top(rows: list[tuple[int, int]]) -> None:
-    expected = [
-        int("".join(a + b for a, b in zip(f"{x:03b}", f"{y:03b}", strict=True)), 2) for x, y in rows
-    ]
-    assert zorder_index(np.array(rows, np.uint32), 3).tolist() == expected
-
-
 # Laws of balanced k-d cuts.
 
 
@@ -96,22 +70,6 @@ coordinates = arrays.arrays(
     st.tuples(st.integers(0, 120), st.integers(1, 4)),
     elements=few_values | st.integers(0, (1 << BITS) - 1),
 )
-
-
-@given(coords=coordinates, parts=st.integers(1, 20), slices=st.integers(1, 3))
-def test_every_row_has_one_part_in_the_order_of_keys(
-    coords: np.ndarray, parts: int, slices: int
-) -> None:
-    boxes, sample, cuts = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
-    assert len(cuts.keys) == parts - 1
-    pairs = list(zip(cuts.keys.tolist(), cuts.ordinals.tolist(), strict=True))
-    assert pairs == sorted(pairs)
-    keys = boxes.keys_of(coords)
-    places = cuts.parts_of(sample.keys, sample.ordinals)
-    assert (np.diff(places) >= 0).all()
-    assert sorted(keys.tolist()) == sample.keys.tolist()
-    fine = refine_cuts(sample, cuts, slices=slices).parts_of(sample.keys, sample.ordinals)
-    assert (fine // slices == places).all()
 
 
 @given(coords=coordinates, parts=st.integers(1, 20))
@@ -140,17 +98,6 @@ def test_rows_that_were_not_sampled_stay_in_their_box(
     boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
     numbers = boxes.keys_of(others) >> np.uint64(BITS * coords.shape[1])
     assert numbers.tolist() == boxes.numbers_of(others).tolist()
-
-
-def test_drawn_rows_have_many_boxes() -> None:
-    def occurs(drawn: tuple[np.ndarray, int]) -> bool:
-        coords, parts = drawn
-        boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
-        numbers = boxes.keys_of(coords) >> np.uint64(BITS * coords.shape[1])
-        return len(np.unique(numbers)) > 4
-
-    search = settings(max_examples=2_000, phases=[Phase.generate], database=None, deadline=None)
-    find(st.tuples(coordinates, st.integers(1, 20)), occurs, settings=search)
 
 
 @given(coords=coordinates, parts=st.integers(1, 20))
@@ -234,12 +181,6 @@ def test_all_files_together_span_everything_and_depth_counts_who_shares_it(
             and ends[0] <= files[other][0][0] + files[other][0][1]
         ]
         assert 1 + blind - 1e-9 <= depth[number] <= len(meeting) + blind + 1e-9
-
-
-@pytest.mark.parametrize("kind", sorted(TYPES))
-def test_files_side_by_side_are_as_wide_as_their_share_of_bytes(kind: str) -> None:
-    files = [((0, 9), 100, False), ((10, 9), 300, False), ((20, 4), 100, False)]
-    assert space_of(files, kind).columns[0].width == pytest.approx([0.2, 0.6, 0.2])
 
 
 @pytest.mark.parametrize("kind", sorted(set(TYPES) - {"text"}))

@@ -1,7 +1,7 @@
 """An option that is given changes a plan, or is refused: for every option, table and strategy."""
 
-import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -12,20 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.settings import (
     BY_FIELD,
+    BY_PROPERTY,
     PLAN_SETTINGS,
     STRATEGY,
+    TAKES,
     TIME_ZONE,
+    WEIGHTS,
+    Settled,
     policy_settings,
+    settle,
+    wrong_values,
 )
 from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import UsageError
-from liquidlog.plan import ClusteringPlan, ClusteringPolicy
-from liquidlog.report.jsonable import render_json
+from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot
 from liquidlog.table import Table
-from support.commands import said
 from support.snapshots import FileSpec, planned, snapshot_of
 
 MIB: Final = 1 << 20
@@ -158,70 +163,6 @@ def test_every_option_has_values() -> None:
     assert {BY_FIELD[field].name for field in VALUES} == PLAN_SETTINGS - {TIME_ZONE}
 
 
-ARGUMENTS: Final[Mapping[str, tuple[object, ...]]] = {
-    "full": (True,),
-    "skip_clustered": (True,),
-    "strategy": ("cube", "overlap", "magic"),
-    "curve": ("hilbert", "kd", "spiral"),
-    "min_cube_size": (1, "100GiB"),
-    "target_cube_size": (1, "150GiB"),
-    "max_file_size": (10, "2KiB", "1GiB"),
-    "zorder_by": ("x", "nope"),
-    "budget": (1, "4KiB"),
-    "where": ("x > 3", "x >"),
-    "tolerance": (0.5, 1.27),
-    "min_overlapping_files": (0, 4),
-    "min_overlap": (0.75, 2.0),
-    "compression": ("LZ4", "snappy", "brotli"),
-    "bloom_filter": ("x", "nope"),
-    "row_group_rows": (5_000, 10),
-    "prefix": ("x", "nope"),
-}
-_arguments = st.fixed_dictionaries(
-    {}, optional={name: st.sampled_from(values) for name, values in ARGUMENTS.items()}
-)
-
-
-@pytest.fixture(scope="module", params=["x,s", "x", ""], ids=["two columns", "one", "none"])
-def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    names = [name for name in request.param.split(",") if name]
-    schema = pa.schema([("x", pa.int64()), ("s", pa.string())])
-    made = Table.create(tmp_path_factory.mktemp("options"), schema=schema, cluster_by=names)
-    for first in range(4):
-        made.append(pa.table({"x": list(range(first, first + 50)), "s": ["a", "b"] * 25}))
-    return made
-
-
-@given(arguments=_arguments)
-def test_commands_and_python_take_and_refuse_the_same(
-    table: Table, arguments: dict[str, Any]
-) -> None:
-    words = [
-        word
-        for name, value in arguments.items()
-        for word in ("--set", f"{name}={str(value).lower() if value is True else value}")
-    ]
-    status, out, err = said("plan", table.uri, *words, "--json")
-    found = json.loads(out or err)
-    found.pop("verdict", None)  # Which Table.judge_plan gives apart from the plan.
-    assert (status, _told(found)) == _asked(table, arguments)
-
-
-def _asked(table: Table, arguments: dict[str, Any]) -> tuple[int, object]:
-    try:
-        return 0, _told(json.loads(render_json(table.plan(**arguments))))
-    except UsageError as refusal:
-        return refusal.exit_status, refusal.message
-
-
-def _told(document: Mapping[str, Any]) -> object:
-    """Return a refusal's sentence, or a plan without its ids."""
-    if "error" in document:
-        return document["error"]["message"]
-    groups = [{**group, "zcube_id": None} for group in document["groups"]]
-    return {**document, "plan_id": None, "groups": groups}
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -240,5 +181,157 @@ def test_an_option_without_effect_beside_another_is_refused(
 
 
 def test_an_argument_that_is_none_is_not_given() -> None:
-    names = dict.fromkeys(ARGUMENTS)
-    assert policy_settings(names) == {}
+    assert policy_settings(dict.fromkeys(BY_FIELD[field].name for field in VALUES)) == {}
+
+
+# A property stands for its option: for any properties, options and tables, plans are the same.
+
+
+TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "liquidlog.strategy": ("cube", "overlap"),
+    "liquidlog.curve": ("hilbert", "kd", "zorder", "linear"),
+    "liquidlog.minCubeSize": ("100GiB", "400MiB", "1"),
+    "liquidlog.targetCubeSize": ("150GiB", "700 MB"),
+    "liquidlog.maxFileSize": ("1GiB", "20971520"),
+    "delta.targetFileSize": ("33554432", "64mb"),
+    "liquidlog.tolerance": ("1.27", "1", "3e0"),
+    "liquidlog.zorderBy": ("x", "`s`, x"),
+    "liquidlog.bloomFilter": ("s", "X,`s`"),
+    "liquidlog.prefix": ("X",),
+    "liquidlog.rowGroupRows": ("1000000", "5000"),
+    "liquidlog.partitionTimeZone": ("Europe/Berlin", "UTC"),
+    "liquidlog.weights": ("x=3", "`x`=0.5,s=1"),
+}
+WRONG: Final = ("", "wrong", "-1", "0.5", "x,", "a.b.c", "nan", "x, x", "\N{BALLOON}")
+
+_CLUSTERING: Final = frozenset(
+    {STRATEGY, "max_file_bytes", "target_cube_bytes", "min_cube_bytes", "curve", "prefix"}
+)
+_OF_FILES: Final = frozenset({"max_file_bytes", "bloom_filter", "row_group_rows"})
+LISTENING: Final[Mapping[str, frozenset[str]]] = {
+    # Source: the help of the options.
+    "compaction": _OF_FILES,
+    "zorder": _OF_FILES | {"target_cube_bytes", "zorder_by"},
+    "cube": _OF_FILES | _CLUSTERING,
+    "overlap": _OF_FILES | _CLUSTERING | {"tolerance"},
+}
+
+_properties = st.fixed_dictionaries(
+    {}, optional={name: st.sampled_from(values) for name, values in TEXTS.items()}
+)
+_options = st.fixed_dictionaries(
+    {},
+    optional={
+        STRATEGY: st.sampled_from(("cube", "overlap")),
+        "curve": st.sampled_from(("hilbert", "zorder")),
+        "min_cube_size": st.sampled_from(("100GiB", 300 * MIB)),
+        "max_file_size": st.sampled_from((10 * MIB, "1GiB")),
+        "tolerance": st.sampled_from((1.27, 2.0)),
+        "zorder_by": st.sampled_from(("x", ["s", "x"])),
+    },
+)
+_columns = st.integers(0, 2)
+
+
+def _remembering(columns: int, properties: Mapping[str, str]) -> Snapshot:
+    own = ("x", "s")[:columns]
+    files = [
+        FileSpec(
+            path=f"f{number:02d}",
+            size=(number * 37 % 90 + 10) * MIB,
+            cube=(None, "a", "b")[number % 3] if own else None,
+            zorder_by=own if own and number % 3 else None,
+            provider="liquid" if own and number % 3 else None,
+            bounds={"x": (number, number + number % 7), "s": ("a", "bc"[number % 2])},
+        )
+        for number in range(14)
+    ]
+    return snapshot_of(files, cluster_by=[[one] for one in own] or None, configuration=properties)
+
+
+def _settled_plan(snapshot: Snapshot, settled: Settled) -> ClusteringPlan:
+    return planned(
+        snapshot,
+        ClusteringPolicy(**settled.settings),
+        strategy=settled.strategy,
+        named=settled.named,
+        decided_by=settled.decided_by,
+    )
+
+
+@given(properties=_properties, columns=_columns)
+def test_properties_alone_are_never_an_error_and_plan_as_options_do(
+    properties: Mapping[str, str], columns: int
+) -> None:
+    snapshot = _remembering(columns, properties)
+    settled = settle(snapshot, {})
+    made = _settled_plan(snapshot, settled)
+    listening = LISTENING[made.strategy] - ({"curve"} if columns < 2 else set())
+    deciding = {BY_PROPERTY[name].field: name for name in reversed([*TEXTS]) if name in properties}
+    expected = {setting: name for setting, name in deciding.items() if setting in listening}
+    assert {**settled.decided_by} == expected
+    named = {
+        BY_PROPERTY[name].name: BY_PROPERTY[name].kind.of_text(properties[name])
+        for name in expected.values()
+    }
+    plain = _remembering(columns, {})
+    # A target below the minimum has no effect: as an option it is refused, in a property it waits.
+    same = replace(settle(plain, policy_settings(named)), named=frozenset())
+    assert _settled_plan(plain, same) == made
+
+
+@given(properties=_properties, options=_options, columns=_columns)
+def test_an_option_wins_and_is_taken_or_refused_as_without_properties(
+    properties: Mapping[str, str], options: Mapping[str, Any], columns: int
+) -> None:
+    snapshot, given_settings = _remembering(columns, properties), policy_settings(options)
+    settled = settle(snapshot, given_settings)
+    for setting, value in given_settings.items():
+        assert settled.decided_by[setting] == OPTION
+        assert (settled.strategy if setting == STRATEGY else settled.settings[setting]) == value
+    try:
+        made = _settled_plan(snapshot, settled)
+    except UsageError:
+        # Only what the caller named can be refused, with the strategy that the table remembers.
+        choice = {STRATEGY: settled.strategy} if columns else {}
+        order = settled.settings.get("zorder_by")
+        if order and not columns:
+            choice = {"zorder_by": order}
+        plain = _remembering(columns, {})
+        sizes = {
+            name: size for name, size in settled.settings.items() if name.endswith("_cube_bytes")
+        }
+        try:
+            _settled_plan(plain, settle(plain, {**sizes, **choice, **given_settings}))
+        except UsageError:
+            return
+        raise
+    for setting, value in given_settings.items():
+        assert (made.strategy if setting == STRATEGY else getattr(made.policy, setting)) == value
+
+
+@given(
+    name=st.sampled_from(sorted(TEXTS)),
+    text=st.sampled_from(WRONG) | st.text(max_size=8),
+    columns=_columns,
+)
+def test_any_text_is_a_value_or_one_error_that_names_the_property(
+    name: str, text: str, columns: int
+) -> None:
+    snapshot = _remembering(columns, {name: text})
+    listening = settle(_remembering(columns, {name: TEXTS[name][0]}), {}).decided_by.values()
+    if name not in wrong_values(snapshot) or name not in listening:
+        settle(snapshot, {})
+        return
+    with pytest.raises(UsageError, match=rf"{name} .*UNSET TBLPROPERTIES") as refused:
+        settle(snapshot, {})
+    assert refused.value.fields == {"property": name, "value": text}
+
+
+def test_properties_stand_for_settings_that_there_are() -> None:
+    assert set(TEXTS) == set(BY_PROPERTY)
+    assert set(TAKES) == set(STRATEGIES)
+    for name, known in BY_PROPERTY.items():
+        value = known.kind.of_text(TEXTS[name][0])
+        if known.name != WEIGHTS:
+            assert [*policy_settings({known.name: value})] == [known.field]

@@ -28,7 +28,6 @@ from support.tables import ordered, tables
 from support.tasks import shuffled
 
 RUN = "0123456789ab"
-TIMESTAMP_SLACK_US = 999
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,14 @@
-"""No file that holds a row which a predicate is true for is skipped, in any session.
+"""Files and row groups that may hold a row or a period are admitted; narrow columns."""
 
-A session has ANSI mode on or off and some time zone; the truth is found row by row.
-"""
-
-import math
-import shutil
-from collections import Counter
-from collections.abc import Callable, Sequence
 from decimal import Decimal
-from itertools import chain, count, pairwise
+from itertools import pairwise
 from pathlib import Path
-from random import Random  # noqa: TID251  a test
 from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.data.checksum import multiset_checksum
@@ -27,188 +16,13 @@ from liquidlog.data.deleted_rows import SoughtRows
 from liquidlog.data.encodings import aligned, concat, narrow_columns, widened
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import read_row_group_bounds
-from liquidlog.errors import UsageError
-from liquidlog.predicates.matching import every_row_matches, judged_or_refused
-from liquidlog.predicates.workload import Session as Asking
+from liquidlog.predicates.matching import judged_each
+from liquidlog.predicates.workload import Session
 from liquidlog.spec.bounds import has_bounds, parse_bounds
-from liquidlog.spec.schema import MappingMode, leaves
-from liquidlog.table import Table
-from support.arrow_executor import write
+from liquidlog.spec.schema import MappingMode, PrimitiveType, StructField, StructType, leaves
 from support.deleted import as_texts, layout_of, write_output
-from support.effort import effort
-from support.random_predicates import (
-    Compare,
-    Predicate,
-    Session,
-    Unjudged,
-    is_true,
-    random_predicate,
-    sql,
-)
-from support.random_tables import (
-    SPARK_TYPES,
-    Row,
-    flat_table,
-    foreign_files,
-    random_files,
-    snapshot_of_rows,
-)
-from support.snapshots import bounds_of
+from support.snapshots import FileSpec, bounds_of, snapshot_of
 from support.tables import tables
-
-ZONES = ("UTC", "America/New_York", "Pacific/Kiritimati", "Asia/Kolkata", "Pacific/Apia")
-SESSIONS = [Session(ansi=ansi, zone=zone) for ansi in (True, False) for zone in ZONES]
-PREDICATES = 40
-FLOATS = ("f", "d", "st.q.r")
-
-
-def matching(predicate: Predicate, files: Sequence[Sequence[Row]], session: Session) -> list[bool]:
-    """Return which files hold a row that satisfies the predicate, no file where none can say."""
-    try:
-        return [any(is_true(predicate, row, session) for row in rows) for rows in files]
-    except Unjudged:
-        return [False] * len(files)
-
-
-def check_refused(predicate: Predicate, files: Sequence[Sequence[Row]]) -> None:
-    """Check that no session finds a row by a comparison that is refused."""
-    # With ANSI mode off, a text that is no number is null, which is <=> to nulls.
-    if isinstance(predicate, Compare) and predicate.operator != "<=>":
-        found = [any(matching(predicate, files, session)) for session in SESSIONS]
-        assert not any(found), sql(predicate)
-
-
-@settings(max_examples=effort(12, 600))
-@given(st.integers(0, 2**32))
-def test_no_file_with_a_matching_row_is_skipped_in_any_session(seed: int) -> None:
-    random = Random(seed)
-    files = random_files(random, 6)
-    snapshot = snapshot_of_rows(files)
-    predicates = [random_predicate(random) for _ in range(PREDICATES)]
-    texts = [sql(predicate) for predicate in predicates]
-    kept = judged_or_refused(snapshot, texts, bounds_of(snapshot), Asking())
-    for predicate, judged in zip(predicates, kept, strict=True):
-        if isinstance(judged, UsageError):
-            check_refused(predicate, files)
-            continue
-        mask = judged.may_match
-        for session in SESSIONS:
-            found = matching(predicate, files, session)
-            skipped = [n for n, here in enumerate(found) if here and not mask[n].as_py()]
-            assert not skipped, (sql(predicate), session, [files[n] for n in skipped])
-
-
-def with_nan(random: Random, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with NaN in place of some floats."""
-    chosen = [name for name in FLOATS if random.random() < 0.4]
-    return [{**row, **{name: math.nan for name in chosen if random.random() < 0.3}} for row in rows]
-
-
-@settings(max_examples=effort(20, 1_000))
-@given(st.integers(0, 2**32))
-def test_rows_are_replaced_by_their_truth_whoever_wrote_the_statistics(seed: int) -> None:
-    random = Random(seed)
-    files = [with_nan(random, rows) for rows in random_files(random, 6)]
-    snapshot = snapshot_of_rows(files, without_nan=True)
-    columns = random.choice([tuple(SPARK_TYPES), FLOATS, FLOATS])
-    predicates = [random_predicate(random, columns, nulls=0.1) for _ in range(PREDICATES)]
-    changing = Asking(for_rows=True)
-    for predicate in predicates:
-        text = sql(predicate)
-        (judged,) = judged_or_refused(snapshot, [text], bounds_of(snapshot), changing)
-        if isinstance(judged, UsageError):
-            continue
-        whole = every_row_matches(snapshot, text, bounds_of(snapshot), changing)
-        for session in SESSIONS:
-            try:
-                truth = [[is_true(predicate, row, session) for row in rows] for rows in files]
-            except Unjudged:
-                break
-            for number, found in enumerate(truth):
-                assert judged.may_match[number].as_py() or not any(found), (text, session)
-                assert not whole[number] or all(found), (text, session, files[number])
-
-
-def written_by_append(uri: Path, rows: pa.Table) -> None:
-    table = Table.open(uri) if uri.exists() else Table.create(uri, schema=rows.schema)
-    table.append(rows)
-
-
-def written_by_delta_rs(uri: Path, rows: pa.Table) -> None:
-    write_deltalake(uri, rows, mode="append")
-
-
-def column(uri: Path, paths: Sequence[str], name: str) -> list[list[int]]:
-    """Return the values of a column in some files of a table."""
-    return [pq.ParquetFile(uri / path).read([name])[name].to_pylist() for path in paths]
-
-
-@pytest.mark.parametrize("write_rows", [written_by_append, written_by_delta_rs])
-def test_an_overwrite_leaves_the_rows_of_which_its_condition_is_not_true(
-    tmp_path: Path, write_rows: Callable[[Path, pa.Table], None]
-) -> None:
-    judged = 0
-    for seed in count():
-        random = Random(f"{write_rows.__name__} {seed}")
-        files = foreign_files(seed, 6)
-        origin = tmp_path / f"origin{seed}"
-        for number, rows in enumerate(files):
-            write_rows(origin, flat_table(number, rows))
-        columns = [name for name in SPARK_TYPES if "." not in name and name != "c"]
-        for _ in range(effort(12, 100)):
-            predicate = random_predicate(random, columns, raw=False, nulls=0.1)
-            judged += overwritten_rightly(origin, tmp_path / "copy", predicate, files)
-        if judged >= effort(20, 1_500):
-            return
-
-
-def overwritten_rightly(
-    origin: Path, uri: Path, predicate: Predicate, files: Sequence[Sequence[Row]]
-) -> bool:
-    """Overwrite with no rows on a copy of a table; return whether the condition can be judged."""
-    session = Session(ansi=True)
-    try:
-        stay = [[not is_true(predicate, row, session) for row in rows] for rows in files]
-    except Unjudged:
-        return False
-    shutil.copytree(origin, uri)
-    table = Table.open(uri)
-    try:
-        plan = table.plan_write(table.snapshot().schema, cluster=False, where=sql(predicate))
-    except UsageError:
-        check_refused(predicate, files)
-        shutil.rmtree(uri)
-        return False
-    numbers = [file[0] for file in column(uri, [one.path for one in plan.rewritten], "file")]
-    kept = [flat_table(number, files[number]).filter(pa.array(stay[number])) for number in numbers]
-    empty = flat_table(0, files[0]).slice(0, 0)
-    table.commit_write(plan, write(plan, pa.concat_tables([empty, *kept])))
-    left = Counter(chain(*column(uri, table.files()["path"].to_pylist(), "file")))
-    expected = Counter({number: sum(rows) for number, rows in enumerate(stay)})
-    assert +left == +expected, (sql(predicate), numbers)
-    shutil.rmtree(uri)
-    return True
-
-
-@pytest.mark.parametrize("zone", ZONES)
-def test_a_known_time_zone_skips_no_file_with_a_matching_row(zone: str) -> None:
-    for seed in range(effort(3, 400)):
-        random = Random(seed)
-        files = random_files(random, 6)
-        snapshot = snapshot_of_rows(files)
-        predicates = [random_predicate(random, ("t", "z", "day")) for _ in range(PREDICATES)]
-        texts = [sql(predicate) for predicate in predicates]
-        asking = Asking(time_zone=ZoneInfo(zone))
-        kept = judged_or_refused(snapshot, texts, bounds_of(snapshot), asking)
-        for predicate, judged in zip(predicates, kept, strict=True):
-            if isinstance(judged, UsageError):
-                check_refused(predicate, files)
-                continue
-            mask = judged.may_match
-            for ansi in (True, False):
-                found = matching(predicate, files, Session(ansi=ansi, zone=zone))
-                assert not [n for n, here in enumerate(found) if here and not mask[n].as_py()]
-
 
 # What holds a row is admitted; little else is.
 
@@ -238,82 +52,80 @@ def test_files_and_row_groups_that_hold_a_row_are_admitted(
                 assert admitted[number] or not texts & set(as_texts(found))
 
 
-numbers = st.integers(-20, 20)
+# Periods of a timestamp, in a known time zone and in any.
 
 
-@given(
-    rows=st.lists(st.tuples(numbers | st.none(), numbers), max_size=8),
-    boxes=st.lists(
-        st.lists(st.tuples(numbers | st.none(), numbers), min_size=1, max_size=3), max_size=5
-    ),
+PERIODS = StructType(
+    (StructField("t", PrimitiveType("timestamp")), StructField("d", PrimitiveType("date")))
 )
-def test_boxes_are_admitted_that_reach_to_a_row_or_to_the_box_before_it(
-    rows: list[tuple[int | None, int]], boxes: list[list[tuple[int | None, int]]]
+
+
+def judged(text: str, rows: list[str], zone: str) -> list[list[bool]]:
+    """Return which files of one row each may match, without a time zone and in this one."""
+    specs = [
+        FileSpec(path=str(n), bounds={"t": (f"{row}.000Z",) * 2, "d": (row[:10],) * 2})
+        for n, row in enumerate(rows)
+    ]
+    snapshot = snapshot_of(specs, schema=PERIODS)
+    sessions = [Session(), Session(time_zone=ZoneInfo(zone))]
+    found = [judged_each(snapshot, [text], bounds_of(snapshot), one)[0] for one in sessions]
+    return [one.may_match.to_pylist() for one in found]
+
+
+@pytest.mark.parametrize(
+    ("zone", "row", "condition"),
+    [
+        # Clocks showed midnight twice, and noon is truncated to the second one.
+        ("America/Havana", "2024-11-03T17:00:00", "<> '2024-11-03 00:00:00'"),
+        ("America/Havana", "2024-11-03T17:00:00", "> '2024-11-03 00:00:00'"),
+        # Clocks skipped midnight, and the day began at one.
+        ("America/Havana", "2024-03-10T17:00:00", "= '2024-03-10 01:00:00'"),
+        ("Pacific/Apia", "2011-12-30T22:00:00", "= '2011-12-30 00:00:00'"),
+    ],
+)
+def test_days_whose_midnight_clocks_do_not_show_once_are_not_skipped(
+    zone: str, row: str, condition: str
 ) -> None:
-    schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
-    layout = layout_of(schema)
-    bounded = list(leaves(layout.schema))
-    stats = [_stats(box) for box in boxes]
-    bounds = parse_bounds(pa.array(stats, pa.string()), bounded)
-    columns = list(zip(*rows, strict=True)) or [(), ()]
-    table = pa.table([pa.array(column, pa.int64()) for column in columns], schema=schema)
-    found = SoughtRows.of(table, bounded).admitted(bounds)
-    edges = [sorted({edge for box in boxes for edge in _edges(box, axis)}) for axis in (0, 1)]
-    for box, is_admitted in zip(boxes, found, strict=True):
-        inside = [all(_holds(box, row, axis) for axis in (0, 1)) for row in rows]
-        near = [all(_holds(box, row, axis, edges[axis]) for axis in (0, 1)) for row in rows]
-        assert is_admitted >= any(inside)
-        assert is_admitted <= any(near)
-    assert found.dtype == np.bool_
+    assert judged(f"date_trunc('day', t) {condition}", [row], zone) == [[True], [True]]
 
 
-def _edges(box: list[tuple[int | None, int]], axis: int) -> list[int]:
-    values = [row[axis] for row in box]
-    there = [value for value in values if value is not None]
-    return [min(there), max(there)] if there else []
+@pytest.mark.parametrize(
+    ("condition", "row"),
+    [
+        ("> 2023", "2024-01-01T00:00:00"),
+        (">= 2024", "2024-01-01T00:00:00"),
+        ("<> 2023", "2024-01-01T00:00:00"),
+        ("= 2024", "2024-01-01T00:00:00"),
+        ("= 2023", "2023-12-31T23:59:59"),
+        ("< 2024", "2023-12-31T23:59:59"),
+        ("<= 2023", "2023-12-31T23:59:59"),
+    ],
+)
+def test_the_edges_of_a_period_are_its_first_and_last_moment(condition: str, row: str) -> None:
+    for column in "td":
+        assert judged(f"year({column}) {condition}", [row], "UTC") == [[True], [True]]
 
 
-def _holds(
-    box: list[tuple[int | None, int]],
-    row: tuple[int | None, int],
-    axis: int,
-    edges: list[int] | None = None,
-) -> bool:
-    """Whether the value of a row is in a box, or, with edges, above the last edge before it."""
-    value, values = row[axis], [one[axis] for one in box]
-    if value is None:
-        return None in values
-    ends = _edges(box, axis)
-    if not ends:
-        return edges is not None  # a box of nulls has no ends, so any value is admitted
-    low = ends[0]
-    if edges is not None:
-        low = max([edge for edge in edges if edge < low], default=-(10**9)) + 1
-    return low <= value <= ends[1]
+def test_what_overflows_is_null_to_some_sessions() -> None:
+    schema = StructType((StructField("x", PrimitiveType("long")),))
+    snapshot = snapshot_of([FileSpec(path="0", rows=9, nulls={"x": 9})], schema=schema)
+    text = "x <=> CAST('100' AS DECIMAL(2,0))"
+    (found,) = judged_each(snapshot, [text], bounds_of(snapshot), Session())
+    assert found.may_match.to_pylist() == [True]
 
 
-def _stats(box: list[tuple[int | None, int]]) -> str:
-    import json
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Havana"])
+def test_every_other_month_is_skipped(zone: str) -> None:
+    moments = ["2024-01-15T00:00:00", "2024-03-31T02:00:00", "2024-06-09T12:00:00"]
+    text = "date_trunc('month', t) = TIMESTAMP '2024-03-01 00:00:00'"
+    assert [one[::2] for one in judged(text, moments, zone)] == [[False, False]] * 2
 
-    names = "xy"
-    ends = {name: _edges(box, axis) for axis, name in enumerate(names)}
-    return json.dumps(
-        {
-            "numRecords": len(box),
-            "minValues": {name: pair[0] for name, pair in ends.items() if pair},
-            "maxValues": {name: pair[1] for name, pair in ends.items() if pair},
-            "nullCount": {
-                name: sum(row[axis] is None for row in box) for axis, name in enumerate(names)
-            },
-        }
-    )
+
+# Laws of narrow columns: they hold what they held, come back as they were, and are never wider.
 
 
 def narrowed(table: pa.Table) -> pa.Table:
     return pa.table(list(narrow_columns(table)), names=table.column_names)
-
-
-# Laws of narrow columns: they hold what they held, come back as they were, and are never wider.
 
 
 KINDS = pa.schema(

@@ -18,7 +18,7 @@ def _java() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    settings = {"spark.master": "local[2,4]", "spark.sql.shuffle.partitions": "2"}
+    settings = {"spark.master": "local[2,2]", "spark.sql.shuffle.partitions": "2"}
     with open_session({**settings, "spark.driver.memory": "1g"}) as session:
         yield session
 

@@ -24,7 +24,6 @@ from support.processes import (
     appended_table,
     check,
     command_of,
-    complete_after_a_killed_driver,
     descendants,
     eventually,
     finish,
@@ -39,7 +38,6 @@ from support.spark_servers import environment, packed, without_us, zipped
 pytestmark = pytest.mark.spark
 
 RUNS = effort(1, 17)
-LOCAL = {"spark.master": "local[2,4]", "spark.driver.memory": "1g"}
 
 
 @pytest.fixture
@@ -96,18 +94,6 @@ def test_a_killed_python_worker_is_survived(spark: SparkSession, table: Table, s
     assert not list(Path(table.uri).glob("_liquidspark-*"))
 
 
-# In its short form this is the kill in test_optimize_command.py.
-@pytest.mark.parametrize("seed", range(effort(0, RUNS)))
-def test_a_killed_driver_leaves_whole_cubes_and_the_next_run_completes(
-    table: Table, seed: int
-) -> None:
-    complete_after_a_killed_driver(
-        table,
-        lambda: start(table, conf=LOCAL, environment=environment()),
-        np.random.default_rng(seed),
-    )
-
-
 THROUGH_CONNECT = """
 import sys
 from contextlib import redirect_stdout
@@ -133,10 +119,9 @@ assert len(done.report.finished) == 1, done
 
 spark.conf.set("spark.sql.execution.pyspark.python", python)
 spark.addArtifacts(packages, pyfile=True)
-rows = spark.range(1000, 3000, 1, 3)
-append(rows, written)
+rows = spark.range(1000, 5000, 1, 3)
 shuffled = ExecutorOptions(single_task_bytes=0, slice_bytes=1 << 12)
-append(rows.selectExpr("id + 2000 AS id"), written, options=shuffled, max_file_size="8KiB")
+append(rows, written, options=shuffled, max_file_size="8KiB")
 overwrite(rows.where("id < 1010"), written, where="id >= 1000 AND id < 3000")
 found = read(spark, written, where="id < 3010")
 assert sorted(row.id for row in found.collect()) == [*range(1000, 1010), *range(3000, 3010)]

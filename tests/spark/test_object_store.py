@@ -1,6 +1,7 @@
 """OPTIMIZE of a table in an object store: workers read and write through fsspec."""
 
 import json
+from collections.abc import Callable
 
 import duckdb
 import fsspec
@@ -13,7 +14,7 @@ import liquidspark
 from liquidlog.cli.main import cli, run
 from liquidlog.errors import ExecutorError
 from liquidlog.table import Table
-from support.emulators import SENTINEL, Emulator
+from support.emulators import SENTINEL, Emulator, Tokens
 
 pytestmark = pytest.mark.spark
 
@@ -84,34 +85,6 @@ def test_optimize_on_the_command_line(
     assert (health.total_file_count, health.unclustered_file_count) == (len(live), 0)
 
 
-def test_a_shuffled_group_and_a_plan_without_secrets(
-    spark: SparkSession, table: Table, s3: Emulator
-) -> None:
-    rows = _rows(table, s3)
-    plan = table.plan(max_file_size=4_000)
-    options = liquidspark.ExecutorOptions(single_task_bytes=1)
-    groups = list(
-        liquidspark.execute_groups(spark, plan, options=options, storage_options=s3.options)
-    )
-    assert SENTINEL not in repr(groups)
-    report = table.commit_each(plan, groups)
-    report.require_success()
-    assert report.rows_verified == ROWS
-    assert _rows(table, s3) == rows
-
-
-def test_a_failed_group_leaves_nothing(spark: SparkSession, table: Table, s3: Emulator) -> None:
-    plan = table.plan(max_file_size=4_000)
-    before = _names(table, s3)
-    broken = plan.groups[0].inputs[0].path
-    s3.proxy.refuse = lambda r: 403 if r.method == "GET" and broken in r.target else None
-    with pytest.raises(ExecutorError) as failure:
-        liquidspark.execute(spark, plan, storage_options=s3.options)
-    assert SENTINEL not in str(failure.value)
-    s3.proxy.clear()
-    assert _names(table, s3) == before
-
-
 def test_an_append_whose_workers_lack_an_option_is_refused_before_any_work(
     spark: SparkSession, table: Table, s3: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,3 +100,81 @@ def test_an_append_whose_workers_lack_an_option_is_refused_before_any_work(
     assert SENTINEL not in caught.value.message
     assert "\n" not in caught.value.message
     assert (_names(table, s3), table.snapshot().version) == (before, version)
+
+
+# Credentials that expire again and again while it runs.
+
+KEYS = pa.schema([("x", pa.int64()), ("y", pa.int64())])
+GROUP_ROWS = 2000
+SHUFFLED = liquidspark.ExecutorOptions(single_task_bytes=1)
+
+
+@pytest.fixture
+def new_table(s3: Emulator) -> Callable[[int], str]:
+    def make(appends: int) -> str:
+        made = Table.create(
+            s3.new_table(), schema=KEYS, cluster_by=["x", "y"], storage_options=s3.direct_options
+        )
+        for start in range(appends):
+            numbers = range(start * GROUP_ROWS, (start + 1) * GROUP_ROWS)
+            columns = ([n * factor % 1000 for n in numbers] for factor in (7919, 104729))
+            made.append(pa.table(dict(zip(KEYS.names, columns, strict=True)), schema=KEYS))
+        return made.uri
+
+    return make
+
+
+def test_a_run_outlives_its_tokens(
+    spark: SparkSession,
+    s3: Emulator,
+    new_table: Callable[[int], str],
+) -> None:
+    uri = new_table(6)
+    tokens = Tokens(s3, lambda _: 80)
+    table = Table.open(uri, storage_options=tokens)
+    plan = table.plan(max_file_size=4_000)
+    s3.proxy.requests.clear()
+    groups = liquidspark.execute_groups(spark, plan, options=SHUFFLED, storage_options=tokens)
+    report = table.commit_each(plan, groups)
+    report.require_success()
+    assert report.rows_verified == 6 * GROUP_ROWS
+    assert tokens.given > 3
+    assert len(s3.proxy.requests) > 80, "no token is good for the whole run"
+
+
+def test_a_job_whose_token_expires_begins_again_with_another(
+    spark: SparkSession,
+    s3: Emulator,
+    new_table: Callable[[int], str],
+) -> None:
+    uri = new_table(3)
+    plan = Table.open(uri, storage_options=s3.direct_options).plan(max_file_size=4_000)
+    # Token 0 is for the probe, 1 for the first job, 3 for the job that begins again.
+    tokens = Tokens(s3, lambda number: 2 if number in {1, 3} else 10_000)
+    result = liquidspark.execute(spark, plan, storage_options=tokens)
+    assert sum(group.rows_written for group in result.groups) == 3 * GROUP_ROWS
+    assert tokens.refused
+    table = Table.open(uri, storage_options=s3.direct_options)
+    table.commit_each(plan, result.groups).require_success()
+
+
+def test_what_stays_refused_fails_its_group_and_leaves_nothing(
+    spark: SparkSession, s3: Emulator, new_table: Callable[[int], str]
+) -> None:
+    uri = new_table(2)
+    table = Table.open(uri, storage_options=s3.direct_options)
+    plan = table.plan()
+    broken = plan.groups[0].inputs[0].path
+    tokens = Tokens(s3, lambda _: 10_000)
+    allowed = s3.proxy.refuse
+    s3.proxy.refuse = lambda r: (
+        403
+        if r.method == "GET" and broken in r.target and "list-type" not in r.target
+        else allowed(r)
+    )
+    with pytest.raises(ExecutorError) as failure:
+        liquidspark.execute(spark, plan, storage_options=tokens)
+    assert "S3ntinel" not in str(failure.value)
+    s3.proxy.clear()
+    assert list(table.orphans(older_than="0s")) == []
+    assert sum(table.files()["num_records"].to_pylist()) == 2 * GROUP_ROWS

@@ -14,7 +14,7 @@ from liquidlog.data.logical_file import TableRows
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.spec.partitions import PartitionTexts
-from liquidspark import append, arriving, overwrite, stream, writing
+from liquidspark import append, arriving, overwrite, writing
 from liquidspark.reading import _parts
 from support.partitioned import partitioned_table
 
@@ -154,28 +154,4 @@ def test_what_cannot_be_written_leaves_nothing(spark: SparkSession, table: Table
     with pytest.raises(ExecutorError, match="same rows twice"):
         append(other, table, cluster=False)
     assert table.snapshot().version == version
-    require_clean(table)
-
-
-def test_without_rows_there_is_no_commit(spark: SparkSession, table: Table) -> None:
-    version = table.snapshot().version
-    done = append(rows(spark, 0, 0), table, cluster=False)
-    assert (done.version, done.rows) == (version, 0)
-    require_clean(table)
-
-
-def test_a_stream_is_appended_once(spark: SparkSession, table: Table, tmp_path: Path) -> None:
-    rows(spark, 10, 200).write.parquet(str(tmp_path / "in"))
-    inputs = spark.readStream.schema(rows(spark, 0, 1).schema).parquet(str(tmp_path / "in"))
-    before = found(table)
-    for _ in range(2):
-        query = stream(
-            inputs,
-            table,
-            checkpoint=str(tmp_path / "cp"),
-            trigger={"availableNow": True},
-            cluster=False,
-        )
-        query.awaitTermination()
-    assert found(table) == before + expected(10, 200)
     require_clean(table)

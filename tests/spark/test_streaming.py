@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from liquidlog import Table
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import SchemaMismatchError, UsageError
-from liquidspark import InlineClustering, stream, writing
+from liquidspark import InlineClustering, stream
 from support.effort import is_long
 from support.repository import ROOT
 
@@ -70,37 +70,20 @@ class DiedError(Exception):
     """Stands for the end of the driver at some point."""
 
 
-@pytest.mark.parametrize(
-    ("place", "name", "afterwards", "batch"),
-    [
-        (writing, "write_frame", False, 0),
-        (Table, "commit_write", False, 1),
-        pytest.param(Table, "commit_write", True, 1, marks=pytest.mark.sparks),
-    ],
-    ids=["before the files", "before the commit", "after the commit"],
-)
-def test_a_stream_that_fails_anywhere_goes_on_exactly_once(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    place: Any,
-    name: str,
-    afterwards: object,
-    batch: int,
+@pytest.mark.sparks
+def test_a_stream_that_fails_after_a_commit_goes_on_exactly_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, real, calls = table_of(tmp_path), getattr(place, name), []
+    table, commit_write, calls = table_of(tmp_path), Table.commit_write, []
 
     def dying(*given: Any, **named: Any) -> Any:
+        done = commit_write(*given, **named)
         calls.append(1)
-        dies = len(calls) == batch + 1
-        if dies and not afterwards:
-            raise DiedError
-        done = real(*given, **named)
-        if dies:
+        if len(calls) == 2:
             raise DiedError
         return done
 
-    monkeypatch.setattr(place, name, dying)
+    monkeypatch.setattr(Table, "commit_write", dying)
     with pytest.raises(StreamingQueryException, match="DiedError"):
         run(spark, tmp_path, table)
     assert len(ids_in(table)) < BATCHES * ROWS

@@ -20,8 +20,9 @@ from liquidlog.errors import DoubledRowsWarning
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.effort import effort
 
-ROUNDS = 100
+ROUNDS = effort(20, 100)
 ROWS = range(12)
 DOUBLED = "doubled-rows"
 

@@ -4,8 +4,13 @@ After each: the table is readable, every row is there once, what was told is tru
 version names is listed as orphans and goes with them.
 """
 
+import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +29,9 @@ from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths
 from liquidlog.table import Table
 from support.arrow_executor import execute
+from support.commands import said
 from support.effort import effort, is_long
+from support.partitioned import TEXTS, partitioned_table, rows_read
 from support.playground import Playground, counted_tokens, playground
 from support.processes import (
     GROUPS,
@@ -148,7 +155,6 @@ def arguments(work: Path, operation: str) -> list[str]:
     table = str(work / "table")
     return {
         "append": ["append", table, str(work / "new.parquet")],
-        "cluster-by": ["cluster-by", table, "s"],
         "commit": ["commit", str(work / "plan.json"), str(work / "result.jsonl")],
     }[operation]
 
@@ -169,7 +175,6 @@ def has_happened(work: Path, operation: str) -> bool:
     assert detail["version"] in {APPENDS_CRASHES, APPENDS_CRASHES + 1}
     done: bool = {
         "append": detail["numRecords"] == len(expected(APPENDS_CRASHES + 1)),
-        "cluster-by": detail["clusteringColumns"] == ["s"],
         "commit": detail["numFiles"] == len(read_plan(str(work / "plan.json")).groups),
     }[operation]
     assert done == (detail["version"] == APPENDS_CRASHES + 1)
@@ -194,7 +199,7 @@ def restore(work: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork and SIGKILL")
-@pytest.mark.parametrize("operation", ["append", "cluster-by", "commit"])
+@pytest.mark.parametrize("operation", ["append", "commit"])
 def test_a_killed_operation_happened_once_or_not_at_all(
     operation: str, work: Path, victim: Run
 ) -> None:
@@ -221,6 +226,49 @@ def test_a_killed_operation_happened_once_or_not_at_all(
         assert content(work) == expected(after)
         assert_leftovers_are_listed(work)
     sys.stdout.write(f"{operation}: landed {sum(outcomes)} of {KILLS} killed\n")
+
+
+# A rewrite of a migration that is killed keeps the groups that are written.
+
+LIQUIDLOG = (sys.executable, "-c", "from liquidlog.cli import main; main()")
+SMALL = ("--set", "min_cube_size=1B", "--set", "target_cube_size=3KB")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_a_killed_rewrite_goes_on_with_the_groups_that_are_left(tmp_path: Path) -> None:
+    path, plan, result = (tmp_path / name for name in ("t", "plan.json", "result.jsonl"))
+    partitioned_table(path, files=dict.fromkeys(TEXTS, 3))
+    before = rows_read(path)
+    saved = said("migrate", str(path), "--cluster-by", "id", "-o", str(plan), *SMALL)
+    assert saved[0] == 0, saved
+    groups = len(json.loads(plan.read_text())["groups"])
+    assert groups > 2
+    command = [*LIQUIDLOG, "run", str(plan), "-o", str(result), "--executor", "local"]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (result.exists() and result.stat().st_size):
+        time.sleep(0.002)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() in {0, -signal.SIGKILL}
+    finished = [
+        line for line in result.read_bytes().splitlines(keepends=True) if line[-1:] == b"\n"
+    ]
+    assert finished
+    files = {one["path"] for line in finished for one in json.loads(line)["outputs"]}
+    stamps = {name: (path / name).stat().st_mtime_ns for name in files}
+    status, _, err = said("commit", str(plan), str(result))
+    assert status == (0 if len(finished) == groups else 1), err
+    if len(finished) == groups:
+        return  # it was done before it could be killed
+    assert Table.open(str(path)).detail()["partitionColumns"] == ["p", "n"]
+    assert said("run", str(plan), "-o", str(result), "--executor", "local")[0] == 0
+    assert result.read_bytes().startswith(b"".join(finished))
+    assert {name: (path / name).stat().st_mtime_ns for name in files} == stamps
+    assert said("commit", str(plan), str(result))[0] == 0
+    assert rows_read(path) == before
+    assert Table.open(str(path)).detail()["clusteringColumns"] == ["id"]
+    assert said("orphans", str(path), "--delete", "--finished", "--older-than", "0s")[0] == 0
+    assert rows_read(path) == before
 
 
 # A vacuum that is killed at any call on storage: the table is whole, and the next one ends it.

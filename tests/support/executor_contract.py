@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,14 +125,10 @@ CASES: Mapping[str, Sequence[Any]] = {
 class ExecutorContract:
     """Tests for a class of each executor, whose module has a fixture `rewriting`."""
 
-    every: ClassVar[int] = 1
-    """An executor whose files are compared with another's takes only every so-many-th case."""
-
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         asked = [name for name in CASES if name in metafunc.fixturenames]
         if asked:
-            cases = list(product(*(CASES[name] for name in asked)))
-            metafunc.parametrize(asked, cases[:: self.every])
+            metafunc.parametrize(asked, list(product(*(CASES[name] for name in asked))))
 
     def test_one_column_of_every_type_is_sorted_within_and_across_files(
         self, rewriting: Rewriting, tmp_path: Path, name: str

@@ -15,17 +15,14 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 class MemoryStore:
     """Log files and data file sizes in dictionaries.
 
-    `before_put` runs before each put, so that a test can let another writer win, `after_put` after
-    something was stored. `lose_response` makes the next put raise after storing, `lost_requests`
-    are puts to come that raise before storing.
+    `before_put` runs before the next put, so that a test can let another writer win.
+    `lost_requests` are puts to come that raise before storing.
     """
 
     uri: str = "memory"
     log: dict[str, bytes] = field(default_factory=dict)
     data: dict[str, int] = field(default_factory=dict)
     before_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
-    after_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
-    lose_response: bool = False
     lost_requests: int = 0
 
     @property
@@ -56,10 +53,6 @@ class MemoryStore:
         if name in self.log:
             return False
         self.log[name] = content
-        self.after_put(self)
-        if self.lose_response:
-            self.lose_response = False
-            raise AmbiguousPutError("timeout")
         return True
 
     def replace_log(self, name: str, content: bytes) -> None:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -18,18 +18,19 @@ from support.logs import change_actions
 ROWS = 4
 TEXTS = ("a", "b/c d", None, "ü=%41")
 
-SqlColumn: TypeAlias = tuple[str, Sequence[str]]
-"""The type of a partition column and its value in each of three partitions, as Spark's SQL."""
-
-SQL_COLUMNS: Final[Mapping[str, SqlColumn]] = {
+SQL_COLUMNS: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "s": ("STRING", ["'a/b'", "'x=%41 ü'", "NULL"]),
     "i": ("INT", ["1", "-2147483648", "NULL"]),
     "day": ("DATE", ["DATE'2024-02-29'", "DATE'0001-01-01'", "NULL"]),
     "ts": ("TIMESTAMP", ["TIMESTAMP'2024-01-01 12:00:00.5'", "TIMESTAMP'1900-01-01'", "NULL"]),
     "f": ("DOUBLE", ["1e300D", "-0.25D", "NULL"]),
     "b": ("BOOLEAN", ["true", "false", "NULL"]),
+    "n": ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ'2024-01-01 12:00:00.5'", "NULL", "NULL"]),
+    "m": ("DECIMAL(38,18)", ["1.5", "0.25", "NULL"]),
+    "g": ("FLOAT", ["float('NaN')", "float('-Infinity')", "NULL"]),
+    "y": ("BINARY", ["X'0102'", "X'C3A9'", "NULL"]),
 }
-"""Columns for `table_by_every_type`, to which tests add some."""
+"""Types of partition columns and their values in each of three partitions, as Spark's SQL."""
 
 PARTED_BY: Final[Mapping[str, str]] = {
     "name STRING, day DATE": "concat('a b/=%é', id % 3), IF(id % 2 = 0, NULL, date'1900-01-01')",
@@ -83,9 +84,10 @@ def rows_read(path: Path) -> Counter[str]:
     return Counter(map(repr, rows.select(sorted(rows.column_names)).to_pylist()))
 
 
-def table_by_every_type(spark: Any, path: Path, columns: Mapping[str, SqlColumn]) -> Table:
-    """A table of `id`, `v` and these columns: three files in each of the three partitions."""
+def table_by_every_type(spark: Any, path: Path, *, without: str = "") -> Table:
+    """A table of `id`, `v` and SQL_COLUMNS but one: three files in each of the three partitions."""
     where = f"delta.`{path}`"
+    columns = {name: column for name, column in SQL_COLUMNS.items() if name != without}
     types = ", ".join(f"{name} {kind}" for name, (kind, _) in columns.items())
     spark.sql(
         f"CREATE TABLE {where} (id INT, v STRING, {types}) USING delta"
