@@ -1,6 +1,7 @@
 """The page holds everything, loads nothing, and shows what the log says without believing it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.cli.main import cli, run
-from liquidlog.report.page import page
+from liquidlog.report.page import number, page, share
+from liquidlog.spec.text import render_size
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.html_pages import checked
@@ -51,6 +53,20 @@ def test_everything_is_on_the_page(tmp_path: Path) -> None:
     ):
         assert words in read.text
     overview = table.overview()
+    health = overview.health
+    assert health is not None
+    tiles = re.findall(r"<b>([^<]*)</b><span>(\w+(?: \w+)?)", page(overview))
+    assert {name: value for value, name in tiles} == {
+        "files": str(health.total_file_count),
+        "size": render_size(health.total_bytes),
+        "depth ratio": number(health.depth_ratio),
+        "read ratio": number(health.read_ratio),
+        "average depth": number(health.average_depth),
+        "deepest": str(health.max_depth),
+        "of the": share(health.unclustered_bytes / health.total_bytes),
+        "stable cubes": str(health.stable_cube_count),
+        "partial cubes": str(health.partial_cube_count),
+    }
     depths = [health.average_depth for health in overview.trend]
     assert (depths[-3], depths[-2]) == (before.average_depth, after.average_depth)
     assert [health.version for health in overview.trend] == list(range(7))
