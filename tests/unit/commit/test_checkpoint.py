@@ -1,24 +1,27 @@
 """Checkpoints on request and by themselves; what they keep, and what stops them."""
 
 import json
-import shutil
 import time
-import warnings
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from msgspec import structs
 
 from liquidlog.cli.main import cli, run
+from liquidlog.commit.conflicts import ReadSet
+from liquidlog.commit.transaction import Clock, Proposal, land, land_first, rehearse
 from liquidlog.errors import (
     CheckpointMismatchError,
-    CheckpointWarning,
+    CommitConflictError,
+    CommitStateUnknownError,
     CorruptLogError,
+    Outdated,
+    StorageError,
     UnsupportedFeatureError,
 )
 from liquidlog.log import checkpointing
@@ -28,9 +31,25 @@ from liquidlog.log.checkpointing import (
     tombstone_differences,
 )
 from liquidlog.log.checkpoints import CheckpointState
+from liquidlog.log.loader import load_snapshot
+from liquidlog.snapshot import Snapshot
+from liquidlog.spec.actions import (
+    AddFile,
+    AnyAction,
+    Change,
+    CommitInfo,
+    Format,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    encode_actions,
+)
+from liquidlog.spec.paths import commit_name
 from liquidlog.table import Table
+from liquidlog.version import ENGINE_INFO
 from support.arrow_executor import execute
 from support.logs import change_actions
+from support.memory_store import MemoryStore
 
 
 def rows(first: int, count: int = 10) -> pa.Table:
@@ -166,12 +185,6 @@ def test_what_would_lose_something_is_not_published(
         table.checkpoint()
     assert refusal.value.problems == ("the domains",)
     assert {file.name: file.read_bytes() for file in log.iterdir()} == before
-    for number in range(2, 10):
-        table.append(rows(number))
-    with pytest.warns(CheckpointWarning):
-        table.append(rows(10))
-    assert table.snapshot().version == 10
-    assert checkpoints(table) == []
 
 
 def test_a_warning_is_one_line_of_talk(
@@ -231,28 +244,161 @@ def test_a_hint_that_is_ahead_stays_one_that_lies_does_not(tmp_path: Path) -> No
     assert hint(table) == 12
 
 
-def test_commits_and_checkpoints_race_without_a_loss(tmp_path: Path) -> None:
-    table = new_table(tmp_path, delta__checkpointInterval="2")
+# Commits that race, or whose answer is lost.
 
-    def write(writer: int) -> None:
-        own = Table.open(table.uri)
-        for number in range(6):
-            own.append(rows(100 * writer + 10 * number))
-            own.checkpoint()
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with ThreadPoolExecutor(3) as pool:
-            list(pool.map(write, range(3)))
-    assert Table.open(table.uri).snapshot().version == 18
-    alone = tmp_path / "alone"
-    shutil.copytree(table.uri, alone)
-    for file in (alone / "_delta_log").glob("*.json"):
-        if int(file.name[:20]) < 18:
-            file.unlink()
-    left = Table.open(str(alone))
-    assert sorted(pa.table(DeltaTable(str(alone)).scan().read_all())["a"].to_pylist()) == sorted(
-        value for writer in range(3) for first in range(6)
-        for value in range(100 * writer + 10 * first, 100 * writer + 10 * first + 10)
-    )  # fmt: skip
-    assert left.snapshot().files.num_rows == 18
+SCHEMA = '{"type":"struct","fields":[]}'
+PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+METADATA = Metadata(
+    id="t", format=Format(), schema_string=SCHEMA, partition_columns=(), configuration={}
+)
+
+
+def add(path: str) -> AddFile:
+    return AddFile(path=path, partition_values={}, size=1, modification_time=1, data_change=True)
+
+
+def remove(path: str) -> RemoveFile:
+    return RemoveFile(path=path, data_change=False)
+
+
+def clock() -> Clock:
+    numbers = count()
+    return Clock(now_ms=lambda: 1_000, new_id=lambda: f"id-{next(numbers)}")
+
+
+def new_store() -> MemoryStore:
+    store = MemoryStore()
+    put(store, 0, PROTOCOL, METADATA)
+    put(store, 1, add("a"), add("b"))
+    return store
+
+
+def put(store: MemoryStore, version: int, *actions: AnyAction) -> None:
+    store.log[commit_name(version)] = encode_actions(actions)
+
+
+def rewrite_of_a(_: Snapshot) -> Change:
+    return Change(operation="OPTIMIZE", parameters={}, actions=(add("c"), remove("a")))
+
+
+def proposal() -> Proposal:
+    read_set = ReadSet(version=1, files=frozenset({("a", None)}), domains=frozenset({"d"}))
+    return Proposal(read_set=read_set, derive=rewrite_of_a)
+
+
+class CountedDerivations:
+    """The proposal, and how many attempts it took: each derives the change anew."""
+
+    attempts = 0
+
+    def proposal(self) -> Proposal:
+        return replace(proposal(), derive=self._derive)
+
+    def _derive(self, snapshot: Snapshot) -> Change:
+        self.attempts += 1
+        return rewrite_of_a(snapshot)
+
+
+def live(store: MemoryStore) -> list[str]:
+    return list(load_snapshot(store).files["path"].to_pylist())
+
+
+def test_a_commit_lands_on_the_next_version_with_a_commit_info_first() -> None:
+    store = new_store()
+    counted = CountedDerivations()
+    assert land(store, counted.proposal(), clock()).version == 2
+    assert counted.attempts == 1
+    assert live(store) == ["b", "c"]
+    first = json.loads(store.log[commit_name(2)].splitlines()[0])["commitInfo"]
+    assert first["txnId"] == "id-0"
+    assert first["readVersion"] == 1
+    assert first["engineInfo"] == ENGINE_INFO
+    assert "inCommitTimestamp" not in first
+
+
+def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None:
+    store = new_store()
+    loaded = replace(proposal(), base=load_snapshot(store))
+    assert rehearse(store, loaded).version == 2
+    put(store, 2, remove("a"))
+    with pytest.raises(CommitConflictError):
+        rehearse(store, loaded)
+
+
+def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
+    store = new_store()
+
+    def lose(s: MemoryStore) -> None:
+        s.lost_requests = 1
+        s.before_put = refuse
+
+    def refuse(_: MemoryStore) -> None:
+        raise StorageError("memory", "is refused")
+
+    store.before_put = lose
+    with pytest.raises(CommitStateUnknownError):
+        land(store, proposal(), clock())
+    store.before_put = refuse
+    with pytest.raises(StorageError):
+        land(store, proposal(), clock())
+
+
+def test_a_put_that_arrives_late_is_the_same_commit() -> None:
+    store = new_store()
+
+    def delay(s: MemoryStore) -> None:
+        s.lost_requests = 1
+        s.before_put = arrive
+
+    def arrive(s: MemoryStore) -> None:
+        s.log[commit_name(2)] = encode_actions((CommitInfo(txn_id="id-0"), add("late")))
+
+    store.before_put = delay
+    assert land(store, proposal(), clock()).version == 2
+    assert live(store) == ["a", "b", "late"]
+    assert commit_name(3) not in store.log
+
+
+def test_problems_of_the_newest_snapshot_stop_the_commit() -> None:
+    store = new_store()
+    stale = Proposal(
+        read_set=ReadSet(version=1), derive=rewrite_of_a, problems=lambda _: ("schema changed",)
+    )
+    with pytest.raises(CommitConflictError) as conflict:
+        land(store, stale, clock())
+    assert conflict.value.conflicts == (Outdated("schema changed"),)
+
+
+TIMED = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("inCommitTimestamp",))
+TIMED_METADATA = structs.replace(METADATA, configuration={"delta.enableInCommitTimestamps": "true"})
+
+
+def timed_store(last_ms: int) -> MemoryStore:
+    store = MemoryStore()
+    put(store, 0, TIMED, TIMED_METADATA)
+    put(store, 1, CommitInfo(in_commit_timestamp=last_ms), add("a"))
+    return store
+
+
+def in_commit_timestamp(store: MemoryStore, version: int) -> int:
+    first = json.loads(store.log[commit_name(version)].splitlines()[0])
+    return int(first["commitInfo"]["inCommitTimestamp"])
+
+
+def test_an_in_commit_timestamp_is_after_the_last_commits() -> None:
+    for last_ms, expected in ((10, 1_000), (1_000, 1_001), (5_000, 5_001)):
+        store = timed_store(last_ms)
+        land(store, proposal(), clock())
+        assert in_commit_timestamp(store, 2) == expected
+    store = timed_store(10)
+    store.before_put = lambda s: put(s, 2, CommitInfo(in_commit_timestamp=9_000), add("x"))
+    assert land(store, proposal(), clock()).version == 3
+    assert in_commit_timestamp(store, 3) == 9_001
+
+
+def test_a_new_table_starts_with_an_in_commit_timestamp_where_it_has_them() -> None:
+    store = MemoryStore()
+    change = Change(operation="CREATE TABLE", parameters={}, actions=(TIMED, TIMED_METADATA))
+    assert land_first(store, change, clock())
+    assert in_commit_timestamp(store, 0) == 1_000

@@ -18,18 +18,12 @@ from liquidlog.doctor.findings import (
     Missed,
     findings,
     missed_of,
-    with_cut_bounds,
-    without_range,
 )
-from liquidlog.doctor.repairs import (
-    with_statistics,
-)
+from liquidlog.doctor.repairs import with_statistics
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileChanges
 from liquidlog.spec.bounds import FileStatistics
 from support.snapshots import FileSpec, bounds_of, snapshot_of
-
-PREFIX = "p" * 32
 
 
 def examined(
@@ -90,20 +84,6 @@ def test_files_of_one_key_ask_for_another_column_if_they_are_the_most() -> None:
     assert (fault.name, fault.files, fault.fixable) == ("constant-files", 2, False)
     wide = [clustered("a", 10), clustered("b", 20)]
     assert found(snapshot_of([*constant, *wide])) == {}
-
-
-def test_strings_that_share_the_prefix_that_is_kept_are_cut() -> None:
-    files = [
-        FileSpec(path="cut", cube="c", zorder_by=("s",), bounds={"s": (PREFIX, f"{PREFIX}\x7f")}),
-        FileSpec(path="whole", cube="c", zorder_by=("s",), bounds={"s": ("a", "b")}),
-    ]
-    snapshot = snapshot_of(files, cluster_by=[["s"]])
-    facts = examined(snapshot)
-    columns = clustering_state(snapshot).columns
-    cut = with_cut_bounds(snapshot, facts.bounds, columns)
-    assert cut["path"].to_pylist() == ["cut"]
-    assert without_range(snapshot, facts.bounds).num_rows == 0
-    assert found(snapshot)["cut-strings"].files == 1
 
 
 def test_a_broken_domain_comes_alone_and_a_dropped_column_first() -> None:
@@ -234,19 +214,9 @@ def test_two_rewrites_of_one_file_double_its_rows() -> None:
     assert "version 2 (OPTIMIZE) removed 1 file(s) that version 1 had removed (b)" in str(found)
 
 
-def test_rewrites_of_the_outputs_hold_the_rows_too() -> None:
-    (found,) = missed(FIRST, OURS, THEIRS, commit(3, removed="e", added="f", rewrites=True))
-    assert found.files == ("d", "f")
-
-
 @pytest.mark.parametrize("gone", ["d", "e", "d e"])
 def test_once_one_of_the_two_is_gone_nothing_is_doubled(gone: str) -> None:
     assert missed(FIRST, OURS, THEIRS, commit(3, removed=gone)) == ()
-
-
-def test_a_file_that_was_added_back_is_removed_again() -> None:
-    restored = commit(2, removed="d", added="a b")
-    assert missed(FIRST, OURS, restored, commit(3, removed="a b", rewrites=True, added="e")) == ()
 
 
 def test_a_deletion_that_did_not_see_a_rewrite_is_told() -> None:

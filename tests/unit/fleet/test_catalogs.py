@@ -13,24 +13,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import boto3
-import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from liquidlog.cli.main import cli, run
 from liquidlog.errors import UsageError
-from liquidlog.fleet.finding import (
-    ADDRESSES,
-    TOKENS,
-    Found,
-    find_tables,
-    glue_location,
-)
+from liquidlog.fleet.finding import ADDRESSES, TOKENS, Found, find_tables, glue_location
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
-from liquidlog.table import Table
 
 SECRET = "S3ntinelSecretNobodyMaySee"  # noqa: S105  nobody's
-ROWS = pa.table({"x": range(10)})
 
 # A server of Unity Catalog's listTables, as its specification has it (api/Apis/TablesApi.md).
 
@@ -53,6 +43,8 @@ class UnityServer:
 
     def answer(self, target: str, authorization: str | None) -> tuple[int, Mapping[str, Any]]:
         self.requests.append(target)
+        if self.redirect_to is not None:
+            return 302, {}
         if self.refusals:
             status = self.refusals.pop(0)
             return status, {"error_code": "X", "message": f"refused, token {self.token}"}
@@ -80,8 +72,6 @@ def unity_server(server: UnityServer) -> Iterator[UnityServer]:
         def do_GET(self) -> None:
             status, document = server.answer(self.path, self.headers.get("Authorization"))
             content = json.dumps(document).encode()
-            if server.redirect_to is not None:
-                status = 302
             self.send_response(status)
             if server.redirect_to is not None:
                 self.send_header("Location", server.redirect_to)
@@ -281,10 +271,11 @@ def unity(monkeypatch: pytest.MonkeyPatch) -> Iterator[UnityServer]:
 
 
 def test_unity_lists_delta_tables_page_by_page(unity: UnityServer) -> None:
+    unity.refusals = [503, 429]  # a busy server is asked again
     listed = find_tables(["unity://main.sales"], [], NO_OPTIONS)
     assert [one.address for one in listed] == [f"s3://lake/t{n}" for n in range(7)]
     assert sum(one.others for one in listed) == 2
-    assert len(unity.requests) == 3
+    assert len(unity.requests) == 2 + 3
     assert found("unity://main.sales/t[56]", "s3://lake/t5") == ["s3://lake/t5", "s3://lake/t6"]
     assert found("unity://main.empty") == [
         "? no Delta table is listed by unity://main.empty, and 0 of other formats"
@@ -342,29 +333,92 @@ def test_a_server_that_cannot_be_trusted_is_not_asked(
     assert SECRET not in caught.value.message
 
 
-def test_tick_works_on_what_a_catalog_lists(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+# Tables are found by addresses and globs, each once; nothing inside a table is looked at.
+
+
+PLACES = ("a", "b", "deep/c", "deep/er/d", "deep/er/d/inner", "_hidden/e", ".hid/f", "odd [x]/g")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("lake")
+    for name in PLACES:
+        (root / name / "_delta_log").mkdir(parents=True)
+        (root / name / "_delta_log" / f"{0:020d}.json").write_text("{}")
+    (root / "nothing" / "_delta_log").mkdir(parents=True)
+    (root / "file").write_text("")
+    (root / "deep" / "loop").symlink_to(root / "deep")
+    return root
+
+
+def found_in(lake: Path, *wanted: str, excluded: tuple[str, ...] = ()) -> list[str]:
+    return [
+        one.address.removeprefix(f"{lake}/") if one.problem is None else f"? {one.problem}"
+        for one in find_tables(
+            [f"{lake}/{name}" for name in wanted],
+            [f"{lake}/{name}" for name in excluded],
+            NO_OPTIONS,
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("glob", "expected"),
+    [
+        ("a", ["a"]),
+        ("missing", ["missing"]),
+        ("*", ["a", "b"]),
+        ("[!a]", ["b"]),
+        ("?", ["a", "b"]),
+        ("deep/*", ["deep/c"]),
+        ("*/*", ["deep/c", "odd [x]/g"]),
+        ("**", ["a", "b", "deep/c", "deep/er/d", "odd [x]/g"]),
+        ("**/d", ["deep/er/d"]),
+        ("deep/**", ["deep/c", "deep/er/d"]),
+        ("deep/**/", ["deep/c", "deep/er/d"]),
+        ("**/er/*", ["deep/er/d"]),
+        ("deep/loop/*", ["deep/loop/c"]),
+    ],
+)
+def test_what_a_glob_finds(lake: Path, glob: str, expected: list[str]) -> None:
+    assert found_in(lake, glob) == expected
+
+
+def test_each_table_is_found_once_in_the_order_asked_for(lake: Path) -> None:
+    assert found_in(lake, "deep/c", "*", "**") == ["deep/c", "a", "b", "deep/er/d", "odd [x]/g"]
+
+
+def test_what_matches_nothing_is_a_problem(lake: Path) -> None:
+    (problem,) = found_in(lake, "x*")
+    assert problem == f"? no table is at {lake}/x*"
+    (problem,) = found_in(lake, "file/*")
+    assert problem.startswith("? no table is at")
+
+
+@pytest.mark.parametrize(
+    ("excluded", "left"),
+    [
+        (("a",), ["b", "deep/c", "deep/er/d", "odd [x]/g"]),
+        (("deep",), ["a", "b", "odd [x]/g"]),
+        (("deep/*",), ["a", "b", "odd [x]/g"]),
+        (("**/d",), ["a", "b", "deep/c", "odd [x]/g"]),
+        (("[ab]", "odd*"), ["deep/c", "deep/er/d"]),
+        (("ab", "dee"), ["a", "b", "deep/c", "deep/er/d", "odd [x]/g"]),
+    ],
+)
+def test_excluded_tables_and_directories(
+    lake: Path, excluded: tuple[str, ...], left: list[str]
 ) -> None:
-    tables = []
-    for name in ("a", "b"):
-        table = Table.create(tmp_path / name, schema=ROWS.schema, cluster_by=["x"])
-        table.append(ROWS)
-        table.append(ROWS)
-        tables.append(unity_table(name, f"file://{tmp_path}/{name}"))
-    policy = tmp_path / "policy.toml"
-    policy.write_text('tables = ["unity://main.sales"]\n[rewrite.when]\ncommits = 1\n')
-    csv = unity_table("csv", "s3://lake/csv", "CSV")
-    with unity_server(UnityServer({("main", "sales"): [*tables, csv]})) as server:
-        for name in (*ADDRESSES, *TOKENS):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv(ADDRESSES[0], server.url)
-        words = ["tick", "--policy", str(policy), "--executor", "local"]
-        assert run(cli, ["fleet", "unity://main.sales/a"]) == 0
-        assert f"{tmp_path}/a" in capsys.readouterr().out
-        assert run(cli, [*words, "-v"]) == 0
-    printed = capsys.readouterr()
-    last = printed.out.splitlines()[-1]
-    assert last.startswith("2 tables: 2 rewritten; ")
-    assert last.endswith("; left out, not Delta: 1")
-    assert "unity://main.sales: 2 Delta tables, 1 others left out" in printed.err
-    assert len(Table.open(tmp_path / "a").snapshot().files) == 1
+    assert found_in(lake, "**", excluded=excluded) == left
+
+
+def test_a_wildcard_in_a_bucket_is_refused() -> None:
+    with pytest.raises(UsageError, match="bucket"):
+        find_tables(["s3://buck*/x"], [], NO_OPTIONS)
+
+
+def test_relative_globs_are_of_the_working_directory(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lake / "deep")
+    assert [one.address for one in find_tables(["*"], [], NO_OPTIONS)] == [f"{lake}/deep/c"]

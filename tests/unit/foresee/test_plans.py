@@ -26,14 +26,6 @@ def noisy(random: np.random.Generator) -> pa.Table:
     return pa.table({"x": x, "y": x + random.integers(0, 1 << 20, ROWS)})
 
 
-def independent(random: np.random.Generator) -> pa.Table:
-    return pa.table({"x": _x(random), "y": _x(random)})
-
-
-def of_four(random: np.random.Generator) -> pa.Table:
-    return pa.table({name: _x(random) for name in "wxyz"})
-
-
 def zipf(random: np.random.Generator) -> pa.Table:
     return pa.table({"x": np.minimum(random.zipf(1.3, ROWS), 10**6), "y": _x(random)})
 
@@ -84,9 +76,7 @@ def foreseen(table: Table, workload: Workload, *, reads_rows: bool = True) -> Pr
     ).prediction(0)
 
 
-@pytest.mark.parametrize(
-    "make", [noisy, independent, of_four, zipf, texts, nulls], ids=lambda one: one.__name__
-)
+@pytest.mark.parametrize("make", [noisy, zipf, texts, nulls], ids=lambda one: one.__name__)
 def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Make) -> None:
     table, workload = made(tmp_path / "t", make)
     by_rows = foreseen(table, workload)
@@ -120,40 +110,6 @@ def foreseen_bytes(table: Table, asked: list[str]) -> float:
     true = table.scan(workload=workload).bytes_read
     assert found.bytes_after_range.low <= true <= found.bytes_after_range.high
     return found.bytes_after / true
-
-
-@pytest.mark.parametrize("kind", ["few values", "heavy value", "nulls"])
-def test_files_are_as_large_as_their_values_are_different(tmp_path: Path, kind: str) -> None:
-    random = np.random.default_rng(7)
-    if kind == "few values":
-        values = pa.array(random.integers(0, 7, 40_000))
-    elif kind == "heavy value":
-        values = pa.array(np.minimum(random.zipf(1.3, 40_000), 10**6))
-    else:
-        values = pa.array(random.integers(0, 1 << 30, 40_000), mask=random.random(40_000) < 0.3)
-    rows = pa.table({"x": values})
-    table = Table.create(tmp_path / "t", schema=rows.schema, cluster_by=["x"])
-    for start in range(0, 40_000, 2_500):
-        table.append(rows.slice(start, 2_500))
-    asked = [f"x = {value}" for value in values.drop_null()[:20].to_pylist()]
-    assert foreseen_bytes(table, asked) == pytest.approx(1.0, abs=0.25)
-
-
-def test_files_of_another_writer_are_repacked(tmp_path: Path) -> None:
-    random = np.random.default_rng(7)
-    words = np.array(["alpha", "beta", "gamma", "delta", "shipped by truck", "a longer text"])
-    texts = [f"{words[one]} {words[other]}" for one, other in random.integers(0, 6, (80_000, 2))]
-    numbers = random.integers(0, 5_000, 80_000)
-    rows = pa.table({"x": numbers, "id": np.arange(80_000), "text": texts})
-    for start in range(0, 80_000, 10_000):
-        write_deltalake(str(tmp_path / "t"), rows.slice(start, 10_000), mode="append")
-    table = Table.open(tmp_path / "t")
-    table.cluster_by(["x"])
-    before = table.snapshot().size_bytes
-    assert foreseen_bytes(table, [f"x = {value}" for value in numbers[:20]]) == pytest.approx(
-        1.0, abs=0.35
-    )
-    assert table.snapshot().size_bytes < 0.7 * before
 
 
 @pytest.mark.parametrize("kinds", [1, 16], ids=["shared", "own"])

@@ -4,28 +4,20 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from liquidlog.foresee.candidates import (
-    candidates,
-    command,
-    judged_file_sizes,
-    part_of,
-    size_word,
-)
+from liquidlog.foresee.candidates import candidates, command, judged_file_sizes, part_of, size_word
 from liquidlog.foresee.plans import Foresight, assumed_readers
 from liquidlog.foresee.prediction import LOCAL_DISK, Prediction
-from liquidlog.foresee.verdict import (
-    Bar,
-    Criteria,
-    Option,
-    verdict_of,
-    weigh,
-)
+from liquidlog.foresee.sample import Parts, SampledColumn
+from liquidlog.foresee.verdict import Bar, Criteria, Option, verdict_of, weigh
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Recorded, WeightedPredicate
 from liquidlog.snapshot import Snapshot
+from liquidlog.spec.schema import Leaf, PrimitiveType
 from liquidlog.spec.text import parse_size
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
@@ -193,3 +185,65 @@ def test_alike_queries_that_are_exactly_a_tenth_are_many() -> None:
     problem = weigh("a rewrite", "a command", plan, judged, Criteria(), LOCAL_DISK).problem
     assert problem is not None
     assert "queries for values of y would wait 2.0 s instead of 1.0 s" in problem
+
+
+# Bounds of files of which only some rows are known.
+
+
+def column(values: pa.Array, kind: str = "long") -> SampledColumn:
+    return SampledColumn(Leaf(("x",), ("x",), PrimitiveType(kind), nullable=True), values)
+
+
+def parts(*files: list[int]) -> Parts:
+    lengths = [len(file) for file in files]
+    return Parts(
+        order=np.array([row for file in files for row in file], np.int64),
+        starts=np.cumsum([0, *lengths[:-1]]).astype(np.int64),
+    )
+
+
+def bounds(found: SampledColumn, laid: Parts, rows: float = 100.0, **more: object) -> list[tuple]:  # type: ignore[type-arg]
+    made = found.bounds(laid, np.full(len(laid.starts), rows), prefix_chars=4, **more)  # type: ignore[arg-type]
+    return list(
+        zip(made.low.to_pylist(), made.high.to_pylist(), made.null_count.to_pylist(), strict=True)
+    )
+
+
+def test_an_end_that_one_row_has_is_moved_by_the_mean_distance_of_rows() -> None:
+    values = pa.array(range(100))
+    laid = parts([20, 30, 40], [row for row in range(100) if row not in (20, 30, 40)])
+    assert bounds(column(values), laid)[0] == (10, 50, 0)
+    assert bounds(column(values), laid)[1] == (0, 99, 0)
+    assert bounds(column(values), laid, is_cut=True)[0] == (20, 40, 0)
+
+
+def test_rows_of_a_constant_that_was_not_sampled_are_in_the_file_behind_the_stop() -> None:
+    values = pa.array(range(0, 1000, 10))
+    laid = parts(list(range(20, 50)), list(range(20)), list(range(50, 100)))
+    found = column(values)
+    stops, constants = pa.array([190, 490]), pa.array([195, 490, 490])
+    assert bounds(found, laid, stops=stops)[0] == (200, 490, 0)
+    assert bounds(found, laid, stops=stops, constants=constants)[0] == (190, 490, 0)
+    ends = [one[:2] for one in bounds(found, laid, stops=stops, constants=constants)]
+    assert sum(low <= 195 <= high for low, high in ends) == 1
+    assert sum(low <= 490 <= high for low, high in ends) == 1
+
+
+def test_nulls_are_counted_and_not_ruled_out_where_few_rows_are_known() -> None:
+    values = pa.array([None, 1, 2, 3, None, None, None, None])
+    found = bounds(column(values), parts([0, 1], [2, 3], [4, 5, 6, 7]))
+    assert [nulls for _, _, nulls in found] == [50, 1, 100]
+    assert found[2][:2] == (None, None)
+
+
+def test_bounds_of_texts_keep_their_first_characters() -> None:
+    values = pa.array(["abcdef", "abcdef", "b", "b"])
+    found = bounds(column(values, "string"), parts([0, 1], [2, 3]))
+    assert found == [("abcd", "abcd\U0010ffff", 0), ("b", "b", 0)]
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_the_two_zeros_are_one_value(zero: float) -> None:
+    found = column(pa.array([zero, 0.0, 1.0]), "double")
+    assert len(found.distinct) == 2
+    assert found.codes.tolist() == [0, 0, 1]

@@ -20,8 +20,8 @@ from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.spec.schema import leaves
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.deleted import write_vector
-from support.logs import actions_of, log_path, write_actions
+from support.deleted import commit_vectors, write_vector
+from support.repository import ROOT
 
 SIZE = 4096
 ROWS = 1000
@@ -312,36 +312,24 @@ def test_rows_of_a_partitioned_table_have_their_partitions_values(tmp_path: Path
 
 
 def test_deleted_rows_are_not_sampled(tmp_path: Path) -> None:
-    uri = tmp_path / "t"
     properties = {"delta.enableDeletionVectors": "true"}
-    made = Table.create(str(uri), schema=SCHEMA, cluster_by=["x"], properties=properties)
-    made.append(rows(0))
-    add = actions_of(uri, 1)[-1]["add"]
-    x = pq.read_table(uri / add["path"])["x"].to_numpy()
-    vector = write_vector(uri / "gone.bin", np.flatnonzero(x >= 50_000).tolist())
-    descriptor = {
-        "storageType": "p",
-        "pathOrInlineDv": (uri / "gone.bin").as_uri(),
-        "offset": vector.offset,
-        "sizeInBytes": vector.size_bytes,
-        "cardinality": vector.cardinality,
-    }
-    remove = {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}
-    write_actions(uri, 2, {"remove": remove}, {"add": {**add, "deletionVector": descriptor}})
-    table = Table.open(str(uri))
-    snapshot, leaf = table.snapshot(), next(leaves(table.snapshot().schema))
-    read = rows_of(open_store(str(uri)), snapshot, [leaf], outputs=1)
+    table = Table.create(tmp_path, schema=SCHEMA, cluster_by=["x"], properties=properties)
+    table.append(rows(0))
+    (path,) = table.files()["path"].to_pylist()
+    x = pq.read_table(tmp_path / path)["x"].to_numpy()
+    gone = np.flatnonzero(x >= 50_000).tolist()
+    vector = structs.replace(
+        write_vector(tmp_path / "gone.bin", gone).descriptor,
+        storage_type="p",
+        path_or_inline_dv=(tmp_path / "gone.bin").as_uri(),
+    )
+    commit_vectors(tmp_path, {path: vector})
+    snapshot = table.snapshot()
+    read = rows_of(open_store(table.uri), snapshot, [next(leaves(snapshot.schema))], outputs=1)
     assert read.is_read
     (found,) = read.samples
     assert len(found) == int((x < 50_000).sum())
     assert pc.max(found.columns[0].values).as_py() < 50_000
-    log = log_path(uri, 2)
-    log.write_text(log.read_text().replace((uri / "gone.bin").as_uri(), "s3://bucket/gone.bin"))
-    elsewhere = Table.open(str(uri)).snapshot()
-    made_up = rows_of(open_store(str(uri)), elsewhere, [leaf], outputs=1)
-    assert made_up.problem is not None
-    assert "s3://bucket/gone.bin" in made_up.problem
-    assert len(made_up.samples) == 2
 
 
 def test_files_that_only_other_columns_would_join_are_no_gain_of_these(tmp_path: Path) -> None:
@@ -354,3 +342,35 @@ def test_files_that_only_other_columns_would_join_are_no_gain_of_these(tmp_path:
     advice = table.advise(asked(*points("x", 5), "kind = 'a'", "flag", "kind = 'b'"))
     assert not advice.is_recommended
     assert "laying rows out anew by the columns that the table has saves" in advice.reason
+
+
+def test_a_table_that_is_z_ordered_by_other_columns_is_clustered_by_the_asked_ones(
+    table: Table,
+) -> None:
+    workload = asked(*points("y"))
+    table.set_properties({"liquidlog.zorderBy": "x,day"})
+    plan = table.plan(max_file_size=SIZE)
+    table.commit(plan, execute(plan))
+    advice = table.advise(workload, max_file_size=SIZE)
+    assert advice.is_recommended
+    assert names(advice) == ["y"]
+    assert advice.current.read_share > 0.9
+    assert advice.unset == ("liquidlog.zorderBy",)
+    assert any("UNSET TBLPROPERTIES" in command for command in advice.commands)
+    table.apply_advice(advice)
+    assert not [one for one in table.doctor() if "zorderBy" in one.detail]
+
+
+def test_a_table_that_delta_spark_partitioned_and_z_ordered_is_read_as_its_log_says() -> None:
+    """Rows are made up from statistics: the log is all that there is of this table."""
+    table = Table.open(str(ROOT / "fixtures" / "logs" / "24_partitioned_zorder" / "table"))
+    files = table.snapshot().files
+    sizes, places = files["size"].to_pylist(), files["partition_values_json"].to_pylist()
+    share = sum(size for size, place in zip(sizes, places, strict=True) if '"p0"' in place)
+    advice = table.advise(
+        asked(*[f"p = 'p0' AND x >= 0 OR p = 'p0' AND {one}" for one in points("x")])
+    )
+    assert advice.sample == "statistics"
+    assert advice.current.read_share == pytest.approx(share / sum(sizes))
+    assert advice.commands == ()
+    assert {path[0] for path in advice.columns} == {"p", "x"}

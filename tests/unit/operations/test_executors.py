@@ -1,14 +1,20 @@
 """What executors are asked to do, and what they can be asked to leave out."""
 
-from collections.abc import Mapping
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from msgspec import structs
 
 from liquidlog.clustering.planner import plan
 from liquidlog.errors import UsageError
+from liquidlog.logs import Log
 from liquidlog.operations import executors
 from liquidlog.operations.executors import AUTO, Executor, choose_executor, open_executor
 from liquidlog.plan import (
@@ -18,6 +24,8 @@ from liquidlog.plan import (
     decode_result,
     encode_rewritten_group,
 )
+from liquidlog.table import Table
+from support.repository import modules, text
 from support.snapshots import FileSpec, snapshot_of
 
 Given = Mapping[str, str]
@@ -35,10 +43,6 @@ GROUP = RewrittenGroup(
 )
 
 
-def nothing(*_: object) -> Executor:
-    return lambda *_: iter(())
-
-
 def test_an_executor_hears_of_read_back_only_if_it_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -48,22 +52,17 @@ def test_an_executor_hears_of_read_back_only_if_it_is_left_out(
         _: Given, __: Given, *, read_back: bool | None = None
     ) -> AbstractContextManager[Executor]:
         heard.append(read_back)
-        return nullcontext(nothing())
+        return nullcontext(lambda *_: iter(()))
 
     monkeypatch.setattr(executors, "find_executor", lambda _: start)
     open_executor("other", {}, {})
     open_executor("other", {}, {}, read_back=False)
     assert heard == [None, False]
-
-
-def test_an_executor_that_cannot_leave_it_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(_: Given, __: Given) -> AbstractContextManager[Executor]:
-        raise AssertionError
-
-    monkeypatch.setattr(executors, "find_executor", lambda _: start)
-    with pytest.raises(UsageError) as caught:
+    monkeypatch.setattr(executors, "find_executor", lambda _: lambda _, __: start({}, {}))
+    with pytest.raises(UsageError, match="takes no read_back") as caught:
         open_executor("other", {}, {}, read_back=False)
     assert caught.value.fields == {"option": "no_read_back"}
+    assert heard == [None, False]
 
 
 def test_a_result_says_that_it_was_not_read_back() -> None:
@@ -106,3 +105,77 @@ def plan_of_bytes(size_bytes: int) -> ClusteringPlan:
         return made
     more = [FileSpec(path=name, size=size_bytes // 2 + n) for n, name in enumerate(("a", "b"))]
     return plan(snapshot_of(more), ClusteringPolicy(max_file_bytes=1 << 40), new_id=lambda: "id")
+
+
+# What the packages log: what was read, decided and written, to whoever asked for it.
+
+
+ROWS = pa.table({"x": range(100), "s": [str(n) for n in range(100)]})
+
+
+@pytest.fixture(autouse=True)
+def detailed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    with caplog.at_level(logging.DEBUG, logger="liquidlog"):
+        yield
+
+
+def made(path: Path) -> Table:
+    table = Table.create(path, schema=ROWS.schema, cluster_by=["x"])
+    table.append(ROWS)
+    table.append(ROWS)
+    return table
+
+
+def test_values_are_masked_and_lines_name_their_place(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log("liquidlog.some.module")
+    log.warning("at %s after %d", "https://user:word@host/x?sig=abc", 3)
+    (record,) = caplog.records
+    assert record.getMessage() == "at https://***@host/x?sig=*** after 3"
+    assert (record.filename, record.funcName) == (
+        "test_executors.py",
+        "test_values_are_masked_and_lines_name_their_place",
+    )
+    assert Log("liquidlog.some.module").is_heard
+
+
+def test_no_module_logs_past_what_masks_values() -> None:
+    past = {name for name in modules() if "logging.getLogger(" in text(name)}
+    # Two silence packages that log beside errors of ours, one listens.
+    others = {
+        "liquidlog/storage/clients.py",
+        "liquidlog/workload/statements.py",
+        "liquidlog/cli/output.py",
+    }
+    assert past == {"liquidlog/logs.py", *others}
+
+
+HEARD = "logging.basicConfig(level=logging.INFO, format='%(name)s')"
+PROGRAM = """
+import logging, sys
+{configured}
+from liquidlog.table import Table
+from liquidlog.logs import Log
+Table.open(sys.argv[1]).snapshot()
+Log("liquidlog.other").warning("a warning")
+own = logging.getLogger("liquidlog")
+assert own.level == logging.NOTSET
+assert [type(one) for one in own.handlers] == [logging.NullHandler]
+"""
+
+
+@pytest.mark.parametrize(
+    ("configured", "said"),
+    [
+        ("", ""),
+        (f"{HEARD}; logging.getLogger('liquidlog.log').setLevel(40)", "liquidlog.other\n"),
+    ],
+)
+def test_what_the_application_configured_is_respected(
+    configured: str, said: str, tmp_path: Path
+) -> None:
+    table = made(tmp_path / "t")
+    program = PROGRAM.format(configured=configured)
+    done = subprocess.run(
+        [sys.executable, "-c", program, table.uri], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", said)

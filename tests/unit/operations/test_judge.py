@@ -3,19 +3,25 @@
 import json
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from liquidlog.data.logical_file import LogicalFile
-from liquidlog.errors import UsageError
+from liquidlog.errors import StorageError
+from liquidlog.operations import doctor
 from liquidlog.operations.judge import criteria_of, judge_plan
+from liquidlog.predicates.workload import WeightedPredicate
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
+from support.copies import set_elsewhere
+from support.logs import actions_of, commit_actions, log_path
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.int64()), ("z", pa.int64())])
 
@@ -78,42 +84,14 @@ def test_what_cannot_be_measured_is_not_recommended_and_not_called_right(tmp_pat
 def test_no_command_is_recommended_that_would_be_refused(tmp_path: Path) -> None:
     table = good(str(tmp_path / "t"), 10_000)
     table.append(rows(100, 1))
-    log = Path(table.uri) / "_delta_log"
-    version = table.snapshot().version + 1
-    known = table.snapshot().metadata
-    metadata = {
-        "id": known.id,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": known.schema_string,
-        "partitionColumns": ["x"],
-        "configuration": {},
-    }
-    (log / f"{version:020d}.json").write_text(json.dumps({"metaData": metadata}))
+    (metadata,) = (one["metaData"] for one in actions_of(table, 0) if "metaData" in one)
+    commit_actions(table, {"metaData": {**metadata, "partitionColumns": ["x"]}})
     table = Table.open(table.uri)
     found = table.judge()
     assert (found.best, found.options) == (None, ())
     assert "cannot be optimized" in found.sentence
     assert "partitioned" in names(table)
     assert all("optimize" not in (one.command or "") for one in table.doctor())
-
-
-def test_later_payback_than_asked_is_not_worth_it(tmp_path: Path) -> None:
-    table = Table.create(str(tmp_path / "t"), schema=SCHEMA, cluster_by=["x"])
-    for seed in range(20):
-        table.append(rows(200, seed))
-    best = table.judge().best
-    assert best is not None
-    assert best.payback_queries is not None
-    per_day = best.payback_queries / 31
-    late = table.judge(queries_per_day=per_day)
-    assert late.best is None
-    assert "pay back only after" in late.sentence
-    assert "in 31 days" in late.sentence
-    assert table.judge(queries_per_day=per_day, payback_days=32).best is not None
-    with pytest.raises(UsageError, match="payback_days must be a number above 0"):
-        table.judge(payback_days=0)
-    with pytest.raises(UsageError, match="queries_per_day must be a number"):
-        table.judge(queries_per_day=-1)
 
 
 def test_what_a_workload_lacks_is_told(tmp_path: Path) -> None:
@@ -189,3 +167,217 @@ def test_one_sample_answers_all_that_is_asked_by_the_same_criteria(
     assert status == 0
     assert json.loads(out)["prediction"]["sampled_files"] == 16
     assert len(read) == 16
+
+
+def test_columns_that_new_files_will_lack_statistics_of(tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "a table"), schema=SCHEMA, cluster_by=["x", "y"])
+    table.append(rows(10, 0))
+    # As Delta Spark does; our own set-properties refuses it.
+    set_elsewhere(table, {"delta.dataSkippingStatsColumns": "z,y"})
+    (found,) = [one for one in table.doctor() if one.name == "unindexed-columns"]
+    assert said(*shlex.split(found.command or "")[1:])[0] == 0
+    assert table.detail()["properties"]["delta.dataSkippingStatsColumns"] == "z,y,x"
+    assert "unindexed-columns" not in names(table)
+
+
+def test_after_the_last_repair_nothing_is_read_that_could_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table.create(tmp_path, schema=SCHEMA, cluster_by=["x"])
+    table.append(rows(10, 0))
+    log = log_path(table, 1)
+    log.write_text(re.sub(r'"stats":"(\\.|[^"\\])*"', '"stats":null', log.read_text()))
+
+    def fails(_: object) -> None:
+        raise StorageError("_delta_log", "cannot be listed")
+
+    monkeypatch.setattr(doctor, "load_snapshot", fails)
+    (mended,) = Table.open(table.uri).fix("missing-statistics")
+    assert (mended.versions, mended.files) == ((2,), 1)
+
+
+def narrow_and_even(path: Path) -> Table:
+    """Return a table of files that are narrow in `x` only, and of others that are evenly narrow.
+
+    Twelve files have three quarters of `x` in twelve slices, each with all of `y`. Four have the
+    rest of `x`, in four slices of `y`.
+    """
+    table = Table.create(path, schema=SCHEMA, cluster_by=["x", "y"])
+    random = np.random.default_rng(0)
+    ranges = [((n * 500, (n + 1) * 500), (0, 8_000)) for n in range(12)]
+    ranges += [((6_000, 8_000), (n * 2_000, (n + 1) * 2_000)) for n in range(4)]
+    for x, y in ranges:
+        columns = [random.integers(*x, 2_000), random.integers(*y, 2_000), np.zeros(2_000, "i8")]
+        table.append(pa.table(columns, schema=SCHEMA))
+    return table
+
+
+def test_files_are_kept_or_merged_by_what_readers_open(tmp_path: Path) -> None:
+    table = narrow_and_even(tmp_path)
+    lows = {file["path"]: file["min"]["x"] for file in table.files().to_pylist()}
+    on_x, on_y = (
+        tuple(WeightedPredicate(f"{name} = {value}") for value in range(30, 8_000, 740))
+        for name in "xy"
+    )
+
+    def rewritten(**readers: Any) -> set[str]:
+        size = table.detail()["sizeInBytes"] // 16
+        plan = table.plan(max_file_size=size, skip_clustered=True, **readers)
+        taken = [file.path for group in plan.groups for file in group.inputs]
+        return {"narrow" if lows[path] < 6_000 else "even" for path in taken}
+
+    # Without readers, files that have all of `y` are the worst; who asks for `x` alone opens one.
+    assert "narrow" in rewritten()
+    assert rewritten(workload=on_x) == {"even"}
+    table.set_properties({"liquidlog.weights": "x=1"})
+    assert rewritten() == {"even"}
+    assert "narrow" in rewritten(workload=on_y)
+
+
+# Tables as their owners have them: every command says the same, and doing it slows nobody down.
+
+
+Make = Callable[[str], None]
+DAY = np.datetime64("2026-09-01", "D")
+
+
+def _events(day: int, rows: int, seed: int = 0) -> pa.Table:
+    random = np.random.default_rng(100 * seed + day)
+    return pa.table(
+        {
+            "day": np.full(rows, DAY + day),
+            "device": random.integers(0, 5000, rows),
+            "value": random.random(rows),
+        }
+    )
+
+
+def daily_appends(uri: str) -> None:
+    for day in range(20):
+        write_deltalake(uri, _events(day, 5_000), mode="append")
+
+
+def tiny_files_in_partitions(uri: str) -> None:
+    for day in range(4):
+        for part in range(12):
+            rows = _events(day, 200, part)
+            write_deltalake(uri, rows, mode="append", partition_by=["day"])
+
+
+def clustered(uri: str) -> Table:
+    return Table.create(
+        uri,
+        schema=_events(0, 1).schema,
+        cluster_by=["device", "day"],
+        properties={"liquidlog.maxFileSize": str(256 << 10)},
+    )
+
+
+def clustered_with_a_tail(uri: str) -> None:
+    table = clustered(uri)
+    table.append(pa.concat_tables(_events(day, 5_000) for day in range(10)))
+    table.optimize(executor="local")
+    for day in range(10, 20):
+        table.append(_events(day, 500))
+
+
+def wide_dimension(uri: str) -> None:
+    random = np.random.default_rng(3)
+    for part in range(6):
+        columns = {f"c{number:02d}": random.integers(0, 1 << 40, 2_000) for number in range(60)}
+        rows = pa.table({"key": np.arange(2_000) * 6 + part, **columns})
+        write_deltalake(uri, rows, mode="append")
+
+
+def freshly_clustered(uri: str) -> None:
+    table = clustered(uri)
+    for day in range(10):
+        table.append(_events(day, 5_000))
+    table.optimize(executor="local")
+
+
+ASSUMED: dict[Make, tuple[str, ...]] = {
+    daily_appends: ("day = '2026-09-03'",),
+    tiny_files_in_partitions: ("day = '2026-09-03'",),
+    clustered_with_a_tail: ("day = '2026-09-03'", "device = 77"),
+    wide_dimension: (),
+    freshly_clustered: ("day = '2026-09-03'", "device = 77"),
+}
+"""What readers ask who are assumed where there is no workload, beside full scans."""
+
+
+def first_line(*words: str) -> str:
+    status, text, error = said(*words)
+    assert status == 0, error
+    return text.splitlines()[0]
+
+
+def said_by_all(uri: str, workload: list[str]) -> str:
+    """Return the verdict that every command shows."""
+    verdict = first_line("doctor", uri, *workload)
+    assert first_line("plan", uri, *workload) == verdict
+    assert verdict in first_line("report", uri, "-o", "page.html", *workload)
+    status, text, _ = said("fleet", uri, "--json", *workload)
+    assert (status, json.loads(text)["tables"][0]["reason"]) == (0, verdict)
+    policy = ["[rewrite.when]", "commits = 1"]
+    if workload:
+        policy.insert(0, f"[rewrite]\nworkload = {json.dumps(workload[1])}")
+    Path("policy.toml").write_text("\n".join(policy))
+    status, text, _ = said("tick", "--policy", "policy.toml", uri, "--dry-run", "--json")
+    ticked = json.loads(text)["tables"][0]
+    assert status == 0
+    # A table that nobody wrote to since its last rewrite is not judged again.
+    assert ticked["verdict"] is None or ticked["verdict"]["sentence"] == verdict
+    return verdict
+
+
+READS = ("device = 77", "device = 4000", "day = '2026-09-03'")
+
+
+@pytest.mark.parametrize(
+    ("make", "reads"),
+    [
+        (daily_appends, READS),
+        (tiny_files_in_partitions, ()),
+        (clustered_with_a_tail, READS),
+        (clustered_with_a_tail, ()),
+        (wide_dimension, ()),
+        (freshly_clustered, ()),
+    ],
+    ids=lambda value: getattr(value, "__name__", "asked" if value else "assumed"),
+)
+def test_all_commands_say_one_verdict_and_doing_it_slows_nobody_down(
+    tmp_path: Path, make: Make, reads: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    uri = str(tmp_path / "lake" / "t")
+    make(uri)
+    workload = []
+    if reads:
+        Path("queries.sql").write_text("".join(f"SELECT * FROM t WHERE {one};\n" for one in reads))
+        workload = ["--workload", str(tmp_path / "queries.sql")]
+    verdict = said_by_all(uri, workload)
+    source = workload[1] if workload else None
+    found = Table(uri).judge(workload=source or (), workload_source=source)
+    assert found.sentence == verdict
+    if found.best is None:
+        return
+    asked = reads if workload else ASSUMED[make]
+    before = [_waited(uri, where) for where in asked]
+    for words in found.best.command.split(" && "):
+        more = ["--yes"] if "cluster-by" in words or "migrate" in words else []
+        more += ["--executor", "local"] if "optimize" in words or "migrate" in words else []
+        status, _, error = said(*shlex.split(words)[1:], *more)
+        assert status == 0, error
+    for where, (files, size_bytes) in zip(asked, before, strict=True):
+        now_files, now_bytes = _waited(uri, where)
+        assert _seconds(now_files, now_bytes) <= 1.2 * _seconds(files, size_bytes), where
+
+
+def _waited(uri: str, where: str) -> tuple[float, float]:
+    found = Table(uri).scan(where)
+    return found.files_read, found.bytes_read
+
+
+def _seconds(files: float, size_bytes: float) -> float:
+    return 0.005 * files + size_bytes / 800e6

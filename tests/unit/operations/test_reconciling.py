@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +17,7 @@ from deltalake.exceptions import CommitFailedError
 
 from liquidlog.clustering.staleness import TooManyDeletedRows
 from liquidlog.data.deleted_rows import find_rows
-from liquidlog.errors import (
-    CommitConflictError,
-    ExecutorError,
-    UsageError,
-)
+from liquidlog.errors import CommitConflictError, ExecutorError, UsageError
 from liquidlog.operations import batches, executors
 from liquidlog.operations.batches import TooMuchToRead
 from liquidlog.operations.optimize import metrics_of
@@ -30,7 +26,7 @@ from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.local_tasks import PickledTasks
 from support.plain_table import PlainTable
-from support.races import FILES, ROWS, Scene, made, row
+from support.races import ROWS, Scene, made, row
 
 BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
 """For what is the same however rows are deleted."""
@@ -39,22 +35,6 @@ BY_VECTORS = pytest.mark.parametrize("scene", [True], indirect=True)
 @pytest.fixture(params=[True, False], ids=["vectors", "copies"])
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
     return Scene(tmp_path / "t", vectors=request.param)
-
-
-def test_rows_deleted_by_vectors_are_deleted_from_outputs(scene: Scene) -> None:
-    first, second = scene.inputs[:2]
-    scene.plain.delete({first: [0, 3], second: [24]})
-    deleted_in = scene.plain.version
-    report = scene.commit()
-    assert report.committed_groups == (0,)
-    scene.expect(without={0: 1, 3: 1, 49: 1})
-    found = report.reconciled
-    assert (found.rows, found.versions, found.gone) == (3, (deleted_in,), ())
-    assert 1 <= found.files <= 3
-    assert found.bytes_read > 0
-    assert found.seconds > 0
-    assert report.rows_verified == FILES * ROWS - 3
-    scene.require_tidy()
 
 
 def test_removes_name_the_winners_vectors_and_adds_have_wide_bounds(tmp_path: Path) -> None:
@@ -224,24 +204,16 @@ def test_another_vector_of_the_planned_rows_deletes_nothing_more(tmp_path: Path)
     plain = made(tmp_path / "t", vectors=True)
     path = min(plain.state())
     plain.delete({path: [0, 4]})
-    before = plain.rows()
+    before, files = plain.rows(), set(plain.named())
     table = Table.open(str(plain.root))
     plan = table.plan()
     result = execute(plan)
-    files = set(plain.named())
     plain.renew_vector(path)
     vector = plain.state()[path].add["deletionVector"]
-    expected = table.commit_each(plan, result.groups, dry_run=True)
     report = table.commit(plan, result)
-    assert report.versions == expected.versions
-    for reconciled in (report.reconciled, expected.reconciled):
-        assert (reconciled.rows, reconciled.versions) == (0, ())
-    removed = [
-        line["remove"]["deletionVector"]["pathOrInlineDv"]
-        for line in plain._actions(report.versions[0])
-        if line.get("remove", {}).get("path") == path
-    ]
-    assert removed == [vector["pathOrInlineDv"]]
+    assert (report.reconciled.rows, report.reconciled.versions) == (0, ())
+    removes = [one["remove"] for one in plain._actions(report.versions[0]) if "remove" in one]
+    assert vector in [one.get("deletionVector") for one in removes if one["path"] == path]
     assert plain.rows() == before
     written = {one.path for group in result.groups for one in group.outputs}
     (renewed,) = plain.named() - files - written
@@ -261,44 +233,29 @@ def commit(small: Scene, tasks: PickledTasks | None, **settings: Any) -> Any:
     return small.table.commit_each(small.plan, groups, tasks=tasks, **settings)
 
 
-def test_tasks_read_what_is_more_than_the_limit(small: Scene) -> None:
+@pytest.mark.parametrize(("limit", "jobs"), [(1, 2), (1 << 30, 0)])
+def test_tasks_read_what_is_more_than_the_limit(small: Scene, limit: int, jobs: int) -> None:
     small.plain.delete({small.inputs[0]: [0, 3]})
     tasks = PickledTasks()
-    report = commit(small, tasks, reconcile_limit=1)
+    report = commit(small, tasks, reconcile_limit=limit)
     assert len(report.versions) == 1
     assert report.reconciled.rows == 2
     assert report.reconciled.bytes_read > 1
-    assert len(tasks.sent) == 2, "one job looks for the rows, one proves them"
+    assert len(tasks.sent) == jobs, "one job looks for the rows, one proves them"
     small.expect(without={0: 1, 3: 1})
     small.require_tidy()
 
 
-def test_tasks_are_not_asked_for_less(small: Scene) -> None:
+def test_a_task_that_fails_refuses_the_group_and_deletes_nothing(small: Scene) -> None:
     small.plain.delete({small.inputs[0]: [0, 3]})
-    tasks = PickledTasks()
-    assert len(commit(small, tasks).versions) == 1
-    assert tasks.sent == []
-    small.expect(without={0: 1, 3: 1})
-
-
-def test_a_task_that_fails_refuses_the_group_and_deletes_nothing(
-    small: Scene,
-) -> None:
-    small.plain.delete({small.inputs[0]: [0, 3]})
-    before, version = (
-        small.plain.rows(),
-        small.plain.version,
-    )
+    before, version = small.plain.rows(), small.plain.version
     for output in small.result.groups[0].outputs:
         (small.path / output.path).write_bytes(b"PAR1" + bytes(output.size_bytes - 8) + b"PAR1")
     report = commit(small, PickledTasks(), reconcile_limit=1)
     assert not report.versions
     (failure,) = report.failures
     assert str(small.path) in failure
-    assert (small.plain.rows(), small.plain.version) == (
-        before,
-        version,
-    )
+    assert (small.plain.rows(), small.plain.version) == (before, version)
 
 
 def test_optimize_has_the_tasks_of_its_executor(
@@ -456,58 +413,29 @@ TWENTY = list(range(20))
 FIVE = pa.table({"a": pa.array([5], pa.int64())})
 
 
-def compacted_since(path: Path) -> DeltaTable:
-    """Return a table as delta-rs loaded it before a compaction."""
-    table = Table.create(str(path), schema=pa.schema([("a", pa.int64())]))
+@pytest.mark.parametrize(
+    ("stale", "more"),
+    [
+        (lambda table: table.delete("a = 5"), None),
+        (lambda table: table.update(predicate="a = 5", updates={"a": "500"}), None),
+        (lambda table: write_deltalake(table, FIVE, mode="overwrite", predicate="a = 5"), None),
+        (lambda table: write_deltalake(table, FIVE, mode="append"), [5]),
+        (lambda table: write_deltalake(table, FIVE, mode="overwrite"), [5]),
+        (lambda table: table.delete(), []),
+        (lambda table: table.optimize.compact(), TWENTY),
+    ],
+    ids=["delete", "update", "replace where", "append", "overwrite", "delete all", "compact"],
+)
+def test_conditional_changes_fail_and_others_do_not_see_what_was_moved(
+    tmp_path: Path, stale: Callable[[DeltaTable], Any], more: list[int] | None
+) -> None:
+    table = Table.create(str(tmp_path), schema=FIVE.schema)
     for first in range(0, 20, 5):
         table.append(pa.table({"a": TWENTY[first : first + 5]}))
-    loaded = DeltaTable(path)
+    loaded = DeltaTable(tmp_path)
     plan = table.plan()
     table.commit(plan, execute(plan))
-    return loaded
-
-
-def values(path: Path) -> list[int]:
-    return sorted(DeltaTable(path).to_pyarrow_table()["a"].to_pylist())
-
-
-@pytest.mark.parametrize(
-    "stale",
-    [
-        lambda table: table.delete("a = 5"),
-        lambda table: table.update(predicate="a = 5", updates={"a": "500"}),
-        lambda table: write_deltalake(table, FIVE, mode="overwrite", predicate="a = 5"),
-    ],
-    ids=["delete", "update", "replace where"],
-)
-def test_conditional_changes_fail(tmp_path: Path, stale: Callable[[DeltaTable], Any]) -> None:
-    loaded = compacted_since(tmp_path)
-    with pytest.raises(CommitFailedError):
+    with pytest.raises(CommitFailedError) if more is None else nullcontext():
         stale(loaded)
-    assert values(tmp_path) == TWENTY
-
-
-@pytest.mark.parametrize(
-    ("stale", "found"),
-    [
-        (
-            lambda table: write_deltalake(table, FIVE, mode="append"),
-            sorted([*TWENTY, 5]),
-        ),
-        (
-            lambda table: write_deltalake(table, FIVE, mode="overwrite"),
-            sorted([*TWENTY, 5]),
-        ),
-        (lambda table: table.delete(), TWENTY),
-        (
-            lambda table: table.optimize.compact(),
-            sorted([*TWENTY, *TWENTY]),
-        ),
-    ],
-    ids=["append", "overwrite", "delete all", "compact"],
-)
-def test_others_land_and_do_not_see_what_the_compaction_moved(
-    tmp_path: Path, stale: Callable[[DeltaTable], Any], found: list[int]
-) -> None:
-    stale(compacted_since(tmp_path))
-    assert values(tmp_path) == found
+    found = DeltaTable(tmp_path).to_pyarrow_table()["a"].to_pylist()
+    assert sorted(found) == sorted([*TWENTY, *(more or [])])

@@ -77,13 +77,6 @@ def test_a_plan_says_the_time_that_its_predicate_means(tmp_path: Path) -> None:
     assert "CAST('2" in where
 
 
-# What the commits of a run share: a commit of the log is read a few times, not once per group.
-
-
-"""What may read a commit: which groups have landed, the next version, delta-rs's agreement; and
-one of them twice where a race was lost."""
-
-
 # What a rewrite would refuse for its calendar is said before it is begun.
 
 

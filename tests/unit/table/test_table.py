@@ -201,15 +201,7 @@ def test_questions_are_answered_for_the_version(home: Path) -> None:
         lambda table: table.orphans(delete=True),
         lambda table: table.optimize(),
     ],
-    ids=(
-        "append",
-        "cluster_by",
-        "set_properties",
-        "add_columns",
-        "checkpoint",
-        "orphans",
-        "optimize",
-    ),
+    ids=["append", "cluster", "set", "add", "checkpoint", "orphans", "optimize"],
 )
 def test_changes_are_refused(home: Path, change: Callable[[Table], Any]) -> None:
     table = Table.open(home, version=2)
