@@ -286,6 +286,23 @@ def test_texts_of_values_are_read_as_these_values(drawn: tuple[DataType, list[An
     assert [repr(one.as_py()) for one in typed] == list(map(repr, empty_is_null))
 
 
+@given(st.lists(st.tuples(st.none() | _TEXTS, st.none() | st.integers(-9, 9)), max_size=12))
+def test_rows_are_split_by_all_columns_of_partitions(keys: list[tuple[Any, Any]]) -> None:
+    table = pa.table(
+        {
+            "p": pa.array([p for p, _ in keys], pa.string()),
+            "n": pa.array([n for _, n in keys], pa.int64()),
+            "id": range(len(keys)),
+        }
+    )
+    fields = [StructField("p", PrimitiveType("string")), StructField("n", PrimitiveType("long"))]
+    parts = list(split_by_partition(table, fields))
+    for texts, rows in parts:
+        for p, n in (keys[number] for number in rows["id"].to_pylist()):
+            assert (texts["p"] or None, texts["n"]) == (p or None, None if n is None else str(n))
+    assert sorted(n for _, rows in parts for n in rows["id"].to_pylist()) == [*range(len(keys))]
+
+
 @given(columns(), st.data())
 @settings(max_examples=effort(10, 200))
 def test_a_migration_writes_every_value_into_the_files(
