@@ -287,6 +287,24 @@ def test_kept_files_change_their_tags_and_nothing_else(tmp_path: Path) -> None:
     assert set(table.snapshot().files["zcube_id"].to_pylist()) == {group.zcube_id}
 
 
+def test_kept_files_join_the_cubes_of_their_own_groups(tmp_path: Path) -> None:
+    table = kept_made(tmp_path)
+    plan = kept_planned(table)
+    (whole,) = plan.groups
+    parts = [(0, whole.kept[:0]), (1, whole.kept)]
+    groups = tuple(
+        msgspec.structs.replace(
+            whole, group_id=n, zcube_id=f"cube-{n}", inputs=whole.inputs[n : n + 1], kept=kept
+        )
+        for n, kept in parts
+    )
+    plan = msgspec.structs.replace(plan, groups=groups)
+    report = table.commit(plan, execute(plan), groups_per_commit=2)
+    assert len(report.versions) == 1
+    added = adds(table, report.versions[0])
+    assert {added[path]["tags"]["ZCUBE_ID"] for path in whole.kept.paths()} == {"cube-1"}
+
+
 def test_a_kept_file_that_was_removed_does_not_join(tmp_path: Path) -> None:
     table = kept_made(tmp_path)
     plan = kept_planned(table)
