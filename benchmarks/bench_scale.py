@@ -32,7 +32,7 @@ from msgspec import structs
 
 from liquidlog.plan import GroupFailure, RewriteMode, RewrittenGroup
 from liquidlog.rewriting.groups import GroupRun
-from liquidlog.rewriting.passes import CompactionTasks, shares
+from liquidlog.rewriting.passes import compact_share, shares
 from liquidlog.rewriting.source import survey_file
 from liquidlog.table import Table
 from liquidspark.executor import execute_groups
@@ -207,9 +207,8 @@ def compact(home: Path, row_group_bytes: str) -> dict[str, Any]:
     work = run.work()
     with Stopwatch() as watch:
         surveys = [survey_file(work, file, sample_rows=0) for file in range(len(work.paths))]
-        tasks = CompactionTasks(work=work.without_inputs())
         (share,) = shares(work, surveys)
-        facts = tasks.run(share)
+        facts = compact_share(work.without_inputs(), share)
     seconds, cpu_seconds = watch.result()
     group = run.outcome(facts, seconds=seconds)
     if isinstance(group, GroupFailure):

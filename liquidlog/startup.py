@@ -16,8 +16,8 @@ class _WithoutPandas:
 def do_without_pandas() -> None:
     """Keep pyarrow from importing pandas, seconds of work, for the first value it converts.
 
-    pyarrow looks for pandas only once; later imports of pandas still work. None in sys.modules
-    would not do: pyarrow's compiled code would take it for the module.
+    pyarrow looks for pandas only once; later imports of pandas still work. Its compiled code would
+    take None in sys.modules for the module.
     """
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)

@@ -14,8 +14,8 @@ The names below are loaded on first use: without pyspark the package can still b
 - `session` Spark, started quietly, with our settings, and what differs between its versions;
   `probing` whether workers can do it, asked first
 - `cli` the entry point, `__main__` the program for spark-submit
-- `tables` DeltaTable with Delta's names, names in the catalog, answers as DataFrames; `statements`
-  SQL on a session
+- `tables` DeltaTable with Delta's names, names in the catalog, answers as DataFrames; SQL on a
+  session
 """
 
 import logging
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from liquidspark.executor import ExecutorOptions, execute, execute_groups
     from liquidspark.pipeline import session_tasks
     from liquidspark.reading import read
-    from liquidspark.statements import sql
     from liquidspark.streaming import InlineClustering, stream
+    from liquidspark.tables import sql
     from liquidspark.writing import append, overwrite
 
 __all__ = [
@@ -54,7 +54,7 @@ _MODULES = {
     "overwrite": "liquidspark.writing",
     "read": "liquidspark.reading",
     "session_tasks": "liquidspark.pipeline",
-    "sql": "liquidspark.statements",
+    "sql": "liquidspark.tables",
     "stream": "liquidspark.streaming",
 }
 

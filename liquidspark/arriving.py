@@ -1,14 +1,11 @@
 """Write the rows of a DataFrame instead of the rows of inputs: sample, place and write them.
 
 A task gets the batches of a partition: the table's columns, in order and by name, then one boolean
-column per check.
-
-The partitions of a partitioned table are collected before the first file is written, in a pass over
-their columns alone: a run must have noted the directories of its files.
+column per check. The partitions of a partitioned table are collected before the first file is
+written, in a pass over their columns: a run must have noted the directories of its files.
 
 The number of a partition's rows is unknown until its last row. So the sampling pass keeps the rows
-with the least hash of (partition, row): over all partitions these are an even sample, whatever the
-sizes of the partitions, and the same sample each time.
+with the least hash of (partition, row): over all partitions, an even sample, always the same.
 """
 
 from collections import deque
@@ -28,18 +25,20 @@ from liquidlog.data.encodings import concat, convert_chunks, decoded, flat_array
 from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
-from liquidlog.rewriting.arriving import ArrivingFiles, Parting
 from liquidlog.rewriting.passes import sorted_outputs
 from liquidlog.rewriting.shuffle import MapSide, Piece, facts_batch
-from liquidlog.rewriting.sink import TaskFacts, TaskProofs, failed, require_running
-from liquidlog.rewriting.source import (
-    Survey,
-    WritingWork,
-    sample_positions,
+from liquidlog.rewriting.sink import (
+    ArrivingFiles,
+    Parting,
+    TaskFacts,
+    TaskProofs,
+    failed,
+    require_running,
 )
+from liquidlog.rewriting.source import Survey, WritingWork, sample_positions
 from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
 from liquidlog.spec.schema import StructType, leaves, schema_json
-from liquidspark.sending import answer_batches
+from liquidspark.sending import Batches
 
 _HELD_SHARE: Final = 2
 """A slice's share of memory that rows gather up to: dividing them by slice holds them twice."""
@@ -68,7 +67,7 @@ class Arriving:
     work: WritingWork
     checks: tuple[str, ...] = ()
 
-    def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    def tables(self, batches: Batches) -> Iterator[pa.Table]:
         """Yield rows with physical names as the table's files have them, some slices at a time."""
         held: list[pa.Table] = []
         held_bytes = 0
@@ -82,16 +81,14 @@ class Arriving:
         if held:
             yield with_light_dictionaries(concat(held))
 
-    def _conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    def _conformed(self, batches: Batches) -> Iterator[pa.Table]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             return
         schema = without_void(self.work.table_schema)
         names = [field.name for field in schema.fields]
-        kinds = pa.schema([
-            pa.field(name, kind.type) for name, kind in zip(names, first.schema, strict=False)
-        ])  # fmt: skip
+        kinds = pa.schema(list(zip(names, first.schema.types, strict=False)))
 
         def columns() -> Iterator[pa.RecordBatch]:
             for batch in chain([first], filled):
@@ -129,40 +126,20 @@ def row_hashes(partition: int, rows: npt.NDArray[np.uint64]) -> Hashes:
     return hashes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleTasks:
-    """The sampling pass: reads batches of clustering columns and keeps at most `most` rows."""
-
-    work: WritingWork
-    most: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the survey of a partition, or its failure."""
-        yield from answer_batches(self.work, batches, lambda: self._survey(batches))
-
-    def _survey(self, batches: Iterable[pa.RecordBatch]) -> Survey:
-        number = _partition_number()
-        kept = _LeastHashed(number, self.most)
-        for batch in batches:
-            kept.add(batch)
-        rows, columns = kept.sample()
-        known = {leaf.physical: leaf.data_type for leaf in leaves(self.work.table_schema)}
-        kinds = [arrow_type(known[path]) for path in self.work.columns]
-        try:
-            found = [
-                flat_array(convert_chunks(column, kind))
-                for column, kind in zip(columns, kinds, strict=False)
-            ]
-        except pa.ArrowInvalid as error:
-            raise ExecutorError(f"a clustering column would change: {error}") from error
-        return Survey(
-            file=number,
-            row_group_rows=(kept.rows,),
-            memory_bytes=0,
-            rows=rows,
-            columns=tuple(found),
-            row_bytes=np.full(len(rows), np.nan),
-        )
+def sampled(work: WritingWork, most: int, batches: Batches) -> Survey:
+    """Return the survey of a partition's clustering columns, with at most `most` rows."""
+    number = _partition_number()
+    kept = _LeastHashed(number, most)
+    for batch in batches:
+        kept.add(batch)
+    rows, columns = kept.sample()
+    known = {leaf.physical: leaf.data_type for leaf in leaves(work.table_schema)}
+    kinds = [arrow_type(known[path]) for path in work.columns]
+    try:
+        found = [flat_array(one) for one in map(convert_chunks, columns, kinds)]
+    except pa.ArrowInvalid as error:
+        raise ExecutorError(f"a clustering column would change: {error}") from error
+    return _survey(number, kept.rows, rows, found)
 
 
 class _LeastHashed:
@@ -214,43 +191,30 @@ def even_sample(surveys: Sequence[Survey], most: int) -> list[Survey]:
     if len(together) > most:
         limits.append(int(np.partition(together, most - 1)[most - 1]))
     limit = np.uint64(min(limits, default=2**64 - 1))
-    return [_thinned(one, known <= limit) for one, known in zip(surveys, hashes, strict=True)]
+    kept = [known <= limit for known in hashes]
+    return [
+        _survey(
+            one.file, one.num_rows, one.rows[own], [c.filter(pa.array(own)) for c in one.columns]
+        )
+        for one, own in zip(surveys, kept, strict=True)
+    ]
 
 
-def _thinned(survey: Survey, kept: npt.NDArray[np.bool_]) -> Survey:
-    return replace(
-        survey,
-        rows=survey.rows[kept],
-        columns=tuple(column.filter(pa.array(kept)) for column in survey.columns),
-        row_bytes=survey.row_bytes[kept],
-    )
+def row_width(arriving: Arriving, most: int, batches: Batches) -> float | None:
+    """Return the stored bytes of a row by a partition's first rows; None if it has no rows."""
+    tables = list(arriving.tables(_first_rows(batches, most)))
+    if not tables:
+        return None
+    table = concat(tables)
+    return encoded_bytes(decoded(table), arriving.work.writer_options) / len(table)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WidthTasks:
-    """Measures the stored bytes of a row with the first `rows` rows of a partition."""
-
-    arriving: Arriving
-    rows: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the bytes of a row, or the failure; nothing if there is no row."""
-        yield from answer_batches(self.arriving.work, batches, lambda: self._width(batches))
-
-    def _width(self, batches: Iterable[pa.RecordBatch]) -> float | None:
-        tables = list(self.arriving.tables(self._first(batches)))
-        if not tables:
-            return None
-        table = concat(tables)
-        return encoded_bytes(decoded(table), self.arriving.work.writer_options) / len(table)
-
-    def _first(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        left = self.rows
-        for batch in batches:
-            yield batch.slice(0, left)
-            left -= batch.num_rows
-            if left <= 0:
-                return
+def _first_rows(batches: Batches, left: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,15 +224,13 @@ class ArrivingTasks(MapSide):
     arriving: Arriving
     firsts: Mapping[int, int]
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    def __call__(self, batches: Batches) -> Iterator[Piece]:
         """Yield the pieces of a partition."""
         number = _partition_number()
         yield from self.pieces(number, lambda: self._rows(number, batches))
         deque(batches, maxlen=0)
 
-    def _rows(
-        self, number: int, batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[tuple[pa.Table, int]]:
+    def _rows(self, number: int, batches: Batches) -> Iterator[tuple[pa.Table, int]]:
         # A source that gives other rows than it gave the sampling pass repeats ordinals, which only
         # order equal keys.
         ordinal = self.firsts.get(number, 0)
@@ -279,67 +241,58 @@ class ArrivingTasks(MapSide):
             ordinal = following
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeArrival:
-    """One task that lays out and writes all rows, if they fit into its memory."""
-
-    arriving: Arriving
-    sample_rows: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts."""
-        yield from _facts_of(self.arriving.work, batches, self._written)
-
-    def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
-        work, proofs = self.arriving.work, TaskProofs()
-        with proofs.whole.running():
-            held = list(proofs.reading.each(self.arriving.tables(batches)))
-            outputs: tuple[WrittenFile, ...] = ()
-            if held:
-                surveys = [_survey_of(work, concat(held), self.sample_rows)]
-                outputs = sorted_outputs(work, surveys, held, proofs)
-        return proofs.facts(outputs)
+def write_whole(arriving: Arriving, sample_rows: int, batches: Batches) -> TaskFacts:
+    """Lay out and write all rows in one task, if they fit into its memory."""
+    work, proofs = arriving.work, TaskProofs()
+    with proofs.whole.running():
+        held = list(proofs.reading.each(arriving.tables(batches)))
+        outputs: tuple[WrittenFile, ...] = ()
+        if held:
+            table = concat(held)
+            rows = sample_positions(len(table), sample_rows)
+            keys = [leaf_column(table, path) for path in work.columns]
+            taken = decoded(pa.table(keys, list(map(str, range(len(keys))))).take(pa.array(rows)))
+            columns = map(flat_array, taken.columns)
+            surveys = [_survey(0, len(table), rows, columns, memory_bytes=table.nbytes)]
+            outputs = sorted_outputs(work, surveys, held, proofs)
+    return proofs.facts(outputs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainArrival:
-    """Each task writes its rows as they come, to the files of their partitions."""
+def write_plainly(
+    arriving: Arriving,
+    parting: Parting,
+    directories: frozenset[str],
+    max_file_bytes: int,
+    batches: Batches,
+) -> TaskFacts:
+    """Write rows as they come, to files of their partitions, which must be in `directories`."""
 
-    arriving: Arriving
-    parting: Parting
-    directories: frozenset[str]
-    max_file_bytes: int
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts."""
-        yield from _facts_of(self.arriving.work, batches, self._written)
-
-    def _written(self, batches: Iterable[pa.RecordBatch]) -> TaskFacts:
-        with ArrivingFiles(
-            self.arriving.work,
-            self.parting,
-            numbers=repeat(_partition_number()),
-            admit=self._admit,
-            most_open=MOST_OPEN,
-            max_bytes=self.max_file_bytes,
-        ) as files:
-            files.arrived(self.arriving.tables(batches))
-        return files.facts()
-
-    def _admit(self, directories: list[str]) -> None:
-        unknown = set(directories) - self.directories
+    def admit(found: list[str]) -> None:
+        unknown = set(found) - directories
         if unknown:
             raise ExecutorError(
                 f"the DataFrame has rows for {min(unknown)}, and had none when it was asked for its"
                 " partitions: write one that gives the same rows twice"
             )
 
+    with ArrivingFiles(
+        arriving.work,
+        parting,
+        numbers=repeat(_partition_number()),
+        admit=admit,
+        most_open=MOST_OPEN,
+        max_bytes=max_file_bytes,
+    ) as files:
+        files.arrived(arriving.tables(batches))
+    return files.facts()
 
-def _facts_of(
+
+def fact_batches(
     work: WritingWork,
-    batches: Iterable[pa.RecordBatch],
-    write: Callable[[Iterable[pa.RecordBatch]], TaskFacts],
+    write: Callable[[Batches], TaskFacts],
+    batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
+    """Yield one row of facts about what a task writes of its batches, or of its failure."""
     try:
         require_running(work)
         facts = write(batches)
@@ -349,45 +302,28 @@ def _facts_of(
     deque(batches, maxlen=0)
 
 
-def _survey_of(work: WritingWork, table: pa.Table, sample_rows: int) -> Survey:
-    rows = sample_positions(len(table), sample_rows)
-    taken = decoded(
-        pa.table(
-            [leaf_column(table, path) for path in work.columns],
-            [str(number) for number in range(len(work.columns))],
-        ).take(pa.array(rows))
-    )
+def _survey(
+    file: int,
+    num_rows: int,
+    rows: npt.NDArray[np.uint64],
+    columns: Iterable[pa.Array],
+    memory_bytes: int = 0,
+) -> Survey:
     return Survey(
-        file=0,
-        row_group_rows=(len(table),),
-        memory_bytes=table.nbytes,
+        file=file,
+        row_group_rows=(num_rows,),
+        memory_bytes=memory_bytes,
         rows=rows,
-        columns=tuple(flat_array(column) for column in taken.columns),
+        columns=tuple(columns),
         row_bytes=np.full(len(rows), np.nan),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryTasks:
-    """The pass over the partition columns: its batches have only these."""
-
-    arriving: Arriving
-    parting: Parting
-
-    @classmethod
-    def of(cls, work: WritingWork, parting: Parting) -> "DirectoryTasks":
-        """Return the tasks for a work that has the whole table's schema."""
-        only = StructType(parting.fields)
-        arriving = Arriving(replace(work, schema_string=schema_json(only)))
-        return cls(arriving=arriving, parting=parting)
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the directories of a task's partitions, or its failure."""
-        yield from answer_batches(self.arriving.work, batches, lambda: self._found(batches))
-
-    def _found(self, batches: Iterable[pa.RecordBatch]) -> set[str]:
-        found: set[str] = set()
-        for table in self.arriving.tables(batches):
-            counted = table.append_column(_ROWS, pa.nulls(len(table)))
-            found.update(directory for directory, _, _ in self.parting.parts(counted))
-        return found
+def directories_of(work: WritingWork, parting: Parting, batches: Batches) -> set[str]:
+    """Return the directories of a task's partitions; its batches have their columns alone."""
+    only = replace(work, schema_string=schema_json(StructType(parting.fields)))
+    found: set[str] = set()
+    for table in Arriving(only).tables(batches):
+        counted = table.append_column(_ROWS, pa.nulls(len(table)))
+        found.update(directory for directory, _, _ in parting.parts(counted))
+    return found

@@ -5,6 +5,7 @@ whatever the order, so that it can be committed at once. Nothing here reads or w
 """
 
 from collections.abc import Callable, Collection, Iterator
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -75,18 +76,20 @@ def execute(
                 finished.append(outcome)
             if on_group is not None:
                 on_group(outcome)
-        _require_none(failures)
+        if failures:
+            _refuse(failures)
     except ExecutorError:
-        if on_group is None:
-            _discard(plan, finished, StorageOptions.of(storage_options))
+        places = {group.group_id: group.directories for group in plan.groups}
+        for group in finished if on_group is None else ():
+            storage, uri = StorageOptions.of(storage_options), table_location(plan.table_uri)
+            Run(uri, group.run, storage, places[group.group_id]).discard()
         raise
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
 
 
-def _require_none(failures: list[GroupFailure]) -> None:
-    if failures:
-        raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
+def _refuse(failures: list[GroupFailure]) -> NoReturn:
+    raise ExecutorError("; ".join(f"group {f.group_id}: {f.reason}" for f in failures))
 
 
 def execute_groups(
@@ -142,10 +145,3 @@ def execute_groups(
             )
         flying = [GroupsInFlight((run,), SparkEngine(own)) for run in runs]
         yield from Flight(TaskSlots(own), flying).outcomes(progress, cancelled)
-
-
-def _discard(plan: ClusteringPlan, groups: list[RewrittenGroup], storage: StorageOptions) -> None:
-    places = {group.group_id: group.directories for group in plan.groups}
-    for group in groups:
-        run = Run(table_location(plan.table_uri), group.run, storage, places[group.group_id])
-        run.discard()

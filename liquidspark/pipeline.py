@@ -7,10 +7,9 @@ travels with the function. So only numbers are Spark rows until the table's rows
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import uuid4  # noqa: TID251  names jobs, not files
@@ -33,27 +32,16 @@ from liquidlog.rewriting.shuffle import (
     in_batches,
 )
 from liquidlog.rewriting.sink import TaskFacts, is_tried_again
-from liquidlog.rewriting.source import (
-    Assignment,
-    GroupWork,
-    Split,
-    WritingWork,
-)
+from liquidlog.rewriting.source import Assignment, GroupWork, Split, WritingWork
 from liquidlog.storage.clients import may_pass
-from liquidspark.sending import (
-    assigned,
-    collected,
-    map_batches,
-    partition_values,
-)
+from liquidspark.sending import Batches, assigned, collected, map_batches, partition_values
 from liquidspark.session import (
-    add_tag,
     cancel_tagged,
     context_of,
     failure_reason,
     piece_session,
-    remove_tag,
     setting_of,
+    tagged,
 )
 
 if TYPE_CHECKING:
@@ -129,13 +117,8 @@ class SparkEngine(Engine):
         context = context_of(self._spark)
         if context is not None:
             context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
+        with nullcontext() if context is not None else tagged(self._spark, self._name):
             yield
-            return
-        add_tag(self._spark, self._name)
-        try:
-            yield
-        finally:
-            remove_tag(self._spark, self._name)
 
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
         """Run a function as one task per request; return its results in their order."""
@@ -185,7 +168,7 @@ class SparkEngine(Engine):
         return [job for job in found if job is not None]
 
 
-PieceFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[Piece]]
+PieceFunction = Callable[[Batches], Iterator[Piece]]
 """Maps the batches of a reading task's partition to pieces; must be picklable."""
 
 
@@ -193,7 +176,7 @@ def shuffled(
     frame: DataFrame, reading: PieceFunction, work: WritingWork, route: Route
 ) -> TaskFacts:
     """Send the pieces that a function makes of a frame to the tasks that write them."""
-    pieces = map_batches(frame, _SendingTasks(reading), SHUFFLE_SCHEMA)
+    pieces = map_batches(frame, partial(_sent, reading), SHUFFLE_SCHEMA)
     moved = pieces.repartition(route.tasks, "target")
     if route.in_two_steps:
         moved = moved.sortWithinPartitions("slice", "ordinal")
@@ -203,12 +186,8 @@ def shuffled(
     return collected(map_batches(moved, OutputTasks(work=work, route=route), FACTS_SCHEMA))
 
 
-@dataclass(frozen=True, slots=True)
-class _SendingTasks:
-    reading: PieceFunction
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return in_batches(self.reading(batches))
+def _sent(reading: PieceFunction, batches: Batches) -> Iterator[pa.RecordBatch]:
+    return in_batches(reading(batches))
 
 
 def task_attempts(spark: SparkSession) -> int:
@@ -224,13 +203,12 @@ _ANSWER_SCHEMA: Final = "number long, answer binary, failure string"
 
 def session_tasks(spark: SparkSession) -> Tasks:
     """Return what runs a function over requests on the workers of a session."""
-    return partial(run_tasks, spark)
+    return partial(_run_tasks, spark)
 
 
-def run_tasks(
+def _run_tasks(
     spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any]
 ) -> Sequence[Any]:
-    """Run a function as one task per request; return its results in their order."""
     if not requests:
         return ()
     # The names of jobs belong to the thread, and the caller's thread may have set its own.
@@ -254,8 +232,8 @@ def run_tasks(
 def _answers(
     spark: SparkSession, function: Callable[[Any], T], requests: Sequence[Any]
 ) -> Sequence[T]:
-    tasks = _RequestTasks(function=function, task_attempts=task_attempts(spark))
-    frame, mapped = assigned(spark, tasks, requests)
+    task = partial(_answer, function, task_attempts(spark))
+    frame, mapped = assigned(spark, task, requests)
     rows = map_batches(frame, mapped, _ANSWER_SCHEMA).collect()
     failures = sorted({row.failure for row in rows if row.failure is not None})
     if failures:
@@ -266,22 +244,17 @@ def _answers(
     return [pickle.loads(answers[number]) for number in range(len(requests))]  # noqa: S301  ours
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RequestTasks:
-    function: Callable[[Any], Any]
-    task_attempts: int
-
-    def __call__(self, number: int, request: object) -> Iterator[pa.RecordBatch]:
-        answer, failure = None, None
-        try:
-            answer = pickle.dumps(self.function(request), pickle.HIGHEST_PROTOCOL)
-        except LiquidlogError as error:
-            if may_pass(error) and is_tried_again(self.task_attempts):
-                raise
-            failure = "; ".join(str(error).splitlines())
-        arrays = [
-            pa.array([number], pa.int64()),
-            pa.array([answer], pa.binary()),
-            pa.array([failure], pa.string()),
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, ["number", "answer", "failure"])
+def _answer(
+    function: Callable[[Any], Any], attempts: int, number: int, request: object
+) -> Iterator[pa.RecordBatch]:
+    answer, failure = None, None
+    try:
+        answer = pickle.dumps(function(request), pickle.HIGHEST_PROTOCOL)
+    except LiquidlogError as error:
+        if may_pass(error) and is_tried_again(attempts):
+            raise
+        failure = "; ".join(str(error).splitlines())
+    kinds = (pa.int64(), pa.binary(), pa.string())
+    values = zip((number, answer, failure), kinds, strict=True)
+    arrays = [pa.array([value], kind) for value, kind in values]
+    yield pa.RecordBatch.from_arrays(arrays, ["number", "answer", "failure"])

@@ -72,10 +72,7 @@ def require_ready(
     storage: StorageOptions = NO_OPTIONS,
     tasks: int = 1,
 ) -> None:
-    """Probe the driver and a worker, and refuse a rewrite that cannot work.
-
-    A local session of ours starts as many workers at once as `tasks` will need.
-    """
+    """Probe the driver and a worker, and refuse a rewrite that cannot work."""
     problem = memory_problem(partial(setting_of, spark))
     if problem is not None:
         raise ExecutorError(problem)
@@ -200,10 +197,7 @@ def start_problem(error: BaseException) -> str:
 
 
 def least_versions() -> dict[str, str]:
-    """Return the least version that workers need by package, and the exact version of this package.
-
-    It is empty if this package is shipped as files.
-    """
+    """Return the least versions that workers need by package; none if we are shipped as files."""
     try:
         required = metadata.requires(_PRODUCT) or []
         versions = {_PRODUCT: metadata.version(_PRODUCT)}

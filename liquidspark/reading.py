@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from liquidlog.spec.arrow import CharTypeError, without_void
 from liquidlog.spec.schema import StructType, parse_schema, plain_nullable, schema_json
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Table
-from liquidspark.sending import AssignedTasks, assigned, encoded_request, map_batches
+from liquidspark.sending import AssignedTasks, TaskFunction, assigned, encoded_request, map_batches
 from liquidspark.session import context_of, failure_reason, spark_arrow_schema
 from liquidspark.writing import Padding, opened_table
 
@@ -90,46 +91,41 @@ def read(
     rows = TableRows.of_plan(
         plan, schema.names, storage=opened.opened.store.storage.fresh(), max_bytes=_HELD_BYTES
     )
-    tasks = FileTasks(rows, schema)
-    found = padding.padded(_read_by_tasks(spark, tasks, [*_of_tasks(_parts(plan))]))
+    parts = [*_of_tasks(_parts(plan))]
+    found = padding.padded(_read_by_tasks(spark, partial(_rows, rows, schema), schema, parts))
     return found if where is None else found.where(where)
 
 
-@dataclass(frozen=True, slots=True)
-class FileTasks:
-    """Reads the parts of files that a task is sent, to batches of Spark's types."""
-
-    rows: TableRows
-    schema: SparkStruct
-
-    def __call__(self, _: int, parts: tuple[FilePart, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task."""
-        wanted = spark_arrow_schema(self.schema)
-        for part in parts:
-            for table in self.rows.read(part):
-                columns = map(convert_chunks, table.columns, wanted.types)
-                rows = pa.Table.from_arrays(list(columns), schema=wanted)
-                yield from rows.to_batches(max_chunksize=_BATCH_ROWS)
+def _rows(
+    reader: TableRows, schema: SparkStruct, _: int, parts: tuple[FilePart, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in the parts of files that a task is sent, in Spark's types."""
+    wanted = spark_arrow_schema(schema)
+    for part in parts:
+        for table in reader.read(part):
+            columns = map(convert_chunks, table.columns, wanted.types)
+            rows = pa.Table.from_arrays(list(columns), schema=wanted)
+            yield from rows.to_batches(max_chunksize=_BATCH_ROWS)
 
 
 def _read_by_tasks(
-    spark: SparkSession, tasks: FileTasks, parts: Sequence[tuple[FilePart, ...]]
+    spark: SparkSession,
+    task: TaskFunction[pa.RecordBatch],
+    schema: SparkStruct,
+    parts: Sequence[tuple[FilePart, ...]],
 ) -> DataFrame:
-    """Return what tasks read of their parts, as a frame that Spark never takes for a small one.
-
-    Spark would broadcast a small one to join it. It takes an RDD of Python to be large; Connect has
-    no RDDs, so a hint says it there.
-    """
+    """Return what tasks read of their parts, as a frame that Spark never takes for a small one."""
+    # Spark would broadcast a small one to join it. It takes an RDD of Python to be large.
     if not parts:
-        return spark.createDataFrame([], tasks.schema)
+        return spark.createDataFrame([], schema)
     context = context_of(spark)
     if context is None:
-        return map_batches(*assigned(spark, tasks, parts), tasks.schema).hint("merge")
+        return map_batches(*assigned(spark, task, parts), schema).hint("merge")
     contents = [(number, encoded_request(one)) for number, one in enumerate(parts)]
     numbered = spark.createDataFrame(
         context.parallelize(contents, len(contents)), "id bigint, content binary"
     )
-    return map_batches(numbered, AssignedTasks(tasks, None), tasks.schema)
+    return map_batches(numbered, AssignedTasks(task, None), schema)
 
 
 def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:

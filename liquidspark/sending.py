@@ -13,7 +13,8 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,7 @@ from liquidlog.rewriting.sink import (
 from liquidlog.rewriting.source import WritingWork
 from liquidspark.session import OWN_WORKERS, arrow_frame
 
+Batches: TypeAlias = Iterable[pa.RecordBatch]
 Made = TypeVar("Made")
 
 TaskFunction = Callable[[int, Any], Iterator[Made]]
@@ -44,14 +46,14 @@ TaskFunction = Callable[[int, Any], Iterator[Made]]
 class BatchFunction(Protocol):
     """A function that mapInArrow calls once per task; must be picklable."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     function: BatchFunction
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         context = TaskContext.get()
         begin_attempt(0 if context is None else int(context.attemptNumber()))
@@ -72,12 +74,12 @@ _ANSWER_SCHEMA: Final = "answer binary, failure binary"
 
 
 def answer_batches(
-    work: WritingWork, batches: Iterable[pa.RecordBatch], ask: Callable[[], object]
+    work: WritingWork, ask: Callable[[Batches], object], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """Yield the answer of a task about its batches, or its failure; nothing for the answer None."""
     answer, failure = None, None
     try:
-        found = ask()
+        found = ask(batches)
         if found is None:
             return
         answer = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
@@ -89,10 +91,14 @@ def answer_batches(
 
 
 def answers_of(
-    frame: DataFrame, function: BatchFunction, *, most: int | None = None
+    frame: DataFrame,
+    work: WritingWork,
+    ask: Callable[[Batches], object],
+    *,
+    most: int | None = None,
 ) -> tuple[list[Any], TaskFacts | None]:
-    """Return the answers that tasks give by `answer_batches`, at most `most`, or their failures."""
-    mapped = map_batches(frame, function, _ANSWER_SCHEMA)
+    """Return the answers of tasks about their batches, at most `most`, or their failures."""
+    mapped = map_batches(frame, partial(answer_batches, work, ask), _ANSWER_SCHEMA)
     rows = (mapped if most is None else mapped.limit(most)).collect()
     failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
     if failures:
@@ -119,7 +125,7 @@ class AssignedTasks(Generic[Made]):
     function: TaskFunction[Made]
     embedded: tuple[bytes, ...] | None
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Made]:
+    def __call__(self, batches: Batches) -> Iterator[Made]:
         """Yield the results of the tasks whose numbers are in the batches."""
         for batch in batches:
             for row, number in enumerate(batch.column(0).to_pylist()):

@@ -3,11 +3,9 @@
 A session started here is local, sized for one machine, and stopped by its opener. If a master is
 named, it must answer within seconds; Spark itself would wait for minutes.
 
-Settings that are applied to somebody else's session are restored exactly. Several rewrites may use
-one session at the same time, from several threads. A setting then has the value of the rewrite that
-applied it last. When the last of them ends, the session gets its earlier value back, or none. A
-value that somebody else sets meanwhile stays: the end of a rewrite does not overwrite it, and a
-later rewrite restores it.
+Several rewrites may apply settings to one session, from several threads. A setting has the value of
+the rewrite that applied it last; when the last of them ends, the session gets its earlier value
+back. A value that somebody else sets meanwhile stays, and a later rewrite restores it.
 """
 
 import os
@@ -57,43 +55,35 @@ def context_of(spark: "SparkSession") -> "SparkContext | None":
         return None
 
 
-def add_tag(spark: "SparkSession", tag: str) -> None:
-    """Give a tag to the jobs that this thread starts from now on."""
-    context = context_of(spark)
-    if context is None:
-        spark.addTag(tag)
-    else:
-        context.addJobTag(tag)
-
-
-def remove_tag(spark: "SparkSession", tag: str) -> None:
-    """Give the tag to no more jobs of this thread."""
-    context = context_of(spark)
-    if context is None:
-        spark.removeTag(tag)
-    else:
-        context.removeJobTag(tag)
+@contextmanager
+def tagged(spark: "SparkSession", tag: str) -> Iterator[None]:
+    """Context manager: the jobs that this thread starts have a tag."""
+    context: Any = context_of(spark)
+    add, remove = (
+        (spark.addTag, spark.removeTag)
+        if context is None
+        else (context.addJobTag, context.removeJobTag)
+    )
+    add(tag)
+    try:
+        yield
+    finally:
+        remove(tag)
 
 
 def cancel_tagged(spark: "SparkSession", tag: str) -> None:
     """Stop the jobs that have a tag."""
     context = context_of(spark)
-    if context is None:
-        spark.interruptTag(tag)
-    else:
-        context.cancelJobsWithTag(tag)
+    (spark.interruptTag if context is None else context.cancelJobsWithTag)(tag)
 
 
 def reads_nothing_below(frame: "DataFrame", place: str) -> bool:
-    """Return whether a plan shows all that it reads, and nothing of it is at an address.
-
-    A plan shows only files, numbers and what is made of them; one of Spark Connect shows nothing.
-    """
+    """Return whether a plan shows all that it reads, files and numbers, and none at an address."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if context_of(frame.sparkSession) is None:
-        return False
+        return False  # Spark Connect shows nothing
     try:
         plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  there is no other way
         leaves = plan.collectLeaves()
@@ -111,7 +101,7 @@ def _is_apart(leaf: Any, place: str) -> bool:  # noqa: ANN401  an object of the 
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return False
     roots = relation.location().rootPaths()
-    paths = [str(roots.apply(number).toString()) for number in range(roots.size())]
+    paths = (str(roots.apply(number).toString()) for number in range(roots.size()))
     return all(are_apart(path, place) for path in paths)
 
 
@@ -144,10 +134,8 @@ def setting_of(spark: "SparkSession", name: str) -> str | None:
 
 @contextmanager
 def copied_session(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """Context manager: a session with the settings and files of another, or that one itself.
-
-    Connect's client of PySpark 4.0 cannot copy one. Source: Spark, SparkSession.cloneSession.
-    """
+    """Context manager: a session with the settings and files of another, or that one itself."""
+    # Connect's client of PySpark 4.0 cannot copy one. Source: Spark, SparkSession.cloneSession.
     given: Any = spark
     context, copy = context_of(spark), None
     with suppress(Exception):
@@ -244,10 +232,8 @@ def _take(spark: "SparkSession", place: tuple[Hashable, str], user: object) -> N
 def _session_key(spark: "SparkSession") -> Hashable:
     """Return a key that all objects of one session share, as they share its settings."""
     connect = getattr(spark, "session_id", None)
-    if connect is not None:
-        return str(connect)
-    java = getattr(spark, "_jsparkSession", None)
-    return id(spark) if java is None else str(java.sessionUUID())
+    java = getattr(spark, "_jsparkSession", None) if connect is None else None
+    return connect or (id(spark) if java is None else str(java.sessionUUID()))
 
 
 _MIN_DRIVER_MIB: Final = 1024
@@ -341,10 +327,7 @@ _HOST_AND_PORT: Final = re.compile(r"(?P<host>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\
 
 @contextmanager
 def open_session(conf: Mapping[str, str]) -> "Iterator[SparkSession]":
-    """Context manager: yields the active session with `conf` applied, else a new local one.
-
-    On exit, a session started here is stopped; any other session gets its own settings back.
-    """
+    """Context manager: yields the active session with `conf` applied, else a new local one."""
     if find_spec("pyspark") is None:
         raise ExecutorError(f"{PYSPARK_MISSING}; {WITHOUT_SPARK}")
     from pyspark.sql import SparkSession
@@ -475,13 +458,11 @@ def _applied(spark: "SparkSession", conf: Mapping[str, str]) -> Iterator[None]:
 
 def _require_java() -> None:
     home = os.environ.get("JAVA_HOME")
-    if home:
-        if not (FilePath(home) / "bin" / "java").exists():
-            raise ExecutorError(
-                f"JAVA_HOME is {home}, which holds no bin/java; Spark needs Java 17;"
-                f" {WITHOUT_SPARK}"
-            )
-    elif shutil.which("java") is None:
+    if home and not (FilePath(home) / "bin" / "java").exists():
+        raise ExecutorError(
+            f"JAVA_HOME is {home}, which holds no bin/java; Spark needs Java 17; {WITHOUT_SPARK}"
+        )
+    if not home and shutil.which("java") is None:
         raise ExecutorError(
             "Java is missing: Spark needs Java 17 or later; install it or set JAVA_HOME;"
             f" {WITHOUT_SPARK}"

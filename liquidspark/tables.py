@@ -1,4 +1,4 @@
-"""DeltaTable with the names of `delta.tables`, for scripts that maintain tables.
+"""DeltaTable with the names of `delta.tables`, and SQL, for scripts that maintain tables.
 
 What liquidlog does not do, such as DELETE and MERGE, is absent here. Names are Delta's, in its
 spelling, and an argument of a wrong type is a TypeError, as in Delta.
@@ -6,17 +6,23 @@ spelling, and an argument of a wrong type is a TypeError, as in Delta.
 Source: Delta Lake, Python API, `delta.tables`.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from liquidlog import table as table_module
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
-from liquidlog.operations.optimize import partition_where
+from liquidlog.operations.optimize import expected_metrics, partition_where
+from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.operations.workloads import read_workload
+from liquidlog.predicates.workload import Workload
+from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.arguments import address, number, one, text_mapping, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
-from liquidlog.sql.parser import column_type
-from liquidlog.storage.options import OptionsSource
+from liquidlog.sql import statements as ask
+from liquidlog.sql.parser import column_type, parse_statement
+from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
 from liquidspark.session import parsed_schema, setting_of
 
@@ -33,19 +39,6 @@ _FACTS: Final = "# Detailed Table Information"
 """The row of DESCRIBE EXTENDED that follows the columns; a column may be called Location."""
 
 _SESSION_CATALOG: Final = "spark.sql.catalog.spark_catalog"
-
-
-def find_table(spark: "SparkSession", parts: Sequence[str]) -> tuple[str, str]:
-    """Return the address of the Delta table of a name, and its whole name."""
-    name = quoted(parts)
-    if not has_table(spark, parts):
-        raise TableNotFoundError(name, "the session's catalog has no table of this name")
-    facts = _facts(spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect())
-    provider, uri = facts.get("Provider", facts.get("Type", "view")), facts.get("Location")
-    if provider.lower() != "delta" or not uri:
-        raise UsageError(f"{name} is no Delta table, but one of {provider.lower()}", table=name)
-    whole = [facts[key] for key in ("Catalog", "Database", "Table") if facts.get(key)]
-    return uri, ".".join(whole) or name
 
 
 def has_table(spark: "SparkSession", parts: Sequence[str]) -> bool:
@@ -208,8 +201,16 @@ class DeltaTable:
         """Return the table of a name in the session's catalog."""
         spark = _session(sparkSession)
         parts = split_path(_text(tableOrViewName, argument="tableOrViewName"))
-        uri, name = find_table(spark, parts)
-        return cls(spark, Table.open(uri, storage_options=storage_options), name)
+        name = quoted(parts)
+        if not has_table(spark, parts):
+            raise TableNotFoundError(name, "the session's catalog has no table of this name")
+        facts = _facts(spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect())
+        provider, uri = facts.get("Provider", facts.get("Type", "view")), facts.get("Location")
+        if provider.lower() != "delta" or not uri:
+            raise UsageError(f"{name} is no Delta table, but one of {provider.lower()}", table=name)
+        whole = [facts[key] for key in ("Catalog", "Database", "Table") if facts.get(key)]
+        opened = Table.open(uri, storage_options=storage_options)
+        return cls(spark, opened, ".".join(whole) or name)
 
     @classmethod
     def isDeltaTable(
@@ -448,10 +449,7 @@ def create_table(
     definition: dict[str, Any],
     storage_options: OptionsSource | None = None,
 ) -> DeltaTable:
-    """Create a table at a place, by default in the directory of its name's database.
-
-    `definition` has the arguments of `define_table`.
-    """
+    """Create a table at a place, by default in the directory of its name's database."""
     if name is None and location is None:
         raise UsageError("a new table needs a name or a location")
     if name is not None and has_table(spark, name):
@@ -563,3 +561,143 @@ def _parsed(fields: Sequence[Any]) -> StructType:
     from pyspark.sql.types import StructType as SparkStruct
 
     return parse_schema(SparkStruct(list(fields)).json(), where="the columns given")
+
+
+# Statements of SQL on a Spark session: tables by path or by name, answers as DataFrames.
+
+
+def sql(
+    spark: "SparkSession", statement: str, *, storage_options: OptionsSource | None = None
+) -> "DataFrame":
+    """Run one statement about a table and return its answer, without columns if it has none.
+
+    Tables are named by delta.`path`, by a path in quotes, or by their name in the session's
+    catalog. DESCRIBE and OPTIMIZE answer with the columns that Delta Spark gives them, EXPLAIN
+    OPTIMIZE with those of OPTIMIZE.
+
+    Args:
+        spark: The session that rewrites files and knows names.
+        statement: One statement; docs/reference/sql.md lists them.
+        storage_options: With which tables are opened.
+
+    Raises:
+        UsageError: If the text is no statement that there is; its arguments are the line and the
+            column of the word. Or if the statement asks for what the table cannot have.
+        TableNotFoundError: If there is no such table.
+        LiquidlogError: As the method of `Table` that the statement stands for.
+    """
+    asked = parse_statement(statement)
+    if isinstance(asked, ask.Creation):
+        _create(spark, asked, storage_options)
+        return empty_frame(spark)
+    try:
+        opened = open_table(spark, asked.table, storage_options)
+    except TableNotFoundError:
+        if isinstance(asked, ask.RewriteStatement) and asked.if_exists:
+            return optimize_frame(spark, str(asked.table), [])
+        raise
+    match asked:
+        case ask.RewriteStatement():
+            return _rewritten(spark, opened.table, asked)
+        case ask.Vacuum(retain_hours=hours, dry_run=dry_run):
+            return opened.vacuumed(hours, dry_run=dry_run)
+        case ask.Alteration():
+            getattr(opened.table, asked.method)(*asked.names, **asked.arguments)
+            return empty_frame(spark)
+        case ask.Question():
+            return _answered(spark, opened, asked, storage_options)
+
+
+def open_table(
+    spark: "SparkSession", name: ask.TableName, storage_options: OptionsSource | None = None
+) -> DeltaTable:
+    """Return the table of a statement."""
+    if isinstance(name, ask.TableAt):
+        return DeltaTable.forPath(spark, name.uri, storage_options=storage_options)
+    return DeltaTable.forName(spark, quoted(name.parts), storage_options)
+
+
+def _answered(
+    spark: "SparkSession",
+    opened: DeltaTable,
+    asked: ask.Question,
+    storage_options: OptionsSource | None,
+) -> "DataFrame":
+    match asked.verb:
+        case "detail":
+            return opened.detail()
+        case "history":
+            return opened.history(asked.limit)
+        case "health":
+            return frame(spark, [jsonable(opened.table.health())], HEALTH)
+        case _:
+            workload = _workload(opened.table, asked.sources, storage_options)
+            return _advice(spark, opened.table, workload)
+
+
+def _rewritten(spark: "SparkSession", table: Table, asked: ask.RewriteStatement) -> "DataFrame":
+    policy: dict[str, Any] = {"strategy": "overlap", "where": asked.where}
+    if not asked.recluster:
+        policy = {"full": asked.full}
+        if asked.where is not None:
+            policy["where"] = partition_where(table.snapshot(), asked.where)
+        if asked.zorder_by:
+            policy["zorder_by"] = asked.zorder_by
+    if asked.explain:
+        plan = table.plan(**policy)
+        require_rewritable(table.opened, plan)
+        return optimize_frame(spark, table.uri, [expected_metrics(table.opened, plan, {})])
+    done = table.optimize(spark, final=asked.final or None, **policy)
+    rounds = [one.done.metrics for one in done.rounds] if asked.final else [done.metrics]
+    return optimize_frame(spark, table.uri, rounds)
+
+
+def _create(
+    spark: "SparkSession",
+    asked: ask.Creation,
+    storage_options: OptionsSource | None,
+) -> None:
+    if isinstance(asked.table, ask.TableAt) and asked.location is not None:
+        raise UsageError(
+            f"{asked.table} says where the table is; leave LOCATION out", location=asked.location
+        )
+    definition = dict(asked.definition)
+    if asked.like is not None:
+        definition["like"] = open_table(spark, asked.like, storage_options).table
+    create_table(
+        spark,
+        name=None if isinstance(asked.table, ask.TableAt) else asked.table.parts,
+        location=asked.table.uri if isinstance(asked.table, ask.TableAt) else asked.location,
+        if_not_exists=asked.if_not_exists,
+        definition=definition,
+        storage_options=storage_options,
+    )
+
+
+def _workload(
+    table: Table, sources: tuple[str, ...], storage_options: OptionsSource | None
+) -> Workload:
+    """Return the queries in sources; without sources, those that the table's log records."""
+    options = StorageOptions.of(storage_options)
+    named = sources or (table.uri,)
+    try:
+        read = [read_workload(one, table=table.uri, storage_options=options) for one in named]
+    except UsageError as error:
+        if sources:
+            raise
+        raise UsageError(
+            "the table's log records no query; say where queries are recorded, as ADVISE t FROM"
+            " 'queries.sql'"
+        ) from error
+    return tuple(predicate for one in read for predicate in one)
+
+
+def _advice(spark: "SparkSession", table: Table, workload: Workload) -> "DataFrame":
+    document = jsonable(table.advise(workload).document())
+    recommended = document["recommended"]
+    row = {
+        "recommended": None if recommended is None else recommended["columns"],
+        "reason": document["reason"],
+        "document": json.dumps(document),
+    }
+    return frame(spark, [row], ADVICE)

@@ -8,9 +8,10 @@ rows that this reads are proved to be in the files, whatever the sample was.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4  # noqa: TID251  names the files of a run
@@ -25,12 +26,18 @@ from liquidlog.data.reader import with_names_of
 from liquidlog.data.runs import Run
 from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import GroupCosts, WritePlan, WriteResult, Written
-from liquidlog.rewriting.arriving import Parting, arriving_work, write_in_run
 from liquidlog.rewriting.groups import located
 from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.passes import with_fresh_options
 from liquidlog.rewriting.shuffle import FACTS_SCHEMA
-from liquidlog.rewriting.sink import TaskFacts, Timer, merge_facts
+from liquidlog.rewriting.sink import (
+    Parting,
+    TaskFacts,
+    Timer,
+    arriving_work,
+    merge_facts,
+    write_in_run,
+)
 from liquidlog.rewriting.source import (
     DEFAULT_OPTIONS,
     Assignment,
@@ -71,30 +78,37 @@ from liquidspark.arriving import (
     MOST_OPEN,
     Arriving,
     ArrivingTasks,
-    DirectoryTasks,
-    PlainArrival,
-    SampleTasks,
-    WholeArrival,
-    WidthTasks,
+    directories_of,
     even_sample,
+    fact_batches,
+    row_width,
+    sampled,
+    write_plainly,
+    write_whole,
 )
 from liquidspark.pipeline import shuffled, task_attempts
 from liquidspark.probing import require_ready
-from liquidspark.sending import answers_of, assigned, collected, map_batches, partition_values
+from liquidspark.sending import (
+    Batches,
+    answers_of,
+    assigned,
+    collected,
+    map_batches,
+    partition_values,
+)
 from liquidspark.session import (
     BYTES_PER_BATCH,
     FEW_ROWS,
     ROWS_PER_BATCH,
-    add_tag,
     bounded_batches,
     cancel_tagged,
     context_of,
     failure_reason,
     has_setting,
     reads_nothing_below,
-    remove_tag,
     require_frame,
     setting_of,
+    tagged,
 )
 
 if TYPE_CHECKING:
@@ -300,8 +314,7 @@ def frame_schema(frame: DataFrame) -> StructType:
 class Padding:
     """Columns that Spark's readers change: they pad texts of char(n) with spaces to n characters.
 
-    Their metadata makes Spark pad the literals that are compared with them, too.
-    Source: Spark, ApplyCharTypePadding.
+    Metadata makes Spark pad literals compared with them. Source: Spark, ApplyCharTypePadding.
     """
 
     columns: Mapping[str, Column]
@@ -398,43 +411,31 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
     return rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTasks:
-    """Reads the live rows of files to rewrite; each task is sent its partition values."""
-
-    work: GroupWork
-
-    def __call__(
-        self, _: int, assignment: Assignment[PartitionTexts | None]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the task's files, under the table's names."""
-        work = assignment.work(self.work)
-        schema = replace(work, partition_columns=()).table_schema
-        texts = assignment.own or {}
-        fields = [one for one in schema.fields if one.physical_name in texts]
-        known = {one.physical_name: typed_value(texts[one.physical_name], one) for one in fields}
-        for file in range(len(work.inputs)):
-            with open_logical_file(work, file) as opened:
-                groups = tuple(range(opened.num_row_groups))
-                rows = sum(map(opened.row_group_rows, groups))
-            for table, _ in read_splits(work, [Split(file, groups, 0, rows)]):
-                columns = [
-                    pa.repeat(known[name], len(table)) if name in known else table.column(name)
-                    for name in _physical_names(schema)
-                ]
-                yield from _logical(columns, schema)
+def _kept(
+    common: GroupWork, _: int, assignment: Assignment[PartitionTexts | None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the live rows of files to rewrite; each task is sent its partition values."""
+    work = assignment.work(common)
+    schema = replace(work, partition_columns=()).table_schema
+    texts = assignment.own or {}
+    named = ((one.physical_name, one) for one in schema.fields)
+    known = {name: typed_value(texts[name], one) for name, one in named if name in texts}
+    for file in range(len(work.inputs)):
+        with open_logical_file(work, file) as opened:
+            groups = tuple(range(opened.num_row_groups))
+            rows = sum(map(opened.row_group_rows, groups))
+        for table, _first in read_splits(work, [Split(file, groups, 0, rows)]):
+            columns = [
+                pa.repeat(known[name], len(table)) if name in known else table.column(name)
+                for name in _physical_names(schema)
+            ]
+            yield from _logical(columns, schema)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConformTasks:
-    """Makes rows of the table from rows of a DataFrame whose structs differ."""
-
-    arriving: Arriving
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows under the table's names."""
-        for table in self.arriving.tables(batches):
-            yield from _logical(table.columns, self.arriving.work.table_schema)
+def _conformed(arriving: Arriving, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield rows of a DataFrame whose structs differ as rows under the table's names."""
+    for table in arriving.tables(batches):
+        yield from _logical(table.columns, arriving.work.table_schema)
 
 
 def _physical_names(schema: StructType) -> list[str]:
@@ -455,29 +456,20 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
     schema = without_void(parse_schema(plan.schema_string, where="the plan"))
     arriving = replace(arriving_work(plan, _NO_RUN, storage.fresh()), slice_bytes=_KEPT_SLICE_BYTES)
     work = GroupWork(
-        directory=arriving.directory,
-        outputs=1,
-        schema_string=plan.schema_string,
-        mapping_mode=plan.mapping_mode,
-        columns=(),
-        curve=None,
-        writer_options=plan.writer_options,
-        token=_NO_RUN,
-        storage=arriving.storage,
-        slice_bytes=_KEPT_SLICE_BYTES,
+        **{one.name: getattr(arriving, one.name) for one in fields(arriving)},
         inputs=tuple(located(plan.table_uri, one) for one in plan.rewritten),
-        partition_columns=plan.partition_columns,
     )
+    work = replace(work, columns=(), curve=None, partition_columns=plan.partition_columns)
     kinds = ",".join(f"{quoted(one.name)} {_sql_type(one.data_type)}" for one in schema.fields)
     names = [quoted(one.name) for one in schema.fields]
     passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
         checks = tuple(check.what for check in plan.checks)
-        conform = ConformTasks(arriving=Arriving(arriving, checks))
+        conform = partial(_conformed, Arriving(arriving, checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
     values = plan.rewritten_partitions or (None,) * len(work.inputs)
     each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
-    files, function = assigned(rows.sparkSession, KeptTasks(work=work.without_inputs()), each)
+    files, function = assigned(rows.sparkSession, partial(_kept, work.without_inputs()), each)
     found = map_batches(files, function, kinds)
     stay = Padding.of(rows.sparkSession, schema).judged(
         found, lambda these: these.where(f"NOT coalesce(({plan.where}), false)")
@@ -487,10 +479,7 @@ def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> Dat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameRun:
-    """One attempt to write a DataFrame for a plan, with its own run in the table.
-
-    `frame` has the rows as `aligned` returns them, and `directories` are those of their partitions.
-    """
+    """One attempt to write rows as `aligned` returns them, to `directories` of their partitions."""
 
     spark: SparkSession
     frame: DataFrame
@@ -508,27 +497,23 @@ class FrameRun:
 
     @contextmanager
     def _jobs(self) -> Iterator[None]:
-        """Context manager: gives jobs of this thread a tag, by which an interrupt cancels them.
-
-        A job group would replace the caller's, by which a stopped query cancels its jobs.
-        """
+        """Context manager: gives jobs of this thread a tag, by which an interrupt cancels them."""
+        # A job group would replace the caller's, by which a stopped query cancels its jobs.
         tag = f"liquidspark-{self.token}"
-        add_tag(self.spark, tag)
-        # Without bounded bytes, one number bounds rows of data and pieces, which are large.
-        bounded = has_setting(self.spark, BYTES_PER_BATCH)
-        try:
-            with bounded_batches(self.spark, _BY_BYTES if bounded else _BY_ROWS):
-                yield
-        except BaseException as error:
-            with suppress(Exception):
-                cancel_tagged(self.spark, tag)
-            if isinstance(error, LiquidlogError) or not isinstance(error, Exception):
-                raise
-            raise ExecutorError(
-                f"the rows were not written: {failure_reason(error)}; nothing was committed"
-            ) from error
-        finally:
-            remove_tag(self.spark, tag)
+        with tagged(self.spark, tag):
+            # Without bounded bytes, one number bounds rows of data and pieces, which are large.
+            bounded = has_setting(self.spark, BYTES_PER_BATCH)
+            try:
+                with bounded_batches(self.spark, _BY_BYTES if bounded else _BY_ROWS):
+                    yield
+            except BaseException as error:
+                with suppress(Exception):
+                    cancel_tagged(self.spark, tag)
+                if isinstance(error, LiquidlogError) or not isinstance(error, Exception):
+                    raise
+                raise ExecutorError(
+                    f"the rows were not written: {failure_reason(error)}; nothing was committed"
+                ) from error
 
     def _work(self) -> WritingWork:
         attempts = task_attempts(self.spark)
@@ -575,7 +560,7 @@ class FrameRun:
         keys = self.frame.selectExpr(*names)
 
         def listed(work: WritingWork) -> tuple[list[set[str]], TaskFacts | None]:
-            return answers_of(keys, DirectoryTasks.of(work, parting))
+            return answers_of(keys, work, partial(directories_of, work, parting))
 
         with self._jobs():
             found, failure = with_fresh_options(self._work(), listed, facts_of=itemgetter(1))
@@ -588,17 +573,14 @@ class FrameRun:
         frame = self.frame
         if len(self.directories) > MOST_OPEN or has_short_directories(parting.settings):
             frame = frame.sortWithinPartitions(*(quoted(one.name) for one in parting.fields))
-        tasks = PlainArrival(
-            arriving=self._arriving(work),
-            parting=parting,
-            directories=frozenset(self.directories),
-            max_file_bytes=self.plan.max_file_bytes,
-        )
-        return collected(map_batches(frame, tasks, FACTS_SCHEMA))
+        arriving, directories = self._arriving(work), frozenset(self.directories)
+        most = self.plan.max_file_bytes
+        write = partial(write_plainly, arriving, parting, directories, most)
+        return collected(map_batches(frame, partial(fact_batches, work, write), FACTS_SCHEMA))
 
     def _whole(self, work: WritingWork) -> TaskFacts:
         rows = self.options.sample_rows_of(work.outputs)
-        tasks = WholeArrival(arriving=self._arriving(work), sample_rows=rows)
+        tasks = partial(fact_batches, work, partial(write_whole, self._arriving(work), rows))
         return collected(map_batches(self.frame.repartition(1), tasks, FACTS_SCHEMA))
 
     def _sampled(self, work: WritingWork) -> tuple[list[Survey], TaskFacts | None]:
@@ -609,8 +591,8 @@ class FrameRun:
         context = context_of(self.spark)
         share = wanted // (1 if context is None else int(context.defaultParallelism))
         most = min(wanted, max(_LEAST_KEPT, _KEPT_PER_EVEN_SHARE * share))
-        tasks = SampleTasks(work=work, most=most)
-        surveys, failure = answers_of(self.frame.selectExpr(*columns), tasks)
+        keys = self.frame.selectExpr(*columns)
+        surveys, failure = answers_of(keys, work, partial(sampled, work, most))
         found = sorted((survey for survey in surveys if survey.num_rows), key=attrgetter("file"))
         return even_sample(found, wanted), failure
 
@@ -634,9 +616,9 @@ class FrameRun:
 
     def _measured(self, work: WritingWork) -> tuple[float, TaskFacts | None]:
         """Return about how many stored bytes a row takes, or why they cannot be measured."""
-        tasks = WidthTasks(arriving=self._arriving(work), rows=_PROBED_ROWS)
+        width = partial(row_width, self._arriving(work), _PROBED_ROWS)
         # Spark looks at one partition, and at more of them only while it finds no row.
-        found, failure = answers_of(self.frame, tasks, most=1)
+        found, failure = answers_of(self.frame, work, width, most=1)
         return (found[0] if found else 0.0), failure
 
 

@@ -67,7 +67,7 @@ def detail(table: Address, version: int | None, timestamp: str | None) -> None:
 )
 def history(table: Address, limit: int | None, *, amplification: bool) -> None:
     """Show the commits, newest first."""
-    from liquidlog.log.history import count_commits
+    from liquidlog.log.segment import list_log
     from liquidlog.operations.inspect import written_bytes
     from liquidlog.report import tables
 
@@ -80,7 +80,7 @@ def history(table: Address, limit: int | None, *, amplification: bool) -> None:
         return
     emit(opened.history(limit), tables.history, root="history")
     if limit is not None:
-        say_rest(count_commits(opened.opened.store), limit)
+        say_rest(len(list_log(opened.opened.store).commits), limit)
 
 
 @verb("liquidlog files ./sales --limit 20")

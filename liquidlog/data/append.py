@@ -34,7 +34,6 @@ from liquidlog.spec.arrow import (
 from liquidlog.spec.partitions import PartitionTexts
 from liquidlog.spec.schema import (
     ArrayType,
-    DataType,
     DecimalType,
     MapType,
     Path,
@@ -137,8 +136,7 @@ def conform(
 ) -> Iterator[pa.Table]:
     """Yield the data slice by slice with the columns, order, types and names of the table.
 
-    Names are matched exactly, else without case; conversions lose nothing. Schemas are compared
-    at once, values as slices are read. With `missing_is_null`, fields that structs lack are null.
+    Names match exactly, else without case. With `missing_is_null`, structs may lack fields.
     """
     wanted = arrow_schema(schema)
     leniency = replace(_LENIENCY, missing_is_null=missing_is_null)
@@ -152,10 +150,7 @@ def conform(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A user's data as slices of a table's rows, read lazily; `path` is None for data in memory.
-
-    `mark` is the state of the file at `path` before it was opened.
-    """
+    """A user's data as slices of a table's rows; `mark` is how the file at `path` was before."""
 
     slices: Iterator[pa.Table]
     path: str | None = None
@@ -260,11 +255,7 @@ def _rendered(found: pa.Schema) -> str:
 def _value_problems(array: pa.Array, field: StructField, path: Path) -> Iterator[str]:
     if array.null_count and not field.nullable:
         yield f"column {quote_path(path)} must not be null, {array.null_count} rows are"
-    yield from _nested_problems(array, field.data_type, path)
-
-
-def _nested_problems(array: pa.Array, data_type: DataType, path: Path) -> Iterator[str]:
-    match data_type:
+    match field.data_type:
         case StructType(fields):
             # Fields of a null struct are null whatever they promise.
             valid = array.drop_null()

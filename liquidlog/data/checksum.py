@@ -1,21 +1,18 @@
 """The proof that a rewrite lost nothing: a checksum of the multiset of rows.
 
 Two independent 64-bit hashes of each whole row, its *lanes*, are summed modulo 2**64 over all rows,
-so the order and the slicing of rows do not matter and everything else does: the values, their
-columns, which values stand in one row, how often a row occurs.
+so the order and the slicing of rows do not matter and everything else does.
 
 Equal values (bit by bit: NaN payloads and the sign of zero count) have equal hashes whatever
 their encoding; null is a value of its own. Fixed-width values are hashed without collisions.
 
 A row's hash is the sum of its values' words, each folded and then times an odd constant of its
 column and lane, scrambled at the end. Folding (`w = word * odd; w ^ w >> 32`), odd multiples and
-the scrambling are bijections of 64-bit words. Folding keeps apart, in all bits, what differs in few
-high ones, such as the sign of a double.
+the scrambling are bijections; folding keeps apart, in all bits, what differs in few high ones.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -232,7 +229,9 @@ def _byte_strings(array: pa.Array) -> Lanes:
     offsets = buffer_bytes(offsets_buffer).view(np.int32)[array.offset :][: len(array) + 1]
     data = buffer_bytes(data_buffer)[offsets[0] : offsets[-1]]
     starts, lengths = (offsets[:-1] - offsets[0]).astype(np.int64), np.diff(offsets)
-    words = _Words.of(data)
+    # Zeros behind the bytes, so that any word can be read.
+    words = np.zeros((len(data) + _INLINE_BYTES) // _WORD_BYTES + 2, np.uint64)
+    words.view(np.uint8)[: len(data)] = data
     if lengths.max() <= _INLINE_BYTES:
         return _texts(words, starts, lengths)
     is_long = lengths > _INLINE_BYTES
@@ -243,41 +242,27 @@ def _byte_strings(array: pa.Array) -> Lanes:
     return lanes
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Bytes as aligned words, with zeros behind them so that any word can be read."""
-
-    aligned: Lane
-
-    @classmethod
-    def of(cls, data: npt.NDArray[np.uint8]) -> "_Words":
-        aligned = np.zeros((len(data) + _INLINE_BYTES) // _WORD_BYTES + 2, np.uint64)
-        aligned.view(np.uint8)[: len(data)] = data
-        return cls(aligned)
-
-    def from_each(self, starts: Positions) -> Iterator[Lane]:
-        """Yield the words at the starts, (n,), then the words after them, and so on.
-
-        Joining two aligned words takes half the time of reading an unaligned one.
-        """
-        places = starts >> _WORD_SHIFT
-        right = ((starts & (_WORD_BYTES - 1)) << _BYTE_SHIFT).astype(np.uint64)
-        left = _WORD_BITS - right  # numpy shifts by 64 bits to 0
-        low = self.aligned[places]
-        while True:
-            places += 1
-            high = self.aligned[places]
-            yield (low >> right) | (high << left)
-            low = high
+def _words_from(aligned: Lane, starts: Positions) -> Iterator[Lane]:
+    """Yield the words at the starts, in bytes, (n,), then the words after them, and so on."""
+    # Joining two aligned words takes half the time of reading an unaligned one.
+    places = starts >> _WORD_SHIFT
+    right = ((starts & (_WORD_BYTES - 1)) << _BYTE_SHIFT).astype(np.uint64)
+    left = _WORD_BITS - right  # numpy shifts by 64 bits to 0
+    low = aligned[places]
+    while True:
+        places += 1
+        high = aligned[places]
+        yield (low >> right) | (high << left)
+        low = high
 
 
-def _texts(words: _Words, starts: Positions, lengths: npt.NDArray[np.int32]) -> Lanes:
+def _texts(words: Lane, starts: Positions, lengths: npt.NDArray[np.int32]) -> Lanes:
     """Return the hashes of byte strings, all at once.
 
-    A string of more than 8 bytes counts its words from the start that end before its last 8
-    bytes, then the rest, and then the word of its last 8 bytes, which may overlap the rest.
+    A string of more than 8 bytes counts its words from the start before its last 8 bytes, then the
+    rest, then the word of its last 8 bytes.
     """
-    last = next(words.from_each(starts + np.maximum(lengths - _WORD_BYTES, 0)))
+    last = next(_words_from(words, starts + np.maximum(lengths - _WORD_BYTES, 0)))
     if (lengths < _WORD_BYTES).any():
         last &= _WORD_MASKS[np.minimum(lengths, _WORD_BYTES)]
     last = _folded(last)
@@ -289,12 +274,10 @@ def _texts(words: _Words, starts: Positions, lengths: npt.NDArray[np.int32]) -> 
     return rest
 
 
-def _absorbed(
-    words: _Words, starts: Positions, lengths: npt.NDArray[np.int32], number: int
-) -> Lanes:
+def _absorbed(words: Lane, starts: Positions, lengths: npt.NDArray[np.int32], number: int) -> Lanes:
     """Return the sums of each string's words from `number` on, without its last word."""
     sums = np.zeros(len(starts), np.uint64), np.zeros(len(starts), np.uint64)
-    texts = words.from_each(starts + number * _WORD_BYTES)
+    texts = _words_from(words, starts + number * _WORD_BYTES)
     while True:
         inside = lengths > (number + 1) * _WORD_BYTES
         left = np.count_nonzero(inside)

@@ -1,8 +1,7 @@
 """Rows that other commits deleted while a rewrite ran, found in its outputs.
 
-No map says where a row went. The deleted rows are read from the inputs by position, and rows equal
-to them, bit by bit and with any row ids, are looked for in the outputs: rows are a multiset, so any
-equal row will do, and each is taken at most once.
+The deleted rows are read from the inputs by position, and rows equal to them, bit by bit and with
+any row ids, are looked for in the outputs: any equal row will do, and each is taken at most once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +28,7 @@ from liquidlog.data.checksum import (
     subtract_checksums,
 )
 from liquidlog.data.encodings import decoded, flat_array, integer_array
-from liquidlog.data.logical_file import LogicalFile, is_live
+from liquidlog.data.logical_file import DataLayout, Located, LogicalFile, is_live
 from liquidlog.data.reader import DataFile
 from liquidlog.data.runs import Run
 from liquidlog.data.statistics import read_row_group_bounds
@@ -40,19 +39,11 @@ from liquidlog.errors import (
     ResultMismatchError,
     RowsNotFoundError,
 )
-from liquidlog.plan import (
-    ClusteringPlan,
-    InputFile,
-    RowTracking,
-    Tasks,
-    WriterOptions,
-    WrittenFile,
-    file_schema,
-)
+from liquidlog.plan import ClusteringPlan, InputFile, Tasks, WriterOptions, WrittenFile, file_schema
 from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.bounds import Bounds, ColumnBounds, has_bounds, parse_bounds
 from liquidlog.spec.deletion_vectors import Positions
-from liquidlog.spec.schema import Leaf, MappingMode, Path, StructType, leaves
+from liquidlog.spec.schema import Leaf, Path, StructType, leaves
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 # A multiset of rows to find; files and row groups whose bounds exclude them are not read.
@@ -73,16 +64,14 @@ class Taken(NamedTuple):
     wanted: Rows
 
 
-class UnequalRowsError(ValueError):
-    """Rows with the same two hashes differ, which cannot happen by chance."""
-
-
 class WantedRows:
     """Rows to find; `missing` counts the rows not found yet. Mutable."""
 
-    def __init__(self, rows: pa.Table, columns: Sequence[Path]) -> None:
+    def __init__(
+        self, rows: pa.Table, columns: Sequence[Path], where: str = "what others deleted"
+    ) -> None:
         """Look for rows, equal ones as often as they occur; `columns` are tested first."""
-        self.rows = rows
+        self.rows, self._where = rows, where
         first, second = lanes = row_lanes(rows)
         self.checksum = lanes_checksum(lanes)
         self.missing = len(rows)
@@ -92,7 +81,8 @@ class WantedRows:
         begins[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
         self._starts = np.flatnonzero(begins)
         self._counts = np.diff(np.append(self._starts, len(rows)))
-        self._require_equal(begins)
+        again = np.flatnonzero(~begins)
+        self._require_equal(rows, self._order[again - 1], self._order[again])
         self._kind_of = np.empty(len(rows), np.int64)
         self._kind_of[self._order] = np.cumsum(begins) - 1
         self._used = np.zeros(len(self._starts), np.int64)
@@ -114,8 +104,7 @@ class WantedRows:
         wanted = ordinals < self._counts[kinds]
         found, kinds = known[wanted], kinds[wanted]
         partners = self._order[self._starts[kinds] + ordinals[wanted]]
-        if not same_bits(_taken(rows, found), _taken(self.rows, partners)):
-            raise UnequalRowsError
+        self._require_equal(rows, found, partners)
         self._use(kinds)
         return Taken(found, partners)
 
@@ -131,16 +120,15 @@ class WantedRows:
         self._use(kinds[found])
         return found
 
+    def _require_equal(self, table: pa.Table, rows: Rows, partners: Rows) -> None:
+        """Refuse unequal rows with the same two hashes, which cannot happen by chance."""
+        if not same_bits(_taken(table, rows), _taken(self.rows, partners)):
+            problem = f"{self._where} has other rows of the same checksum"
+            raise ResultMismatchError((problem,))
+
     def _use(self, kinds: Rows) -> None:
         np.add.at(self._used, kinds, 1)
         self.missing -= len(kinds)
-
-    def _require_equal(self, begins: Mask) -> None:
-        """Refuse unequal rows with the same hashes: any of them could stand for another."""
-        again = np.flatnonzero(~begins)
-        before, after = self._order[again - 1], self._order[again]
-        if not same_bits(_taken(self.rows, before), _taken(self.rows, after)):
-            raise UnequalRowsError
 
     def _kinds(self, lanes: Lanes) -> Rows:
         first, second = lanes
@@ -197,19 +185,12 @@ def _taken(table: pa.Table, rows: Rows) -> pa.Table:
 
 
 class SoughtRows:
-    """The values of rows in some columns, compared with the bounds of files and row groups.
+    """The values of rows in some columns, compared with the bounds of files and row groups."""
 
-    Whatever may hold one of the rows is admitted. A value between two boxes counts as in both.
-    """
-
-    def __init__(self, columns: Sequence[pa.Array]) -> None:
-        """Use `of`; this does not check anything."""
-        self._columns = columns
-
-    @classmethod
-    def of(cls, rows: pa.Table, leaves: Sequence[Leaf]) -> Self:
-        """Return the values of rows, whose columns have physical names, in leaves with bounds."""
-        return cls([flat_array(leaf_column(decoded(rows), leaf.physical)) for leaf in leaves])
+    def __init__(self, rows: pa.Table, leaves: Sequence[Leaf]) -> None:
+        """Take the values of rows, whose columns have physical names, in leaves with bounds."""
+        plain = decoded(rows)
+        self._columns = [flat_array(leaf_column(plain, leaf.physical)) for leaf in leaves]
 
     def admitted(self, bounds: Bounds) -> Mask:
         """Return which of n files or row groups may hold one of the rows, (n,) bool."""
@@ -284,11 +265,7 @@ Answer = TypeVar("Answer", "OutputRows", "ProvedRows")
 
 
 class ReadBudget:
-    """Bytes that were read, here and by tasks; mutable, used by several threads.
-
-    What might exceed the limit of this process is read by `tasks`, up to their own limit, or is
-    refused without tasks.
-    """
+    """Bytes read, here and by `tasks`, which read what exceeds the limit here. Mutable."""
 
     def __init__(self, size_bytes: int, limit_bytes: int, tasks: Tasks | None) -> None:
         """Count from 0; all files together have `size_bytes`."""
@@ -338,20 +315,11 @@ _WORTH_A_LOOK: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileLayout:
-    """How the data files of a rewrite are read and written; all paths are physical.
+class FileLayout(DataLayout):
+    """How the data files of a rewrite are read and written; no `columns` for a compaction."""
 
-    `schema` has the columns that files hold. `columns` are the clustering columns, empty for a
-    compaction. `partition_columns` are not read; the log has values of `former_partition_columns`.
-    """
-
-    schema: StructType
-    mapping: MappingMode
-    row_tracking: RowTracking | None
     columns: tuple[Path, ...]
     options: WriterOptions
-    partition_columns: tuple[str, ...] = ()
-    former_partition_columns: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: ClusteringPlan) -> Self:
@@ -378,14 +346,6 @@ class FileLayout:
         paths = self.columns or self.options.indexed
         bounded = [found[path] for path in paths if path in found]
         return tuple(leaf for leaf in bounded if has_bounds(leaf.data_type))[:_MOST_LEAVES]
-
-    @property
-    def telling_columns(self) -> tuple[Path, ...]:
-        """Columns to look at before all are read."""
-        tracking = self.row_tracking
-        if tracking is not None and tracking.preserved:
-            return ((tracking.row_id_column,),)
-        return tuple(leaf.physical for leaf in self.bounded_leaves)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,18 +384,10 @@ class OutputRequest:
     layout: FileLayout
     storage: StorageOptions
 
-    def opened(self) -> DataFile:
-        """Return the output opened."""
-        return self.output.opened(self.layout, self.storage)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRows:
-    """Rows found in an output, and the bytes of the column chunks that were read.
-
-    `positions` (n,) uint64 are physical rows, increasing, the first of equal ones; `wanted` (n,)
-    int64 are the numbers of the wanted rows that they equal.
-    """
+    """Physical rows found in an output, increasing, and the numbers of wanted rows they equal."""
 
     positions: Positions
     wanted: Rows
@@ -444,26 +396,27 @@ class OutputRows:
 
 def search_output(spend: Spend, request: OutputRequest) -> OutputRows:
     """Return the rows of an output that equal wanted rows; each is found at most once."""
-    try:
-        return _OpenSearch(spend, request).found()
-    except UnequalRowsError:
-        problem = f"{request.output.file.path} has other rows of the same checksum"
-        raise ResultMismatchError((problem,)) from None
+    return _OpenSearch(spend, request).found()
 
 
 class _OpenSearch:
     def __init__(self, spend: Spend, request: OutputRequest) -> None:
         self._request, self._spend = request, spend
         self._bytes_read = 0
-        self._columns = request.layout.telling_columns
-        self._wanted = WantedRows(request.rows, self._columns)
+        # Columns to look at before all are read.
+        tracking = request.layout.row_tracking
+        self._columns = tuple(leaf.physical for leaf in request.layout.bounded_leaves)
+        if tracking is not None and tracking.preserved:
+            self._columns = ((tracking.row_id_column,),)
+        where = request.output.file.path
+        self._wanted = WantedRows(request.rows, self._columns, where)
 
     def found(self) -> OutputRows:
         layout = self._request.layout
-        sought = SoughtRows.of(self._request.rows, layout.bounded_leaves)
+        sought = SoughtRows(self._request.rows, layout.bounded_leaves)
         positions: list[Positions] = [np.empty(0, np.uint64)]
         wanted: list[Rows] = [np.empty(0, np.int64)]
-        with self._request.opened() as file:
+        with self._request.output.opened(layout, self._request.storage) as file:
             bounds = read_row_group_bounds(
                 file.parquet,
                 schema=layout.schema,
@@ -522,9 +475,8 @@ tasks look for, as the driver of an executor may have little memory."""
 class DeletedRows:
     """Rows of one input that winners deleted.
 
-    `source` is the input with the planned vector. `positions` are the newly deleted physical
-    rows; None stands for all rows live in the plan except `already`, which an earlier attempt
-    reconciled.
+    `source` has the planned vector. `positions` None stands for all rows live in the plan except
+    `already`, which an earlier attempt reconciled.
     """
 
     address: str
@@ -557,11 +509,7 @@ def find_rows(
     tasks: Tasks | None = None,
     storage: StorageOptions = NO_OPTIONS,
 ) -> FoundRows:
-    """Return rows of the outputs that equal the deleted rows, the first of equal ones.
-
-    Less than a GiB is in memory at a time. This process reads at most `limit_bytes` of column
-    chunks; `tasks` read more, up to three times the files' size. Without tasks, more is refused.
-    """
+    """Return rows of the outputs that equal the deleted rows; less than a GiB is in memory."""
     size_bytes = _stored_bytes(outputs) + sum(rows.source.size_bytes for rows in deleted)
     search = _Search(outputs, layout, storage, ReadBudget(size_bytes, limit_bytes, tasks))
     checksum = rows = 0
@@ -593,10 +541,8 @@ class _Search:
         self._deleted = [output.deleted for output in outputs]
 
     def found(self) -> tuple[Positions, ...]:
-        return tuple(
-            np.setdiff1d(now, output.deleted, assume_unique=True)
-            for now, output in zip(self._deleted, self._outputs, strict=True)
-        )
+        pairs = zip(self._deleted, self._outputs, strict=True)
+        return tuple(np.setdiff1d(now, one.deleted, assume_unique=True) for now, one in pairs)
 
     def slices(self, deleted: Sequence[DeletedRows]) -> Iterator[WantedRows]:
         """Yield the deleted rows in slices that fit in memory, or one part of an input each."""
@@ -608,33 +554,28 @@ class _Search:
                 held.append(part)
                 held_bytes += part.nbytes + len(part) * _HASHED_ROW_BYTES
                 if held_bytes >= most_bytes:
-                    yield _wanted(held)
+                    yield WantedRows(pa.concat_tables(held), ())
                     held, held_bytes = [], 0
         if held:
-            yield _wanted(held)
+            yield WantedRows(pa.concat_tables(held), ())
 
     def _deleted_parts(self, rows: DeletedRows) -> Iterator[pa.Table]:
         if rows.positions is not None and not len(rows.positions):
             return
-        with LogicalFile.open(
-            rows.address,
-            rows.source,
-            schema=self._layout.schema,
-            mapping=self._layout.mapping,
-            vector_location=rows.vector_location,
-            row_tracking=self._layout.row_tracking,
-            partition_columns=self._layout.partition_columns,
-            former_partition_columns=self._layout.former_partition_columns,
-            storage=self._storage,
-        ) as file:
+        located = Located(rows.source, rows.address, rows.vector_location)
+        with LogicalFile.open(located, self._layout, storage=self._storage) as file:
             positions = file.live_positions() if rows.positions is None else rows.positions
             positions = np.setdiff1d(positions, rows.already, assume_unique=True)
             for group in file.row_groups_of(positions):
-                self.budget.spend(file.row_group_stored_bytes(group))
+                self.budget.spend(file.file.row_group_stored_bytes(group))
             yield from file.read_rows(positions, max_bytes=PART_BYTES)
 
     def take(self, wanted: WantedRows) -> None:
-        admitted = list(self._admitted(wanted))
+        leaves, everything = self._layout.bounded_leaves, np.arange(len(wanted.rows))
+        admitted = [(number, everything) for number in range(len(self._outputs))]
+        if leaves:
+            within = enumerate(SoughtRows(wanted.rows, leaves).rows_within(self._bounds))
+            admitted = [(number, np.sort(rows)) for number, rows in within if len(rows)]
         tasks = self.budget.tasks_for(
             _stored_bytes(self._outputs[number] for number, _ in admitted)
         )
@@ -646,16 +587,6 @@ class _Search:
                 # A stable sort merges what is sorted in parts.
                 together = np.concatenate([self._deleted[number], taken])
                 self._deleted[number] = np.sort(together, kind="stable")
-
-    def _admitted(self, wanted: WantedRows) -> Iterator[tuple[int, Rows]]:
-        if not self._layout.bounded_leaves:
-            everything = np.arange(len(wanted.rows))
-            yield from ((number, everything) for number in range(len(self._outputs)))
-            return
-        sought = SoughtRows.of(wanted.rows, self._layout.bounded_leaves)
-        for number, rows in enumerate(sought.rows_within(self._bounds)):
-            if len(rows):
-                yield number, np.sort(rows)
 
     def _together(
         self,
@@ -690,18 +621,10 @@ class _Search:
             yield numbers, sent, requests
 
 
-def _wanted(parts: Sequence[pa.Table]) -> WantedRows:
-    try:
-        return WantedRows(pa.concat_tables(parts), ())
-    except UnequalRowsError:
-        raise ResultMismatchError(("other rows were deleted of the same checksum",)) from None
-
-
 # Proof of the rows to delete, read from the output itself.
 #
-# A search may give wrong positions, so the rows at the committed positions decide: their checksum
-# must be that of the rows that others deleted. Tables without deletion vectors get a copy of the
-# output without them instead.
+# A search may give wrong positions, so the rows at the committed positions decide. Tables without
+# deletion vectors get a copy of the output without them instead.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -722,10 +645,7 @@ def require_found(
     tasks: Tasks | None = None,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[ProvedRows, ...]:
-    """Read the rows at the positions found and return them, one entry per output.
-
-    Their checksum must be that of `found`; `limit_bytes` and `tasks` are as for `find_rows`.
-    """
+    """Read the rows at the positions found, prove their checksum, and return them per output."""
     named = [pair for pair in zip(outputs, found.positions, strict=True) if len(pair[1])]
     budget = ReadBudget(_stored_bytes(outputs), limit_bytes, tasks)
     readers = budget.tasks_for(_stored_bytes(output for output, _ in named))
@@ -754,7 +674,7 @@ def rows_at(spend: Spend, request: OutputRequest) -> ProvedRows:
     """Return rows of an output, at least one; only the row groups that hold them are read."""
     positions = request.rows
     checksum = bytes_read = start = 0
-    with request.opened() as file:
+    with request.output.opened(request.layout, request.storage) as file:
         if positions[-1] >= file.num_rows:
             raise DataFileError(request.output.address, f"has no row {positions[-1]}")
         for group in range(file.num_row_groups):
@@ -781,11 +701,7 @@ def write_without(
     unique_id: str,
     storage: StorageOptions = NO_OPTIONS,
 ) -> WrittenFile:
-    """Write a copy of an output without some rows, in the same order; return what it holds.
-
-    The rows that earlier attempts deleted are left out too. The copy is read back: its checksum
-    must be that of the output less the rows left out. `unique_id` names no other file of the run.
-    """
+    """Write a copy of an output without rows that are gone, prove it, and return what it holds."""
     gone = np.union1d(output.deleted, deleted.positions)
     if len(gone) >= output.file.num_records:
         raise ValueError(f"{output.file.path}: no row would be left")

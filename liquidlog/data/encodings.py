@@ -32,10 +32,7 @@ def buffer_bytes(buffer: pa.Buffer | None) -> npt.NDArray[np.uint8]:
 
 
 def fixed_width(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the n values of a fixed-width array without a copy; values under nulls are arbitrary.
-
-    `dtype` has the width of the values, or half of it with two entries per value.
-    """
+    """Return n values of a fixed width without a copy; values under nulls are arbitrary."""
     width = array.type.bit_width // 8
     data = buffer_bytes(array.buffers()[1])
     return data[array.offset * width : (array.offset + len(array)) * width].view(dtype)
@@ -139,7 +136,11 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 def joinable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a dictionary-encoded column in chunks that Arrow can join, without nulls in these."""
-    chunks = [_without_null_values(chunk) for chunk in column.chunks]
+    # Nulls are to be among the indices only, where `null_count` sees them.
+    chunks = [
+        chunk.dictionary_decode().dictionary_encode() if chunk.dictionary.null_count else chunk
+        for chunk in column.chunks
+    ]
     if not chunks:
         return column
     kind = chunks[0].type.index_type
@@ -182,10 +183,8 @@ def compacted(table: pa.Table) -> pa.Table:
 
 
 def by_first_use(table: pa.Table) -> pa.Table:
-    """Return the table with one dictionary per column, its values in the order of first use.
-
-    A Parquet writer stops encoding with dictionaries when they differ.
-    """
+    """Return the table with one dictionary per column, its values in the order of first use."""
+    # A Parquet writer stops encoding with dictionaries when they differ.
     return map_dictionaries(table, _column_by_first_use)
 
 
@@ -219,11 +218,8 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def _compacted_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    def weighs(chunk: pa.DictionaryArray) -> bool:
-        codes_bytes = len(chunk) * chunk.type.index_type.bit_width // 8
-        return bool(_LIGHT * chunk.dictionary.nbytes > codes_bytes)
-
-    if not any(map(weighs, column.chunks)):
+    index_bytes = column.type.index_type.bit_width // 8
+    if all(_LIGHT * one.dictionary.nbytes <= len(one) * index_bytes for one in column.chunks):
         return column
     return pa.chunked_array([_compacted(chunk) for chunk in column.chunks], column.type)
 
@@ -258,11 +254,6 @@ def _compacted(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(integer_array(used)))
 
 
-def _without_null_values(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the chunk with nulls among its indices only, where `null_count` sees them."""
-    return chunk.dictionary_decode().dictionary_encode() if chunk.dictionary.null_count else chunk
-
-
 def _with_indices(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
     if chunk.type.index_type == kind:
         return chunk
@@ -272,10 +263,8 @@ def _with_indices(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.Dictionary
 
 
 def _index_type(values: int, *, least_bits: int) -> pa.DataType:
-    """Return the narrowest index type with which Arrow joins dictionaries to so many values.
-
-    A type could hold one value more, but Arrow refuses to fill it.
-    """
+    """Return the narrowest index type with which Arrow joins dictionaries to so many values."""
+    # A type could hold one value more, but Arrow refuses to fill it.
     fitting = (
         kind
         for kind in _INDEX_TYPES
@@ -286,9 +275,8 @@ def _index_type(values: int, *, least_bits: int) -> pa.DataType:
 
 # Columns on their way through the shuffle: integers in the fewest bytes that hold them all.
 #
-# The shuffle copies rows half a dozen times between Python, the JVM and the disk. Tables hold small
-# numbers in wide types: keys in 64 bits, prices in decimals of 128. They travel, and are sorted, as
-# integers of the narrowest type that fits the rows at hand, and get their own types back before
+# The shuffle copies rows half a dozen times, and tables hold small numbers in wide types. They
+# travel, and are sorted, as the narrowest integers that fit, and get their own types back before
 # they are written. Columns inside structs, lists and maps stay as they are.
 
 _NARROW: Final = tuple(
@@ -307,33 +295,22 @@ def aligned(tables: Sequence[pa.Table], kinds: pa.Schema) -> list[pa.Table]:
     first = tables[0].schema.types
     if all(table.schema.types == first for table in tables):
         return list(tables)
-    integers, others = {}, set()
+    types = {}
     for position, name in enumerate(tables[0].column_names):
         found = {table.schema.field(position).type for table in tables}
-        if len(found) == 1:
-            continue
-        if all(map(pa.types.is_signed_integer, found)):
-            integers[name] = max(found, key=attrgetter("bit_width"))
-        else:
-            others.add(name)
-    return [_widened(_with_types(table, integers), kinds, others) for table in tables]
+        if len(found) > 1:
+            are_integers = all(map(pa.types.is_signed_integer, found))
+            widest = max(found, key=attrgetter("bit_width")) if are_integers else None
+            types[name] = widest or kinds.field(name).type
+    return [_widened(table, types) for table in tables]
 
 
 def widened(table: pa.Table, kinds: pa.Schema) -> pa.Table:
     """Return the table with the types that its narrow columns had before; others stay."""
-    return _widened(table, kinds, set(kinds.names))
+    return _widened(table, dict(zip(kinds.names, kinds.types, strict=True)))
 
 
-def _with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    columns = [
-        column.cast(types[name]) if name in types else column
-        for name, column in zip(table.column_names, table.itercolumns(), strict=True)
-    ]
-    return pa.table(columns, names=table.column_names)
-
-
-def _widened(table: pa.Table, kinds: pa.Schema, names: set[str]) -> pa.Table:
-    types = {child.name: child.type for child in kinds if child.name in names}
+def _widened(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     columns = [
         _wide(column, types[name]) if name in types else column
         for name, column in zip(table.column_names, table.itercolumns(), strict=True)
@@ -351,7 +328,11 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_signed_integer(kind):
         return _narrow_integers(column, otherwise=column)
     if pa.types.is_decimal128(kind):
-        return _narrow_decimals(column)
+        chunks = [decimal_integers(chunk) for chunk in column.chunks]
+        # Foreign files can hold more digits than their type has; they are kept.
+        if all(chunk is not None for chunk in chunks):
+            integers = pa.chunked_array(chunks, pa.int64())
+            return _narrow_integers(integers, otherwise=integers)
     return column
 
 
@@ -362,16 +343,6 @@ def _narrow_integers(column: pa.ChunkedArray, *, otherwise: pa.ChunkedArray) -> 
         if kind.bit_width < column.type.bit_width and lowest <= low and high <= highest:
             return column.cast(kind, safe=False)
     return otherwise
-
-
-def _narrow_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    found = [decimal_integers(chunk) for chunk in column.chunks]
-    chunks = [chunk for chunk in found if chunk is not None]
-    if len(chunks) < len(found):
-        # Foreign files can hold more digits than their type has; they are kept.
-        return column
-    integers = pa.chunked_array(chunks, pa.int64())
-    return _narrow_integers(integers, otherwise=integers)
 
 
 def _wide(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -403,13 +374,11 @@ def decode_table(content: bytes | pa.Buffer) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leniency:
-    """What may differ besides the encoding.
+    """What may differ besides the encoding, where no name is equal in its case.
 
-    `ignore_case` applies where no name is equal. `earlier` are other types that the part at a path
-    may have; a cast from them loses nothing. `widen_decimals` admits fewer digits at the same
-    scale, `unsigned` unsigned integers that the wanted type holds. `as_spark_reads` admits what
-    Spark reads despite missing annotations: byte and short columns as plain INT32 (Trino), whose
-    values must fit, and timestamps without the mark of UTC.
+    `earlier` are other types of the part at a path; a cast from them loses nothing. `unsigned`
+    admits integers that the wanted type holds, `as_spark_reads` byte and short columns as plain
+    INT32 (Trino), whose values must fit, and timestamps without the mark of UTC.
     """
 
     missing_is_null: bool = False
@@ -421,6 +390,7 @@ class Leniency:
     as_spark_reads: bool = False
 
 
+_BINARY: Final = (pa.binary(), pa.large_binary())
 _UNSIGNED: Final[Mapping[pa.DataType, frozenset[pa.DataType]]] = {
     # Both of Spark's readers read these types exactly, and wrong numbers as other integers.
     pa.uint8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),
@@ -511,13 +481,8 @@ def _variant_differences(found: pa.DataType, path: Path) -> Iterator[str]:
     names = [child.name for child in found] if isinstance(found, pa.StructType) else []
     if "typed_value" in names:
         yield f"column {quote_path(path)} is a shredded variant"
-    elif sorted(names) != ["metadata", "value"] or not all(_is_binary(c.type) for c in found):
+    elif sorted(names) != ["metadata", "value"] or any(c.type not in _BINARY for c in found):
         yield f"column {quote_path(path)} is {found}, a variant has a binary value and metadata"
-
-
-def _is_binary(found: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(found) or types.is_large_binary(found))
 
 
 def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> bool:
@@ -528,16 +493,11 @@ def _same_value(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> 
         return isinstance(found, pa.TimestampType) and (as_utc or bool(found.tz) == bool(wanted.tz))
     if leniency.as_spark_reads and found == pa.int32() and wanted in {pa.int8(), pa.int16()}:
         return True
-    if pa.types.is_decimal128(wanted):
-        return _same_decimal(found, wanted, leniency)
+    if pa.types.is_decimal128(wanted) and pa.types.is_decimal(found):
+        narrower = leniency.widen_decimals and found.precision < wanted.precision
+        same = found.scale == wanted.scale and found.precision == wanted.precision
+        return bool(same or (narrower and found.scale == wanted.scale))
     return any(check(found) for check in _encodings(wanted))
-
-
-def _same_decimal(found: pa.DataType, wanted: pa.DataType, leniency: Leniency) -> bool:
-    if not pa.types.is_decimal(found) or found.scale != wanted.scale:
-        return False
-    narrower = leniency.widen_decimals and found.precision < wanted.precision
-    return narrower or bool(found.precision == wanted.precision)
 
 
 def _encodings(wanted: pa.DataType) -> tuple[Callable[[pa.DataType], bool], ...]:

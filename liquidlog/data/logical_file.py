@@ -1,14 +1,13 @@
 """A data file as the table sees it: without its deleted rows, with the row ids that it keeps.
 
-Columns whose values only the log has, one for the whole file, are like any other column here.
-
-Rows are counted twice in here. *Physical* rows are those of the Parquet file; deletion vectors and
-row ids go by them. *Live* rows are those that are left; callers know no others.
+*Physical* rows are those of the Parquet file; deletion vectors and row ids go by them. *Live* rows
+are those that are left; callers know no others. Columns whose values only the log has, one for the
+whole file, are like any other column here.
 
 Source: PROTOCOL.md, "Deletion Vectors" and "Reader Requirements for Row Tracking".
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple, Self
@@ -17,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from liquidlog.data.encodings import CODES, integer_array
 from liquidlog.data.reader import DataFile, with_names_of
@@ -47,9 +45,7 @@ from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import open_input, put_if_absent
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
-# Files of deletion vectors: where one is, reading one vector, and writing one.
-#
-# Source: PROTOCOL.md, "Deletion Vectors", "Deletion Vector File Storage Format".
+# Files of deletion vectors. Source: PROTOCOL.md, "Deletion Vector File Storage Format".
 
 
 class Located(NamedTuple):
@@ -117,10 +113,7 @@ def _stored(vector: DeletionVector, location: str, storage: StorageOptions) -> b
 
 
 def write_vector(run: Run, positions: Positions, *, unique_id: str) -> DeletionVector:
-    """Write a file with one deletion vector, read it back, and return its descriptor.
-
-    `run` must have begun; `unique_id` names no other file of it.
-    """
+    """Write a file with one deletion vector of a run, read it back, and return its descriptor."""
     payload = encoded_payload(positions)
     uuid = run.uuid(unique_id)
     vector = stored_vector(uuid, payload, cardinality=len(positions))
@@ -150,6 +143,21 @@ def _require_written(
         raise StorageError(address, "is not what was written: it deletes other rows")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLayout:
+    """How data files of a table are read; all names are physical.
+
+    `schema` has the columns that files hold. `partition_columns` are not read where a file holds
+    them too; the log has the values of `former_partition_columns`, which are columns of `schema`.
+    """
+
+    schema: StructType
+    mapping: MappingMode = MappingMode.NONE
+    row_tracking: RowTracking | None = None
+    partition_columns: tuple[str, ...] = ()
+    former_partition_columns: tuple[str, ...] = ()
+
+
 Span = tuple[int, int]
 """The first row of consecutive physical rows, and the row after the last."""
 
@@ -167,7 +175,7 @@ class LogicalFile:
         constants: Mapping[str, pa.Scalar],
     ) -> None:
         """Use `open`; this does not check anything."""
-        self._file = file
+        self.file = file
         self._constants = constants
         self._deleted = deleted
         self._source = source
@@ -180,36 +188,24 @@ class LogicalFile:
     @classmethod
     def open(
         cls,
-        path: str,
-        source: InputFile,
+        located: Located,
+        layout: DataLayout,
         *,
-        schema: StructType,
-        mapping: MappingMode = MappingMode.NONE,
-        vector_location: str | None = None,
-        row_tracking: RowTracking | None = None,
-        partition_columns: Collection[str] = (),
-        former_partition_columns: Collection[str] = (),
         dictionary: bool = False,
         storage: StorageOptions = NO_OPTIONS,
     ) -> Self:
-        """Open a local path or a URI and check it against what the log says of it.
-
-        `schema` has the columns that files hold; hidden columns of `row_tracking` come last.
-        `partition_columns` are not read where a file holds them too. `source` has the values of
-        `former_partition_columns`, which are columns of `schema`.
-        """
-        constants = _constants(
-            path, source, schema, former_partition_columns, dictionary=dictionary
-        )
-        hidden = frozenset[str]()
+        """Open a file and check it against what the log says of it."""
+        source, path, vector_location = located
+        row_tracking, hidden = layout.row_tracking, frozenset[str]()
+        constants = _constants(located, layout, dictionary=dictionary)
         if row_tracking is not None and not row_tracking.preserved:
             hidden = frozenset({row_tracking.row_id_column, row_tracking.row_commit_version_column})
         file = DataFile.open(
             path,
-            schema=file_schema(schema, row_tracking),
-            mapping=mapping,
+            schema=file_schema(layout.schema, row_tracking),
+            mapping=layout.mapping,
             dictionary=dictionary,
-            ignored=hidden.union(partition_columns, constants),
+            ignored=hidden.union(layout.partition_columns, constants),
             storage=storage,
             size_bytes=source.size_bytes,
         )
@@ -235,12 +231,7 @@ class LogicalFile:
 
     def close(self) -> None:
         """Close the file; reading is no longer possible."""
-        self._file.close()
-
-    @property
-    def footer(self) -> pq.FileMetaData:
-        """What the file's footer says."""
-        return self._file.footer
+        self.file.close()
 
     @property
     def num_rows(self) -> int:
@@ -250,7 +241,7 @@ class LogicalFile:
     @property
     def num_row_groups(self) -> int:
         """Row groups of the file, those without live rows too."""
-        return self._file.num_row_groups
+        return self.file.num_row_groups
 
     def row_group_rows(self, index: int) -> int:
         """Return the live rows of one row group."""
@@ -260,18 +251,6 @@ class LogicalFile:
         """Return the rows of one row group, the deleted ones too."""
         return self._starts[index + 1] - self._starts[index]
 
-    def row_group_memory_bytes(self, index: int) -> int:
-        """Return about how many bytes the physical rows of one row group take in memory."""
-        return self._file.row_group_memory_bytes(index)
-
-    def row_group_stored_bytes(self, index: int) -> int:
-        """Return the bytes of one row group, as stored."""
-        return self._file.row_group_stored_bytes(index)
-
-    def uneven_columns(self, index: int) -> dict[Path, int]:
-        """Return the stored bytes in one row group of the columns whose values differ in width."""
-        return self._file.uneven_columns(index)
-
     def read(
         self, columns: Sequence[Path] | None = None, row_groups: Sequence[int] | None = None
     ) -> pa.Table:
@@ -279,14 +258,14 @@ class LogicalFile:
         wanted = range(self.num_row_groups) if row_groups is None else row_groups
         groups = [group for group in wanted if self.row_group_rows(group)]
         spans = [(self._starts[group], self._starts[group + 1]) for group in groups]
-        return self._logical(self._file.read(columns, groups), spans, columns)
+        return self._logical(self.file.read(columns, groups), spans, columns)
 
     def read_in_parts(
         self, columns: Sequence[Path] | None, row_group: int, *, max_rows: int
     ) -> Iterator[pa.Table]:
         """Yield the live rows of one row group as `read`, of `max_rows` physical ones at a time."""
         start = self._starts[row_group]
-        for part in self._file.read_in_parts(columns, row_group, max_rows=max_rows):
+        for part in self.file.read_in_parts(columns, row_group, max_rows=max_rows):
             span = start, start + len(part)
             yield self._logical(part, [span], columns)
             start = span[1]
@@ -294,13 +273,12 @@ class LogicalFile:
     def read_rows(self, positions: Positions, *, max_bytes: int) -> Iterator[pa.Table]:
         """Yield live rows at increasing physical positions, about `max_bytes` of them at a time."""
         if np.isin(positions, self._deleted, assume_unique=True).any():
-            raise ValueError(f"{self._file.path}: rows that are deleted are asked for")
-        if len(positions) and positions[-1] >= self._starts[-1]:
-            asked, rows = positions[-1], self._starts[-1]
-            raise ValueError(f"{self._file.path}: row {asked} is asked for, of {rows}")
+            raise ValueError(f"{self.file.path}: rows that are deleted are asked for")
+        if len(positions) and positions[-1] >= (rows := self._starts[-1]):
+            raise ValueError(f"{self.file.path}: row {positions[-1]} is asked for, of {rows}")
         for group in self.row_groups_of(positions):
             start = self._starts[group]
-            for part in self._file.read_bounded(None, group, max_bytes=max_bytes):
+            for part in self.file.read_bounded(None, group, max_bytes=max_bytes):
                 span = start, start + len(part)
                 start = span[1]
                 wanted = _within(positions, span)
@@ -317,11 +295,6 @@ class LogicalFile:
     def live_positions(self) -> Positions:
         """Return the physical rows that no deletion vector deletes."""
         return np.flatnonzero(is_live((0, self._starts[-1]), self._deleted)).astype(np.uint64)
-
-    def _with_hidden(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
-        if self._row_tracking is None or not self._row_tracking.preserved:
-            return table
-        return self._with_row_ids(table, self._row_tracking, spans)
 
     def _with_constants(self, table: pa.Table, columns: Sequence[Path] | None) -> pa.Table:
         for number in range(table.num_columns) if self._constants else ():
@@ -343,7 +316,10 @@ class LogicalFile:
         live = np.concatenate([is_live(span, self._deleted) for span in spans])
         return table.filter(pa.array(live))
 
-    def _with_row_ids(self, table: pa.Table, names: RowTracking, spans: Sequence[Span]) -> pa.Table:
+    def _with_hidden(self, table: pa.Table, spans: Sequence[Span]) -> pa.Table:
+        names = self._row_tracking
+        if names is None or not names.preserved:
+            return table
         rows = [np.arange(start, stop) for start, stop in spans]
         first = self._source.base_row_id or 0
         ids = pa.array(np.concatenate([np.empty(0, np.int64), *rows]) + first, pa.int64())
@@ -370,20 +346,14 @@ def is_live(span: Span, deleted: Positions) -> npt.NDArray[np.bool_]:
     return live
 
 
-def _constants(
-    path: str,
-    source: InputFile,
-    schema: StructType,
-    names: Collection[str],
-    *,
-    dictionary: bool,
-) -> dict[str, pa.Scalar]:
-    values = source.partition_values or {}
+def _constants(located: Located, layout: DataLayout, *, dictionary: bool) -> dict[str, pa.Scalar]:
+    path, names = located.path, layout.former_partition_columns
+    values = located.file.partition_values or {}
     if set(values) != set(names):
         found = ", ".join(sorted(values)) or "no column"
         expected = ", ".join(sorted(names)) or "no column"
         raise DataFileError(path, f"has partition values of {found}, expected {expected}")
-    fields = (field for field in schema.fields if field.physical_name in values)
+    fields = (field for field in layout.schema.fields if field.physical_name in values)
     try:
         typed = {one.physical_name: typed_value(values[one.physical_name], one) for one in fields}
     except ValueError as error:
@@ -419,9 +389,6 @@ def _check(file: DataFile, source: InputFile, row_tracking: RowTracking | None) 
 
 
 # Rows of a table as its readers get them: live ones, of all its columns, under the table's names.
-#
-# Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Deletion Vectors", "Partition
-# Value Serialization".
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -443,11 +410,8 @@ class FilePart:
 class TableRows:
     """Reads top-level columns of a table's files, about `max_bytes` in memory at a time."""
 
-    schema: StructType
-    columns: tuple[str, ...]
-    mapping: MappingMode
-    row_tracking: RowTracking | None
-    partition_columns: tuple[str, ...]
+    layout: DataLayout
+    fields: tuple[StructField, ...]
     storage: StorageOptions
     max_bytes: int
 
@@ -456,46 +420,38 @@ class TableRows:
         cls, plan: ReadPlan, columns: Sequence[str], *, storage: StorageOptions, max_bytes: int
     ) -> Self:
         """Return the reader of a plan's files."""
-        return cls(
-            schema=without_void(parse_schema(plan.schema_string, where="the plan")),
-            columns=tuple(columns),
+        schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+        known = {one.name: one for one in schema.fields}
+        layout = DataLayout(
+            schema=data_schema(schema, plan.partition_columns),
             mapping=plan.mapping_mode,
             row_tracking=plan.row_tracking,
             partition_columns=plan.partition_columns,
-            storage=storage,
-            max_bytes=max_bytes,
         )
+        fields = tuple(known[name] for name in columns)
+        return cls(layout=layout, fields=fields, storage=storage, max_bytes=max_bytes)
 
     def read(self, part: FilePart) -> Iterator[pa.Table]:
         """Yield the live rows of a part of a file, columns in the types of `arrow_schema`."""
-        schema = {one.name: one for one in self.schema.fields}
-        fields = [schema[name] for name in self.columns]
-        stored = [one for one in fields if one.physical_name not in self.partition_columns]
+        stored = [
+            one for one in self.fields if one.physical_name not in self.layout.partition_columns
+        ]
         try:
             known = {
                 one.name: typed_value(part.values[one.physical_name], one)
-                for one in fields
-                if one.physical_name in self.partition_columns
+                for one in self.fields
+                if one not in stored
             }
         except ValueError as error:
             raise DataFileError(part.located.path, str(error)) from error
-        with LogicalFile.open(
-            part.located.path,
-            part.located.file,
-            schema=data_schema(self.schema, self.partition_columns),
-            mapping=self.mapping,
-            vector_location=part.located.vector_path,
-            row_tracking=self.row_tracking,
-            partition_columns=self.partition_columns,
-            storage=self.storage,
-        ) as file:
+        with LogicalFile.open(part.located, self.layout, storage=self.storage) as file:
             for group in part.row_groups(file.num_row_groups):
                 if not stored:
-                    yield self._table(fields, {}, known, file.row_group_rows(group))
+                    yield self._table({}, known, file.row_group_rows(group))
                     continue
                 for rows in self._read(file, group, stored):
                     found = dict(zip((one.name for one in stored), rows.columns, strict=True))
-                    yield self._table(fields, found, known, len(rows))
+                    yield self._table(found, known, len(rows))
                     del rows, found  # before the next ones are read
 
     def _read(
@@ -503,7 +459,7 @@ class TableRows:
     ) -> Iterator[pa.Table]:
         paths = [(one.physical_name,) for one in stored]
         rows = file.row_group_physical_rows(group)
-        memory_bytes = file.row_group_memory_bytes(group)
+        memory_bytes = file.file.row_group_memory_bytes(group)
         if memory_bytes <= self.max_bytes:
             yield file.read(paths, [group])
             return
@@ -511,16 +467,12 @@ class TableRows:
         yield from file.read_in_parts(paths, group, max_rows=max_rows)
 
     def _table(
-        self,
-        fields: Sequence[StructField],
-        stored: dict[str, pa.ChunkedArray],
-        known: dict[str, pa.Scalar],
-        rows: int,
+        self, stored: dict[str, pa.ChunkedArray], known: dict[str, pa.Scalar], rows: int
     ) -> pa.Table:
         columns = [
             pa.chunked_array([pa.repeat(known[one.name], rows)])
             if one.name in known
             else with_names_of(stored[one.name], arrow_type(one.data_type))
-            for one in fields
+            for one in self.fields
         ]
-        return pa.table(columns, names=[one.name for one in fields])
+        return pa.table(columns, names=[one.name for one in self.fields])

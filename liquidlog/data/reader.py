@@ -1,10 +1,8 @@
 """Opening a Parquet data file for exact copying: the table's types or a refusal, nothing else.
 
-Columns and paths are physical names throughout; a table that maps columns by id finds them by the
-field ids of the file, which may call its columns anything.
-
-What a footer says about types is not all in Arrow's schema of it: INT96 timestamps have no zone in
-Arrow and any precision; files of old or legacy-mode Spark count days in another calendar.
+Columns and paths are physical names. A table that maps columns by id finds them by the field ids
+of the file. INT96 timestamps have no zone in Arrow and any precision; files of old or legacy-mode
+Spark count days in another calendar.
 
 Source: Apache Parquet format, LogicalTypes.md; PROTOCOL.md, "Reader Requirements for Column
 Mapping".
@@ -38,7 +36,8 @@ from liquidlog.spec.calendars import SPARK_VERSION, Calendars, Stored, Unmovable
 from liquidlog.spec.evolution import earlier_types
 from liquidlog.spec.schema import MappingMode, Path, StructType, quote_path
 from liquidlog.storage.addresses import is_local, local_path
-from liquidlog.storage.files import OtherSizeError, StoredFile
+from liquidlog.storage.clients import OtherSizeError
+from liquidlog.storage.files import StoredFile
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _BUFFERS_BYTES: Final = 64 << 20
@@ -67,15 +66,12 @@ class ParquetFile:
         self._stored = stored or StoredFile(path, storage, size_bytes=size_bytes)
         with self.refusing():
             self._parquet = _open(self._stored, dictionaries=dictionaries)
-            self.schema = _found_schema(self._parquet)
-            self.calendars = Calendars.of(_metadata(self._parquet))
+            self.schema, self._has_int96 = _found_schema(self._parquet)
+            written = self.metadata.metadata or {}
+            self.calendars = Calendars.of(written)
             # Spark never writes nanoseconds into INT96, others may.
-            is_sparks = SPARK_VERSION in _metadata(self._parquet)
-            self._nanoseconds = (
-                _open(self._stored, int96_unit="ns")
-                if _has_int96(self._parquet) and not is_sparks
-                else None
-            )
+            may_hold = self._has_int96 and SPARK_VERSION not in written
+            self._nanoseconds = _open(self._stored, int96_unit="ns") if may_hold else None
 
     def __enter__(self) -> Self:
         return self
@@ -103,8 +99,7 @@ class ParquetFile:
         """Return why old dates or timestamps of the table's type `meant` are refused, else None."""
         if pa.types.is_date(meant):
             return self.calendars.refusal_of_old(Stored.DATE)
-        is_int96 = _has_int96(self._parquet)
-        return self.calendars.refusal_of_old(Stored.INT96 if is_int96 else Stored.INT64)
+        return self.calendars.refusal_of_old(Stored.INT96 if self._has_int96 else Stored.INT64)
 
     def dictionary_candidates(self, wanted: pa.Schema) -> frozenset[str]:
         """Return the top-level string columns that the file keeps in small dictionaries."""
@@ -242,10 +237,7 @@ def _bits_per_value(chunk: pq.ColumnChunkMetaData) -> float:
 
 
 def _read(parquet: pq.ParquetFile, row_groups: list[int], columns: list[str] | None) -> pa.Table:
-    """Return rows of some row groups.
-
-    Each row group has dictionaries of its own; Arrow does not read nested columns with several.
-    """
+    # Each row group has dictionaries of its own; Arrow reads no nested columns with several.
     if len(row_groups) <= 1 or not any(map(_has_nested_dictionary, parquet.schema_arrow.types)):
         return parquet.read_row_groups(row_groups, columns=columns)
     return pa.concat_tables(
@@ -283,40 +275,23 @@ def _open(
         raise
 
 
-def _found_schema(parquet: pq.ParquetFile) -> pa.Schema:
-    """Return the Arrow schema of a file, with INT96 as instants in UTC."""
-    schema = parquet.schema_arrow
-    if not _has_int96(parquet):
-        return schema
-    leaves = iter(_physical_types(parquet))
-    return pa.schema([child.with_type(_retyped(child.type, leaves)) for child in schema])
-
-
-def _has_int96(parquet: pq.ParquetFile) -> bool:
-    return "INT96" in _physical_types(parquet)
+def _found_schema(parquet: pq.ParquetFile) -> tuple[pa.Schema, bool]:
+    """Return the Arrow schema of a file, with INT96 as instants in UTC, and whether it has any."""
+    schema, columns = parquet.schema_arrow, parquet.schema
+    kinds = [columns.column(index).physical_type for index in range(len(columns))]
+    if "INT96" not in kinds:
+        return schema, False
+    leaves = iter(kinds)
+    return pa.schema([child.with_type(_retyped(child.type, leaves)) for child in schema]), True
 
 
 def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
-    """Return whether INT96 values have digits below the microsecond.
-
-    Nanoseconds wrap around outside the years 1677 to 2262, and so does the product here: their
-    difference is right nonetheless.
-    """
     pairs = zip(micros.itercolumns(), nanos.itercolumns(), strict=True)
     return any(
         _differ(*chunks)
         for column_us, column_ns in pairs
         for chunks in zip(column_us.chunks, column_ns.chunks, strict=True)
     )
-
-
-def _metadata(parquet: pq.ParquetFile) -> dict[bytes, bytes]:
-    return parquet.metadata.metadata or {}
-
-
-def _physical_types(parquet: pq.ParquetFile) -> list[str]:
-    schema = parquet.schema
-    return [schema.column(index).physical_type for index in range(len(schema))]
 
 
 def _leaf_types(found: pa.DataType) -> Iterator[pa.DataType]:
@@ -346,6 +321,7 @@ def _differ(micros: pa.Array, nanos: pa.Array) -> bool:
         return _differ(micros.values, nanos.values)
     if micros.type == kind or not isinstance(kind, pa.TimestampType):
         return False
+    # Nanoseconds wrap around outside the years 1677 to 2262, and so does the product.
     us = fixed_width(micros.drop_null(), np.uint64)
     ns = fixed_width(nanos.drop_null(), np.uint64)
     return bool(np.any(us * np.uint64(1000) != ns))
@@ -367,24 +343,27 @@ _WIDTHS: Final = {
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 
+_Ids = list[tuple[Path, str | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class _FileColumns:
     stored: pa.Schema
     named: pa.Schema
-    by_id: bool = False
+    ids: _Ids | None = None
+    """Paths and field ids of what is found by them, None in a table that finds by name."""
 
     def without(self, names: frozenset[str]) -> "_FileColumns":
         kept = [n for n, child in enumerate(self.named) if child.name not in names]
         stored, named = ([schema.field(n) for n in kept] for schema in (self.stored, self.named))
-        return _FileColumns(pa.schema(stored), pa.schema(named), self.by_id)
+        left = {child.name for child in stored}
+        ids = self.ids and [one for one in self.ids if one[0][0] in left]
+        return _FileColumns(pa.schema(stored), pa.schema(named), ids)
 
-    def problems(self, wanted: pa.Schema) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Yield why field ids do not identify columns for certain; nothing without ids."""
-        if not self.by_id:
-            return
-        fields = list(_fields(pa.struct(list(self.stored)), pa.struct(list(wanted)), ()))
-        counted = Counter(field_id for _, field_id in fields)
-        for path, field_id in fields:
+        counted = Counter(field_id for _, field_id in self.ids or ())
+        for path, field_id in self.ids or ():
             name = quote_path(path)
             if field_id is None:
                 yield f"column {name} has no field id, and the table finds columns by it"
@@ -426,11 +405,10 @@ class DataFile:
         storage: StorageOptions = NO_OPTIONS,
         size_bytes: int | None = None,
     ) -> Self:
-        """Open a local path or a URI and check that it can be read exactly.
+        """Open a file in the types of `arrow_schema(schema, physical=True)`, or refuse it.
 
-        Columns have the types of `arrow_schema(schema, physical=True)`. With a column mapping,
-        other columns are left out. `ignored` columns are not read; those of the table are null.
-        With `dictionary`, top-level strings in small dictionaries stay encoded.
+        Other columns are left out if columns are mapped. `ignored` columns are not read; those of
+        the table are null. With `dictionary`, strings in small dictionaries stay encoded.
         """
         wanted = arrow_schema(schema, physical=True)
         file = ParquetFile(path, storage=storage, size_bytes=size_bytes)
@@ -477,11 +455,6 @@ class DataFile:
         return int(self._file.metadata.num_rows)
 
     @property
-    def footer(self) -> pq.FileMetaData:
-        """What the file's footer says."""
-        return self._file.metadata
-
-    @property
     def num_row_groups(self) -> int:
         """Row groups of the file."""
         return int(self._file.metadata.num_row_groups)
@@ -493,10 +466,10 @@ class DataFile:
     def row_group_memory_bytes(self, index: int) -> int:
         """Return about how many bytes the rows of one row group take in memory."""
         group = self._file.metadata.row_group(index)
-        columns = (group.column(number) for number in range(group.num_columns))
+        chunks = map(group.column, range(group.num_columns))
         return sum(
-            max(column.total_uncompressed_size, column.num_values * _WIDTHS[column.physical_type])
-            for column in columns
+            max(chunk.total_uncompressed_size, chunk.num_values * _WIDTHS[chunk.physical_type])
+            for chunk in chunks
         )
 
     def uneven_columns(self, index: int) -> dict[Path, int]:
@@ -524,8 +497,7 @@ class DataFile:
     ) -> pa.Table:
         """Return rows in file order, of some row groups; columns that the file lacks are null.
 
-        With `columns`, the result is flat, in their order and named by `quote_path`; a null struct
-        makes its fields null. None stands for all columns in table order.
+        With `columns`, the result is flat and named by `quote_path`; None stands for all columns.
         """
         groups = list(range(self.num_row_groups)) if row_groups is None else list(row_groups)
         rows = sum(self.row_group_rows(group) for group in groups)
@@ -561,9 +533,8 @@ class DataFile:
             yield from self.read_bounded(None, group, max_bytes=max_bytes)
 
     def _held(self, columns: Sequence[Path] | None) -> list[str]:
-        paths = self._paths(columns)
-        held = [stored for path in paths if (stored := self._columns.stored_path(path))]
-        return [".".join(path) for path in held]
+        stored = map(self._columns.stored_path, self._paths(columns))
+        return [".".join(path) for path in stored if path]
 
     def _paths(self, columns: Sequence[Path] | None) -> list[Path]:
         return [(name,) for name in self.schema.names] if columns is None else list(columns)
@@ -585,7 +556,7 @@ class DataFile:
             column = pc.struct_field(column, list(stored[1:]))
         if stored[0] in self._file.dictionaries and column.type == _DICTIONARY:
             return column
-        if self._columns.by_id:
+        if self._columns.ids is not None:
             column = with_names_of(column, _descend(self._columns.named, path))
         try:
             return convert_chunks(column, wanted)
@@ -596,7 +567,7 @@ class DataFile:
 
 
 def _check(file: ParquetFile, wanted: pa.Schema, columns: _FileColumns, leniency: Leniency) -> None:
-    problems = list(columns.problems(wanted))
+    problems = list(columns.problems())
     mapped = {child.name for child in wanted if _field_id_of(child) is not None}
     if leniency.surplus_is_dropped and not mapped & set(columns.named.names):
         # All the file's columns may have been dropped, but a file with wrong names looks the same.
@@ -625,14 +596,12 @@ def _position_of(parent: pa.Schema | pa.DataType, name: str) -> int | None:
 
 
 def find_columns(stored: pa.Schema, wanted: pa.Schema, mode: MappingMode) -> _FileColumns:
-    """Return where the columns of `wanted` are in a file: by name, or in `id` mode by their ids.
-
-    A hidden column has no id and is found by name. Other columns get names that no wanted one has.
-    """
+    """Return where columns are in a file: by name; in `id` mode by ids, but hidden ones by name."""
     if mode is not MappingMode.ID:
         return _FileColumns(stored, stored)
-    named = _named(pa.struct(list(stored)), pa.struct(list(wanted)))
-    return _FileColumns(stored, pa.schema(list(named)), by_id=True)
+    ids: _Ids = []
+    named = _named(pa.struct(list(stored)), pa.struct(list(wanted)), (), ids)
+    return _FileColumns(stored, pa.schema(list(named)), ids)
 
 
 def with_names_of(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -642,55 +611,34 @@ def with_names_of(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArr
     return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
 
 
-def _fields(
-    stored: pa.DataType, wanted: pa.DataType, path: Path
-) -> Iterator[tuple[Path, str | None]]:
-    if wanted == VARIANT:
-        return
-    if isinstance(stored, pa.StructType) and isinstance(wanted, pa.StructType):
-        by_id, hidden = _wanted_fields(wanted)
-        for child in stored:
-            below = (*path, child.name)
-            field_id = _field_id_of(child)
-            if field_id is not None or child.name not in hidden:
-                yield below, field_id
-            if field_id in by_id:
-                yield from _fields(child.type, by_id[field_id].type, below)
-    elif isinstance(stored, pa.MapType) and isinstance(wanted, pa.MapType):
-        yield from _fields(stored.key_type, wanted.key_type, (*path, "key"))
-        yield from _fields(stored.item_type, wanted.item_type, (*path, "value"))
-    elif is_list(stored) and is_list(wanted):
-        yield from _fields(stored.value_type, wanted.value_type, (*path, "element"))
-
-
-def _named(stored: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+def _named(stored: pa.DataType, wanted: pa.DataType, path: Path, ids: _Ids) -> pa.DataType:
+    """Return a type with the names of the wanted one; adds to `ids` what field ids identify."""
     if wanted == VARIANT:
         return stored
     if isinstance(stored, pa.StructType) and isinstance(wanted, pa.StructType):
-        by_id, hidden = _wanted_fields(wanted)
-        taken = {child.name for child in by_id.values()}
-        fields = [_named_field(child, by_id, taken, hidden) for child in stored]
-        return pa.struct(fields)
+        by_id = {found: child for child in wanted if (found := _field_id_of(child)) is not None}
+        hidden = frozenset(child.name for child in wanted if _field_id_of(child) is None)
+        return pa.struct([_named_field(child, by_id, hidden, path, ids) for child in stored])
     if isinstance(stored, pa.MapType) and isinstance(wanted, pa.MapType):
-        key = _named(stored.key_type, wanted.key_type)
-        return pa.map_(key, _named(stored.item_type, wanted.item_type))
+        key = _named(stored.key_type, wanted.key_type, (*path, "key"), ids)
+        return pa.map_(key, _named(stored.item_type, wanted.item_type, (*path, "value"), ids))
     if is_list(stored) and is_list(wanted):
-        return pa.list_(pa.field("element", _named(stored.value_type, wanted.value_type)))
+        element = _named(stored.value_type, wanted.value_type, (*path, "element"), ids)
+        return pa.list_(pa.field("element", element))
     return stored
 
 
-def _wanted_fields(wanted: pa.StructType) -> tuple[dict[str, pa.Field], frozenset[str]]:
-    by_id = {found: child for child in wanted if (found := _field_id_of(child)) is not None}
-    return by_id, frozenset(child.name for child in wanted if _field_id_of(child) is None)
-
-
 def _named_field(
-    stored: pa.Field, by_id: dict[str, pa.Field], taken: set[str], hidden: frozenset[str]
+    stored: pa.Field, by_id: dict[str, pa.Field], hidden: frozenset[str], path: Path, ids: _Ids
 ) -> pa.Field:
-    field_id = _field_id_of(stored)
+    field_id, below = _field_id_of(stored), (*path, stored.name)
+    if field_id is not None or stored.name not in hidden:
+        ids.append((below, field_id))
     wanted = by_id.get(field_id or "")
     if wanted is not None:
-        return pa.field(wanted.name, _named(stored.type, wanted.type))
+        return pa.field(wanted.name, _named(stored.type, wanted.type, below, ids))
+    # Other columns get names that no wanted one has.
+    taken = (child.name for child in by_id.values())
     clashes = stored.name in taken or (stored.name in hidden and field_id is not None)
     name = f"{stored.name} (field id {field_id})" if clashes else stored.name
     return pa.field(name, stored.type)

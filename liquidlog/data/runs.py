@@ -134,11 +134,6 @@ class Run:
         """The first part of the names of the run's data files: object stores list by prefix."""
         return f"part-{self._uuid_start}-"
 
-    @property
-    def vector_prefix(self) -> str:
-        """The prefix of the names of the run's deletion vectors; the token begins their uuids."""
-        return f"{VECTOR_PREFIX}{self._uuid_start}-"
-
     def uuid(self, unique_id: str) -> UUID:
         """Return a uuid for a file of the run, made from a unique id; it begins with the token."""
         rest = hashlib.sha256(unique_id.encode()).hexdigest()
@@ -193,10 +188,7 @@ class Run:
         return missing or file_facts(self._fate, self.storage) is not None
 
     def finish(self, digest: str, *, keep: Collection[str] = ()) -> None:
-        """Declare the run's outputs complete; delete its other files, those of lost task attempts.
-
-        `digest` is of the documents that may commit the outputs in `keep`.
-        """
+        """Declare the outputs in `keep`, of documents with `digest`, complete; delete others."""
         settled = self._settle_fate(f"{RunStage.FINISHED.value} {digest}".encode())
         if not settled or file_facts(self._marker, self.storage) is None:
             if settled:  # its files had already been deleted
@@ -247,7 +239,8 @@ class Run:
 
     def files(self) -> tuple[str, ...]:
         """Return the names of the files that the run has written so far, sorted."""
-        prefixes = self.name_prefix, self.vector_prefix
+        # The token begins the uuids of deletion vectors, too.
+        prefixes = self.name_prefix, f"{VECTOR_PREFIX}{self._uuid_start}-"
         found = (names_with_prefix(self.directory, prefix, self.storage) for prefix in prefixes)
         inside = (
             f"{directory}/{name}"
@@ -343,32 +336,20 @@ def tokens_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> frozenset
     return frozenset(traces[""] | traces[_FATE_SUFFIX])
 
 
-def runs_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return the runs with these tokens, by token."""
-    traces = _traces(directory, storage)
-    return _runs(directory, storage, traces, traces[""] | traces[_FATE_SUFFIX])
-
-
-def running_in(directory: str, storage: StorageOptions = NO_OPTIONS) -> tuple[Run, ...]:
-    """Return the runs that have begun in a table's directory and have no fate yet, by token."""
-    traces = _traces(directory, storage)
-    return _runs(directory, storage, traces, traces[""] - traces[_FATE_SUFFIX])
-
-
-_Traces = dict[str, set[str]]
-"""The tokens of markers, by the suffix of their names."""
-
-
-def _runs(
-    directory: str, storage: StorageOptions, traces: _Traces, tokens: Collection[str]
+def runs_in(
+    directory: str, storage: StorageOptions = NO_OPTIONS, *, running: bool = False
 ) -> tuple[Run, ...]:
-    runs = (Run(directory, token, storage) for token in sorted(tokens))
-    noted = traces[_DIRECTORIES_SUFFIX]
+    """Return the runs with these tokens, by token; those without a fate yet, if `running`."""
+    traces = _traces(directory, storage)
+    begun, fates, noted = (traces[one] for one in ("", _FATE_SUFFIX, _DIRECTORIES_SUFFIX))
+    tokens = sorted(begun - fates if running else begun | fates)
+    runs = (Run(directory, token, storage) for token in tokens)
     return tuple(run.noted() if run.token in noted else run for run in runs)
 
 
-def _traces(directory: str, storage: StorageOptions) -> _Traces:
-    found: _Traces = {"": set(), _FATE_SUFFIX: set(), _DIRECTORIES_SUFFIX: set()}
+def _traces(directory: str, storage: StorageOptions) -> dict[str, set[str]]:
+    """Return the tokens of markers, by the suffix of their names."""
+    found: dict[str, set[str]] = {"": set(), _FATE_SUFFIX: set(), _DIRECTORIES_SUFFIX: set()}
     for name in names_with_prefix(directory, _MARKER_PREFIX, storage):
         match = _MARKER.fullmatch(name)
         if match is not None:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -67,10 +67,6 @@ class Ends:
     minimum: Any
     maximum: Any
 
-    def merge(self, other: Self) -> "Ends":
-        """Return the ends of both."""
-        return Ends(min(self.minimum, other.minimum), max(self.maximum, other.maximum))
-
 
 class StatisticsCollector:
     """Collects the statistics of one file's add action from slices of any number and size."""
@@ -94,8 +90,9 @@ class StatisticsCollector:
             self._null_count[leaf.physical] += column.null_count
             if has_bounds(leaf.data_type) and column.null_count < len(column):
                 found = _ends(column, leaf.data_type)
-                known = self._ends.get(leaf.physical)
-                self._ends[leaf.physical] = found if known is None else known.merge(found)
+                known = self._ends.get(leaf.physical, found)
+                least, most = min(known.minimum, found.minimum), max(known.maximum, found.maximum)
+                self._ends[leaf.physical] = Ends(least, most)
 
     def finish(self) -> FileStatistics:
         """Return the statistics of all slices so far."""
@@ -188,31 +185,19 @@ def _float_bounds(column: pa.ChunkedArray) -> Ends:
 
 
 def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON
-    match bound:
-        case _Float():
-            return _float_value(bound)
-        case bytes():
+    match bound, leaf.data_type:
+        case _Float(is_nan=True), _:
+            return "NaN"
+        case _Float(value=math.inf), _:
+            return "Infinity"
+        case _Float(value=value, text=text), _:
+            # The shortest text of this number in its own width: 0.1 for a float, not 0.10000000149.
+            return "-Infinity" if value == -math.inf else float(text)
+        case bytes(), _:
             return _text(bound)
-        case int():
-            return _integer_value(bound, leaf.data_type)
-        case _:
-            return bound
-
-
-def _float_value(bound: _Float) -> float | str:
-    if bound.is_nan:
-        return "NaN"
-    if math.isinf(bound.value):
-        return "Infinity" if bound.value > 0 else "-Infinity"
-    # The shortest text that is this number in its own width: 0.1 for a float, not 0.10000000149.
-    return float(bound.text)
-
-
-def _integer_value(bound: int, data_type: DataType) -> int | str | None:
-    match data_type:
-        case PrimitiveType("date"):
+        case int(), PrimitiveType("date"):
             return _iso(np.datetime64(bound, "D"))
-        case PrimitiveType("timestamp" | "timestamp_ntz" as name):
+        case int(), PrimitiveType("timestamp" | "timestamp_ntz" as name):
             moment = _iso(np.datetime64(bound // _MICROSECONDS_PER_MILLISECOND, "ms"))
             return f"{moment}Z" if moment and name == "timestamp" else moment
         case _:
@@ -227,18 +212,15 @@ def _iso(moment: np.datetime64) -> str | None:
 
 
 def truncate_min(text: str, prefix_chars: int) -> str | None:
-    """Return a lower bound of `text`: the text if it is short, else its prefix.
-
-    Prefixes are counted in UTF-16 code units, as the reference engine does; code points stay whole.
-    """
+    """Return a lower bound: the first UTF-16 code units of `text`, with code points whole."""
     return text[: _code_points(text, prefix_chars)] if prefix_chars > 0 else None
 
 
 def truncate_max(text: str, prefix_chars: int) -> str | None:
     """Return an upper bound of every text that begins as `text` does; None if there is none.
 
-    The character after the prefix is replaced by U+007F if that is larger, else by the largest
-    code point. A prefix before a largest code point is extended, up to twice its length.
+    The character after the prefix becomes U+007F or, if it is larger, the largest code point. A
+    prefix before a largest code point is extended, up to twice its length.
     """
     if prefix_chars <= 0:
         return None
@@ -274,10 +256,7 @@ def rescan(
     ignored: frozenset[str] = frozenset(),
     storage: StorageOptions = NO_OPTIONS,
 ) -> FileStatistics:
-    """Return statistics of all physical rows of a file, one row group in memory at a time.
-
-    The log gives `num_records`; `ignored` are the table's hidden columns.
-    """
+    """Return statistics of a file's physical rows without `ignored` columns, by row group."""
     found = (path for path in options.indexed if find_column(schema, path, physical=True))
     tops = {path[0] for path in found}
     wanted = StructType(tuple(one for one in schema.fields if one.physical_name in tops))
@@ -315,20 +294,18 @@ def columns_held(
     size_bytes: int,
     storage: StorageOptions = NO_OPTIONS,
 ) -> tuple[Path, ...]:
-    """Return the columns, given by path and ids, that a file may have.
-
-    Names match in any case; the ids of a struct include its fields'.
-    """
+    """Return the columns, by path and ids with those below, that a file may have in any case."""
     with ParquetFile(address, storage=storage, size_bytes=size_bytes) as file:
         schema = file.metadata.schema
         found = [schema.column(number).path.lower() for number in range(len(schema))]
         ids = frozenset(_field_ids(schema.to_arrow_schema()))
-    return tuple(path for path, own in columns if ids.intersection(own) or _is_among(path, found))
-
-
-def _is_among(path: Path, leaf_paths: Sequence[str]) -> bool:
-    name = ".".join(path).lower()
-    return any(leaf == name or leaf.startswith(f"{name}.") for leaf in leaf_paths)
+    below = [f"{path}." for path in found]
+    named = ((path, f"{'.'.join(path).lower()}.", own) for path, own in columns)
+    return tuple(
+        path
+        for path, name, own in named
+        if ids.intersection(own) or any(leaf.startswith(name) for leaf in below)
+    )
 
 
 def _field_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
@@ -385,12 +362,7 @@ def read_row_group_bounds(
     mapping: MappingMode,
     wanted: Sequence[Leaf],
 ) -> Bounds:
-    """Return the bounds of the row groups of a file, a column for each leaf.
-
-    An end is known only where it is certain: the footer's type is the leaf's or an integer that
-    the table has widened, and its place in today's calendar is known. Statistics of floats leave
-    out NaN, the largest number to Spark: their upper end is infinity.
-    """
+    """Return the bounds of the row groups of a file, a column for each leaf, where certain."""
     groups = _row_groups(file)
     num_records = pa.array([group.num_rows for group in groups], pa.int64())
     places = _places(file, schema, mapping, wanted)
@@ -413,7 +385,7 @@ def _places(
     """Return where leaves are in a file, by physical path; only leaves certainly there."""
     table = arrow_schema(schema, physical=True)
     columns = find_columns(file.schema, table, mapping)
-    if any(True for _ in columns.problems(table)):
+    if any(True for _ in columns.problems()):
         return {}
     numbers = _leaves(file.schema)
     stored = ((leaf, columns.stored_path(leaf.physical)) for leaf in wanted)
@@ -451,6 +423,7 @@ def _column(file: ParquetFile, leaf: Leaf, place: _Place | None) -> ColumnBounds
     low, high = _footer_ends(file, leaf, place)
     if pa.types.is_floating(kind):
         low, high = _with_nan(low, high)
+    # An end that another calendar may have moved is not known.
     low, high = (file.calendars.bounds(end) for end in (low, high))
     return ColumnBounds(low=low, high=high, null_count=pa.array(counts, pa.int64()))
 
@@ -505,7 +478,7 @@ def _text(raw: Any) -> str | None:  # noqa: ANN401  as Arrow gives it
 
 
 def _with_nan(low: pa.Array, high: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return ends of floats that allow for NaN, which a footer leaves out."""
+    """Return ends of floats that allow for NaN, the largest number to Spark, which footers omit."""
     known = pc.and_(low.is_valid(), high.is_valid())
     numbers = pc.and_(known, pc.invert(pc.or_kleene(pc.is_nan(low), pc.is_nan(high))))
     numbers = pc.fill_null(numbers, fill_value=False)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import ne
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -35,7 +36,7 @@ from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError, UsageError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arguments import Codec, parse_codec
-from liquidlog.spec.arrow import arrow_schema
+from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.calendars import TODAYS_FOOTER
 from liquidlog.spec.schema import Path, StructType
@@ -51,10 +52,8 @@ _PAGES: Final = {
 }
 
 _PAGE_BYTES: Final = 1 << 20
-"""Size of a page before compression; Arrow also ends pages after 20 000 rows.
-
-Measured on lineitem with pages of 16, 64, 256 and 1024 KiB, CPU milliseconds of delta-rs: 2197,
-1939, 1856, 1752 for all columns, 38, 42, 49, 49 for single days."""
+"""Size of a page before compression; Arrow also ends pages after 20 000 rows. Pages of 64 KiB
+take delta-rs a tenth longer for all columns of lineitem, and a seventh less for single days."""
 
 _MOST_BATCH_ROWS: Final = 8_192
 _LEAST_BATCH_ROWS: Final = 64
@@ -66,10 +65,8 @@ _DISTINCT_SHARE: Final = 0.75
 """Of a sample: about 27 000 distinct values in all, whose dictionary fits its page."""
 
 _NARROW_DISTINCT_SHARE: Final = 0.25
-"""The same for values of up to eight bytes, which compress well without a dictionary.
-
-Measured on 48 000 random integers, bytes per row with a dictionary and without: 1.83 and 1.80 with
-5 000 distinct values (0.29 of a sample), 2.58 and 1.95 with 20 000."""
+"""The same for values of up to eight bytes: random integers take as many bytes per row with a
+dictionary as without at 0.29 of a sample, and a third more with four times as many."""
 _NARROW_BITS: Final = 64
 
 _LIGHT_SHARE: Final = 1 / 64
@@ -85,22 +82,17 @@ _LEAST_BYTES: Final = 256 << 10
 """A column with fewer bytes of codes or values says too little of a codec and gets it."""
 
 _MAX_GROWTH: Final = 0.01
-"""Most growth of a file, as a share, by columns without the codec.
-
-Measured on TPC-H lineitem: 0.4 % more bytes, 3 % less time to read."""
+"""Most growth of a file, as a share, by columns without the codec: they are quicker to read."""
 
 _OVERLOOKED_BYTES: Final = 128
-"""Bytes that a codec may spend on describing the few values of a trial.
-
-Without it, columns that are nearly always null lost the codec, and files grew by 15 %."""
+"""Bytes that a codec may spend on the few values of a trial, as of nearly empty columns."""
 
 _ARROW_NAMES: Final = {Codec.UNCOMPRESSED: "none", Codec.LZ4_RAW: "lz4"}
 """Codecs with other names in Arrow."""
 
 _ZSTD_LEVEL: Final = 1
-# Measured on lineitem sorted along the curve, 374 000 rows per file, nanoseconds per row and size:
-# level 1 543 ns and 9.34 MB, level 3 663 ns and 9.38 MB, snappy 379 ns and 13.7 MB. Text alone
-# is 9 % smaller with level 3.
+# On lineitem sorted along the curve, level 3 takes a fifth longer and saves nothing; snappy takes
+# a third less and half as many bytes more.
 
 FALSE_POSITIVES: Final = 0.01
 """Share of the absent values that a filter takes for present."""
@@ -142,10 +134,7 @@ class FileEncoding:
         return cls(compression, dictionaries, _tried(table, dictionaries, compression))
 
     def arguments(self, first: pa.Table, *, bloom_filters: Sequence[Path] = ()) -> dict[str, Any]:
-        """Return the arguments of Arrow's Parquet writer.
-
-        The `first` row group sizes the filters; earlier leaves come first.
-        """
+        """Return the arguments of Arrow's writer; the `first` row group sizes the filters."""
         widest = max((column.uncompressed for column in self.trial.columns), default=0)
         page_rows = _PAGE_BYTES * self.trial.rows // max(1, widest)
         return {
@@ -173,8 +162,7 @@ class FileEncoding:
         return {_FILTERS: chosen} if chosen else {}
 
 
-def require_possible(bloom_filters: Sequence[Path]) -> None:
-    """Refuse filters that the installed pyarrow cannot make."""
+def _require_possible(bloom_filters: Sequence[Path]) -> None:
     if bloom_filters and _FILTERS not in inspect.signature(pq.ParquetWriter.__init__).parameters:
         raise UsageError(
             f"Bloom filters need a newer pyarrow than {pa.__version__}, which writes none;"
@@ -185,15 +173,9 @@ def require_possible(bloom_filters: Sequence[Path]) -> None:
 
 def distinct_values(table: pa.Table, path: Path) -> int:
     """Return how many distinct values other than null a leaf outside lists and maps has."""
-    column = table.column(path[0])
-    for name in path[1:]:
-        column = pc.struct_field(column, [name])
-    if isinstance(column.type, pa.DictionaryType):
-        column = pa.chunked_array(
-            [chunk.indices for chunk in column.unify_dictionaries().chunks], column.type.index_type
-        )
-    found: int = pc.count_distinct(column).as_py()
-    return found
+    column = leaf_column(table, path)
+    is_encoded = isinstance(column.type, pa.DictionaryType)
+    return _distinct(column.unify_dictionaries() if is_encoded else column)
 
 
 def filter_bytes(distinct: int) -> int:
@@ -208,7 +190,7 @@ def _codec_arguments(name: str) -> dict[str, Any]:
     return arguments | ({"compression_level": _ZSTD_LEVEL} if codec is Codec.ZSTD else {})
 
 
-def left_uncompressed(trial: Trial) -> frozenset[str]:
+def _left_uncompressed(trial: Trial) -> frozenset[str]:
     """Return the columns that a codec shrinks least, while the file hardly grows without it."""
     room = _MAX_GROWTH * sum(column.compressed for column in trial.columns)
     chosen = set()
@@ -233,7 +215,7 @@ def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
     arguments = _codec_arguments(compression)
     if parse_codec(compression) is Codec.UNCOMPRESSED:
         return arguments
-    plain = left_uncompressed(trial)
+    plain = _left_uncompressed(trial)
     if not plain:
         return arguments
     compressed = [column.path for column in trial.columns if column.path not in plain]
@@ -274,15 +256,14 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
 
 
 def worth_dictionaries(table: pa.Table) -> Iterator[str]:
-    """Yield the Parquet paths of the leaves for which a dictionary pays, judged by some rows.
-
-    On TPC-H lineitem, leaving the other columns out from the start saves a tenth of the encoding
-    time. Leaves inside lists and maps are always yielded.
-    """
+    """Yield the Parquet paths of leaves that dictionaries pay for, and of all in lists and maps."""
     sample = _sampled(table)
     for child, column in zip(sample.schema, sample.itercolumns(), strict=True):
         for path, values in _leaf_values(column, (child.name,)):
-            if values is None or _is_repetitive(values):
+            kind = None if values is None else plain_type(values.type)
+            is_narrow = kind and pa.types.is_primitive(kind) and kind.bit_width <= _NARROW_BITS
+            share = _NARROW_DISTINCT_SHARE if is_narrow else _DISTINCT_SHARE
+            if values is None or _distinct(values) <= max(1, share * len(values)):
                 yield ".".join(path)
 
 
@@ -299,13 +280,6 @@ def with_light_dictionaries(table: pa.Table) -> pa.Table:
             field = table.field(position).with_type(column.type)
             table = table.set_column(position, field, column)
     return table
-
-
-def _is_repetitive(values: pa.ChunkedArray) -> bool:
-    kind = plain_type(values.type)
-    is_narrow = pa.types.is_primitive(kind) and kind.bit_width <= _NARROW_BITS
-    share = _NARROW_DISTINCT_SHARE if is_narrow else _DISTINCT_SHARE
-    return _distinct(values) <= max(1, share * len(values))
 
 
 def _sampled(table: pa.Table) -> pa.Table:
@@ -349,16 +323,13 @@ def _distinct(values: pa.ChunkedArray) -> int:
 
 
 ROW_GROUP_BYTES: Final = 640 << 20
-"""Most bytes in memory of a row group, besides its limit of rows.
-
-Arrow writes a row group at once, so that all its rows must be there. Rows of TPC-H lineitem take
-about four times their stored size here: a file of up to 145 MiB is one row group."""
+"""Most bytes in memory of a row group, whose rows Arrow writes at once: of TPC-H lineitem, a file
+of up to 145 MiB."""
 
 _MOST_DECIMAL64_DIGITS: Final = 18
 
 _BUFFER_BYTES: Final = 1 << 20
-"""Bytes gathered before a write: Arrow writes each page and its header by itself, and a call into
-Python for each takes a tenth of the time of encoding lineitem."""
+"""Bytes gathered before a write: a call into Python for each page takes a tenth of the time."""
 
 
 class DataFileWriter:
@@ -373,7 +344,7 @@ class DataFileWriter:
         sorted_by: str | None = None,
         storage: StorageOptions = NO_OPTIONS,
     ) -> None:
-        """Create the file at a local path that must not exist yet, or at a URI nobody else uses.
+        """Create a file of a name that nobody else uses.
 
         The footer says that rows are sorted by `sorted_by` if they are, in one row group.
         """
@@ -381,7 +352,7 @@ class DataFileWriter:
         self._schema = arrow_schema(schema, physical=True)
         self._options = options
         parse_codec(options.compression)
-        require_possible(options.bloom_filters)
+        _require_possible(options.bloom_filters)
         self._statistics = StatisticsCollector(schema, options)
         self._row_groups = _RowGroups(self._schema, max_rows=options.rows_of_a_group)
         self._num_rows = 0
@@ -457,10 +428,9 @@ class DataFileWriter:
     def _write_row_group(self, table: pa.Table, *, sorted_by: str | None = None) -> None:
         self._statistics.add(table)
         try:
-            if self._writer is None:
-                self._writer = _parquet_writer(
-                    self._buffer, table, self._options, sorted_by=sorted_by
-                )
+            self._writer = self._writer or _parquet_writer(
+                self._buffer, table, self._options, sorted_by=sorted_by
+            )
             table = _matching(table, self._writer.schema)
             self._writer.write_table(table, row_group_size=table.num_rows)
         except OSError as error:
@@ -492,7 +462,10 @@ class _RowGroups:
         self.pending_rows = 0
 
     def add(self, table: pa.Table) -> Iterator[pa.Table]:
-        _check_columns(table.schema, self._schema)
+        found, wanted = table.schema, self._schema
+        kinds = map(plain_type, found.types)
+        if found.names != wanted.names or any(map(ne, kinds, wanted.types)):
+            raise ValueError(f"expected columns {wanted}, found {found}")
         table = _lightened(table, self._light)
         row_bytes = max(1, table.nbytes // max(1, table.num_rows))
         start = 0
@@ -529,16 +502,6 @@ def _is_sorted(column: pa.ChunkedArray) -> bool:
         return False
     ascending = pc.less_equal(values.slice(0, max(len(values) - 1, 0)), values.slice(1))
     return bool(pc.all(ascending).as_py() is not False)
-
-
-def _check_columns(found: pa.Schema, wanted: pa.Schema) -> None:
-    if found.names != wanted.names:
-        raise ValueError(f"expected columns {wanted.names}, found {found.names}")
-    for child in found:
-        if plain_type(child.type) != wanted.field(child.name).type:
-            raise ValueError(
-                f"column {child.name} must be {wanted.field(child.name).type}, found {child.type}"
-            )
 
 
 def _light_schema(wanted: pa.Schema) -> pa.Schema:

@@ -55,7 +55,7 @@ from liquidlog.operations.workloads import predicates_of
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.text import render_size
-from liquidlog.storage import local
+from liquidlog.storage.files import make_directory, replace_file
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
 from liquidlog.workload.form import KnownTable, Query, Tables, grouped, normal
@@ -238,7 +238,7 @@ def survey(
         raise UsageError("there is nothing to look at: name tables, or what is above them")
     started = time.monotonic()
     if request.pages is not None:
-        local.make_directory(request.pages.directory)
+        make_directory(request.pages.directory)
     options = StorageOptions.of(request.storage_options)
     found = find_tables(request.prefixes, (), options, below=True)
     addresses = [one.address for one in found if one.problem is None]
@@ -358,7 +358,7 @@ def save(directory: str, address: str, suffix: str, content: bytes) -> Path:
     name = _ODD.sub("-", last)[:_LONGEST].lstrip(".-") or "table"
     digest = hashlib.sha256(address.encode(errors="surrogatepass")).hexdigest()[:12]
     path = Path(directory, f"{name}-{digest}{suffix}")
-    local.replace(str(path), content)
+    replace_file(str(path), content)
     return path
 
 
@@ -661,7 +661,7 @@ class _Run:
             )
             outcome = replace(outcome, reason=f"{part}; {outcome.reason}")
         if (plans := self.request.plans) is not None:
-            local.make_directory(plans)
+            make_directory(plans)
             where = save(plans, plan.table_uri, ".json", encode_plan(plan))
             return replace(outcome, decision=Decision.PLAN, plan=str(where))
         return outcome if self.request.dry_run else self._committed(table, plan, outcome)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.choice import input_files, writer_options
 from liquidlog.clustering.keyspace import finite_numbers
 from liquidlog.clustering.row_tracking import planned_row_tracking
-from liquidlog.data.logical_file import Located, LogicalFile
+from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.packing import footer_of, repacking
 from liquidlog.foresee.sample import (
@@ -31,7 +31,7 @@ from liquidlog.foresee.sample import (
     sampled,
     spread,
 )
-from liquidlog.log.statistics import load_bounds
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot, partition_values
@@ -179,21 +179,16 @@ class _Reader:
         return writer_options(self._snapshot, ()).compression
 
     def _opened(self, file: InputFile) -> LogicalFile:
-        _, path, vector_path = Located.of(self._store.uri, file)
-        return LogicalFile.open(
-            path,
-            file,
-            schema=self._snapshot.schema,
-            mapping=self._mapping,
-            vector_location=vector_path,
-            row_tracking=self._row_tracking,
-            storage=self._store.storage,
+        layout = DataLayout(
+            schema=self._snapshot.schema, mapping=self._mapping, row_tracking=self._row_tracking
         )
+        located = Located.of(self._store.uri, file)
+        return LogicalFile.open(located, layout, storage=self._store.storage)
 
     def repacked(self, stored: Stored, file: InputFile) -> dict[str, float]:
         """Return by which factor rewrites change the bytes of each column that is not sampled."""
         with self._opened(file) as opened:
-            if not opened.num_row_groups or opened.row_group_memory_bytes(0) > _MOST_BYTES:
+            if not opened.num_row_groups or opened.file.row_group_memory_bytes(0) > _MOST_BYTES:
                 return {}
             sampled_names = {".".join(leaf.physical) for leaf in self._stored}
             return repacking(stored, opened.read(row_groups=[0]), sampled_names, self.codec)
@@ -204,7 +199,7 @@ class _Reader:
         `values` are the different ones of small columns that are not sampled.
         """
         with self._opened(file) as opened:
-            stored = footer_of(opened.footer, file.size_bytes)
+            stored = footer_of(opened.file.parquet.metadata, file.size_bytes)
             groups = spread(opened.num_row_groups, _ROW_GROUPS_OF_A_FILE).tolist()
             paths = [leaf.physical for leaf in self._stored]
             others = self._small_others(stored)

@@ -69,9 +69,8 @@ class LocalEngine(Engine):
             dir=self._directory, ignore_cleanup_errors=True
         ) as directory:
             calls = [(reading, number, one, directory) for number, one in enumerate(sent)]
-            spilled = Spilled.together(self.run(_read, calls)).by_target(route.tasks)
-            tasks = SpilledTasks(writing=writing, directory=directory)
-            return self.run(SpilledTasks.run, [(tasks, one) for one in spilled])
+            spilled = Spilled.by_target(self.run(_read, calls), route.tasks)
+            return self.run(_write, [(writing, directory, one) for one in spilled])
 
     def run(self, function: Callable[..., Any], calls: Sequence[tuple[object, ...]]) -> list[Any]:
         """Return the function's results for these arguments; an error stops all calls."""
@@ -153,18 +152,16 @@ class Spilled:
         return cls((out.name,), np.array(places, np.int64).reshape(-1, _COLUMNS))
 
     @classmethod
-    def together(cls, spilled: Sequence["Spilled"]) -> "Spilled":
-        """Return the pieces of several files as one."""
+    def by_target(cls, spilled: Sequence["Spilled"], count: int) -> list["Spilled"]:
+        """Return the pieces of several files for each of the targets 0 to `count` - 1."""
+        files = tuple(file for one in spilled for file in one.files)
         places = [np.empty((0, _COLUMNS), np.int64), *(one.places.copy() for one in spilled)]
         for number, rows in enumerate(places[1:]):
             rows[:, _FILE] = number
-        return cls(tuple(file for one in spilled for file in one.files), np.concatenate(places))
-
-    def by_target(self, count: int) -> list["Spilled"]:
-        """Return the pieces for each of the targets 0 to `count` - 1."""
-        rows = self.places[np.argsort(self.places[:, _TARGET], kind="stable")]
-        edges = np.searchsorted(rows[:, _TARGET], np.arange(count + 1)).tolist()
-        return [Spilled(self.files, rows[low:high]) for low, high in pairwise(edges)]
+        together = np.concatenate(places)
+        together = together[np.argsort(together[:, _TARGET], kind="stable")]
+        edges = np.searchsorted(together[:, _TARGET], np.arange(count + 1)).tolist()
+        return [cls(files, together[low:high]) for low, high in pairwise(edges)]
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the pieces by slice and ordinal; each is read when it is needed."""
@@ -181,19 +178,12 @@ class Spilled:
                 yield Piece(target, slice_, ordinal, payload)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpilledTasks:
-    """The writing side of a shuffle in files; `directory` takes regrouped pieces."""
-
-    writing: OutputTasks
-    directory: str
-
-    def run(self, spilled: Spilled) -> TaskFacts:
-        """Write the outputs of one target's pieces and return the task's facts."""
-        if self.writing.route.in_two_steps:
-            regrouped = RegroupTasks(work=self.writing.work).regrouped(spilled.pieces())
-            spilled = Spilled.written(self.directory, regrouped)
-        return self.writing.written(spilled.pieces())
+def _write(writing: OutputTasks, directory: str, spilled: Spilled) -> TaskFacts:
+    """Write the outputs of one target's pieces, regrouped in `directory`; return the facts."""
+    if writing.route.in_two_steps:
+        regrouped = RegroupTasks(work=writing.work).regrouped(spilled.pieces())
+        spilled = Spilled.written(directory, regrouped)
+    return writing.written(spilled.pieces())
 
 
 DEFAULT_LIMIT_BYTES: Final = 20 << 30
@@ -220,10 +210,7 @@ class _Slots:
 
 
 class LocalExecutor:
-    """Context manager: an executor on worker processes of this machine.
-
-    The markers of its runs name `verb`. Groups have at most `limit_bytes` of input together.
-    """
+    """Context manager: an executor on worker processes of this machine, for `limit_bytes`."""
 
     def __init__(
         self,

@@ -36,14 +36,6 @@ _OUT_OF_MEMORY: Final = (
 )
 
 
-class WorkerRequest(NamedTuple):
-    """A function, its arguments, and the number of this attempt, from 0."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    attempt: int
-
-
 class WorkerAnswer(NamedTuple):
     """The result of a function, or why it failed in one sentence and whether that may pass."""
 
@@ -68,9 +60,9 @@ def serve(connection: "Connection[Any, Any]") -> None:
 def answered(content: bytes) -> bytes:
     """Return the pickled answer to a pickled request."""
     try:
-        request: WorkerRequest = pickle.loads(content)  # noqa: S301  the parent made it
-        begin_attempt(request.attempt)
-        answer = WorkerAnswer(request.function(*request.arguments))
+        function, arguments, attempt = pickle.loads(content)  # noqa: S301  the parent made it
+        begin_attempt(attempt)
+        answer = WorkerAnswer(function(*arguments))
     except LiquidlogError as error:
         answer = WorkerAnswer(failure="; ".join(str(error).splitlines()), may_pass=may_pass(error))
     except MemoryError:  # Arrow's is one, too
@@ -198,7 +190,7 @@ class Workers:
 
     def submit(self, function: Callable[..., Any], *arguments: object, attempt: int) -> Future[Any]:
         """Return the future result, or TaskFailedError, of a function that a worker can import."""
-        request = pickle.dumps(WorkerRequest(function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
+        request = pickle.dumps((function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
         future: Future[Any] = Future()
         self._threads.submit(self._run, future, request)
         return future

@@ -2,10 +2,10 @@
 
 - `store` the storage contract, who meets it, and what is there where no table is
 - `segment` which files make a version, and what its commits say
-- `checkpoints` decoding them and the file actions of commits, and what none can claim
+- `checkpoints` decoding them, and what none can claim; the bounds of live files, their text, and
+  adds as written
 - `replay` adds and removes reconciled, in the order of paths
 - `loader` the read path, from an address on: begin here
-- `statistics` the bounds of live files, their text, and adds as written
 - `history` past commits, times and removed files, and every file that some version names
 - `checkpointing` writing a checkpoint, proved to say what the log says; delta-rs' view of the live
   files

@@ -22,12 +22,11 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, LiquidlogError, StorageError
-from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
+from liquidlog.log.checkpoints import CheckpointState, add_of, read_checkpoint, statistics_texts
 from liquidlog.log.history import removed_files, tombstones
 from liquidlog.log.loader import load_segment
 from liquidlog.log.replay import file_keys, path_order, sorted_files
 from liquidlog.log.segment import LogSegment, hinted_version, list_log_from, parse_commit
-from liquidlog.log.statistics import add_of, statistics_texts
 from liquidlog.log.store import AmbiguousPutError, LocalTableStore, TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import Snapshot, decoded_paths
@@ -60,10 +59,9 @@ if TYPE_CHECKING:
 # Compare our live files with those of delta-rs, an implementation that is not ours.
 #
 # The first comparison of a run covers the whole version. After that, delta-rs replays the later
-# commits on top of the files that they mention, and must arrive at our files. That is as good as
-# the whole comparison only if both sides certainly mean the same files: paths that need no
-# decoding, no removal of a file that is not live, no change of the schema, no checkpoint that has
-# not been compared. In all other cases the whole version is compared again.
+# commits on top of the files that they mention, and must arrive at our files: if paths need no
+# decoding, only live files are removed, the schema stays, and every checkpoint was compared. In all
+# other cases the whole version is compared again.
 
 _MISREAD: Final = re.compile(r"[%\\\x00-\x1f\x7f]")
 """Characters that delta-rs decodes, replaces or refuses in a table's path, even if quoted."""
@@ -151,10 +149,7 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
 
 
 def _same_replay(agreed: Snapshot, snapshot: Snapshot, contents: Sequence[bytes]) -> bool:
-    """Return whether delta-rs replays these commits as we did, on the files that they mention.
-
-    Other files must be the same before and after. The agreed version has plain paths alone.
-    """
+    """Return whether delta-rs replays commits as we did; the paths agreed on are plain."""
     first = agreed.version + 1
     commits = [parse_commit(content, first + n) for n, content in enumerate(contents)]
     mentioned = pa.array(sorted({a.path for c in commits for a in _file_actions(c)}), pa.string())
@@ -162,6 +157,7 @@ def _same_replay(agreed: Snapshot, snapshot: Snapshot, contents: Sequence[bytes]
     if not _plain_paths(mentioned):
         return False
     was, now = (pc.is_in(paths, mentioned) for paths in (old, new))
+    # Other files must be the same before and after.
     if not old.filter(pc.invert(was)).equals(new.filter(pc.invert(now))):
         return False
     before = agreed.files.filter(was)
@@ -272,10 +268,7 @@ def state_differences(
 def statistics_differences(
     expected: pa.ChunkedArray, found: pa.ChunkedArray, *, as_text: bool
 ) -> list[str]:
-    """Return the differences of two columns of statistics (JSON), in the same order of files.
-
-    Unless a table keeps statistics `as_text`, those of the checkpoint may be null.
-    """
+    """Return the differences of two columns of JSON; those found may be null unless `as_text`."""
     same = pc.fill_null(pc.equal(expected, found), fill_value=False)
     neither = pc.and_(expected.is_null(), found.is_null())
     other = pc.invert(pc.or_(same, neither))
@@ -352,9 +345,8 @@ def _value(text: str) -> object:
 
 # Make a checkpoint: delta-rs writes it in a directory of its own, we compare and publish it
 #
-# The table's log is not touched until the checkpoint has been proved equal to it. The
-# checkpoint is then put like a commit, whole or not at all, and `_last_checkpoint` is replaced
-# last.
+# The checkpoint is put like a commit once it has been proved equal to the log, and then
+# `_last_checkpoint` is replaced.
 #
 # Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File"; docs/adr/0016.
 
@@ -415,18 +407,13 @@ def write_checkpoint(
 def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: Path) -> None:
     """Copy the log files of a version; delta-rs needs no other file of the table."""
     (target / SIDECAR_DIR).mkdir(parents=True)
-    for name in _log_files(snapshot, segment):
+    checkpoint = () if segment.checkpoint is None else segment.checkpoint.names
+    sidecars = (file.name for file in snapshot.statistics.checkpoint)
+    for name in {*checkpoint, *sidecars, *(file.name for file in segment.commits)}:
         content = store.read_log(name)
         if content is None:
             raise CorruptLogError(name, "is not there any more")
         (target / name).write_bytes(content)
-
-
-def _log_files(snapshot: Snapshot, segment: LogSegment) -> Iterator[str]:
-    if segment.checkpoint is not None:
-        sidecars = (file.name for file in snapshot.statistics.checkpoint)
-        yield from {*segment.checkpoint.names, *sidecars}
-    yield from (file.name for file in segment.commits)
 
 
 def _write(directory: Path, version: int) -> None:
@@ -467,26 +454,15 @@ def _require_same(
             statistics_texts(aside, written.statistics, files),
             as_text=as_text,
         )
-    differences += _tombstone_differences(store, snapshot, segment, aside, name, now_ms)
-    if differences:
-        raise CheckpointMismatchError(snapshot.version, tuple(differences))
-
-
-def _tombstone_differences(
-    store: TableStore,
-    snapshot: Snapshot,
-    segment: LogSegment,
-    aside: TableStore,
-    name: str,
-    now_ms: int,
-) -> list[str]:
     keep_ms = retention_ms(snapshot.metadata.configuration)
     # delta-rs reads the clock itself, a little later than we did.
     since_ms = -1 if keep_ms is None else now_ms - keep_ms + _MINUTE_MS
     sidecars = [file.name for file in snapshot.statistics.checkpoint]
     expected = tombstones(store, segment, sidecars, since_ms=since_ms)
-    found = removed_files(aside, name, since_ms=-1)
-    return tombstone_differences(expected, found, snapshot.files)
+    found = removed_files(aside, [name], since_ms=-1)
+    differences += tombstone_differences(expected, found, snapshot.files)
+    if differences:
+        raise CheckpointMismatchError(snapshot.version, tuple(differences))
 
 
 def _publish(store: TableStore, name: str, content: bytes) -> bool:

@@ -8,6 +8,7 @@ which hold a repeated value once.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from liquidlog.errors import CorruptLogError
+from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.replay import TailState, replay_tail, tail_files, tail_statistics
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import (
@@ -25,24 +26,43 @@ from liquidlog.snapshot import (
     FILES_SCHEMA,
     STATISTICS_TYPE,
     CheckpointFile,
+    Snapshot,
     Statistics,
+    deletion_vector,
+    num_records,
 )
 from liquidlog.spec.actions import (
     ZCUBE_ID,
     ZCUBE_ZORDER_BY,
+    AddFile,
     DomainMetadata,
+    FileKey,
     Metadata,
     Protocol,
     SetTransaction,
     Sidecar,
     decode_line,
     decode_sidecar_line,
+    file_key,
 )
-from liquidlog.spec.arrow import json_objects, map_values
-from liquidlog.spec.bounds import record_counts
+from liquidlog.spec.arrow import json_objects, map_values, one_array
+from liquidlog.spec.bounds import (
+    MAX_VALUES,
+    MIN_VALUES,
+    NULL_COUNT,
+    NUM_RECORDS,
+    Bounds,
+    ColumnBounds,
+    cast_where_possible,
+    column_bounds,
+    concat_bounds,
+    parse_bounds,
+    record_counts,
+)
 from liquidlog.spec.calendars import Calendars
-from liquidlog.spec.paths import SIDECAR_DIR, are_plain, log_path, parse_log_file
-from liquidlog.spec.schema import Path
+from liquidlog.spec.paths import SIDECAR_DIR, are_plain, commit_name, log_path, parse_log_file
+from liquidlog.spec.schema import Leaf, Path
+from liquidlog.spec.text import json_scalar
 from liquidlog.storage.files import Source
 
 _ROWS_PER_BYTE: Final = 8
@@ -76,19 +96,15 @@ def implausible(open_file: Callable[[], Source]) -> str | None:
     if decoded > stored * _PAGES_RATIO + _BYTES_ALWAYS:
         return f"it claims {decoded} bytes in {stored} bytes"
     limit = stored * _TEXT_RATIO + _BYTES_ALWAYS
-    if stored > _MEASURED_BYTES or sum(map(_most_bytes, chunks)) <= limit:
+    text = [c for c in chunks if c.physical_type == "BYTE_ARRAY"]
+    numbers = sum(c.num_values for c in chunks if c.physical_type != "BYTE_ARRAY")
+    most = 16 * numbers + sum(c.num_values * c.total_uncompressed_size for c in text)
+    if stored > _MEASURED_BYTES or most <= limit:
         return None
-    text = {c.path_in_schema for c in chunks if c.physical_type == "BYTE_ARRAY"}
-    if any(c.path_in_schema in text and _GROWING & set(c.encodings) for c in chunks):
+    if any(_GROWING & set(c.encodings) for c in text):
         return "its text is encoded in a way that can grow beyond bounds"
-    length = _text_bytes(open_file, sorted(text), limit)
+    length = _text_bytes(open_file, sorted({c.path_in_schema for c in text}), limit)
     return None if length <= limit else f"its {stored} bytes stand for more than {limit} of text"
-
-
-def _most_bytes(chunk: pq.ColumnChunkMetaData) -> int:
-    if chunk.physical_type != "BYTE_ARRAY":
-        return int(chunk.num_values) * 16
-    return int(chunk.num_values) * int(chunk.total_uncompressed_size)
 
 
 def _text_bytes(open_file: Callable[[], Source], columns: list[str], limit: int) -> int:
@@ -120,8 +136,7 @@ def _length(array: pa.Array) -> int:
 
 # The adds in a Parquet file of a checkpoint, read in batches
 #
-# Each batch is reduced to what the caller needs before the next one is read, so memory never
-# has the statistics of all files, nor a whole row group.
+# Each batch is reduced to what the caller needs before the next one is read.
 #
 # Source: PROTOCOL.md, "Checkpoint Schema".
 
@@ -139,8 +154,8 @@ def read_adds(
 ) -> list[Read]:
     """Return `convert` of the adds in a Parquet file, one result per batch, in file order.
 
-    Adds have the `fields` (paths below `add`) that the file has; a bound that another calendar may
-    have moved is null. `readers` is the number of threads.
+    Adds have the `fields` (paths below `add`) that the file has, without bounds that another
+    calendar may have moved.
     """
     with pq.ParquetFile(open_file()) as file:
         metadata = file.metadata
@@ -172,29 +187,25 @@ def read_statistics(
     *,
     of_few: bool = False,
 ) -> list[Read]:
-    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order.
-
-    If only statistics `of_few` files are needed, one thread reads one row group at a time.
-    """
+    """Return `convert` of the adds in a checkpoint file, one result per batch, in file order."""
+    # For few files, one thread reads one row group at a time.
     readers = 1 if of_few else _READERS
+    where = log_path(file.name)
+
+    def counted(adds: pa.StructArray) -> tuple[int, Read]:
+        return len(adds), convert(adds)
+
     try:
-        return read_adds(lambda: store.open_log(file.name), fields, convert, readers)
+        parts = read_adds(lambda: store.open_log(file.name), fields, counted, readers)
     except (pa.ArrowException, OSError, KeyError) as error:
-        where = log_path(file.name)
         raise CorruptLogError(where, f"its statistics cannot be read: {error}") from error
-
-
-def check_all(file: CheckpointFile, adds: int) -> None:
-    """Refuse a checkpoint file that has another number of adds than before: it was replaced."""
-    if adds != file.adds:
-        raise CorruptLogError(log_path(file.name), "it was replaced while it was read")
+    if sum(count for count, _ in parts) != file.adds:
+        raise CorruptLogError(where, "it was replaced while it was read")
+    return [part for _, part in parts]
 
 
 def struct_field(struct: pa.StructArray, name: str, data_type: pa.DataType) -> pa.Array:
-    """Return one field of an array of structs as `data_type`, null where there is none.
-
-    A nested type is checked by its kind only; with the null type, the field keeps its own type.
-    """
+    """Return a field of structs as `data_type`, with the null type as it is, or nulls."""
     if struct.type.get_field_index(name) < 0:
         return pa.nulls(len(struct), data_type)
     values = pc.struct_field(struct, name)
@@ -266,13 +277,15 @@ def live_files(open_file: Callable[[], Source]) -> pa.Table:
 
 def _files(adds: pa.StructArray) -> pa.Table:
     tags = struct_field(adds, "tags", _MAP)
-    partition_values = struct_field(adds, "partitionValues", _MAP)
+    values = json_objects(struct_field(adds, "partitionValues", _MAP))
+    if values.null_count:
+        values = pc.fill_null(pc.cast(values, pa.string()), "{}")
     columns = {
         "path": struct_field(adds, "path", pa.string()),
         "size": struct_field(adds, "size", pa.int64()),
         "modification_time": struct_field(adds, "modificationTime", pa.int64()),
         "num_records": _num_records(adds),
-        "partition_values_json": _partition_values_json(partition_values),
+        "partition_values_json": values,
         "tags_json": json_objects(tags),
         "zcube_id": map_values(tags, ZCUBE_ID),
         "zorder_by": map_values(tags, ZCUBE_ZORDER_BY),
@@ -289,11 +302,6 @@ def _files(adds: pa.StructArray) -> pa.Table:
     # str.
     files.validate(full=True)
     return files
-
-
-def _partition_values_json(values: pa.MapArray) -> pa.Array:
-    texts = json_objects(values)
-    return pc.fill_null(pc.cast(texts, pa.string()), "{}") if texts.null_count else texts
 
 
 def _num_records(adds: pa.StructArray) -> pa.Array:
@@ -353,9 +361,13 @@ class CheckpointState:
 
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
     """Return the state in a checkpoint; `names` has all parts of a multi-part checkpoint."""
-    parts = [
-        _guarded(store, name, _read_json if name.endswith(".json") else _read) for name in names
-    ]
+    parts = []
+    for name in names:
+        try:
+            parts.append((_read_json if name.endswith(".json") else _read)(store, name))
+        except (pa.ArrowException, OSError, KeyError, msgspec.MsgspecError) as error:
+            detail = f"is not a readable checkpoint: {error}"
+            raise CorruptLogError(log_path(name), detail) from error
     files, statistics = _joined([(part.files, part.statistics) for part in parts])
     return CheckpointState(
         protocol=next((part.protocol for part in parts if part.protocol), None),
@@ -369,10 +381,8 @@ def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
 
 
 def _joined(parts: Sequence[tuple[pa.Table, Statistics]]) -> tuple[pa.Table, Statistics]:
-    """Return the files of several pieces as one table, with statistics rows renumbered to match.
-
-    Only one piece may have statistics as text: the top-level file of a checkpoint in JSON.
-    """
+    """Return the files of several pieces as one table, with statistics rows renumbered to match."""
+    # Only one piece may have statistics as text: the top-level file of a checkpoint in JSON.
     pieces = sorted(parts, key=lambda part: len(part[1].texts))
     first = 0
     files = []
@@ -385,15 +395,6 @@ def _joined(parts: Sequence[tuple[pa.Table, Statistics]]) -> tuple[pa.Table, Sta
         tuple(file for _, statistics in pieces for file in statistics.checkpoint),
         pieces[-1][1].texts,
     )
-
-
-def _guarded(
-    store: TableStore, name: str, read: Callable[[TableStore, str], CheckpointState]
-) -> CheckpointState:
-    try:
-        return read(store, name)
-    except (pa.ArrowException, OSError, KeyError, msgspec.MsgspecError) as error:
-        raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
 
 
 def _require_plausible(store: TableStore, name: str) -> None:
@@ -507,3 +508,242 @@ def _plain(value: Any, data_type: pa.DataType) -> Any:  # noqa: ANN401  maps arr
         present = [f for f in data_type if value[f.name] is not None]
         return {f.name: _plain(value[f.name], f.type) for f in present}
     return [_plain(child, data_type.value_type) for child in value]
+
+
+# Bounds of the live files, read on demand and only for the requested columns
+#
+# Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
+
+_TEXT: Final = ("stats",)
+_PARSED: Final = "stats_parsed"
+
+_FEW_SHARE: Final = 0.1
+"""Up to this share of all files, only the statistics of the wanted ones are parsed."""
+
+
+def load_bounds(store: TableStore, snapshot: Snapshot, columns: Sequence[Leaf]) -> Bounds:
+    """Return the bounds of `columns` per row of `snapshot.files`; JSON goes before structs."""
+    if not columns:
+        return Bounds(columns=(), num_records=num_records(snapshot.files))
+    rows = one_array(snapshot.files["statistics_row"])
+    statistics = snapshot.statistics
+    if len(rows) <= _FEW_SHARE * statistics.rows:
+        return _bounds_of_few(store, snapshot, rows, columns)
+    parts = [
+        part
+        for file in statistics.checkpoint
+        for _, part in _of_checkpoint_file(store, file, columns)
+    ]
+    parts.append(parse_bounds(statistics.texts, columns))
+    return concat_bounds(parts).take(rows)
+
+
+def _bounds_of_few(
+    store: TableStore, snapshot: Snapshot, rows: pa.Array, columns: Sequence[Leaf]
+) -> Bounds:
+    statistics = snapshot.statistics
+    first_text = sum(file.adds for file in statistics.checkpoint)
+    paths = one_array(snapshot.files["path"])
+    found = [
+        part
+        for file in statistics.checkpoint
+        for part in _of_checkpoint_file(store, file, columns, paths)
+    ]
+    # If commits and a checkpoint have the same file, the commits' statistics count.
+    texts = pc.less_equal(first_text, rows)
+    from_texts = pc.subtract(rows.filter(texts), first_text)
+    found.append((paths.filter(texts), parse_bounds(statistics.texts.take(from_texts), columns)))
+    known = pa.chunked_array([names for names, _ in found][::-1], pa.string())
+    last = pc.index_in(paths, value_set=known)
+    return concat_bounds([part for _, part in found][::-1]).take(last)
+
+
+def _of_checkpoint_file(
+    store: TableStore, file: CheckpointFile, columns: Sequence[Leaf], paths: pa.Array | None = None
+) -> list[tuple[pa.Array, Bounds]]:
+    sections = [
+        (_PARSED, section, *leaf.physical)
+        for leaf in columns
+        for section in (MIN_VALUES, MAX_VALUES, NULL_COUNT)
+    ]
+    fields = [_TEXT, (_PARSED, NUM_RECORDS), *sections, ("path",)]
+
+    def convert(adds: pa.StructArray) -> tuple[pa.Array, Bounds]:
+        names = struct_field(adds, "path", pa.string())
+        if paths is not None:
+            chosen = pc.is_in(names, value_set=paths)
+            adds, names = adds.filter(chosen), names.filter(chosen)
+        return names, _bounds(adds, columns)
+
+    return read_statistics(store, file, fields, convert, of_few=paths is not None)
+
+
+def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:
+    texts = struct_field(adds, *_TEXT, STATISTICS_TYPE)
+    parsed = struct_field(adds, _PARSED, pa.null())
+    if not pa.types.is_struct(parsed.type):
+        return parse_bounds(texts, columns)
+    structs = _struct_bounds(parsed, columns)
+    if texts.null_count == len(texts):
+        return structs
+    return _where(texts.is_null(), structs, parse_bounds(texts, columns))
+
+
+def _struct_bounds(parsed: pa.Array, columns: Sequence[Leaf]) -> Bounds:
+    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
+        return _at(parsed, (section, *path), wanted)
+
+    return Bounds(
+        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
+        num_records=_at(parsed, (NUM_RECORDS,), pa.int64()),
+    )
+
+
+def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:
+    return Bounds(
+        columns=tuple(
+            ColumnBounds(
+                low=pc.if_else(mask, one.low, other.low),
+                high=pc.if_else(mask, one.high, other.high),
+                null_count=pc.if_else(mask, one.null_count, other.null_count),
+            )
+            for one, other in zip(yes.columns, no.columns, strict=True)
+        ),
+        num_records=pc.if_else(mask, yes.num_records, no.num_records),
+    )
+
+
+def _at(value: pa.Array, path: Path, wanted: pa.DataType) -> pa.Array:
+    for part in path:
+        if not pa.types.is_struct(value.type) or value.type.get_field_index(part) < 0:
+            return pa.nulls(len(value), wanted)
+        value = pc.struct_field(value, part)
+    return cast_where_possible(value, wanted)
+
+
+# Statistics of chosen live files as the protocol's JSON
+#
+# Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema" (`stats`, `stats_parsed`).
+
+_FIELDS: Final[tuple[Path, ...]] = (("path",), ("stats",), ("stats_parsed",))
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+def raw_statistics(store: TableStore, snapshot: Snapshot, files: pa.Table) -> Sequence[str | None]:
+    """Return the statistics of some of the snapshot's files as JSON, None if a file has none."""
+    first_text = sum(file.adds for file in snapshot.statistics.checkpoint)
+    rows = one_array(files["statistics_row"])
+    in_checkpoint = pc.less(rows, first_text)
+    paths = one_array(files["path"])
+    wanted, found = paths.filter(in_checkpoint), dict[str, str]()
+    for file in snapshot.statistics.checkpoint if len(wanted) else ():
+        for part in read_statistics(store, file, _FIELDS, lambda adds: _texts(adds, wanted)):
+            found.update(zip(part["path"].to_pylist(), part["text"].to_pylist(), strict=True))
+    texts = snapshot.statistics.texts.take(
+        pc.if_else(in_checkpoint, None, pc.subtract(rows, first_text))
+    )
+    columns = (paths.to_pylist(), in_checkpoint.to_pylist(), texts.to_pylist())
+    return [found.get(path) if there else text for path, there, text in zip(*columns, strict=True)]
+
+
+def statistics_texts(store: TableStore, statistics: Statistics, files: pa.Table) -> pa.ChunkedArray:
+    """Return the statistics of all `files` as text of the log, null without a text."""
+
+    def texts(adds: pa.StructArray) -> pa.Array:
+        return struct_field(adds, "stats", STATISTICS_TYPE)
+
+    found = [
+        part
+        for file in statistics.checkpoint
+        for part in read_statistics(store, file, [("path",), ("stats",)], texts)
+    ]
+    together = pa.chunked_array([*found, *statistics.texts.chunks], STATISTICS_TYPE)
+    return together.take(files["statistics_row"])
+
+
+def _texts(adds: pa.StructArray, paths: pa.Array) -> pa.Table:
+    adds = adds.filter(pc.is_in(struct_field(adds, "path", pa.string()), value_set=paths))
+    texts = struct_field(adds, "stats", STATISTICS_TYPE)
+    parsed = struct_field(adds, "stats_parsed", pa.null())
+    if pa.types.is_struct(parsed.type):
+        missing = pc.and_(texts.is_null(), parsed.is_valid())
+        rendered = [rendered_statistics(row) for row in parsed.filter(missing).to_pylist()]
+        texts = pc.replace_with_mask(texts, missing, pa.array(rendered, STATISTICS_TYPE))
+    found = pa.table({"path": struct_field(adds, "path", pa.string()), "text": texts})
+    return found.filter(texts.is_valid())
+
+
+def rendered_statistics(parsed: Mapping[str, Any]) -> str:
+    """Return a row of `stats_parsed` as JSON; decimals keep all digits, nulls are omitted."""
+    return _ENCODER.encode(_present(parsed)).decode()
+
+
+def _present(value: Any) -> Any:  # noqa: ANN401  any value of a statistics struct
+    match value:
+        case dict():
+            return {key: _present(child) for key, child in value.items() if child is not None}
+        case _:
+            return json_scalar(value, timespec="milliseconds")
+
+
+# The adds of live files as they stand in the log, with fields that this project does not know
+
+_Document = dict[str, msgspec.Raw]
+
+
+def original_adds(
+    store: TableStore, snapshot: Snapshot, files: pa.Table
+) -> Sequence[Mapping[str, msgspec.Raw]]:
+    """Return the newest add of each file as raw JSON by field, as far as commits have it."""
+    rows = files.to_pylist()
+    versions = sorted({row["version"] for row in rows if row["version"] is not None})
+    found = {version: _raw_adds(store, version) for version in versions}
+    statistics = raw_statistics(store, snapshot, files)
+    return [_original(row, found, text) for row, text in zip(rows, statistics, strict=True)]
+
+
+def _original(
+    row: Mapping[str, Any],
+    commits: Mapping[int, Mapping[FileKey, _Document]],
+    statistics: str | None,
+) -> Mapping[str, msgspec.Raw]:
+    version = row["version"]
+    add = add_of(row, statistics)
+    if version is None:
+        return msgspec.json.decode(msgspec.json.encode(add), type=_Document)
+    original = commits[version].get(file_key(add))
+    if original is None:
+        raise CorruptLogError(log_path(commit_name(version)), f"does not add {add.path} any more")
+    return original
+
+
+def _raw_adds(store: TableStore, version: int) -> dict[FileKey, _Document]:
+    content = store.read_log(commit_name(version))
+    if content is None:
+        raise VersionNotFoundError(version, version, version)
+    adds = {}
+    for line in content.split(b"\n"):
+        if b'"add"' not in line:
+            continue
+        action = decode_line(line)
+        if isinstance(action, AddFile):
+            document = msgspec.json.decode(line, type=dict[str, msgspec.Raw])["add"]
+            adds[file_key(action)] = msgspec.json.decode(document, type=_Document)
+    return adds
+
+
+def add_of(row: Mapping[str, Any], statistics: str | None = None) -> AddFile:
+    """Return a row in FILES_SCHEMA as an add that changes no data."""
+    return AddFile(
+        path=row["path"],
+        partition_values=msgspec.json.decode(row["partition_values_json"] or "{}"),
+        size=row["size"],
+        modification_time=row["modification_time"] or 0,
+        data_change=False,
+        stats=statistics,
+        tags=msgspec.json.decode(row["tags_json"]) if row["tags_json"] else None,
+        deletion_vector=deletion_vector(row["deletion_vector"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"],
+    )

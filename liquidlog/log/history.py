@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -60,10 +61,7 @@ _SHOWN: Final = (
 
 
 def read_history(store: TableStore, limit: int | None = None) -> Rows:
-    """Return one mapping per commit still in the log, newest first, at most `limit`.
-
-    It has the keys of DESCRIBE HISTORY, then other fields of commitInfo, but no null values.
-    """
+    """Return one mapping per commit, newest first, with keys of DESCRIBE HISTORY and no nulls."""
     listing = list_log(store)
     newest_first = sorted(listing.commits.values(), key=lambda file: file.version, reverse=True)
     if limit is not None:
@@ -73,11 +71,6 @@ def read_history(store: TableStore, limit: int | None = None) -> Rows:
         _row(file.version, file.modification_time_ms, info)
         for file, info in zip(newest_first, infos, strict=True)
     )
-
-
-def count_commits(store: TableStore) -> int:
-    """Count the commits still in the log."""
-    return len(list_log(store).commits)
 
 
 def _row(version: int, modification_time_ms: int, info: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,8 +119,9 @@ def version_at(store: TableStore, newest: Snapshot, timestamp_ms: int) -> int:
     if with_own and (not without or timestamp_ms >= _own_time(store, with_own[0])):
         chosen, time_of = with_own, partial(_own_time, store)
     else:
-        times = dict(zip(without, _rising([f.modification_time_ms for f in without]), strict=True))
-        chosen, time_of = without, times.__getitem__
+        times_ms = (file.modification_time_ms for file in without)
+        rising = accumulate(times_ms, lambda last, time_ms: max(time_ms, last + 1))
+        chosen, time_of = without, dict(zip(without, rising, strict=True)).__getitem__
     position = bisect_right(chosen, timestamp_ms, key=time_of) - 1
     last = _own_time(store, with_own[-1]) if with_own else time_of(commits[-1])
     if position < 0 or timestamp_ms > last:
@@ -166,13 +160,6 @@ def _own_time(store: TableStore, file: LogFile) -> int:
     return time_ms
 
 
-def _rising(times_ms: Sequence[int]) -> list[int]:
-    rising: list[int] = []
-    for time_ms in times_ms:
-        rising.append(max(time_ms, rising[-1] + 1) if rising else time_ms)
-    return rising
-
-
 # Tombstones: removed files that the log still names, so that VACUUM keeps them
 #
 # Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
@@ -184,30 +171,23 @@ RemovedName: TypeAlias = tuple[str, DeletionVector | None]
 def tombstones(
     store: TableStore, segment: LogSegment, sidecars: Collection[str], *, since_ms: int
 ) -> frozenset[FileKey]:
-    """Return the files that a version's log says were removed after `since_ms`.
-
-    `sidecars` are the checkpoint's Parquet files that have file actions.
-    """
-    removed: dict[FileKey, int] = {}
+    """Return files removed after `since_ms` by a version's log; `sidecars` are Parquet files."""
     own = () if segment.checkpoint is None else segment.checkpoint.names
-    for name in {*own, *sidecars}:
-        if name.endswith(".json"):
-            _take(removed, _json_actions(store, name))
-        else:
-            found = removed_files(store, name, since_ms=since_ms)
-            removed.update(dict.fromkeys(found, since_ms + 1))
+    found = removed_files(store, {*own, *sidecars}, since_ms=since_ms)
+    removed = dict.fromkeys(found, since_ms + 1)
     for commit in read_commits(store, [file.version for file in segment.commits]):
-        _take(removed, commit.actions)
+        for action in commit.actions:
+            if isinstance(action, RemoveFile):
+                removed[file_key(action)] = action.deletion_timestamp or 0
+            elif isinstance(action, AddFile):
+                removed.pop(file_key(action), None)
     return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)
 
 
 def removed_names(
     store: TableStore, names: Iterable[str], *, since_ms: int = -1, unknown_ms: int = 0
 ) -> Iterator[RemovedName]:
-    """Yield the files that checkpoint files (JSON or Parquet) say were removed after `since_ms`.
-
-    A file without a time of removal counts as removed at `unknown_ms`.
-    """
+    """Yield files that checkpoint files say were removed after `since_ms`, or `unknown_ms`."""
     for name in names:
         if not name.endswith(".json"):
             yield from _removed(store, name, since_ms=since_ms, unknown_ms=unknown_ms)
@@ -219,12 +199,10 @@ def removed_names(
                 yield canonical_path(action.path), action.deletion_vector
 
 
-def removed_files(store: TableStore, name: str, *, since_ms: int) -> frozenset[FileKey]:
-    """Return the files that a checkpoint's Parquet file says were removed after `since_ms`."""
-    return frozenset(
-        (path, None if vector is None else vector.unique_id)
-        for path, vector in _removed(store, name, since_ms=since_ms)
-    )
+def removed_files(store: TableStore, names: Iterable[str], *, since_ms: int) -> frozenset[FileKey]:
+    """Return the files that checkpoint files say were removed after `since_ms`."""
+    found = removed_names(store, names, since_ms=since_ms)
+    return frozenset((path, None if vector is None else vector.unique_id) for path, vector in found)
 
 
 def _removed(
@@ -256,23 +234,11 @@ def _json_actions(store: TableStore, name: str) -> Iterator[AnyAction | None]:
     return (decode_line(line) for line in lines if line.strip())
 
 
-def _take(removed: dict[FileKey, int], actions: Iterable[AnyAction | None]) -> None:
-    for action in actions:
-        match action:
-            case RemoveFile():
-                removed[file_key(action)] = action.deletion_timestamp or 0
-            case AddFile():
-                removed.pop(file_key(action), None)
-            case _:
-                pass
-
-
 # Which of some files the retained log still names, and which of them its versions still need.
 #
-# This is the last check before files are deleted. Files of data and of deletion vectors are
-# compared by the last part of their path, without regard to the case of ASCII letters, since logs
-# spell directories in several ways. Only a file in a directory of the table, where names repeat, is
-# compared by its whole path, if the log spells that relative to the table.
+# This is the last check before files are deleted. Files are compared by the last part of their
+# path, without regard to the case of ASCII letters, since logs spell directories in several ways.
+# Only a file in a directory of the table is compared by its whole path, if the log has it relative.
 
 _DIRECTORIES: Final = "^.*/"
 _ALWAYS_MS: Final = 1 << 62
@@ -281,10 +247,7 @@ _ALWAYS_MS: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The files that versions within the retention need, and those removed before it.
-
-    `version` was the newest when the log was read.
-    """
+    """Files that versions within the retention need, and those removed before, at `version`."""
 
     version: int
     needed: frozenset[str]
@@ -311,8 +274,7 @@ def needed_files(
     """Return the files that are needed by versions that were the newest at `since_ms` or later.
 
     They are live, removed since, or change data of commits since. A file was removed at the later
-    of its action's time and its commit's; an unknown time is later than all others. With `by_name`,
-    only last parts of paths are compared, as one file can have several paths.
+    of its action's time and its commit's. With `by_name`, last parts of paths are compared alone.
     """
     wanted = _Wanted.of(paths, by_name=by_name)
     listing = list_log(store)
@@ -369,10 +331,7 @@ def _file_ms(modification_time_ms: int) -> int:
 
 
 def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
-    """Return the versions whose commits are in the log, without gaps.
-
-    A listing may be stale, so commits before and after it are looked up by name.
-    """
+    """Return the versions whose commits are in the log, without gaps, as a listing may be stale."""
     candidate_segments(listing, None)
     first, last = min(listing.commits, default=listing.newest + 1), listing.newest
     missing = [version for version in range(first, last + 1) if version not in listing.commits]
@@ -388,10 +347,7 @@ def _versions(store: TableStore, listing: LogListing) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The paths to look for by their last part, and names of vector files by encoded uuid.
-
-    With `by_name`, only last parts are compared.
-    """
+    """The paths to look for, by last parts alone if `by_name`, and vector files by encoded uuid."""
 
     paths: Mapping[str, tuple[str, ...]]
     codes: Mapping[str, str]
@@ -406,10 +362,7 @@ class _Wanted:
         return cls(found, vector_codes(found), by_name)
 
     def among(self, path: str, vector: DeletionVector | None) -> Iterator[str]:
-        """Yield the wanted paths that an action names by its encoded path or by its vector.
-
-        The path also counts as it stands, not decoded.
-        """
+        """Yield the wanted paths that an action names by its path, decoded or not, or vector."""
         for spelled in {path, unquote(path)}:
             yield from self._called(spelled)
         if vector is None:

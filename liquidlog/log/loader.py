@@ -33,7 +33,7 @@ from liquidlog.log.segment import (
 from liquidlog.log.store import LocalTableStore, ObjectTableStore, TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
-from liquidlog.spec.actions import Commit, CommitInfo, Metadata, Protocol
+from liquidlog.spec.actions import Commit, CommitInfo, Protocol
 from liquidlog.spec.arguments import address
 from liquidlog.spec.arrow import one_array
 from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
@@ -84,27 +84,20 @@ def load_segment(store: TableStore, version: int | None = None) -> tuple[Snapsho
     except (CorruptLogError, VersionNotFoundError) as error:
         if recent.whole:
             raise
-        _log.info(
-            "%s: the end of the log is not enough (%s); all of it is listed", store.uri, error
-        )
+        text = "%s: the end of the log is not enough (%s); all of it is listed"
+        _log.info(text, store.uri, error)
         loaded = _load_listed(store, list_log(store), version)
     _say_read(*loaded, ms_since(began))
     return loaded
 
 
 def _say_read(snapshot: Snapshot, segment: LogSegment, duration_ms: int) -> None:
-    checkpoint, commits = segment.checkpoint, segment.commits
-    _log.info(
-        "read version %d of %s: %d files, from %s and %d commits, in %d ms",
-        snapshot.version,
-        snapshot.uri,
-        snapshot.files.num_rows,
-        "no checkpoint"
-        if checkpoint is None
-        else f"the checkpoint of version {checkpoint.version}",
-        len(commits),
-        duration_ms,
+    checkpoint, commits, files = segment.checkpoint, segment.commits, snapshot.files.num_rows
+    base = (
+        "no checkpoint" if checkpoint is None else f"the checkpoint of version {checkpoint.version}"
     )
+    text = "read version %d of %s: %d files, from %s and %d commits, in %d ms"
+    _log.info(text, snapshot.version, snapshot.uri, files, base, len(commits), duration_ms)
     for name in () if checkpoint is None else checkpoint.names:
         _log.debug("checkpoint file %s", name)
     if commits:
@@ -119,9 +112,8 @@ def _load_listed(
         try:
             checkpoint = _checkpoint(store, segment)
         except CorruptLogError as error:
-            _log.warning(
-                "%s: a checkpoint is passed over, an older state is read: %s", store.uri, error
-            )
+            text = "%s: a checkpoint is passed over, an older state is read: %s"
+            _log.warning(text, store.uri, error)
             continue  # an older checkpoint, or all commits, may still give the version
         return _load(store, segment, checkpoint), segment
     last = segments[-1]
@@ -129,10 +121,7 @@ def _load_listed(
 
 
 def advance(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commit, ...]]:
-    """Return the newest version and the commits after `snapshot`, oldest first.
-
-    If the log may have been replaced since, everything is loaded anew.
-    """
+    """Return the newest version and the commits after `snapshot`, anew if it was replaced."""
     listing = list_log_from(store, snapshot.version)
     return _advanced(store, snapshot, listing, same=_is_of(snapshot, listing))
 
@@ -142,7 +131,9 @@ def follow(store: TableStore, snapshot: Snapshot) -> tuple[Snapshot, tuple[Commi
     listing = list_log_from(store, snapshot.version)
     same = _is_of(snapshot, listing)
     # That the marked file is missing proves nothing, since old commits are cleaned up.
-    has_another = not same and snapshot.mark is not None and listing.names(snapshot.mark)
+    has_another = (
+        not same and snapshot.mark is not None and listing.called(snapshot.mark.name) is not None
+    )
     if has_another or (not same and listing.newest < snapshot.version):
         detail = f"version {snapshot.version} is no longer the one that this change was made for"
         raise TableReplacedError(store.uri, detail, read_version=snapshot.version)
@@ -177,13 +168,8 @@ def _advanced(
     segment = LogSegment(listing.newest, None, files, files[-1])
     commits = tuple(load_commits(store, wanted.start, listing.newest))
     newest = _apply(store, segment, commits[::-1], snapshot)
-    _log.info(
-        "read %d commits of %s, up to version %d, in %d ms",
-        len(commits),
-        store.uri,
-        newest.version,
-        ms_since(began),
-    )
+    text = "read %d commits of %s, up to version %d, in %d ms"
+    _log.info(text, len(commits), store.uri, newest.version, ms_since(began))
     return newest, commits
 
 
@@ -215,7 +201,10 @@ def _apply(
 ) -> Snapshot:
     tail = replay_tail((commit.version, commit.actions) for commit in newest_first)
     protocol = _protocol(store, segment, tail, base)
-    metadata = _metadata(segment, tail, base)
+    metadata = tail.metadata or base.metadata
+    if metadata is None:
+        raise CorruptLogError(_where(segment), "the log has no metaData action")
+    own_times = has_in_commit_timestamps(protocol, metadata.configuration)
     texts = (*base.statistics.texts.chunks, tail_statistics(tail))
     files = reconciled_files(tail, base.files, base.statistics.rows, plain=base.plain)
     plain = _is_plain(files, base, segment)
@@ -226,12 +215,7 @@ def _apply(
     return Snapshot(
         uri=store.uri,
         version=segment.version,
-        timestamp_ms=_timestamp_ms(
-            store,
-            segment,
-            newest_first,
-            own_times=has_in_commit_timestamps(protocol, metadata.configuration),
-        ),
+        timestamp_ms=_timestamp_ms(store, segment, newest_first, own_times=own_times),
         protocol=protocol,
         metadata=metadata,
         schema=parse_schema(metadata.schema_string, where=LOG_DIR),
@@ -274,13 +258,6 @@ def _protocol(
     return protocol
 
 
-def _metadata(segment: LogSegment, tail: TailState, base: CheckpointState | Snapshot) -> Metadata:
-    metadata = tail.metadata or base.metadata
-    if metadata is None:
-        raise CorruptLogError(_where(segment), "the log has no metaData action")
-    return metadata
-
-
 def _where(segment: LogSegment) -> str:
     names = () if segment.checkpoint is None else segment.checkpoint.names
     commits = (file.name for file in segment.commits)
@@ -290,14 +267,11 @@ def _where(segment: LogSegment) -> str:
 def _timestamp_ms(
     store: TableStore, segment: LogSegment, newest_first: Sequence[Commit], *, own_times: bool
 ) -> int:
-    last = segment.last_commit
+    last, own = segment.last_commit, None
     if newest_first:
         own = newest_first[0].info.in_commit_timestamp
     elif own_times and last is not None:
-        (info,) = read_infos(store, [last.version])
-        own = info.get("inCommitTimestamp")
-    else:
-        own = None
+        own = next(read_infos(store, [last.version])).get("inCommitTimestamp")
     if isinstance(own, int):
         return own
     if last is not None:
@@ -314,8 +288,7 @@ _DEFINING: Final = re.compile(rb'\s*\{\s*"(?:commitInfo|metaData|domainMetadata)
 def past_definitions(store: TableStore, newest: Snapshot) -> tuple[Commit, ...]:
     """Return the commits up to `newest` that changed metadata or domains, oldest first.
 
-    Each has only these actions and its commitInfo. If the log lacks version 0, the oldest loadable
-    version comes first, as a commit.
+    Each has only these and its commitInfo; the oldest loadable version may come first as a commit.
     """
     listing = list_log(store)
     first = newest.version + 1

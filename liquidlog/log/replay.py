@@ -78,10 +78,7 @@ def replay_tail(commits: Iterable[tuple[int, Sequence[AnyAction]]]) -> TailState
 def reconciled_files(
     decided: TailState, checkpoint: pa.Table, first_row: int, *, plain: bool = False
 ) -> pa.Table:
-    """Return the live files of tail and checkpoint in FILES_SCHEMA, sorted by path.
-
-    The tail's `statistics_row` counts from `first_row`; `plain` if all paths of the checkpoint are.
-    """
+    """Return the live files in FILES_SCHEMA by path, with statistics rows from `first_row` on."""
     added = tail_files(decided, first_row)
     files = pa.concat_tables([added, checkpoint])
     return sorted_files(files, decided, after=added.num_rows, plain=plain)
@@ -119,10 +116,7 @@ def tail_statistics(decided: TailState) -> pa.Array:
 def sorted_files(
     files: pa.Table, decided: TailState | None = None, *, after: int = 0, plain: bool = False
 ) -> pa.Table:
-    """Return files in FILES_SCHEMA sorted by path, one chunk per column.
-
-    From the row `after` on, files with an action in `decided` are left out.
-    """
+    """Return files by path, one chunk per column; from `after` on, without those in `decided`."""
     paths = one_array(files["path"])
     order = path_order(paths)
     if decided is not None and decided.files:

@@ -70,10 +70,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """The files from which one version is read: `commits` have no gaps and end at `version`.
-
-    `last_commit` is the commit of `version`, None if it is gone.
-    """
+    """The files of one version: `commits` have no gaps; `last_commit` is that of `version`."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -92,8 +89,7 @@ class LogSegment:
 class LogListing:
     """The log's commits by version, and its complete checkpoints, newest first.
 
-    `newest` counts incomplete checkpoints too: their version existed. Unless `whole`, older files
-    may be missing.
+    `newest` counts incomplete checkpoints too. Unless `whole`, older files may be missing.
     """
 
     commits: dict[int, LogFile]
@@ -103,13 +99,10 @@ class LogListing:
 
     def has(self, mark: LogFile) -> bool:
         """Return whether the marked file is still there, unchanged."""
-        return self._called(mark.name) == mark
+        return self.called(mark.name) == mark
 
-    def names(self, mark: LogFile) -> bool:
-        """Return whether there is a file of that name, changed or not."""
-        return self._called(mark.name) is not None
-
-    def _called(self, name: str) -> LogFile | None:
+    def called(self, name: str) -> LogFile | None:
+        """Return the file of a name, None if there is none."""
         checkpoints = (file for checkpoint in self.checkpoints for file in checkpoint.files)
         files = (*self.commits.values(), *checkpoints)
         return next((file for file in files if file.name == name), None)
@@ -174,10 +167,7 @@ def _listing(files: Sequence[LogFile], *, whole: bool) -> LogListing:
 
 
 def candidate_segments(listing: LogListing, version: int | None) -> tuple[LogSegment, ...]:
-    """Return the segments from which a version can be loaded, newest checkpoint first.
-
-    If a checkpoint turns out to be unreadable, the next segment is used.
-    """
+    """Return the segments from which a version can be loaded, newest checkpoint first."""
     newest = listing.newest
     target = newest if version is None else version
     if target > newest or target < 0:
@@ -272,7 +262,8 @@ def read_commits(store: TableStore, versions: Sequence[int]) -> Iterator[Commit]
 def read_infos(store: TableStore, versions: Sequence[int]) -> Iterator[Mapping[str, Any]]:
     """Yield the commitInfo per version, an empty mapping if a commit has none."""
     for version, content in _contents(store, versions):
-        yield _parse_info(content, version)
+        lines = _decoded(content, version, _INFO_DECODER.decode, holding=b'"commitInfo"')
+        yield next((line.info for line in lines if line.info is not None), {})
 
 
 def read_selected(
@@ -305,10 +296,7 @@ def read_file_changes(store: TableStore, versions: Sequence[int]) -> Iterator[Fi
 
 
 def newest_versions(listing: LogListing, first: int, last: int) -> range:
-    """Return the versions up to `last` whose commits are in the log, without gaps.
-
-    If they are many or large, only the newest are returned, as the caller reads all of them.
-    """
+    """Return the newest versions up to `last` that are in the log without gaps, not too many."""
     start, size_bytes = last + 1, 0
     while start > max(first, last + 1 - _MOST_COMMITS) and start - 1 in listing.commits:
         size_bytes += listing.commits[start - 1].size_bytes
@@ -329,20 +317,6 @@ def _contents(store: TableStore, versions: Sequence[int]) -> Iterator[tuple[int,
             yield version, content
 
 
-def _parse_info(content: bytes, version: int) -> Mapping[str, Any]:
-    for number, line in enumerate(content.split(b"\n"), start=1):
-        if b'"commitInfo"' not in line:
-            continue
-        try:
-            info = _INFO_DECODER.decode(line).info
-        except UNREADABLE as error:
-            where = log_path(commit_name(version))
-            raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
-        if info is not None:
-            return info
-    return {}
-
-
 def parse_commit(content: bytes, version: int) -> Commit:
     """Return the actions in a commit file's content; blank lines are skipped."""
     return Commit(version, tuple(_decoded(content, version, decode_line)))
@@ -356,7 +330,7 @@ def _decoded(
             continue
         try:
             found = decode(line)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             where = log_path(commit_name(version))
             raise CorruptLogError(where, f"not a valid action: {error}", line=number) from error
         if found is not None:

@@ -25,11 +25,22 @@ from liquidlog.spec.paths import (
     parse_log_file,
 )
 from liquidlog.spec.text import near_names
-from liquidlog.storage import local
-from liquidlog.storage.addresses import file_address, is_local, local_path, read_regular
+from liquidlog.storage.addresses import file_address, is_local, local_path
 from liquidlog.storage.clients import AmbiguousPutError
-from liquidlog.storage.files import FileFacts, Source, delete_file, file_facts, open_input
-from liquidlog.storage.objects import KnownObject, ObjectReader, Objects
+from liquidlog.storage.files import (
+    Source,
+    delete_file,
+    file_facts,
+    is_temporary,
+    names_with_prefix,
+    open_input,
+    put_if_absent,
+    read_file,
+    replace_file,
+    require_links,
+    sync_directory,
+)
+from liquidlog.storage.objects import FileFacts, KnownObject, ObjectReader, Objects
 from liquidlog.storage.options import NO_OPTIONS, SINGLE_WRITER, StorageOptions
 
 __all__ = ["AmbiguousPutError", "TableStore"]
@@ -38,13 +49,10 @@ __all__ = ["AmbiguousPutError", "TableStore"]
 class TableStore(Protocol):
     """A table's directory on storage. Names of log files are relative to `_delta_log`."""
 
-    @property
-    def uri(self) -> str:
-        """The table's address as other engines understand it."""
-
-    @property
-    def storage(self) -> StorageOptions:
-        """The options with which the table's files are opened; never shown."""
+    uri: str
+    """The table's address as other engines understand it."""
+    storage: StorageOptions
+    """The options with which the table's files are opened; never shown."""
 
     def require_writable(self) -> None:
         """Refuse a storage that cannot create each version once, whole or not at all."""
@@ -69,29 +77,17 @@ class TableStore(Protocol):
 
     def file_facts(self, path: str) -> FileFacts | None:
         """Return the facts of the data file at a decoded path, None if it does not exist."""
+        return file_facts(self.data_path(path), self.storage)
 
     def delete_file(self, path: str) -> None:
         """Delete the data file at a decoded path, if it exists."""
+        delete_file(self.data_path(path), self.storage)
 
     def temporaries(self) -> tuple[str, ...]:
         """Return the temporary files of active writers, relative to the table."""
 
     def data_path(self, path: str) -> str:
         """Return the local path or URI of the data file at a decoded path."""
-
-
-class _AddressedStore:
-    def __init__(self, uri: str, storage: StorageOptions) -> None:
-        self.uri = uri
-        self.storage = storage
-
-    def file_facts(self, path: str) -> FileFacts | None:
-        return file_facts(self.data_path(path), self.storage)
-
-    def delete_file(self, path: str) -> None:
-        delete_file(self.data_path(path), self.storage)
-
-    def data_path(self, path: str) -> str:
         return file_address(self.uri, path)
 
 
@@ -101,19 +97,19 @@ _MAX_HINT_BYTES: Final = 64 << 20
 """The most bytes of a `_last_checkpoint`, which has megabytes at most."""
 
 
-class LocalTableStore(_AddressedStore):
+class LocalTableStore(TableStore):
     """A table on local disk; a hard link creates a version, or fails if the name is taken."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(str(root), NO_OPTIONS)
+        self.uri, self.storage = str(root), NO_OPTIONS
         self._root = root
         self._log = root / LOG_DIR
         self._proved = False
 
     def require_writable(self) -> None:
-        if self._proved or local.facts(str(self._log)) is None:
+        if self._proved or file_facts(str(self._log)) is None:
             return  # without a table, putting its first version shows whether links work
-        local.require_links(str(self._log), self.uri)
+        require_links(str(self._log), self.uri)
         self._proved = True
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
@@ -128,17 +124,8 @@ class LocalTableStore(_AddressedStore):
         return tuple(sorted((f for f in found if f is not None), key=lambda file: file.name))
 
     def read_log(self, name: str) -> bytes | None:
-        try:
-            return read_regular(
-                str(self._log / name),
-                max_bytes=_MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES,
-            )
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise StorageError(
-                str(self._log / name), f"cannot be read: {error.strerror}"
-            ) from error
+        most = _MAX_HINT_BYTES if name == LAST_CHECKPOINT else MAX_LOG_BYTES
+        return read_file(str(self._log / name), max_bytes=most)
 
     def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
         return tuple(self.read_log(name) for name in names)
@@ -148,13 +135,13 @@ class LocalTableStore(_AddressedStore):
         try:
             self._log.mkdir(parents=True, exist_ok=True)
             # The files that the commit names must survive a power cut if the commit does.
-            local.sync_directory(str(self._root))
+            sync_directory(str(self._root))
         except OSError as error:
             raise StorageError(target, f"cannot be written: {error.strerror}") from error
-        return local.put_if_absent(target, content)
+        return put_if_absent(target, content)
 
     def replace_log(self, name: str, content: bytes) -> None:
-        local.replace(str(self._log / name), content)
+        replace_file(str(self._log / name), content)
 
     def open_log(self, name: str) -> Source:
         return open_input(str(self._log / name))
@@ -164,8 +151,8 @@ class LocalTableStore(_AddressedStore):
         return tuple(
             f"{prefix}{name}"
             for prefix, directory in directories.items()
-            for name in sorted(local.names_with_prefix(str(directory), "."))
-            if local.is_temporary(name)
+            for name in sorted(names_with_prefix(str(directory), "."))
+            if is_temporary(name)
         )
 
 
@@ -282,26 +269,23 @@ _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 """Characters that delta-rs decodes or refuses even if quoted; commits need its second opinion."""
 
 
-class ObjectTableStore(_AddressedStore):
+class ObjectTableStore(TableStore):
     """A table in S3, Google Cloud Storage or Azure."""
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
-        super().__init__(uri, options)
-        self._objects = Objects.at(uri, options)
+        self.uri, self.storage = uri, options
+        self._objects = Objects(uri, options)
         self._root = self._objects.path
         self._log = f"{self._root}/{LOG_DIR}"
         self._proved = not self._objects.client.own_endpoint
         self._visible = self._objects.address.family != "s3" or options.single_writer
 
     def require_writable(self) -> None:
-        """Make a server that is not the cloud's own prove its conditional put.
-
-        Delta Spark's DynamoDB log store overwrites versions that others created, so a log with
-        traces of it is refused.
-        """
+        """Make a server that is not the cloud's own prove its conditional put."""
         if _MISREAD.search(self.uri):
             reason = "a percent-encoded or control character in its address"
             raise UnsupportedFeatureError(self.uri, "written", (reason,))
+        # Delta Spark's DynamoDB log store overwrites versions that others created.
         if not self._visible and self._objects.holds_any(f"{self._log}/{_DYNAMODB_DIR}"):
             reason = (
                 f"Delta Spark's DynamoDB log store ({LOG_DIR}/{_DYNAMODB_DIR} holds its commits),"

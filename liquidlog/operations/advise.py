@@ -81,9 +81,9 @@ from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Sample
 from liquidlog.foresee.verdict import LONGER, Criteria, many
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import Derive, changed
 from liquidlog.operations.opened import OpenedTable

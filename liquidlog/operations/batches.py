@@ -65,9 +65,9 @@ from liquidlog.errors import (
     TableReplacedError,
     UsageError,
 )
+from liquidlog.log.checkpoints import original_adds
 from liquidlog.log.loader import load_commits
 from liquidlog.log.segment import list_log_from
-from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.opened import OpenedTable

@@ -37,7 +37,7 @@ from liquidlog.errors import (
     TableExistsError,
     UsageError,
 )
-from liquidlog.log.statistics import original_adds
+from liquidlog.log.checkpoints import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot

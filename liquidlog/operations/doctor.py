@@ -56,10 +56,10 @@ from liquidlog.doctor.repairs import (
 from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.verdict import Criteria, Verdict
+from liquidlog.log.checkpoints import load_bounds, original_adds
 from liquidlog.log.loader import load_snapshot, past_definitions
 from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
-from liquidlog.log.statistics import load_bounds, original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.operations.define import Derive, commit_in_place
 from liquidlog.operations.inspect import Scan, detail, judged_health, scan

@@ -31,8 +31,8 @@ from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Sample
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.segment import list_log, read_commits
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares

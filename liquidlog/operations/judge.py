@@ -43,7 +43,7 @@ from liquidlog.foresee.verdict import (
     verdict_of,
     weigh,
 )
-from liquidlog.log.statistics import load_bounds
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.advise import Request, advised

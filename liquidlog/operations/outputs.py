@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from liquidlog.commit.transaction import Clock
-from liquidlog.data.runs import APPEND, Origin, Run, run_token, running_in
+from liquidlog.data.runs import APPEND, Origin, Run, run_token, runs_in
 from liquidlog.data.statistics import columns_held, footer_problems
 from liquidlog.errors import DataFileError, LiquidlogError, ResultMismatchError, StorageError
 from liquidlog.log.history import named_files
@@ -321,7 +321,7 @@ class AtWork:
 def at_work(store: TableStore, clock: Clock, *, alive_ms: int = ALIVE_MS) -> tuple[AtWork, ...]:
     """Return the processes that rewrite and wrote within `alive_ms`, the newest first."""
     now_ms = clock.now_ms()
-    runs = running_in(table_directory(store), store.storage)
+    runs = runs_in(table_directory(store), store.storage, running=True)
     begun = partial(_begun, store, alive_since_ms=now_ms - alive_ms)
     with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         signs = [sign for sign in pool.map(begun, runs) if sign is not None]

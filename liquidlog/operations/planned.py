@@ -35,8 +35,8 @@ from liquidlog.data.reader import ParquetFile
 from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, DataFileError, Outdated, UsageError
 from liquidlog.foresee.sample import spread
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import require_same_table
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.plan import (

@@ -47,8 +47,8 @@ from liquidlog.spec.text import (
     rough_duration,
     set_properties,
 )
-from liquidlog.storage.files import FileFacts
-from liquidlog.storage.objects import tree
+from liquidlog.storage.files import tree
+from liquidlog.storage.objects import FileFacts
 
 
 def _put_note(store: TableStore, change: Change, clock: Clock) -> int:

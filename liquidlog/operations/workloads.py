@@ -20,8 +20,8 @@ from sqlglot.errors import SqlglotError
 
 from liquidlog.errors import UsageError
 from liquidlog.foresee.rows import made_up
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import load_snapshot, open_store, require_used
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.predicates.conditions import column_path
 from liquidlog.predicates.matching import parse_workload

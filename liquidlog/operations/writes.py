@@ -53,8 +53,8 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
 from liquidlog.operations.opened import OpenedTable
@@ -77,8 +77,14 @@ from liquidlog.plan import (
     files_digest,
     prefix_numbers,
 )
-from liquidlog.rewriting.arriving import ArrivingFiles, Parting, arriving_work, write_in_run
-from liquidlog.rewriting.sink import OutputFile, TaskFacts
+from liquidlog.rewriting.sink import (
+    ArrivingFiles,
+    OutputFile,
+    Parting,
+    TaskFacts,
+    arriving_work,
+    write_in_run,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     ZCUBE_ID,

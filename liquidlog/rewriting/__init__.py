@@ -7,6 +7,5 @@
 - `source` how work is divided, what tasks know of a group, or of rows from outside, and are sent;
   reading a group: a sample, then all
 - `layout` boundaries, cuts, the way of the rows
-- `shuffle`, `sink` move, write, prove
-- `arriving` rows from outside, to files of their partitions
+- `shuffle`, `sink` move, write, prove; rows from outside, to files of their partitions
 """

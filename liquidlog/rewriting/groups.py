@@ -1,13 +1,8 @@
 """Rewriting groups of a plan: their runs in the table, the work of tasks, and the outcomes.
 
-One group alone leaves task slots empty: while the driver lays it out, while its last tasks end, and
-always if it has fewer outputs than there are slots. So threads submit groups until they have twice
-as many tasks as there are slots. The next group starts when tasks end, also while the caller
-handles an outcome.
-
-A job costs the driver of a cluster tens of milliseconds of CPU: with hundreds of slots, it could
-not begin jobs of one task as fast as they end. So groups of one task share jobs, as many as the
-slots of that moment require.
+One group alone leaves task slots empty, so threads submit groups until they have twice as many
+tasks as there are slots. A job costs the driver of a cluster tens of milliseconds of CPU: groups of
+one task share jobs.
 """
 
 import time
@@ -72,20 +67,14 @@ def runs_of(
     storage: StorageOptions,
     verb: str,
 ) -> list["GroupRun"]:
-    """Return an attempt at each of these groups, all if None, that nothing known forbids.
-
-    Groups of many tasks come first: groups of one task fill the slots that they leave.
-    """
+    """Return an attempt at each of these groups, all if None, groups of many tasks first."""
     wanted = _wanted(plan, groups)
     one(options, ExecutorOptions, argument="options", expected="ExecutorOptions")
     repeated = repeated_inputs(plan.groups)
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
-    origin = Origin.here(
-        one(verb, str, argument="verb", expected="text"),
-        now_ms=time.time_ns() // 1_000_000,
-        plan_id=plan.plan_id,
-    )
+    verb, now_ms = one(verb, str, argument="verb", expected="text"), time.time_ns() // 1_000_000
+    origin = Origin.here(verb, now_ms=now_ms, plan_id=plan.plan_id)
     runs = [
         GroupRun(plan=plan, group=group, options=options, storage=storage, origin=origin)
         for group in wanted
@@ -165,7 +154,16 @@ class GroupRun:
         """Refuse a group that no attempt could rewrite, before any task begins."""
         _curve_of(self.plan)
         _require_layout(self.plan)
-        _require_partition(self.plan, self.group)
+        if set(self.group.partition_values) != set(self.plan.partitioned_by):
+            listed = ", ".join(self.plan.partitioned_by) or "none"
+            raise ExecutorError(
+                f"group {self.group_id} has values of other partition columns than the plan:"
+                f" {listed}"
+            )
+        if self.group.directory and not is_safe_directory(self.group.directory):
+            raise ExecutorError(
+                f"{self.group.directory!r} is no directory of data files of the table; plan again"
+            )
         try:
             table_address(self.plan.table_uri)
         except LiquidlogError as error:
@@ -195,10 +193,6 @@ class GroupRun:
             former_partition_columns=self.plan.formerly_partitioned_by,
             output_directories=self.group.directories,
         )
-
-    def discard(self) -> None:
-        """Delete everything that the run wrote, best-effort."""
-        self.run.discard()
 
     def outcome(self, facts: TaskFacts, *, seconds: float) -> Outcome:
         """Return the outcome of the group: a failure if the rows written differ from those read."""
@@ -266,16 +260,14 @@ class GroupsInFlight:
         return replace(self, attempts=(*self.attempts, *more))
 
     def execute(self, *, slots: Callable[[], int]) -> Sequence[Outcome]:
-        """Rewrite the groups; each run ends finished, or discarded with all its files.
-
-        Groups whose job fails run again one by one: one task may have made the others fail.
-        """
+        """Rewrite the groups; each run ends finished, or discarded with all its files."""
         if self.engine.cancelled is not None:
             return self.cancelled(self.engine.cancelled)
         started = time.perf_counter()
         with ThreadPoolExecutor(len(self.attempts)) as pool:
             each = map if len(self.attempts) == 1 else pool.map
             problems = list(each(_begun, self.attempts))
+            # Groups whose job fails run again one by one: one may have made the others fail.
             facts = [] if len(problems) == 1 or any(problems) else self._facts_together()
             ended = partial(self._ended, slots=slots, started=started)
             return list(each(ended, self.attempts, problems, facts or repeat(None)))
@@ -302,6 +294,7 @@ class GroupsInFlight:
         started: float,
     ) -> Outcome:
         """Return the outcome of a group; `facts` are those of a job that others shared."""
+        raised = False
         try:
             if facts is None or facts.denied:
                 facts = self._facts(attempt, problem, slots)
@@ -310,15 +303,15 @@ class GroupsInFlight:
                 digest = rewrite_digest(attempt.plan, attempt.group, outcome)
                 attempt.run.finish(digest, keep={output.path for output in outcome.outputs})
         except Exception as error:  # noqa: BLE001  whatever an engine raises is this group's failure
-            outcome = self._failure(attempt, self.engine.reason_of(error))
-            attempt.discard()
-            _say_ended(outcome)
-            self.engine.require_running()
-            return outcome
+            reason, raised = self.engine.reason_of(error), True
+            outcome = GroupFailure(group_id=attempt.group_id, reason=reason)
         if isinstance(outcome, GroupFailure):
-            outcome = self._failure(attempt, outcome.reason)
-            attempt.discard()
+            because = self.engine.cancelled  # which may be why it failed
+            outcome = outcome if because is None else _cancelled(attempt, because)
+            attempt.run.discard()
         _say_ended(outcome)
+        if raised:
+            self.engine.require_running()
         return outcome
 
     def _facts(
@@ -339,17 +332,10 @@ class GroupsInFlight:
         """Return the outcomes of groups that are cancelled and have no files left."""
         return [_cancelled(attempt, because) for attempt in self.attempts]
 
-    def _failure(self, attempt: GroupRun, reason: str) -> GroupFailure:
-        """Return the failure of a group after an error, which cancelling also raises."""
-        because = self.engine.cancelled
-        if because is not None:
-            return _cancelled(attempt, because)
-        return GroupFailure(group_id=attempt.group_id, reason=reason)
-
     def discard(self) -> None:
         """Delete everything that the runs wrote, best-effort."""
         for attempt in self.attempts:
-            attempt.discard()
+            attempt.run.discard()
 
 
 def _begun(attempt: GroupRun) -> Exception | None:
@@ -413,10 +399,7 @@ class Slots(Protocol):
 
 
 class Flight:
-    """Rewrites groups from threads in their order; mutable.
-
-    `close` cancels running groups and discards them, and finished ones that were not taken.
-    """
+    """Rewrites groups from threads in their order; mutable."""
 
     def __init__(self, slots: Slots, runs: Sequence[GroupsInFlight]) -> None:
         self._slots = slots
@@ -429,11 +412,7 @@ class Flight:
     def outcomes(
         self, progress: Progress | None, cancelled: Cancelled | None = None
     ) -> Iterator[Outcome]:
-        """Yield the outcome of each group as it finishes; afterwards the flight is closed.
-
-        Groups that `cancelled` names do not begin, or their jobs are stopped; a job of several
-        groups goes on while one of them is wanted.
-        """
+        """Yield the outcome of each group as it finishes; afterwards the flight is closed."""
         try:
             yield from self._without_lost(cancelled)
             self._admit()
@@ -538,9 +517,7 @@ def located(table_uri: str, file: InputFile) -> Located:
     """Return an input with its path and that of its deletion vector."""
     try:
         return Located.of(table_uri, file)
-    except UsageError as error:
-        raise ExecutorError(str(error)) from error
-    except DataFileError as error:
+    except (UsageError, DataFileError) as error:
         raise ExecutorError(error.message) from error
 
 
@@ -569,15 +546,3 @@ def _require_layout(plan: ClusteringPlan) -> None:
         raise ExecutorError(error.message) from error
     except (ValueError, OverflowError, KeyError) as error:
         raise ExecutorError(f"the plan's fitted workload is not valid: {error}") from error
-
-
-def _require_partition(plan: ClusteringPlan, group: RewriteGroup) -> None:
-    if set(group.partition_values) != set(plan.partitioned_by):
-        listed = ", ".join(plan.partitioned_by) or "none"
-        raise ExecutorError(
-            f"group {group.group_id} has values of other partition columns than the plan: {listed}"
-        )
-    if group.directory and not is_safe_directory(group.directory):
-        raise ExecutorError(
-            f"{group.directory!r} is no directory of data files of the table; plan again"
-        )

@@ -1,10 +1,7 @@
 """The layout of a group: boundaries, curve and cuts, fixed before any row is moved.
 
 The driver makes it once from the samples and sends it to every task: a row goes to the same place
-in whatever order tasks run.
-
-Files are cut by rows, or, if their sizes would differ much, by bytes: sampled rows are then
-weighted by the width of the rows near them on the curve.
+in whatever order tasks run. Files are cut by rows or, if their sizes would differ much, by bytes.
 """
 
 import math
@@ -25,7 +22,6 @@ from liquidlog.curve.grid import Axis, Keys
 from liquidlog.curve.layouts import KeyOrder, Prefixed, place_columns
 from liquidlog.plan import parsed_as
 from liquidlog.rewriting.source import Survey, WritingWork
-from liquidlog.spec.arrow import leaf_column
 
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 _MIN_SIZE: Final = 0.4
@@ -76,11 +72,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How rows get from reading tasks to writing tasks.
-
-    Each of `tasks` writing tasks has `outputs_per_task` consecutive outputs, the last one fewer.
-    `in_two_steps` means that reading tasks send pieces of many slices.
-    """
+    """How rows get to `tasks` writing tasks, of `outputs_per_task` each; regrouped in two steps."""
 
     tasks: int
     outputs_per_task: int
@@ -94,34 +86,19 @@ class Route:
 
 
 def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
-    """Return the route of a group's rows.
-
-    A reading task sends about `slice_bytes` at a time, in one piece for each slice. If such pieces
-    are too small to be worth their description, it sends them to fewer writing tasks. With n
-    slices, pieces then have slice_bytes / sqrt(n) or more, in both steps.
-    """
+    """Return the route: with fewer writing tasks where pieces would be too small to describe."""
     slices = work.outputs * slices_per_output
     piece_bytes = max(_MIN_PIECE_BYTES, len(work.schema.fields) * _MIN_PIECE_COLUMN_BYTES)
     most = max(1, work.slice_bytes // piece_bytes)
-    if slices <= most:
-        return Route(
-            tasks=work.outputs,
-            outputs_per_task=1,
-            slices_per_output=slices_per_output,
-            in_two_steps=False,
-        )
-    outputs_per_task = -(-work.outputs // max(most, math.isqrt(slices)))
+    is_direct = slices <= most
+    # With n slices, pieces have slice_bytes / sqrt(n) or more, in both steps.
+    outputs_per_task = 1 if is_direct else -(-work.outputs // max(most, math.isqrt(slices)))
     return Route(
         tasks=-(-work.outputs // outputs_per_task),
         outputs_per_task=outputs_per_task,
         slices_per_output=slices_per_output,
-        in_two_steps=outputs_per_task * slices_per_output > 1,
+        in_two_steps=not is_direct and outputs_per_task * slices_per_output > 1,
     )
-
-
-def table_keys(work: WritingWork, layout: Layout, table: pa.Table) -> Keys:
-    """Return the curve key of each row of a table, (n,) uint64."""
-    return layout.keys_of([leaf_column(table, path) for path in work.columns])
 
 
 def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
@@ -152,7 +129,7 @@ def _even_layout(
 ) -> tuple[Layout, CurveSample]:
     """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
 
-    `measured` (s,) float64 has the bytes that each sampled row stands for; NaN if not measured.
+    `measured` (s,) float64 has the bytes that sampled rows stand for, NaN if not measured.
     """
     layout, sample = _fitted(work, columns, ordinals)
     if np.isnan(measured).all():
@@ -200,8 +177,8 @@ def _fitted(
 def local_means(measured: Weights, order: RowOrder) -> Weights:
     """Return a weight for every sampled row: the mean of the bytes measured near it on the curve.
 
-    A weight is 1 where that mean differs by no more than chance. `measured` has bytes, NaN for rows
-    that were not measured, but not for all; `order` (s,) int64 has the rows along the curve.
+    A weight is 1 where it differs by no more than chance. `measured` has NaN for rows that were not
+    measured; `order` (s,) int64 has the rows along the curve.
     """
     along = measured[order]
     known = np.flatnonzero(~np.isnan(along))

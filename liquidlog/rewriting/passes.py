@@ -5,24 +5,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from liquidlog.data.encodings import concat
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.layout import (
-    Layout,
-    Route,
-    build_layout,
-    choose_route,
-    first_ordinals,
-    table_keys,
-)
-from liquidlog.rewriting.shuffle import slice_table, sorted_slice
+from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
+from liquidlog.rewriting.shuffle import keyed_rows, slice_rows, sorted_slice
 from liquidlog.rewriting.sink import (
     OutputFile,
     TaskFacts,
@@ -110,19 +104,13 @@ def shares(work: GroupWork, surveys: Sequence[Survey]) -> list[Assignment[Share]
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionTasks:
-    """One task per output of a compaction; `work` has no inputs."""
-
-    work: GroupWork
-
-    def run(self, assignment: Assignment[Share]) -> TaskFacts:
-        """Write an output and return the task's facts."""
-        try:
-            require_running(self.work)
-            return _compact(assignment.work(self.work), assignment.own)
-        except LiquidlogError as error:
-            return failed(error, self.work)
+def compact_share(common: GroupWork, assignment: Assignment[Share]) -> TaskFacts:
+    """Write one output of a compaction and return the task's facts."""
+    try:
+        require_running(common)
+        return _compact(assignment.work(common), assignment.own)
+    except LiquidlogError as error:
+        return failed(error, common)
 
 
 def _compact(work: GroupWork, share: Share) -> TaskFacts:
@@ -136,11 +124,10 @@ def _compact(work: GroupWork, share: Share) -> TaskFacts:
 
 
 def _share_rows(work: GroupWork, share: Share) -> Iterator[pa.Table]:
-    start, stop = share.start, share.stop
     for table, ordinal in read_splits(work, _share_splits(share)):
         # Parts of a large row group may lie outside as a whole.
-        skipped = min(max(start - ordinal, 0), len(table))
-        yield table.slice(skipped, max(stop - ordinal - skipped, 0))
+        skipped = min(max(share.start - ordinal, 0), len(table))
+        yield table.slice(skipped, max(share.stop - ordinal - skipped, 0))
 
 
 def _share_splits(share: Share) -> Iterator[Split]:
@@ -182,9 +169,8 @@ def sorted_outputs(
     table = concat(tables)
     proofs.read.add(table)
     layout = build_layout(work, surveys)
-    keys = table_keys(work, layout, table)
     files = []
-    slices = slice_table(layout, table, keys)
+    slices = slice_rows(*keyed_rows(work, layout, table, 0))
     for number, members in groupby(slices, key=lambda one: one.slice // layout.slices_per_output):
         with OutputFile(work, number, proof=proofs.written) as output:
             for member in members:
@@ -208,29 +194,18 @@ _MOST_SENT: Final = 3
 """Most times that a job's tasks are sent with newer credentials, the first time included."""
 
 
-class SurveyOrder(NamedTuple):
-    """One input to survey: its number in the plan, and how many rows to sample."""
-
-    planned: Planned
-    sample_rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyTasks:
-    """The sampling pass: each task surveys some inputs."""
-
-    work: GroupWork
-
-    def run(self, assignment: Assignment[tuple[SurveyOrder, ...]]) -> list[Survey] | TaskFacts:
-        """Return the survey of each input, or the facts of a failure."""
-        work = assignment.work(self.work)
-        try:
-            return [
-                survey_file(work, file, sample_rows=order.sample_rows, planned=order.planned)
-                for file, order in enumerate(assignment.own)
-            ]
-        except LiquidlogError as error:
-            return failed(error, work)
+def survey_inputs(
+    common: GroupWork, assignment: Assignment[tuple[tuple[Planned, int], ...]]
+) -> list[Survey] | TaskFacts:
+    """Return the surveys of a task's inputs, each with rows to sample, or facts of a failure."""
+    work = assignment.work(common)
+    try:
+        return [
+            survey_file(work, file, sample_rows=sample_rows, planned=planned)
+            for file, (planned, sample_rows) in enumerate(assignment.own)
+        ]
+    except LiquidlogError as error:
+        return failed(error, work)
 
 
 class Engine(ABC):
@@ -307,7 +282,7 @@ class Engine(ABC):
     def cancel(self, because: str | None = None) -> None:
         """Stop the group's jobs, best-effort; with a reason, no other phase begins.
 
-        A job that begins at the same time is not stopped: call again until the group has ended.
+        A job that begins at the same time goes on: call again until the group has ended.
         """
         is_again = because is not None and self._cancelled is not None
         self._cancelled = self._cancelled if because is None else because
@@ -325,10 +300,7 @@ def run_group(
     options: ExecutorOptions,
     slots: Callable[[], int],
 ) -> TaskFacts:
-    """Rewrite one group and return the summed facts of its tasks, also if they failed.
-
-    The number of tasks depends on `slots`, the number of tasks that run at a time by then.
-    """
+    """Rewrite one group and return the summed facts of its tasks, also if they failed."""
     work = replace(work, task_attempts=engine.task_attempts)
     if is_one_task:
         return with_fresh_options(
@@ -351,8 +323,8 @@ def run_group(
         if sent.curve is not None:
             return _moved(engine, sent, surveys, task_bytes=options.task_bytes, slots=slots())
         engine.begin_phase(sent.outputs, until=1.0)
-        tasks = CompactionTasks(work=sent.without_inputs())
-        return merge_facts(list(engine.each(tasks.run, shares(sent, surveys))))
+        task = partial(compact_share, sent.without_inputs())
+        return merge_facts(list(engine.each(task, shares(sent, surveys))))
 
     facts = with_fresh_options(work, main_pass, facts_of=lambda facts: facts)
     sampled = TaskFacts(costs=GroupCosts(sample_seconds=sampling.seconds))
@@ -373,11 +345,7 @@ def run_together(
 def with_fresh_options(
     work: Work, job: Callable[[Work], T], *, facts_of: Callable[[T], TaskFacts | None]
 ) -> T:
-    """Return the result of a job whose tasks get storage options of this moment.
-
-    If only expired credentials failed, the job begins again with new ones, a few times. A task
-    cannot do that: its attempts use the options that it was sent.
-    """
+    """Return the result of a job, begun again with new options while only expired ones failed."""
     sent = work.sent()
     for _ in range(_MOST_SENT - 1):
         found = job(sent)
@@ -400,9 +368,9 @@ def _surveyed(
     sent = []
     for number in range(tasks):
         files = range(number, len(counts), tasks)
-        orders = tuple(SurveyOrder(planned._replace(file=file), counts[file]) for file in files)
+        orders = tuple((planned._replace(file=file), counts[file]) for file in files)
         sent.append(Assignment.of(work, files, orders))
-    found = engine.each(SurveyTasks(work=work.without_inputs()).run, sent)
+    found = engine.each(partial(survey_inputs, work.without_inputs()), sent)
     failures = [one for one in found if isinstance(one, TaskFacts)]
     if failures:
         return [], merge_facts(failures)

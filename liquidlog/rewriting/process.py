@@ -32,14 +32,10 @@ def new_token() -> str:
 def storage_problem(
     *, directory: str, file: str, token: str, options: Mapping[str, str]
 ) -> str | None:
-    """Return why this process cannot read or write a table, None if it can do both.
-
-    It reads the first bytes of `file`, and creates and deletes a file named by `token`.
-    """
+    """Return why this process cannot read `file` or write a table, None if it can do both."""
     try:
         storage = StorageOptions.of(options)
-        source = open_input(file, storage)
-        with source:
+        with open_input(file, storage) as source:
             source.read(4)
     except FileNotFoundError:
         return f"{CANNOT_READ} {file}: it does not exist there"
@@ -66,8 +62,8 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 """Parameters of glibc's mallopt(3)."""
 _MMAP_THRESHOLD_BYTES: Final = 8 << 20
-"""Larger pieces of memory are returned at once: with glibc's most, 32 MiB, or an arena for each
-thread, workers hold three times what they use. With 4 MiB, a rewrite takes a tenth more CPU."""
+"""Larger pieces of memory are returned at once: with 32 MiB, or an arena for each thread, workers
+hold three times what they use; with 4 MiB, a rewrite takes a tenth more CPU."""
 _KEPT_BYTES: Final = 128 << 20
 """Free memory at the end of the heap that the process keeps."""
 
@@ -76,9 +72,8 @@ _KEPT_BYTES: Final = 128 << 20
 def prepare_process(*, runs_only_tasks: bool) -> None:
     """Keep freed memory for the next slice, and take imported modules out of garbage collection.
 
-    Returning memory takes a ninth of the CPU time of a rewrite of TPC-H lineitem, collecting
-    imported objects after every task another thirtieth. A process that runs only our tasks does
-    without pandas, which Arrow imports for its first conversion.
+    That saves a ninth and a thirtieth of the CPU time of a rewrite of TPC-H lineitem. A process
+    that `runs_only_tasks` does without pandas, which Arrow imports for its first conversion.
     """
     if runs_only_tasks:
         do_without_pandas()

@@ -1,9 +1,8 @@
 """The main pass: rows read by splits, moved through a shuffle as columns, written by output.
 
 A reading task sends each slice a piece of the rows in its memory: in order, with the curve key as
-last column. If slices are so many that such pieces would be tiny, it sends one piece per writing
-task, with every row's slice, and `RegroupTasks` puts rows together slice by slice before the
-writing task gets them. So slices, and with them the memory of a worker, stay small in large groups.
+last column. If such pieces would be tiny, it sends one piece per writing task, with every row's
+slice, and `RegroupTasks` puts rows together slice by slice, so that slices stay small.
 """
 
 from collections import deque
@@ -17,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.curves import Curve, RowOrder, order_rows, stable_order
+from liquidlog.curve.curves import Curve, order_rows, stable_order
 from liquidlog.curve.cuts import ordinals_from
-from liquidlog.curve.grid import Keys
 from liquidlog.data.encodings import (
     aligned,
     compacted,
@@ -31,7 +29,7 @@ from liquidlog.data.encodings import (
 )
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.layout import Layout, Route, table_keys
+from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.sink import (
     OutputFile,
     Proof,
@@ -68,9 +66,8 @@ _TEXT_IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(
 class Piece(NamedTuple):
     """One row of SHUFFLE_SCHEMA: rows of a slice, or of all slices of a writing task, or a note.
 
-    `target` leads to the writing task; `slice` is the first slice that the piece may have rows of.
-    Pieces of one slice, sorted by `ordinal`, hold its rows in order: a piece owns as many ordinals
-    from there on as it has rows.
+    `target` leads to the writing task, `slice` is the first of its slices. A piece owns as many
+    ordinals from `ordinal` on as it has rows: sorted by these, pieces hold rows in order.
     """
 
     target: int
@@ -194,21 +191,16 @@ class MapSide:
             proof.add(table)
             parts = self._parts(table, first)
             del table  # while its rows wait to be sent, and the next ones are read
-            yield from self._pieces(parts, first)
+            for number, start, rows in parts:
+                target = self.targets[number // self.route.slices_per_task]
+                yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
 
     def _parts(self, table: pa.Table, first: int) -> Iterator["SliceRows"]:
-        keys = table_keys(self.work, self.layout, table)
-        slices = self.layout.cuts.parts_of(keys, ordinals_from(first, len(table)))
-        keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(self.layout.key_type))
+        keyed, slices = keyed_rows(self.work, self.layout, table, first)
         if not self.route.in_two_steps:
             return slice_rows(keyed, slices)
         numbered = keyed.append_column(SLICE_COLUMN, pa.array(slices))
         return slice_rows(numbered, slices, together=self.route.slices_per_task)
-
-    def _pieces(self, parts: Iterator["SliceRows"], first: int) -> Iterator[Piece]:
-        for number, start, rows in parts:
-            target = self.targets[number // self.route.slices_per_task]
-            yield from pieces_of(rows, target=target, first_slice=number, ordinal=first + start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +217,7 @@ class SplitTasks(MapSide):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegroupTasks:
-    """Turns pieces of several slices into pieces of one slice, where rows go in two steps.
-
-    Pieces come sorted by ordinal, after all notes. Some are held back, so that a slice gets pieces
-    of some size.
-    """
+    """Turns pieces of several slices, by ordinal after all notes, into pieces of one slice each."""
 
     work: WritingWork
 
@@ -340,11 +328,13 @@ class SliceRows(NamedTuple):
     rows: pa.Table
 
 
-def slice_table(layout: Layout, table: pa.Table, keys: Keys) -> Iterator[SliceRows]:
-    """Yield the rows, keys last, of each slice of a table that has any, by slice number."""
-    slices = layout.cuts.parts_of(keys, ordinals_from(0, len(table)))
+def keyed_rows(
+    work: WritingWork, layout: Layout, table: pa.Table, first: int
+) -> tuple[pa.Table, Slices]:
+    """Return rows with their keys as last column, and their slices, (n,); `first` is an ordinal."""
+    keys = layout.keys_of([leaf_column(table, path) for path in work.columns])
     keyed = table.append_column(KEY_COLUMN, pa.array(keys).cast(layout.key_type))
-    return slice_rows(keyed, slices)
+    return keyed, layout.cuts.parts_of(keys, ordinals_from(first, len(table)))
 
 
 def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterator[SliceRows]:
@@ -367,17 +357,19 @@ def slice_rows(table: pa.Table, slices: Slices, *, together: int = 1) -> Iterato
 def sorted_slice(work: WritingWork, pieces: list[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of one slice sorted along the curve, some at a time.
 
-    `pieces` are in row order, with keys as last column. The list is emptied, so that columns can
-    leave the memory one by one.
+    `pieces` are in row order, with keys as last column; the list is emptied to free memory.
     """
     kinds = arrow_schema(work.schema, physical=True)
     together = _joined(work, pieces)
     keys = together.column(KEY_COLUMN).to_numpy().astype(np.uint64, copy=False)
     together = together.drop_columns([KEY_COLUMN])
-    order = row_order(work, together, keys)
-    names, columns = together.column_names, together.columns
+    order = stable_order(keys)
+    if work.curve is Curve.LINEAR and len(work.columns) == 1:
+        order = order_rows([leaf_column(together, work.columns[0])], Curve.LINEAR)
+    names, columns = together.column_names, together.columns[::-1]
     del together
-    rows = _taken(_emptied(columns), names, pa.array(order))
+    emptied = (columns.pop() for _ in names)
+    rows = _taken(emptied, names, pa.array(order))
     step = max(1, len(rows) * _WRITTEN_BYTES // max(rows.nbytes, 1))
     for start in range(0, len(rows), step):
         yield widened(rows.slice(start, step), kinds)
@@ -394,17 +386,3 @@ def _taken(columns: Iterable[pa.ChunkedArray], names: list[str], order: pa.Array
     """Return rows of columns, joining the chunks of one column at a time."""
     taken = [pa.table([column], [""]).combine_chunks().take(order).column(0) for column in columns]
     return pa.table(taken, names)
-
-
-def _emptied(columns: list[pa.ChunkedArray]) -> Iterator[pa.ChunkedArray]:
-    """Yield columns, removing each from the list."""
-    columns.reverse()
-    while columns:
-        yield columns.pop()
-
-
-def row_order(work: WritingWork, table: pa.Table, keys: Keys) -> RowOrder:
-    """Return the order of rows inside a file: by keys, or by the values of one column."""
-    if work.curve is Curve.LINEAR and len(work.columns) == 1:
-        return order_rows([leaf_column(table, work.columns[0])], Curve.LINEAR)
-    return stable_order(keys)

@@ -1,26 +1,35 @@
 """Writing one output file of a group, with the proof of what went into it."""
 
+import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from types import TracebackType
+from dataclasses import dataclass, replace
 from typing import Final, Self, TypeVar
 from uuid import uuid4  # noqa: TID251  a task attempt names its own file
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
 
-from liquidlog.curve.curves import Curve
+from liquidlog.curve.curves import Curve, parse_curve
+from liquidlog.data.append import split_by_partition
 from liquidlog.data.checksum import add_checksums, format_checksum, multiset_checksum
 from liquidlog.data.reader import DataFile
+from liquidlog.data.runs import Origin, Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError, LiquidlogError, SchemaMismatchError
-from liquidlog.plan import Document, GroupCosts, WrittenFile
-from liquidlog.rewriting.source import Survey, WritingWork
-from liquidlog.spec.partitions import PartitionTexts
+from liquidlog.plan import Document, GroupCosts, WritePlan, WriteResult, WrittenFile, files_digest
+from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, Survey, WritingWork
+from liquidlog.spec.partitions import PartitionTexts, output_directory, typed_value
+from liquidlog.spec.schema import StructField, parse_schema, render_schema
+from liquidlog.storage.addresses import file_address
 from liquidlog.storage.clients import AmbiguousPutError, is_denied, may_pass
 from liquidlog.storage.files import delete_file
+from liquidlog.storage.options import StorageOptions
 
 T = TypeVar("T")
 
@@ -67,8 +76,7 @@ class RowsProof(Document, frozen=True, kw_only=True):
 class TaskFacts(Document, frozen=True, kw_only=True):
     """What one task did: proofs of the rows it read and wrote, its files, or why it failed.
 
-    `partitions` are the partition values of files by path. Bytes in `costs` are 0: the plan and the
-    outputs have them. `denied` means that only expiring credentials failed.
+    Bytes in `costs` are 0, as plan and outputs have them. `denied`: only credentials had expired.
     """
 
     read: RowsProof | None = None
@@ -142,9 +150,8 @@ class TaskProofs:
 class OutputFile:
     """Context manager that writes one data file; deletes it unless `finish` was reached.
 
-    The proof covers the rows read back from the file, or, without `read_back`, the rows passed to
-    `write`. The first rows create the file. A task may outlive its run: it deletes a file that it
-    finishes after its run has ended.
+    The proof covers the rows read back or, without `read_back`, those passed to `write`. The first
+    rows create the file. A file that is finished after its run has ended is deleted.
     """
 
     def __init__(self, work: WritingWork, number: int, *, proof: Proof) -> None:
@@ -164,10 +171,10 @@ class OutputFile:
         """Append rows; they are in the file in the order of the calls."""
         if len(table) == 0:
             return
-        writer = self._open_writer()
+        self._writer = self._writer or self._opened()
         if not self._work.read_back:
             self._proof.add(table)
-        writer.write(table)
+        self._writer.write(table)
 
     @property
     def written_bytes(self) -> int:
@@ -194,7 +201,7 @@ class OutputFile:
         if self._writer is None:
             return None
         written = self._writer.finish(self._name)
-        self._writer.__exit__(None, None, None)
+        self._writer.__exit__()
         if self._work.read_back:
             self._prove_what_is_there()
         if self._run.has_ended():
@@ -202,19 +209,16 @@ class OutputFile:
         self._finished = True
         return written
 
-    def _open_writer(self) -> DataFileWriter:
-        if self._writer is None:
-            columns = self._work.columns
-            is_exact = self._work.curve is Curve.LINEAR and len(columns) == 1
-            self._writer = DataFileWriter(
-                self._path,
-                schema=self._work.schema,
-                options=self._work.writer_options,
-                sorted_by=columns[0][0] if is_exact and len(columns[0]) == 1 else None,
-                storage=self._work.storage,
-            )
-            self._writer.__enter__()
-        return self._writer
+    def _opened(self) -> DataFileWriter:
+        columns = self._work.columns
+        is_exact = self._work.curve is Curve.LINEAR and len(columns) == 1
+        return DataFileWriter(
+            self._path,
+            schema=self._work.schema,
+            options=self._work.writer_options,
+            sorted_by=columns[0][0] if is_exact and len(columns[0]) == 1 else None,
+            storage=self._work.storage,
+        )
 
     def _prove_what_is_there(self) -> None:
         with DataFile.open(
@@ -227,25 +231,22 @@ class OutputFile:
             for rows in self._proof.timer.each(file.parts(max_bytes=_PROVED_BYTES)):
                 self._proof.add(rows)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Delete the file unless it was finished."""
         if self._writer is not None and not self._finished:
             with suppress(Exception):
-                self._writer.__exit__(kind, error, trace)
+                self._writer.__exit__()
             with suppress(LiquidlogError):
                 delete_file(self._path, self._work.storage)
 
 
 def merge_facts(facts: list[TaskFacts]) -> TaskFacts:
-    """Return the summed facts of tasks; any failure makes the whole a failure.
-
-    That a run had ended is the reason only if no task has another.
-    """
+    """Return the summed facts of tasks; any failure makes the whole a failure."""
     failed_tasks = [fact for fact in facts if fact.failure is not None]
+    # That a run had ended is the reason only if no task has another.
     failed_tasks.sort(key=lambda fact: (fact.failure == _ENDED, fact.denied))
     first = failed_tasks[0] if failed_tasks else TaskFacts()
     names = GroupCosts.__struct_fields__
@@ -274,9 +275,8 @@ def check_rows(facts: TaskFacts, surveys: Sequence[Survey]) -> TaskFacts:
 def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
     """Return the facts of a task that failed with one of our errors, on one line.
 
-    An error that may pass is raised while the task will be tried again. Any other error retires the
-    run, so that no more tasks begin, except expired credentials: the driver sends the tasks again
-    with new ones.
+    An error that may pass is raised while the task will be tried again; with new credentials, the
+    driver sends it again. Any other error retires the run, so that no more tasks begin.
     """
     if may_pass(error) and is_tried_again(work.task_attempts):
         raise error
@@ -320,3 +320,241 @@ def decode_facts(content: bytes) -> TaskFacts:
 def _sum_proofs(proofs: list[RowsProof]) -> RowsProof:
     total = add_checksums(*(int(proof.checksum, 16) for proof in proofs))
     return RowsProof(rows=sum(proof.rows for proof in proofs), checksum=format_checksum(total))
+
+
+# Rows from outside into new files of a table: Arrow data of this process, DataFrames of tasks.
+#
+# Rows are divided by partition values, then written and proved as in a rewrite.
+
+_MOST_GATHERED_BYTES: Final = 512 << 20
+"""Memory of the rows that wait for their row groups, in all files together."""
+
+_Key = tuple[str | None, ...]
+
+
+def arriving_work(
+    plan: WritePlan,
+    token: str,
+    storage: StorageOptions,
+    options: ExecutorOptions = DEFAULT_OPTIONS,
+    *,
+    attempts: int = 1,
+) -> WritingWork:
+    """Return the work of tasks that write for a plan, each tried `attempts` times."""
+    return WritingWork(
+        directory=file_address(plan.table_uri, "").rstrip("/"),
+        outputs=1,
+        schema_string=plan.schema_string,
+        mapping_mode=plan.mapping_mode,
+        columns=tuple(column.physical for column in plan.columns),
+        curve=None if plan.curve is None else parse_curve(plan.curve),
+        prefix=plan.prefix,
+        writer_options=plan.writer_options,
+        token=token,
+        storage=storage,
+        read_back=options.read_back,
+        slice_bytes=options.slice_bytes,
+        task_attempts=attempts,
+    )
+
+
+def write_in_run(
+    plan: WritePlan, run: Run, write: Callable[[], TaskFacts], *, origin: Origin | None = None
+) -> WriteResult:
+    """Return the result of `write`; the plan's run ends finished, or discarded with all files."""
+    started = time.perf_counter()
+    try:
+        run.begin(origin)
+        facts = write()
+        result = _result(plan, run.token, facts, seconds=time.perf_counter() - started)
+        run = run.noted() if plan.partition_columns else run
+        run.finish(files_digest(result.outputs), keep={one.path for one in result.outputs})
+    except BaseException:
+        with suppress(LiquidlogError):
+            run = run.noted() if plan.partition_columns else run
+        run.discard()
+        raise
+    return result
+
+
+def _result(plan: WritePlan, token: str, facts: TaskFacts, *, seconds: float) -> WriteResult:
+    try:
+        read, written = facts.proofs()
+    except ExecutorError as error:
+        raise ExecutorError(f"{error}; nothing was committed") from error
+    written_bytes = sum(output.size_bytes for output in facts.outputs)
+    return WriteResult(
+        write_id=plan.write_id,
+        run=token,
+        outputs=tuple(sorted(facts.outputs, key=lambda output: output.path)),
+        partitions=facts.partitions,
+        rows_read=read.rows,
+        rows_written=written.rows,
+        checksum_read=read.checksum,
+        checksum_written=written.checksum,
+        seconds=round(seconds, 3),
+        costs=structs.replace(facts.costs, written_bytes=written_bytes),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """The partition columns of a table, and the directories of its partitions."""
+
+    fields: tuple[StructField, ...]
+    settings: Mapping[str, str]
+    token: str
+    schema_string: str
+
+    @classmethod
+    def of(cls, plan: WritePlan, token: str) -> "Parting":
+        """Return the partitioning of a run's rows for a plan."""
+        schema = parse_schema(plan.schema_string, where="the plan")
+        known = {one.physical_name: one for one in schema.fields}
+        return cls(
+            fields=tuple(known[name] for name in plan.partition_columns),
+            settings=plan.directory_settings,
+            token=token,
+            schema_string=plan.schema_string,
+        )
+
+    def parts(self, table: pa.Table) -> Iterator[tuple[str, PartitionTexts, pa.Table]]:
+        """Yield the rows of each partition, without its columns, their directory and its values."""
+        if not self.fields:
+            yield "", {}, table
+            return
+        try:
+            for values, rows in split_by_partition(table, self.fields):
+                unique = f"{self.token}-{sorted(values.items())}"
+                yield output_directory(self.settings, values, unique), values, rows
+        except ValueError as error:
+            shown = render_schema(parse_schema(self.schema_string, where="the plan"))
+            raise SchemaMismatchError("the data", shown, shown, (str(error),)) from None
+
+    def proved(self, rows: pa.Table, values: PartitionTexts) -> pa.Table:
+        """Return rows of a file with the partition columns last, as readers get them."""
+        for one in self.fields:
+            column = pa.repeat(typed_value(values[one.physical_name], one), len(rows))
+            rows = rows.append_column(one.physical_name, column)
+        return rows
+
+    def given(self, table: pa.Table) -> pa.Table:
+        """Return rows as `proved` has them: "" becomes null in a partition column."""
+        names = [one.physical_name for one in self.fields]
+        rows = table.drop_columns(names)
+        for name in names:
+            column = table[name]
+            if pa.types.is_dictionary(column.type):
+                column = column.cast(column.type.value_type)
+            if pa.types.is_string(column.type):
+                column = pc.if_else(pc.equal(column, ""), None, column)
+            rows = rows.append_column(name, column)
+        return rows
+
+
+class _PartProof(Proof):
+    def __init__(self, whole: Proof, parting: Parting, values: PartitionTexts) -> None:
+        super().__init__()
+        self.timer = whole.timer
+        self._whole, self._parting, self._values = whole, parting, values
+
+    def add(self, table: pa.Table) -> None:
+        self._whole.add(self._parting.proved(table, self._values))
+
+
+class ArrivingFiles:
+    """Context manager: writes files of arriving rows; deletes unfinished ones."""
+
+    def __init__(
+        self,
+        work: WritingWork,
+        parting: Parting,
+        *,
+        numbers: Iterator[int],
+        admit: Callable[[list[str]], None],
+        most_open: int,
+        max_bytes: int,
+        max_rows: float = math.inf,
+        file_type: type[OutputFile] = OutputFile,
+    ) -> None:
+        """Write nothing yet; the run of `work` must have begun.
+
+        `admit` gets the directories of partitions before their files exist. A file is full after
+        `max_bytes` or `max_rows`; at most `most_open` wait for more rows.
+        """
+        self.begun = 0
+        self._work, self._parting, self._numbers = work, parting, numbers
+        self._admit, self._file_type = admit, file_type
+        self._most_open, self._max_bytes, self._max_rows = most_open, max_bytes, max_rows
+        self._proofs = TaskProofs()
+        self._open: OrderedDict[_Key, tuple[OutputFile, PartitionTexts]] = OrderedDict()
+        self._outputs: list[WrittenFile] = []
+        self._partitions: dict[str, PartitionTexts] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file, _ in self._open.values():
+            file.discard()
+
+    def arrived(self, tables: Iterable[pa.Table]) -> None:
+        """Write all rows of tables, in their order, and finish their files."""
+        with self._proofs.whole.running():
+            for table in self._proofs.reading.each(iter(tables)):
+                self._proofs.read.add(self._parting.given(table))
+                self.write(table)
+                del table
+            for key in tuple(self._open):
+                self._finish(key)
+
+    def facts(self) -> TaskFacts:
+        """Return the facts of the task; all files must be finished."""
+        return self._proofs.facts(self._outputs, self._partitions)
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows of the table, with physical names, to the files of their partitions."""
+        if not len(table):
+            return
+        parts = list(self._parting.parts(table))
+        if self._parting.fields:
+            self._admit([directory for directory, _, _ in parts])
+        for directory, values, rows in parts:
+            # Directories with short names are shared by partitions.
+            key = tuple(values.values())
+            file = self._file_of(key, directory, values)
+            file.write(rows)
+            files = [one for one, _ in self._open.values()]
+            if sum(one.pending_bytes for one in files) > _MOST_GATHERED_BYTES:
+                max(files, key=lambda one: one.pending_bytes).end_row_group()
+            if file.num_rows >= self._max_rows or file.written_bytes >= self._max_bytes:
+                self._finish(key)
+
+    def finish(self) -> None:
+        """Finish all files that are open."""
+        for key in tuple(self._open):
+            self._finish(key)
+
+    def _file_of(self, key: _Key, directory: str, values: PartitionTexts) -> OutputFile:
+        if key not in self._open:
+            if len(self._open) >= self._most_open:
+                self._finish(next(iter(self._open)))
+            self.begun += 1
+            work = replace(
+                self._work,
+                partition_columns=tuple(values),
+                output_directories=(directory,) if directory else (),
+            )
+            proof = _PartProof(self._proofs.written, self._parting, values)
+            self._open[key] = self._file_type(work, next(self._numbers), proof=proof), values
+        self._open.move_to_end(key)
+        return self._open[key][0]
+
+    def _finish(self, key: _Key) -> None:
+        file, values = self._open.pop(key)
+        with file:
+            written = file.finish()
+        if written is not None:
+            self._outputs.append(written)
+            if values:
+                self._partitions[written.path] = values

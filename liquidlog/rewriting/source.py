@@ -1,13 +1,8 @@
 """The work of tasks on a group, and how they read its rows: a sample, then all.
 
 A row's *ordinal* is its number among all live rows of the group, files in plan order and rows in
-file order: it breaks ties, so that the same inputs always give the same files. Deleted rows are
-left out as a file is read.
-
-The sampling pass reads footers and the clustering columns, and some row groups, evenly spread over
-the group, of the columns whose width varies and matters for the size of files.
-
-A task is sent only its own inputs: a group may have hundreds of thousands.
+file order: it breaks ties, so that the same inputs always give the same files. The sampling pass
+reads footers, the clustering columns and, in some row groups, the columns whose width varies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +16,7 @@ import pyarrow as pa
 
 from liquidlog.curve.curves import Curve
 from liquidlog.data.encodings import concat, decoded, flat_array, value_bytes
-from liquidlog.data.logical_file import Located, LogicalFile, Span
+from liquidlog.data.logical_file import DataLayout, Located, LogicalFile, Span
 from liquidlog.data.runs import Run
 from liquidlog.plan import FittedWorkload, RowTracking, WriterOptions, file_schema
 from liquidlog.spec.arguments import one, whole_number
@@ -46,11 +41,10 @@ _MOST_INPUTS_OF_ONE_TASK: Final = 256
 class ExecutorOptions:
     """How the work of a group is divided, and how far its proof goes; sizes are bytes as stored.
 
-    The proof covers what readers of the outputs find, or, without `read_back`, ends where rows are
-    handed to the Parquet encoder. Groups of at most `single_task_bytes` are one task without a
-    shuffle, and so are compactions of few files to one unless this is 0. A reading task takes at
-    most `task_bytes`. It turns `slice_bytes` into rows, or sorts them, at a time: this determines
-    the memory of a worker, whatever the size of the group.
+    The proof covers what readers of the outputs find or, without `read_back`, what the Parquet
+    encoder gets. Groups of at most `single_task_bytes`, and compactions of few files to one unless
+    this is 0, are one task. A reading task takes at most `task_bytes`, and turns `slice_bytes` into
+    rows, or sorts them, at a time: this determines the memory of a worker.
     """
 
     single_task_bytes: int = 16 << 20
@@ -96,10 +90,8 @@ _MIN_UNEVEN_SHARE: Final = 1 / 8
 class WritingWork:
     """How rows become files of a table; this is sent to the tasks.
 
-    `schema_string`, `readers`, `prefix`, `writer_options` and `partition_columns` are the plan's,
-    `token` is the run's. `columns` are physical paths of the clustering columns; `curve` is None
-    for a compaction. A task reads or sorts `slice_bytes`, as stored, at a time, and is tried
-    `task_attempts` times. With `read_back`, outputs are proved by reading them.
+    `columns` are physical paths of the clustering columns; `curve` is None for a compaction. A task
+    reads or sorts `slice_bytes`, as stored, at a time, and is tried `task_attempts` times.
     """
 
     directory: str
@@ -210,26 +202,19 @@ def split_file(
 
 def open_logical_file(work: GroupWork, file: int) -> LogicalFile:
     """Open an input file; text columns in small dictionaries stay encoded."""
-    source, path, vector_path = work.inputs[file]
-    return LogicalFile.open(
-        path,
-        source,
+    layout = DataLayout(
         schema=work.table_schema,
         mapping=work.mapping_mode,
-        vector_location=vector_path,
         partition_columns=work.partition_columns,
         former_partition_columns=work.former_partition_columns,
         row_tracking=work.row_tracking,
-        dictionary=True,
-        storage=work.storage,
     )
+    return LogicalFile.open(work.inputs[file], layout, dictionary=True, storage=work.storage)
 
 
 def read_splits(work: GroupWork, splits: Iterable[Split]) -> Iterator[tuple[pa.Table, int]]:
-    """Yield (rows, ordinal of the first row) of consecutive splits, about a slice at a time.
-
-    Rows of small files are joined: each slice costs a piece for every output.
-    """
+    """Yield (rows, ordinal of the first row) of consecutive splits, about a slice at a time."""
+    # Rows of small files are joined: each slice costs a piece for every output.
     held: list[pa.Table] = []
     share, first = 0.0, 0
     for rows, ordinal, max_rows in _read_apart(work, splits):
@@ -287,7 +272,7 @@ def rows_at_a_time(
     """Return how many live rows of row groups are a slice; below 1 if nearly all are deleted."""
     stored_bytes = work.sizes_bytes[file] / max(opened.num_rows, 1)
     rows = max(sum(map(opened.row_group_rows, row_groups)), 1)
-    memory_bytes = sum(map(opened.row_group_memory_bytes, row_groups)) / rows
+    memory_bytes = sum(map(opened.file.row_group_memory_bytes, row_groups)) / rows
     by_stored = work.slice_bytes / max(stored_bytes, 1e-9)
     by_memory = work.slice_memory_bytes / max(memory_bytes, 1e-9)
     return min(by_stored, by_memory)
@@ -297,8 +282,8 @@ def rows_at_a_time(
 class Survey:
     """The row groups and sampled rows of one input; `file` is its number in the plan.
 
-    `rows` (n,) uint64 are the numbers of the sampled rows, increasing, with their clustering
-    `columns`. `row_bytes` (n,) float64 are about their stored bytes, NaN where not measured.
+    `rows` (n,) uint64 are the numbers of sampled rows, increasing, with their clustering `columns`
+    and about their stored bytes, NaN where not measured.
     """
 
     file: int
@@ -344,7 +329,7 @@ def survey_file(
         return Survey(
             file=planned.file,
             row_group_rows=sizes,
-            memory_bytes=sum(map(opened.row_group_memory_bytes, range(len(sizes)))),
+            memory_bytes=sum(map(opened.file.row_group_memory_bytes, range(len(sizes)))),
             rows=picked,
             columns=sample.clustering_columns(),
             row_bytes=sample.row_bytes(),
@@ -353,8 +338,6 @@ def survey_file(
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Rows picked from an open input: `picked`, (n,) uint64, are their numbers, increasing."""
-
     work: GroupWork
     file: int
     planned: Planned
@@ -375,17 +358,17 @@ class _Sample:
         found = np.full(len(self.picked), np.nan)
         for group, span in self._row_groups():
             rows = max(self.opened.row_group_physical_rows(group), 1)
-            row_bytes = self.opened.row_group_stored_bytes(group) / rows
+            row_bytes = self.opened.file.row_group_stored_bytes(group) / rows
             if self.planned.is_measured(group, row_bytes=row_bytes):
                 low, high = np.searchsorted(self.picked, np.array(span, np.uint64)).tolist()
                 found[low:high] = self._row_bytes_in(group, span)
         return found
 
     def _row_bytes_in(self, group: int, span: Span) -> npt.NDArray[np.float64] | float:
-        group_bytes = self.opened.row_group_stored_bytes(group)
+        group_bytes = self.opened.file.row_group_stored_bytes(group)
         uneven = {
             path: size
-            for path, size in self.opened.uneven_columns(group).items()
+            for path, size in self.opened.file.uneven_columns(group).items()
             if size >= _MIN_UNEVEN_SHARE * group_bytes
         }
         if not uneven:

@@ -5,6 +5,5 @@
 - `clients` fsspec, trusted by class, its arguments for S3, GCS and Azure, and what may be tried
   again
 - `objects` every request to an object store, and an object as a file: begin here
-- `local` the same on local disk
-- `files` files over both, and all files below a directory
+- `files` files on local disk and over both, and all files below a directory
 """

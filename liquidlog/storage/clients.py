@@ -65,6 +65,10 @@ def s3_arguments(
     allowed = named.get("allow_http") or environment.get("AWS_ALLOW_HTTP", "")
     _require_https(endpoint, allowed, "S3", "aws_allow_http")
     region = named.get("region") or environment.get("AWS_REGION")
+    chosen = [name for name in _ENCRYPTION if name in named]
+    additional: dict[str, Any] = {_ENCRYPTION[name]: named[name] for name in chosen}
+    if is_true(named.get("sse_bucket_key_enabled", "")):
+        additional["BucketKeyEnabled"] = True
     return {
         "key": named.get("access_key_id"),
         "secret": named.get("secret_access_key"),
@@ -75,7 +79,7 @@ def s3_arguments(
         "fixed_upload_size": True,
         "client_kwargs": {"region_name": region} if region else {},
         "config_kwargs": _config(named, endpoint),
-        "s3_additional_kwargs": _additional(named),
+        "s3_additional_kwargs": additional,
     }
 
 
@@ -99,15 +103,6 @@ def _config(named: Mapping[str, str], endpoint: str | None) -> dict[str, Any]:
     if "connect_timeout" in named:
         config["connect_timeout"] = seconds("connect_timeout", named["connect_timeout"])
     return config
-
-
-def _additional(named: Mapping[str, str]) -> dict[str, Any]:
-    additional: dict[str, Any] = {
-        argument: named[name] for name, argument in _ENCRYPTION.items() if name in named
-    }
-    if is_true(named.get("sse_bucket_key_enabled", "")):
-        additional["BucketKeyEnabled"] = True
-    return additional
 
 
 # Convert options of Google Cloud Storage to the arguments of gcsfs
@@ -410,9 +405,8 @@ DEFAULT_BACK_OFF: Final = BackOff()
 
 # Open the fsspec client of a storage
 #
-# Only the classes listed here are used: measurements showed that they create a file for exactly
-# one of several writers (docs/adr/0005, 0015). fsspec's generic code first checks, then writes;
-# with it, two writers have both succeeded.
+# Only the classes listed here are used, which create a file for exactly one of several writers
+# (docs/adr/0005, 0015): with fsspec's generic code, two writers have both succeeded.
 
 Arguments = Callable[[ObjectAddress, StorageOptions, Mapping[str, str]], dict[str, Any]]
 
@@ -450,22 +444,6 @@ class Client:
     file_system: Any
     options: StorageOptions
     own_endpoint: bool
-
-
-class CurrentClient:
-    """The client of an address, replaced when a callable gives other options; mutable."""
-
-    def __init__(self, address: ObjectAddress, options: StorageOptions) -> None:
-        self._address = address
-        self._options = options
-        self._client: Client | None = None
-
-    def get(self) -> Client:
-        """Return the client with the options to use now."""
-        options, client = self._options.latest(), self._client
-        if client is None or client.options != options:
-            client = self._client = open_client(self._address, options)
-        return client
 
 
 class _RecentClients:

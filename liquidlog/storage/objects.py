@@ -4,27 +4,22 @@ Read-only requests are retried on transient errors. A request that creates a ver
 the caller has to find out whether it had its effect.
 """
 
-import contextlib
 import io
-import os
-import stat
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from threading import Lock
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from liquidlog.errors import StorageError
 from liquidlog.logs import Log, ms_since
-from liquidlog.storage.addresses import ObjectAddress, is_local, local_path, parse_object_address
+from liquidlog.storage.addresses import parse_object_address
 from liquidlog.storage.clients import (
     AmbiguousPutError,
     Client,
-    CurrentClient,
     Failure,
     OtherSizeError,
     again,
@@ -32,10 +27,10 @@ from liquidlog.storage.clients import (
     explained,
     http_status,
     is_denied,
+    open_client,
     single_shot,
 )
-from liquidlog.storage.local import FileFacts, facts_of
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.options import StorageOptions
 
 T = TypeVar("T")
 
@@ -53,6 +48,14 @@ _SENT_ONCE: Final = frozenset({"s3", "azure"})
 
 
 @dataclass(frozen=True, slots=True)
+class FileFacts:
+    """Facts about a file from its storage."""
+
+    size_bytes: int
+    modification_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectFacts(FileFacts):
     """An object's name, without its directory, and what identifies its content."""
 
@@ -60,30 +63,21 @@ class ObjectFacts(FileFacts):
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
 class Objects:
-    """The store of an address; `path` is the address in the client's form.
+    """The store of an address; `path` is the address in the client's form."""
 
-    A request that is refused is sent again if a callable has newer options.
-    """
-
-    address: ObjectAddress
-    path: str
-    options: StorageOptions
-    current: CurrentClient
-
-    @classmethod
-    def at(cls, uri: str, options: StorageOptions) -> "Objects":
-        """Return the store of a URI."""
-        address = parse_object_address(uri)
-        current = CurrentClient(address, options)
-        current.get()
-        return cls(address, address.path, options, current)
+    def __init__(self, uri: str, options: StorageOptions) -> None:
+        self.address = parse_object_address(uri)
+        self.path, self.options = self.address.path, options
+        self._client = open_client(self.address, options.latest())
 
     @property
     def client(self) -> Client:
-        """The client with the options to use now."""
-        return self.current.get()
+        """The client with the options to use now, as a callable may give others."""
+        options, client = self.options.latest(), self._client
+        if client.options != options:
+            client = self._client = open_client(self.address, options)
+        return client
 
     @property
     def _fs(self) -> Any:  # noqa: ANN401  fsspec has no types
@@ -104,28 +98,16 @@ class Objects:
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
         """Return bytes `start` to `stop` of an object, a large range by concurrent requests."""
-        edges = [*range(start, stop, _PARALLEL_READ_BYTES), stop]
-        pieces = list(pairwise(edges))
+        pieces = list(pairwise([*range(start, stop, _PARALLEL_READ_BYTES), stop]))
         if len(pieces) == 1:
-            return self._piece(path, start, stop)
+            return self._range(path, start, stop, stop - start)
         with ThreadPoolExecutor(min(len(pieces), _PARALLEL_READS)) as pool:
-            return b"".join(pool.map(lambda piece: self._piece(path, *piece), pieces))
+            parts = [pool.submit(self._range, path, low, high, high - low) for low, high in pieces]
+            return b"".join(part.result() for part in parts)
 
     def read_end(self, path: str, start: int, *, size_bytes: int) -> bytes:
         """Return the bytes from `start` to the object's expected end by one request."""
-
-        def request() -> bytes:
-            return bytes(self._fs.cat_file(path, start=start, end=size_bytes + 1))
-
-        try:
-            found = self._again(request)
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # noqa: BLE001  clients raise what they like
-            if http_status(error) == _NO_SUCH_RANGE_STATUS:
-                found = b""
-            else:
-                raise OSError(self.explained(error)) from None
+        found = self._range(path, start, size_bytes + 1)
         if len(found) != size_bytes - start:
             facts = self.facts(path)
             if facts is None:
@@ -241,11 +223,13 @@ class Objects:
         """Return whether credentials were refused and newer ones exist."""
         return is_denied(error) and self.options.differ_from(used)
 
-    def _piece(self, path: str, start: int, stop: int) -> bytes:
+    def _range(self, path: str, start: int, stop: int, wanted: int | None = None) -> bytes:
+        """Return bytes of an object, as many as `wanted`; else it may end before them."""
+
         def request() -> bytes:
             found = bytes(self._fs.cat_file(path, start=start, end=stop))
-            if len(found) != stop - start:
-                raise OSError(f"{len(found)} bytes were received instead of {stop - start}")
+            if wanted not in {None, len(found)}:
+                raise OSError(f"{len(found)} bytes were received instead of {wanted}")
             return found
 
         try:
@@ -253,6 +237,8 @@ class Objects:
         except FileNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001  clients raise what they like
+            if wanted is None and http_status(error) == _NO_SUCH_RANGE_STATUS:
+                return b""
             raise OSError(self.explained(error)) from None
 
     def _holds(self, path: str, content: bytes) -> bool:
@@ -394,13 +380,8 @@ class ObjectReader(io.RawIOBase):
     def __init__(self, known: KnownObject) -> None:
         super().__init__()
         self._known = known
-        self._size_bytes = known.size_bytes
+        self.size_bytes = known.size_bytes
         self._position = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the object."""
-        return self._size_bytes
 
     def readable(self) -> bool:
         """Return True."""
@@ -416,13 +397,13 @@ class ObjectReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Move to an offset from the beginning, the position or the end; return the position."""
-        base = {_WHENCE_CURRENT: self._position, _WHENCE_END: self._size_bytes}.get(whence, 0)
+        base = {_WHENCE_CURRENT: self._position, _WHENCE_END: self.size_bytes}.get(whence, 0)
         self._position = max(0, base + offset)
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return up to `size` bytes from the position on, or all if `size` is negative."""
-        rest = max(0, self._size_bytes - self._position)
+        rest = max(0, self.size_bytes - self._position)
         wanted = rest if size is None or size < 0 else min(size, rest)
         if wanted == 0:
             return b""
@@ -434,81 +415,3 @@ class ObjectReader(io.RawIOBase):
     def readall(self) -> bytes:
         """Return all bytes from the position on."""
         return self.read()
-
-
-# List all that is below a directory, in any storage; symbolic links are seen, but not followed
-
-Enter: TypeAlias = Callable[[str], bool]
-"""Function from the relative path of a directory to whether to look into it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
-    """A file below a directory, by its relative path.
-
-    `facts` is None for what a log cannot name for certain: links, devices, and names that are no
-    text or that some file systems spell in another way.
-    """
-
-    path: str
-    facts: FileFacts | None
-
-
-def tree(directory: str, enter: Enter, options: StorageOptions = NO_OPTIONS) -> Iterator[TreeEntry]:
-    """Yield what is below a directory; `enter` is asked once per directory, parents first."""
-    if is_local(directory):
-        return _files(local_path(directory), enter)
-    return _objects(Objects.at(directory, options), enter)
-
-
-def _files(directory: str, enter: Enter) -> Iterator[TreeEntry]:
-    waiting = [""]
-    while waiting:
-        where = waiting.pop()
-        for name, found in _statuses(f"{directory}/{where}".rstrip("/")):
-            path = f"{where}{name}"
-            if stat.S_ISDIR(found.st_mode):
-                if enter(path):
-                    waiting.append(f"{path}/")
-            else:
-                plain = stat.S_ISREG(found.st_mode) and _is_plain(name)
-                yield TreeEntry(path, facts_of(found) if plain else None)
-
-
-def _statuses(directory: str) -> list[tuple[str, os.stat_result]]:
-    found = []
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    found.append((entry.name, entry.stat(follow_symlinks=False)))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise StorageError(directory, f"cannot be listed: {error.strerror}") from error
-    return sorted(found, key=lambda one: one[0])
-
-
-def _is_plain(name: str) -> bool:
-    if name.isascii():
-        return name not in {"", ".", ".."}
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return unicodedata.is_normalized("NFC", name)
-
-
-def _objects(objects: Objects, enter: Enter) -> Iterator[TreeEntry]:
-    known = {"": True}
-
-    def entered(directory: str) -> bool:
-        if directory not in known:
-            known[directory] = entered(directory.rpartition("/")[0]) and enter(directory)
-        return known[directory]
-
-    for path, found in objects.below(objects.path, entered):
-        directory, _, name = path.rpartition("/")
-        # An empty name is the mark of a directory.
-        if name and entered(directory):
-            yield TreeEntry(path, found if all(map(_is_plain, path.split("/"))) else None)

@@ -36,10 +36,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """Options as the user gave them, for workers, but never part of a document.
-
-    They are `items`, or what `supply` gives when asked; those expire.
-    """
+    """Options as the user gave them, or what `supply` gives when asked; never in a document."""
 
     items: tuple[tuple[str, str], ...] = field(default=())
     expiring: bool = False

@@ -20,9 +20,9 @@ from liquidlog.data.logical_file import read_deletion_vector
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import LiquidlogError
-from liquidlog.log import statistics
+from liquidlog.log import checkpoints
+from liquidlog.log.checkpoints import load_bounds, raw_statistics, rendered_statistics
 from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.log.statistics import load_bounds, raw_statistics, rendered_statistics
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.snapshot import STATISTICS_TYPE, Snapshot
@@ -394,7 +394,7 @@ def test_bounds_of_some_files_are_those_among_all(
         pytest.skip("cannot be read at all")
     columns = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
     among_all = load_bounds(store, snapshot, columns)
-    monkeypatch.setattr(statistics, "_FEW_SHARE", 1.0)
+    monkeypatch.setattr(checkpoints, "_FEW_SHARE", 1.0)
     for step in (1, 2, 3):
         rows = pa.array(range(0, snapshot.files.num_rows, step), pa.int64())
         some = replace(snapshot, files=snapshot.files.take(rows), plain_files=None)

@@ -16,9 +16,9 @@ from liquidlog.definition.schema_changes import (
 )
 from liquidlog.errors import LiquidlogError, SchemaChangeError
 from liquidlog.errors import SchemaProblemKind as Kind
+from liquidlog.log.checkpoints import original_adds
 from liquidlog.log.loader import load_snapshot, newest_version, open_store
 from liquidlog.log.segment import read_commit
-from liquidlog.log.statistics import original_adds
 from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Commit, Metadata, Protocol, encode_actions

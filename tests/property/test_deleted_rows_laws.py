@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.data.deleted_rows import DeletedRows, FileLayout, FoundRows, Output, find_rows
 from liquidlog.data.encodings import concat
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import RowsNotFoundError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import delta_schema
@@ -248,19 +248,20 @@ def test_a_logical_file_is_its_data_file_without_the_deleted_rows(
     with TemporaryDirectory() as directory:
         path, vectors = Path(directory) / "f.parquet", Path(directory) / "v.bin"
         pq.write_table(table, path, row_group_size=data.draw(st.integers(1, 50)))
+        source = InputFile(
+            path="f.parquet",
+            size_bytes=path.stat().st_size,
+            num_records=len(table),
+            deletion_vector=write_vector(vectors, deleted, offset=offset),
+            base_row_id=1000,
+            default_row_commit_version=7,
+        )
         with LogicalFile.open(
-            str(path),
-            InputFile(
-                path="f.parquet",
-                size_bytes=path.stat().st_size,
-                num_records=len(table),
-                deletion_vector=write_vector(vectors, deleted, offset=offset),
-                base_row_id=1000,
-                default_row_commit_version=7,
+            Located(source, str(path), str(vectors)),
+            DataLayout(
+                schema=delta_schema(table.schema),
+                row_tracking=data.draw(st.sampled_from([None, TRACKING])),
             ),
-            schema=delta_schema(table.schema),
-            vector_location=str(vectors),
-            row_tracking=data.draw(st.sampled_from([None, TRACKING])),
             dictionary=data.draw(st.booleans()),
         ) as file:
             groups = range(file.num_row_groups)

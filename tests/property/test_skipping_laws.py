@@ -36,7 +36,7 @@ def test_files_and_row_groups_that_hold_a_row_are_admitted(
     cuts = data.draw(st.lists(st.integers(0, 6), max_size=3))
     layout = layout_of(table.schema)
     bounded = [leaf for leaf in leaves(layout.schema) if has_bounds(leaf.data_type)]
-    sought = SoughtRows.of(wanted, bounded)
+    sought = SoughtRows(wanted, bounded)
     texts = set(as_texts(wanted))
     with TemporaryDirectory() as directory:
         output = write_output(Path(directory) / "o.parquet", held, layout, cuts=cuts)

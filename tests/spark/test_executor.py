@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from liquidlog.data.runs import RunStage, running_in, runs_in
+from liquidlog.data.runs import RunStage, runs_in
 from liquidlog.errors import ExecutorError
 from liquidlog.local.executor import LocalExecutor
 from liquidlog.plan import (
@@ -238,7 +238,7 @@ def test_a_job_ends_when_none_of_its_groups_is_wanted(
     assert sizes == [GROUPS]
     # The other slot may be at work for a group: that task deletes its file.
     assert eventually(lambda: parquet_names(Path(table.uri)) == before)
-    assert running_in(table.uri) == ()
+    assert runs_in(table.uri, running=True) == ()
 
 
 def test_groups_whose_job_cannot_begin_have_jobs_of_their_own(

@@ -9,7 +9,8 @@ from msgspec import UNSET, structs
 from liquidlog.curve.curves import order_rows
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import format_checksum, multiset_checksum
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.deleted_rows import FileLayout
+from liquidlog.data.logical_file import Located, LogicalFile
 from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import ExecutorError
@@ -27,7 +28,6 @@ from liquidlog.plan import (
     rewrite_digest,
 )
 from liquidlog.spec.arrow import arrow_schema, leaf_column
-from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import delete_file
@@ -101,7 +101,7 @@ def _rewrite(
     *,
     told: Mapping[str, object],
 ) -> RewrittenGroup:
-    table = _located(plan, "").rstrip("/")
+    table = file_address(plan.table_uri, "").rstrip("/")
     run = Run(table, secrets.token_hex(6), storage, group.directories)
     try:
         run.begin()
@@ -145,23 +145,8 @@ def read_group(
 
 
 def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> LogicalFile:
-    vector = file.deletion_vector
-    location = None if vector is None else vector_path(vector.descriptor)
-    return LogicalFile.open(
-        _located(plan, file.path),
-        file,
-        schema=plan.data_schema,
-        mapping=plan.mapping_mode,
-        vector_location=None if location is None else _located(plan, location),
-        row_tracking=plan.row_tracking,
-        partition_columns=plan.partitioned_by,
-        former_partition_columns=plan.formerly_partitioned_by,
-        storage=storage,
-    )
-
-
-def _located(plan: ClusteringPlan, path: str) -> str:
-    return file_address(plan.table_uri, path)
+    located = Located.of(plan.table_uri, file)
+    return LogicalFile.open(located, FileLayout.of(plan), storage=storage)
 
 
 def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:

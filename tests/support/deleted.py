@@ -25,7 +25,7 @@ from liquidlog.data.deleted_rows import (
     ReadBudget,
     rows_at,
 )
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.logical_file import Located, LogicalFile
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import InputFile, PlannedDeletionVector, RowTracking, WriterOptions
@@ -123,14 +123,8 @@ def _cut(path: Path, cuts: Sequence[int]) -> None:
 
 def live_rows(deleted: DeletedRows, layout: FileLayout) -> pa.Table:
     """The rows of an input that were live when the plan was made, with their ids."""
-    with LogicalFile.open(
-        deleted.address,
-        deleted.source,
-        schema=layout.schema,
-        mapping=layout.mapping,
-        vector_location=deleted.vector_location,
-        row_tracking=layout.row_tracking,
-    ) as file:
+    located = Located(deleted.source, deleted.address, deleted.vector_location)
+    with LogicalFile.open(located, layout) as file:
         return file.read()
 
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from liquidlog.log.store import AmbiguousPutError
 from liquidlog.spec.paths import LogFile, parse_log_file
-from liquidlog.storage.files import FileFacts, Source
+from liquidlog.storage.files import Source
+from liquidlog.storage.objects import FileFacts
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
@@ -20,14 +21,11 @@ class MemoryStore:
     """
 
     uri: str = "memory"
+    storage: StorageOptions = NO_OPTIONS
     log: dict[str, bytes] = field(default_factory=dict)
     data: dict[str, int] = field(default_factory=dict)
     before_put: Callable[["MemoryStore"], None] = field(default=lambda _: None)
     lost_requests: int = 0
-
-    @property
-    def storage(self) -> StorageOptions:
-        return NO_OPTIONS
 
     def require_writable(self) -> None:
         return

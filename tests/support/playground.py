@@ -187,7 +187,7 @@ def playground() -> Iterator[Playground]:
 def object_playground(emulator: Emulator) -> Playground:
     """Return an address in an emulator that nobody used before."""
     uri, storage = emulator.new_table(), StorageOptions.of(emulator.direct_options)
-    objects = Objects.at(uri, storage)
+    objects = Objects(uri, storage)
     files = ObjectFiles(objects.client.file_system, objects.path)
     return Playground(uri, files, lambda hook: calls_on_objects(objects.path, hook), storage)
 
@@ -301,6 +301,6 @@ def memory_playground() -> Iterator[Playground]:
     kind = type("MemoryS3", (MemoryS3,), {"objects": {}})
     with mock.patch.object(clients, "_class", return_value=kind):
         uri = f"s3://bucket/{secrets.token_hex(6)}/table"
-        objects = Objects.at(uri, NO_OPTIONS)
+        objects = Objects(uri, NO_OPTIONS)
         files = ObjectFiles(objects.client.file_system, objects.path)
         yield Playground(uri, files, lambda hook: calls_on_objects(objects.path, hook))

@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from liquidlog.errors import StorageError
 from liquidlog.log import loader, store
-from liquidlog.storage import addresses, files, local, objects
+from liquidlog.storage import addresses, files, objects
 from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.objects import Objects
 
-_MODULES: Final = (local, addresses, store, loader, files, objects)
+_MODULES: Final = (addresses, store, loader, files, objects)
 
 
 @dataclass(frozen=True)

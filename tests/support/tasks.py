@@ -13,7 +13,7 @@ from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.layout import Route, build_layout, first_ordinals
-from liquidlog.rewriting.passes import CompactionTasks, shares
+from liquidlog.rewriting.passes import compact_share, shares
 from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks, in_batches
 from liquidlog.rewriting.sink import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
@@ -39,9 +39,8 @@ def surveys_of(work: GroupWork, sample_rows: int = 500) -> list[Survey]:
 
 def compacted(work: GroupWork, surveys: Sequence[Survey] | None = None) -> TaskFacts:
     """Compact a group as its tasks do, each sent its own inputs."""
-    tasks = CompactionTasks(work=work.without_inputs())
     sent = shares(work, surveys_of(work) if surveys is None else surveys)
-    return merge_facts([tasks.run(one) for one in sent])
+    return merge_facts([compact_share(work.without_inputs(), one) for one in sent])
 
 
 def shuffled(

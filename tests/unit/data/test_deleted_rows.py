@@ -152,15 +152,15 @@ def test_memory_is_bounded_by_slices_and_parts(
     gone = [replace(one, positions=positions(range(0, 400, 9)))]
     expected = find(gone, outputs, layout)
     sizes = []
-    wanted = deleted_rows._wanted
+    wanted = deleted_rows.WantedRows
 
-    def seen(parts: list[pa.Table]) -> Any:
-        sizes.append(sum(part.num_rows for part in parts))
-        return wanted(parts)
+    def seen(rows: pa.Table, columns: tuple[Any, ...], *where: str) -> Any:
+        sizes.extend([] if where else [len(rows)])
+        return wanted(rows, columns, *where)
 
     monkeypatch.setattr(deleted_rows, "_SLICE_BYTES", slice_bytes)
     monkeypatch.setattr(deleted_rows, "PART_BYTES", part_bytes)
-    monkeypatch.setattr(deleted_rows, "_wanted", seen)
+    monkeypatch.setattr(deleted_rows, "WantedRows", seen)
     found = find(gone, outputs, layout)
     assert lists(found) == lists(expected)
     assert (found.rows, found.checksum) == (expected.rows, expected.checksum)

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from liquidlog.data.append import split_by_partition
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import DataFileError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import arrow_type
@@ -36,13 +36,8 @@ def source(tmp_path: Path) -> InputFile:
 def opened(
     directory: Path, source: InputFile, row_tracking: RowTracking | None = None
 ) -> LogicalFile:
-    return LogicalFile.open(
-        str(directory / source.path),
-        source,
-        schema=SCHEMA,
-        vector_location=str(directory / "vector.bin"),
-        row_tracking=row_tracking,
-    )
+    located = Located(source, str(directory / source.path), str(directory / "vector.bin"))
+    return LogicalFile.open(located, DataLayout(schema=SCHEMA, row_tracking=row_tracking))
 
 
 def test_live_rows_are_those_that_the_vector_leaves(tmp_path: Path, source: InputFile) -> None:

@@ -22,7 +22,7 @@ from liquidlog.plan import InputFile, WriterOptions
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, WritingWork
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
-from liquidspark.arriving import Arriving, SampleTasks, even_sample, row_hashes
+from liquidspark.arriving import Arriving, even_sample, row_hashes, sampled
 from liquidspark.pipeline import task_attempts
 from liquidspark.sending import (
     AssignedTasks,
@@ -142,27 +142,25 @@ def test_a_check_that_is_not_true_names_a_row() -> None:
 
 
 def survey(partition: int, sizes: list[int], most: int, *, key: int = 0) -> Survey:
-    (found,) = SampleTasks(work=WORK, most=most)([batch.select([key]) for batch in batches(sizes)])
-    assert found["failure"][0].as_py() is None
-    made: Survey = pickle.loads(found["answer"][0].as_py())  # noqa: S301  ours
+    made = sampled(WORK, most, [batch.select([key]) for batch in batches(sizes)])
     object.__setattr__(made, "file", partition)
     return made
 
 
-def refuse() -> object:
+def refuse(_: object) -> object:
     raise ExecutorError("the task refused")
 
 
 def test_a_failed_task_takes_the_place_of_what_others_answered(tmp_path: Path) -> None:
     work = replace(WORK, directory=str(tmp_path))
-    asked: list[Callable[[], object]] = [lambda: 7, lambda: None, refuse]
+    asked: list[Callable[[object], object]] = [lambda _: 7, lambda _: None, refuse]
     answers = [
-        row for ask in asked for one in answer_batches(work, [], ask) for row in one.to_pylist()
+        row for ask in asked for one in answer_batches(work, ask, []) for row in one.to_pylist()
     ]
     for rows, expected in ((answers[:1], ([7], None)), (answers, ([], "the task refused"))):
         mapped = SimpleNamespace(collect=lambda rows=rows: [SimpleNamespace(**row) for row in rows])
         frame: Any = SimpleNamespace(mapInArrow=lambda *_, mapped=mapped: mapped)
-        found, failure = answers_of(frame, SampleTasks(work=work, most=1))
+        found, failure = answers_of(frame, work, refuse)
         assert (found, failure and failure.failure) == expected
 
 

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import CorruptLogError, DataFileError, LiquidlogError
-from liquidlog.log.checkpoints import read_adds
+from liquidlog.log.checkpoints import load_bounds, read_adds
 from liquidlog.log.loader import advance, load_snapshot
 from liquidlog.log.replay import reconciled_files, replay_tail, tail_files
-from liquidlog.log.statistics import load_bounds
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot

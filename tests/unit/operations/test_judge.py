@@ -156,9 +156,9 @@ def test_one_sample_answers_all_that_is_asked_by_the_same_criteria(
     read = []
     opened = LogicalFile.open
 
-    def counted(path: str, *arguments: Any, **options: Any) -> LogicalFile:
-        read.append(path)
-        return opened(path, *arguments, **options)
+    def counted(located: Any, *arguments: Any, **options: Any) -> LogicalFile:
+        read.append(located.path)
+        return opened(located, *arguments, **options)
 
     monkeypatch.setattr(LogicalFile, "open", counted)
     workload = tmp_path / "asked.sql"

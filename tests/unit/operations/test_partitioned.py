@@ -31,7 +31,7 @@ from liquidlog.operations import writes
 from liquidlog.operations.optimize import metrics_of, migrate_empty
 from liquidlog.operations.rewrite import GroupConflict
 from liquidlog.plan import RewriteResult, decode_plan, encode_plan, encode_rewritten_group
-from liquidlog.rewriting import arriving, sink
+from liquidlog.rewriting import sink
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said
@@ -259,7 +259,7 @@ def test_appends_rows_to_their_partitions(tmp_path: Path) -> None:
 def test_rows_of_many_partitions_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arriving, "_MOST_GATHERED_BYTES", 4_000)
+    monkeypatch.setattr(sink, "_MOST_GATHERED_BYTES", 4_000)
     held: list[int] = []
     seen: set[DataFileWriter] = set()
 

@@ -15,7 +15,7 @@ from liquidlog.errors import DataFileError, LiquidlogError, StorageError, Unsupp
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.spec.paths import LAST_CHECKPOINT
-from liquidlog.storage import local
+from liquidlog.storage import files
 from liquidlog.storage.addresses import open_regular, read_regular
 from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.table import Table
@@ -53,7 +53,7 @@ def test_a_refused_link_is_certain_and_any_other_answer_in_doubt(
         directory.mkdir()
         monkeypatch.setattr(os, "link", answer(error, linked=linked))
         with pytest.raises(raised):
-            local.put_if_absent(str(directory / "x"), b"x")
+            files.put_if_absent(str(directory / "x"), b"x")
         assert [path.name for path in directory.iterdir()] == ["x"] * linked
 
 
@@ -82,7 +82,7 @@ def test_a_file_system_that_overwrites_or_fails_is_refused(
         for link in found:
             monkeypatch.setattr(os, "link", link)
             with pytest.raises(refusal):
-                local.require_links(str(tmp_path), "t")
+                files.require_links(str(tmp_path), "t")
             assert list(tmp_path.iterdir()) == []
 
 

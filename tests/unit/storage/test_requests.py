@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.logical_file import LogicalFile
+from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import DataFileError, StorageError, UsageError
 from liquidlog.log.loader import open_store
 from liquidlog.plan import InputFile
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.paths import commit_name
 from liquidlog.storage.addresses import parse_object_address
-from liquidlog.storage.clients import FAMILIES, open_client
-from liquidlog.storage.files import OtherSizeError, StoredFile, create
+from liquidlog.storage.clients import FAMILIES, OtherSizeError, open_client
+from liquidlog.storage.files import StoredFile, create
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, Supply, redacted
 from liquidlog.table import Table
@@ -45,8 +45,8 @@ def stored(emulator: Emulator, body: bytes) -> tuple[str, StorageOptions]:
 
 def opened(address: str, size_bytes: int, options: StorageOptions) -> LogicalFile:
     source = InputFile(path="part.parquet", size_bytes=size_bytes)
-    schema = delta_schema(ROWS.schema)
-    return LogicalFile.open(address, source, schema=schema, dictionary=True, storage=options)
+    layout = DataLayout(schema=delta_schema(ROWS.schema))
+    return LogicalFile.open(Located(source, address), layout, dictionary=True, storage=options)
 
 
 def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> None:
@@ -177,7 +177,7 @@ def test_a_callable_that_fails_says_so_without_its_words() -> None:
 
 
 def test_few_clients_are_kept_for_options_that_expire(s3: Emulator) -> None:
-    address = Objects.at("s3://bucket/x", StorageOptions.of(s3.options)).address
+    address = Objects("s3://bucket/x", StorageOptions.of(s3.options)).address
 
     def opened(number: int) -> object:
         options = StorageOptions.of(lambda: {**s3.options, "aws_session_token": f"t{number}"})
@@ -215,7 +215,7 @@ def test_a_request_with_an_expired_token_is_sent_again_with_another(s3: Emulator
 def test_a_put_with_an_expired_token_is_sent_again_with_another(s3: Emulator) -> None:
     given = Tokens(s3, lambda _: 1_000)
     address, options = s3.new_table(), StorageOptions.of(given)
-    objects = Objects.at(address, options)
+    objects = Objects(address, options)
     given.expire()
     assert objects.put_if_absent(objects.path, b"x")
     given.expire()

@@ -28,7 +28,8 @@ from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.spec.paths import LAST_CHECKPOINT
 from liquidlog.storage.addresses import file_address, local_path, table_address
 from liquidlog.storage.clients import BackOff, Failure, again, classify, may_pass
-from liquidlog.storage.objects import Objects, tree
+from liquidlog.storage.files import tree
+from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -92,7 +93,7 @@ def test_a_table_made_again_within_a_second_is_another_one(s3: Emulator) -> None
     made = Table.create(address, schema=SCHEMA, storage_options=s3.options)
     held = open_store(address, s3.options)
     first = load_snapshot(held)
-    Objects.at(f"{address}/_delta_log/{0:020d}.json", StorageOptions.of(s3.options)).delete(
+    Objects(f"{address}/_delta_log/{0:020d}.json", StorageOptions.of(s3.options)).delete(
         f"{address.removeprefix('s3://')}/_delta_log/{0:020d}.json"
     )
     Table.create(address, schema=SCHEMA, storage_options=s3.options)
