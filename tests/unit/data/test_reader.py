@@ -223,13 +223,15 @@ def test_without_mapping_a_column_that_the_table_lacks_is_refused(tmp_path: Path
         ([stored("x", 1), stored("y", None)], "y has no field id"),
         ([stored("x", 7), stored("y", 8)], "none of the table's columns"),
         ([stored("x", 1, pa.string())], "is string"),
+        ([stored("x", 3, pa.struct([stored("y", None)]))], "x.y has no field id"),
     ],
 )
 def test_files_without_sound_ids_are_refused_in_id_mode(
     tmp_path: Path, fields: list[pa.Field], words: str
 ) -> None:
     path = file_of(tmp_path / "f", fields, [])
-    assert words in _refusal(path, schema_of(field("a", 1), field("b", 2)), MappingMode.ID)
+    struct = field("s", 3, STRUCT_OF % field("x", 4))
+    assert words in _refusal(path, schema_of(field("a", 1), field("b", 2), struct), MappingMode.ID)
     if "none" in words:
         assert words in _refusal(path, schema_of(field("a", 1)), MappingMode.NAME)
 

@@ -407,5 +407,13 @@ def test_dictionaries_count_only_the_values_they_use() -> None:
     assert found.null_count == {("a",): 1}
 
 
+def test_infinite_ends_are_words_with_their_signs() -> None:
+    ends = pa.table({"a": [float("-inf"), float("inf")]})
+    collector = StatisticsCollector(delta_schema(ends.schema), WriterOptions(indexed=(("a",),)))
+    collector.add(ends)
+    found = collector.finish()
+    assert (found.min_values[("a",)], found.max_values[("a",)]) == ("-Infinity", "Infinity")
+
+
 def test_prefix_of_no_characters_gives_no_bound() -> None:
     assert truncate_min("a", 0) is truncate_max("a", 0) is None

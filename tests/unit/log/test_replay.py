@@ -3,6 +3,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -11,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import CorruptLogError, DataFileError, LiquidlogError
-from liquidlog.log.checkpoints import load_bounds, read_adds
+from liquidlog.log.checkpoints import load_bounds, read_adds, read_statistics
 from liquidlog.log.loader import advance, load_snapshot
 from liquidlog.log.replay import reconciled_files, replay_tail, tail_files
 from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.opened import OpenedTable
-from liquidlog.snapshot import Snapshot
+from liquidlog.snapshot import CheckpointFile, Snapshot
 from liquidlog.spec.actions import AddFile, AnyAction, DeletionVector, DomainMetadata, RemoveFile
 from liquidlog.spec.paths import LogFile, canonical_path, commit_name
 from liquidlog.spec.schema import leaves
@@ -131,6 +132,17 @@ def test_a_bound_that_another_calendar_may_have_moved_is_unknown(
     (rows,) = read_adds(lambda: io.BytesIO(written.getvalue()), FIELDS, lows)
     assert [row["i"] for row in rows] == [1, 2]
     assert [row["d"] is not None for row in rows] == [known, True]
+
+
+def test_a_checkpoint_that_was_replaced_while_it_was_read_is_refused() -> None:
+    written = io.BytesIO()
+    adds = pa.StructArray.from_arrays([pa.array(["a", "b"])], ["path"])
+    pq.write_table(pa.table({"add": adds}), written)
+    store: Any = SimpleNamespace(open_log=lambda _: io.BytesIO(written.getvalue()))
+    assert read_statistics(store, CheckpointFile("c.parquet", 2), [("path",)], len) == [2]
+    for count in (1, 3):
+        with pytest.raises(CorruptLogError, match="replaced"):
+            read_statistics(store, CheckpointFile("c.parquet", count), [("path",)], len)
 
 
 # Files and tables whose paths hold what URIs encode, read and rewritten where they are.
