@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from liquidlog import sql as ask
 from liquidlog import table as table_module
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
 from liquidlog.operations.optimize import expected_metrics, partition_where
@@ -20,8 +21,7 @@ from liquidlog.predicates.workload import Workload
 from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.arguments import address, number, one, text_mapping, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
-from liquidlog.sql import statements as ask
-from liquidlog.sql.parser import column_type, parse_statement
+from liquidlog.sql import column_type, parse_statement
 from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
 from liquidspark.session import parsed_schema, setting_of

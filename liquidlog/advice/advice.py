@@ -18,7 +18,7 @@ from liquidlog.clustering.settings import (
     ZORDER_PROPERTY,
     remembered_if_right,
 )
-from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
+from liquidlog.definition.create import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import DocumentError, UsageError
 from liquidlog.foresee.prediction import Range
 from liquidlog.foresee.reads import Readings

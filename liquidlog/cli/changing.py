@@ -22,7 +22,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, first_of, require_consent, say_rest
 from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
-from liquidlog.definition.property_rules import clustering_protocol_change
+from liquidlog.definition.create import clustering_protocol_change
 from liquidlog.doctor.findings import FIXES
 from liquidlog.errors import CorruptLogError, DocumentError, UsageError
 from liquidlog.operations.rewrite import read_file

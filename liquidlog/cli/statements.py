@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from liquidlog import sql as ask
 from liquidlog.cli.changing import emit_altered, emit_created, open_other
 from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
@@ -21,8 +22,7 @@ from liquidlog.cli.output import emit
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
 from liquidlog.report.layout import Line
-from liquidlog.sql import statements as ask
-from liquidlog.sql.parser import parse_statement
+from liquidlog.sql import parse_statement
 from liquidlog.table import Table, create_table, define_table
 
 

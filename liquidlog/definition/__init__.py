@@ -1,7 +1,7 @@
 """The definition of a table: columns, properties, clustering, and changes of these.
 
-- `property_rules` valid properties and values, and features to add or drop
-- `create` CREATE and CLUSTER BY, and the start of a new table
+- `create` CREATE and CLUSTER BY, and the start of a new table; valid properties and values, and
+  features to add or drop
 - `schema_changes` columns added, renamed and dropped, properties set, and earlier schemas
 - `alignment` how data becomes rows of the table
 """

@@ -1,11 +1,13 @@
-"""New tables and clustering columns: properties that users may set, and needed features.
+"""New tables and clustering columns; properties that users may set; features to add or drop.
 
-Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs and TableFeature.
+Source: PROTOCOL.md, "Table Features"; Delta Spark, DeltaConfigs, TableFeature and
+AlterTableSetPropertiesDeltaCommand.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -18,27 +20,38 @@ from liquidlog.clustering.columns import (
     resolve_columns,
 )
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from liquidlog.definition.property_rules import (
-    CONSTRAINT_PREFIX,
-    FEATURE_PREFIX,
-    FEATURE_REQUESTS,
-    VERSION_PROPERTIES,
-    canonical_key,
-    layout_problems,
+from liquidlog.clustering.settings import BY_PROPERTY, is_unknown, unknown_text, wrong_value
+from liquidlog.errors import (
+    ClusteringColumnError,
+    SchemaProblem,
+    UnsupportedFeatureError,
+    UsageError,
 )
-from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
+from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata
+from liquidlog.spec.actions import AnyAction, Change, DomainMetadata, Format, Metadata, Protocol
 from liquidlog.spec.arguments import CODEC_NAMES, CODEC_PROPERTY
-from liquidlog.spec.evolution import file_problems, schema_problems
+from liquidlog.spec.bounds import NUM_INDEXED_COLUMNS, STATS_COLUMNS
+from liquidlog.spec.evolution import FREE_FEATURES, MANIFESTS, file_problems, schema_problems
 from liquidlog.spec.features import (
+    CHECKPOINT_PROTECTION,
+    CLUSTERING,
+    COLUMN_MAPPING,
+    DELETION_VECTORS,
     DOMAIN_METADATA,
+    IN_COMMIT_TIMESTAMP,
+    READER_FEATURE_VERSION,
     ROW_TRACKING,
+    WRITER_FEATURE_VERSION,
     clustering_upgrade,
+    feature_named,
+    implied_features,
+    is_clustered,
     new_table_protocol,
     switched_feature,
     table_features,
     unsupported_for_writing,
+    without_feature,
 )
 from liquidlog.spec.partitions import unwritable_partitions
 from liquidlog.spec.schema import (
@@ -55,12 +68,444 @@ from liquidlog.spec.schema import (
     find_column,
     mapping_mode,
     quote_path,
+    quote_paths,
     schema_json,
+    split_paths,
     with_fields,
     with_mapping,
     without_mapping,
 )
-from liquidlog.spec.text import unknown_columns
+from liquidlog.spec.text import near_names, unknown_columns, unset_properties
+
+# How a change affects a table's protocol: features added and dropped, and writers kept out.
+#
+# Only writer features can be dropped: older versions then demand no more of readers than before, so
+# no history has to be truncated. PROTOCOL.md lets no client remove a feature and has no procedure
+# for it; this follows Delta Spark's DROP FEATURE, and beyond that drops `clustering`.
+#
+# Source: Delta Spark 4.4, AlterTableDropFeatureDeltaCommand, TableFeature.
+
+DROPPABLE: Final = (CLUSTERING, DOMAIN_METADATA)
+
+_NEEDED_BY: Final[Mapping[str, tuple[str, ...]]] = {DOMAIN_METADATA: (CLUSTERING, ROW_TRACKING)}
+
+_WITH_HISTORY: Final = frozenset(
+    {
+        "catalogManaged",
+        COLUMN_MAPPING,
+        DELETION_VECTORS,
+        "typeWidening",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+_WITHOUT_HISTORY: Final = frozenset(
+    {"allowColumnDefaults", "checkConstraints", IN_COMMIT_TIMESTAMP, ROW_TRACKING}
+)
+
+DROP: Final = "DROP FEATURE"
+_CLEANUP: Final = "DOMAIN METADATA CLEANUP"
+
+_KEPT_OUT: Final = (
+    "delta-rs (deltalake)",
+    "Delta Spark before 3.1",
+    "other writers that do not know these features",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolChange:
+    """The protocol before and after a change; `kept_out` are writers that refuse it afterwards."""
+
+    before: Protocol
+    after: Protocol
+    kept_out: tuple[str, ...] = ()
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The added features, sorted, without those that an earlier version implied."""
+        return tuple(sorted({*table_features(self.after)} - {*table_features(self.before)}))
+
+    @property
+    def effect(self) -> str:
+        """The change and whom it affects, as a clause of a sentence."""
+        before, after = self.before, self.after
+        return (
+            f"this changes the table's protocol from ({before.min_reader_version},"
+            f" {before.min_writer_version}) to ({after.min_reader_version},"
+            f" {after.min_writer_version}), with {_listed(self.added)}: {_listed(self.kept_out)}"
+            " can then no longer write to it"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.effect}; readers are not affected, and drop-feature takes it back"
+
+
+def clustering_protocol_change(snapshot: Snapshot) -> ProtocolChange | None:
+    """Return the protocol change for clustering columns, None if the table has the feature."""
+    if is_clustered(snapshot.protocol):
+        return None
+    return ProtocolChange(snapshot.protocol, clustering_upgrade(snapshot.protocol), _KEPT_OUT)
+
+
+def feature_to_drop(protocol: Protocol, name: str, *, truncate_history: bool) -> str:
+    """Return the droppable feature with this name in any case."""
+    present = table_features(protocol)
+    feature = next((one for one in present if one.lower() == name.lower()), None)
+    if feature is None:
+        _refuse_absent(name, present)
+    if feature not in DROPPABLE:
+        raise UsageError(
+            f"{feature} cannot be dropped here: {_elsewhere(feature)}", feature=feature
+        )
+    others = [other for other in _NEEDED_BY.get(feature, ()) if other in present]
+    if others:
+        droppable = [one for one in others if one in DROPPABLE]
+        first = f"; drop {droppable[0]} first" if droppable else f": {_elsewhere(others[0])}"
+        raise UsageError(
+            f"{feature} cannot be dropped while the table has {' and '.join(others)}{first}",
+            feature=feature,
+            needed_by=others,
+        )
+    if truncate_history:
+        raise UsageError(
+            f"no history has to be truncated to drop {feature}: only writers have to know it,"
+            " older versions stay readable, and there is nothing to wait for. Leave"
+            " --truncate-history out. Features that readers have to know are dropped by Delta"
+            " Spark, which truncates history for them only after delta.logRetentionDuration, or"
+            " after 24 hours with TRUNCATE HISTORY",
+            feature=feature,
+        )
+    return feature
+
+
+def feature_drop(snapshot: Snapshot, feature: str) -> Change:
+    """Return the change that drops a feature and all state that belongs only to it."""
+    feature_to_drop(snapshot.protocol, feature, truncate_history=False)
+    if feature == DOMAIN_METADATA and snapshot.domains:
+        domains = tuple(sorted(snapshot.domains))
+        raise UsageError(
+            f"{feature} cannot be dropped: another writer gave the table {_listed(domains)}"
+            " meanwhile; nothing was dropped, run it again if the domain is to go too",
+            feature=feature,
+            domains=list(domains),
+        )
+    actions: tuple[AnyAction, ...] = (
+        snapshot.metadata,
+        without_feature(snapshot.protocol, feature),
+    )
+    if feature == CLUSTERING and CLUSTERING_DOMAIN in snapshot.domains:
+        actions = (*actions, _removed(snapshot.domains[CLUSTERING_DOMAIN]))
+    return Change(
+        operation=DROP,
+        parameters={"featureName": feature, "truncateHistory": False},
+        actions=actions,
+        is_blind_append=True,
+    )
+
+
+def cleanup_change(snapshot: Snapshot) -> Change | None:
+    """Return the change that removes all domains, or None; it must precede the feature's drop."""
+    if not snapshot.domains:
+        return None
+    return Change(
+        operation=_CLEANUP,
+        parameters={"domainMetadataRemovedCount": len(snapshot.domains)},
+        actions=tuple(map(_removed, snapshot.domains.values())),
+        is_blind_append=True,
+    )
+
+
+def _removed(domain: DomainMetadata) -> DomainMetadata:
+    return DomainMetadata(domain=domain.domain, configuration=domain.configuration, removed=True)
+
+
+def _refuse_absent(name: str, present: tuple[str, ...]) -> NoReturn:
+    if name.lower().startswith(DELTA_PREFIX):
+        raise UsageError(
+            f"{name} is a property, not a feature; remove it with ALTER TABLE …"
+            f" {unset_properties([name])}",
+            feature=name,
+        )
+    near = near_names(name, present)
+    hint = f"did you mean {' or '.join(near)}" if near else f"it has {_listed(present)}"
+    raise UsageError(f"the table does not have the feature {name}; {hint}", feature=name)
+
+
+def _elsewhere(feature: str) -> str:
+    statement = f"ALTER TABLE ... DROP FEATURE {feature}"
+    if feature == CHECKPOINT_PROTECTION:
+        return (
+            f"Delta Spark's {statement} TRUNCATE HISTORY does, 24 hours after the feature for which"
+            " it came was dropped, and shortens the history"
+        )
+    if feature in _WITH_HISTORY:
+        return (
+            "readers have to know it, and files may have to be rewritten; Delta Spark's"
+            f" {statement} does that and adds {CHECKPOINT_PROTECTION}, or, with TRUNCATE HISTORY,"
+            " shortens the history after 24 hours instead"
+        )
+    if feature in _WITHOUT_HISTORY:
+        return f"Delta Spark's {statement} does it"
+    return "Delta Spark does not drop it either; it has no effect while nothing uses it"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+DELTA_PREFIX: Final = "delta."
+FEATURE_PREFIX: Final = "delta.feature."
+CONSTRAINT_PREFIX: Final = "delta.constraints."
+FEATURE_REQUESTS: Final = ("supported", "enabled")
+VERSION_PROPERTIES: Final[Mapping[str, tuple[str, int]]] = {
+    "delta.minreaderversion": ("reader", READER_FEATURE_VERSION),
+    "delta.minwriterversion": ("writer", WRITER_FEATURE_VERSION),
+}
+"""Version properties in lower case: whose version, and the highest one."""
+
+ADDABLE: Final = (*FREE_FEATURES, COLUMN_MAPPING)
+"""Features that a table with files can get: they demand nothing of existing files."""
+
+
+_INTERVAL: Final = re.compile(
+    r"(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
+    re.IGNORECASE,
+)
+_AN_INTERVAL: Final = "an interval such as '2 weeks', without months and years"
+
+Check = Callable[[str], str | None]
+
+
+def _is_in_words(expected: str, *values: str) -> Check:
+    return lambda value: None if value.lower() in values else expected
+
+
+def _is_integer(least: int) -> Check:
+    def check(value: str) -> str | None:
+        number = int(value) if re.fullmatch(r"-?\d{1,9}", value) else None
+        return None if number is not None and number >= least else f"a whole number from {least}"
+
+    return check
+
+
+def _is_one_of(*values: str) -> Check:
+    def check(value: str) -> str | None:
+        listed = ", ".join(values)
+        return None if value in values else listed if len(values) == 1 else f"one of {listed}"
+
+    return check
+
+
+def _is_text(_: str) -> str | None:
+    return None
+
+
+_SETTABLE: Final[Mapping[str, Check]] = {
+    # A check returns what the value must be, None if it is valid.
+    **dict.fromkeys(
+        (
+            "delta.appendOnly",
+            "delta.autoOptimize",
+            "delta.autoOptimize.optimizeWrite",
+            "delta.checkpoint.writeStatsAsJson",
+            "delta.checkpoint.writeStatsAsStruct",
+            "delta.enableChangeDataFeed",
+            "delta.enableDeletionVectors",
+            "delta.enableExpiredLogCleanup",
+            "delta.enableFullRetentionRollback",
+            "delta.enableTypeWidening",
+            "delta.randomizeFilePrefixes",
+        ),
+        _is_in_words("true or false", "true", "false"),
+    ),
+    **dict.fromkeys(
+        (
+            "delta.checkpointRetentionDuration",
+            "delta.deletedFileRetentionDuration",
+            "delta.dropFeatureTruncateHistory.retentionDuration",
+            "delta.logRetentionDuration",
+            "delta.sampleRetentionDuration",
+            "delta.setTransactionRetentionDuration",
+        ),
+        lambda value: None if _INTERVAL.fullmatch(value.strip()) else _AN_INTERVAL,
+    ),
+    "delta.autoOptimize.autoCompact": _is_one_of("auto", "true", "false"),
+    # If true, every writer must write manifests, which we do not.
+    MANIFESTS: _is_one_of("false"),
+    "delta.checkpointInterval": _is_integer(1),
+    "delta.checkpointPolicy": _is_one_of("classic", "v2"),
+    "delta.dataSkippingStringPrefixLength": _is_integer(0),
+    "delta.isolationLevel": _is_one_of("Serializable"),
+    CODEC_PROPERTY: _is_in_words(f"one of {', '.join(CODEC_NAMES)}", *CODEC_NAMES),
+    "delta.randomPrefixLength": _is_integer(1),
+    MODE: _is_one_of("none", "name", "id"),
+    NUM_INDEXED_COLUMNS: _is_integer(-1),
+    STATS_COLUMNS: _is_text,
+    # Valid values are the options of plans; see layout_problems.
+    **dict.fromkeys(BY_PROPERTY, _is_text),
+}
+
+_REFUSED: Final[Mapping[str, str]] = {
+    # Prefixes of keys in lower case, and why users cannot set them.
+    "delta.feature.": "drop-feature takes features back",
+    "delta.minreaderversion": "versions never become lower",
+    "delta.minwriterversion": "versions never become lower",
+    "delta.ignoreprotocoldefaults": "it has a meaning for new tables only",
+    "delta.constraints.": "existing rows would have to be checked",
+    "delta.columnmapping.maxcolumnid": "it counts the columns",
+    "delta.enablerowtracking": "existing files would have to be given row ids",
+    "delta.rowtracking": "it belongs to row tracking",
+    "delta.enableincommittimestamps": "the version it begins at would have to be recorded",
+    "delta.incommittimestamp": "it belongs to in-commit timestamps",
+    "delta.enableicebergcompat": "existing files would have to be checked",
+    "delta.universalformat.": "Iceberg metadata would have to be written",
+    "delta.enablevariantshredding": "shredded variants are not written",
+    "delta.coordinatedcommits.": "it belongs to the commit coordinator",
+    "delta.redirect": "it moves the table",
+    "delta.requirecheckpointprotectionbeforeversion": "it belongs to dropped features",
+    "delta.enablematerializepartitioncolumnsfeature": "a clustered table has no partitions",
+    "delta.writepartitioncolumnstoparquet": "a clustered table has no partitions",
+}
+_RESERVED: Final[Mapping[str, str]] = {
+    "clusteringcolumns": "set clustering columns with cluster-by",
+    "clusterbyauto": "it belongs to another engine's catalog",
+    "location": "a table does not know its address",
+    "provider": "it is always delta",
+    "owner": "it belongs to a catalog",
+    "external": "it belongs to a catalog",
+}
+
+
+def canonical_key(name: str) -> str:
+    """Return a property's name in Delta Spark's spelling, for any case."""
+    return _SPELLING.get(name.lower(), name)
+
+
+def refusal(name: str) -> SchemaProblem | None:
+    """Return why users cannot set or unset a property, None if they can."""
+    lowered = name.lower()
+    reason = _RESERVED.get(lowered) or next(
+        (why for start, why in _REFUSED.items() if lowered.startswith(start)), None
+    )
+    if reason is not None:
+        text = f"{name} cannot be changed here: {reason}"
+        return SchemaProblem(Kind.PROPERTY_IS_FIXED, text, property=name)
+    if lowered.startswith(DELTA_PREFIX) and lowered not in _SPELLING:
+        return _unknown_property(name)
+    return None
+
+
+def _unknown_property(name: str) -> SchemaProblem:
+    delta = [spelled for spelled in _SPELLING.values() if spelled.startswith(DELTA_PREFIX)]
+    known = {spelled.removeprefix(DELTA_PREFIX): spelled for spelled in delta}
+    near = near_names(name[len(DELTA_PREFIX) :], known)
+    hint = f"; did you mean {' or '.join(known[one] for one in near)}?" if near else ""
+    text = f"{name} is not a property that Delta knows{hint}"
+    return SchemaProblem(Kind.PROPERTY_UNKNOWN, text, property=name)
+
+
+def new_table_problems(properties: Mapping[str, str]) -> Iterator[SchemaProblem]:
+    """Yield unknown names and values that are wrong for every schema."""
+    for name, value in properties.items():
+        lowered = name.lower()
+        known = lowered in _SPELLING or lowered.startswith(tuple(_REFUSED))
+        if lowered.startswith(DELTA_PREFIX) and not known:
+            yield _unknown_property(name)
+        yield from _wrong_value(name, value)
+
+
+def asks_for_protocol(name: str) -> bool:
+    """Return whether a property requests a feature or version and is not itself stored."""
+    lowered = name.lower()
+    return lowered.startswith(FEATURE_PREFIX) or lowered in VERSION_PROPERTIES
+
+
+def asked_features(
+    asked: Mapping[str, str], protocol: Protocol
+) -> tuple[frozenset[str], tuple[SchemaProblem, ...]]:
+    """Return the features that `asks_for_protocol` properties request, and why some are impossible.
+
+    Versions request what they imply, as in Delta Spark; lower versions than the table's, nothing.
+    """
+    found, problems = set(), []
+    versions = {"reader": protocol.min_reader_version, "writer": protocol.min_writer_version}
+    for name, value in asked.items():
+        if name.lower() in VERSION_PROPERTIES:
+            kind, highest = VERSION_PROPERTIES[name.lower()]
+            if re.fullmatch("[1-9]", value) is None or int(value) > highest:
+                text = f"{name} must be a whole number from 1 to {highest}, not {value!r}"
+                problems.append(SchemaProblem(Kind.PROPERTY_VALUE, text, property=name))
+                continue
+            versions[kind] = int(value)
+            continue
+        feature = feature_named(name[len(FEATURE_PREFIX) :])
+        if value.lower() not in FEATURE_REQUESTS:
+            text = f"{name} must be supported, not {value!r}"
+            problems.append(SchemaProblem(Kind.PROPERTY_VALUE, text, property=name))
+        elif feature not in ADDABLE:
+            text = f"{name} cannot be set here: {_not_added(feature)}"
+            problems.append(SchemaProblem(Kind.PROPERTY_IS_FIXED, text, property=name))
+        else:
+            found.add(feature)
+    reader, writer = versions.values()
+    if writer < WRITER_FEATURE_VERSION:
+        # Reader version 3 only comes with lists of features.
+        asked_for = Protocol(min_reader_version=min(reader, 2), min_writer_version=writer)
+        found |= {*implied_features(asked_for)} - {*table_features(protocol)}
+    return frozenset(found), tuple(problems)
+
+
+def _not_added(feature: str | None) -> str:
+    if feature is None:
+        return f"it is none of the features that a table can be given: {', '.join(ADDABLE)}"
+    if feature == CLUSTERING:
+        return "set clustering columns with cluster-by"
+    return "files that are there would have to be given what it asks for"
+
+
+def value_problems(name: str, value: str, *, schema: StructType) -> Iterator[SchemaProblem]:
+    """Yield the reasons why a table's property cannot have this value."""
+    yield from _wrong_value(name, value)
+    try:
+        paths = split_paths(value) if name == STATS_COLUMNS else ()
+    except UsageError as error:
+        text = f"{STATS_COLUMNS}: {error.message}"
+        yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=STATS_COLUMNS)
+        return
+    for column in (quote_path(path) for path in paths if find_column(schema, path) is None):
+        text = f"{STATS_COLUMNS}: there is no column {column}"
+        yield SchemaProblem(Kind.COLUMN_UNKNOWN, text, column=column, property=STATS_COLUMNS)
+
+
+def layout_problems(
+    names: Iterable[str],
+    configuration: Mapping[str, str],
+    schema: StructType,
+) -> Iterator[SchemaProblem]:
+    """Yield why layout properties `names` cannot have their values in `configuration`."""
+    for name in map(canonical_key, names):
+        if name in BY_PROPERTY:
+            value = configuration[name]
+            problem = wrong_value(name, value, schema=schema, configuration=configuration)
+            if problem is not None:
+                text = f"{name} cannot be {value!r}: {problem}"
+                yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=name)
+
+
+def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:
+    if is_unknown(canonical_key(name)):
+        yield SchemaProblem(Kind.PROPERTY_UNKNOWN, unknown_text(name), property=name)
+    expected = _SETTABLE.get(canonical_key(name), _is_text)(value)
+    if expected is not None:
+        text = f"{name} must be {expected}, not {value!r}"
+        yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=name)
+
+
+_SPELLING: Final[Mapping[str, str]] = {name.lower(): name for name in _SETTABLE}
+
+
+# The features that a definition needs
 
 _EVERY_TABLE: Final = frozenset({"appendOnly", "invariants"})
 
@@ -222,7 +667,7 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
     kept, configuration = without_state(source.schema, source.metadata.configuration)
     schema, properties = _mapped(kept, configuration, new_id)
     if state.unresolved:
-        names = ", ".join(quote_path(path) for path in state.unresolved)
+        names = ", ".join(quote_paths(state.unresolved))
         raise ClusteringColumnError(
             (f"the source is clustered by {names}, which its schema no longer has",)
         )
@@ -266,7 +711,7 @@ def cluster_by_change(snapshot: Snapshot, columns: Sequence[Path] | None) -> Cha
     domain = clustering_domain(resolved)
     if state.clustered and snapshot.domains.get(CLUSTERING_DOMAIN) == domain:
         return None
-    old = (*state.names, *(quote_path(path) for path in state.unresolved))
+    old = (*state.names, *quote_paths(state.unresolved))
     actions: tuple[AnyAction, ...] = (domain,)
     if not state.clustered:
         actions = (clustering_upgrade(snapshot.protocol), *actions)
@@ -355,7 +800,7 @@ def _create(
         configuration=configuration,
         created_time=now_ms,
     )
-    domains: tuple[DomainMetadata, ...] = (clustering_domain(columns),) if columns else ()
+    domains = (clustering_domain(columns),) if columns else ()
     return Change(
         operation="CREATE TABLE",
         parameters={

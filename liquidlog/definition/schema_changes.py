@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,14 +25,16 @@ from liquidlog.clustering.settings import (
     weights_text,
 )
 from liquidlog.clustering.zcubes import parse_zorder_by
-from liquidlog.definition.create import json_text, needed_features, numbered_columns
-from liquidlog.definition.property_rules import (
+from liquidlog.definition.create import (
     ADDABLE,
     CONSTRAINT_PREFIX,
     asked_features,
     asks_for_protocol,
     canonical_key,
+    json_text,
     layout_problems,
+    needed_features,
+    numbered_columns,
     refusal,
     value_problems,
 )
@@ -119,20 +122,6 @@ def past_schemas(past: Sequence[Commit], current: StructType) -> tuple[StructTyp
     return (*(schema for schema in schemas if schema != current), current)
 
 
-def _columns_of_tag(
-    names: Sequence[str], schemas: Sequence[StructType]
-) -> frozenset[tuple[Path, ...]]:
-    try:
-        paths = [split_path(name) for name in names]
-    except UsageError:
-        return frozenset()
-    return frozenset(
-        tuple(resolve_path(schema, path)[1] for path in paths)
-        for schema in schemas
-        if all(find_column(schema, path) is not None for path in paths)
-    )
-
-
 def lost_columns(snapshot: Snapshot, past: Sequence[Commit]) -> LostColumns | None:
     """Return the clustering columns that a commit other than CLUSTER BY removed, if all exist."""
     before: _State | None = None
@@ -171,17 +160,10 @@ def _states(past: Sequence[Commit]) -> Iterator[_State]:
             elif isinstance(action, DomainMetadata) and action.domain == CLUSTERING_DOMAIN:
                 domain = action
         if domain is not None:
-            operation = commit.info.operation or "unknown"
-            yield _State(commit.version, operation, _paths(domain), schema)
-
-
-def _paths(domain: DomainMetadata) -> tuple[Path, ...] | None:
-    if domain.removed:
-        return ()
-    try:
-        return read_domain(domain.configuration)
-    except CorruptLogError:
-        return None
+            operation, paths = commit.info.operation or "unknown", None
+            with suppress(CorruptLogError):
+                paths = () if domain.removed else read_domain(domain.configuration)
+            yield _State(commit.version, operation, paths, schema)
 
 
 def _today(schema: StructType, state: _State) -> tuple[ClusteringColumn, ...] | None:
@@ -563,8 +545,16 @@ def plan_late_retagging(snapshot: Snapshot, schemas: Sequence[StructType]) -> Re
 
 def _current(tag: str, schema: StructType, schemas: Sequence[StructType]) -> str | None:
     names = parse_zorder_by(tag)
-    meanings = _columns_of_tag(names, schemas) if names else frozenset()
-    if len(meanings) != 1:
+    try:
+        written = [split_path(name) for name in names or ()]
+    except UsageError:
+        return None
+    meanings = {
+        tuple(resolve_path(one, path)[1] for path in written)
+        for one in schemas
+        if all(find_column(one, path) is not None for path in written)
+    }
+    if not names or len(meanings) != 1:
         return None
     (paths,) = meanings
     if any(find_column(schema, path, physical=True) is None for path in paths):
@@ -577,38 +567,28 @@ def retagged(
     retagging: Retagging, originals: Sequence[Mapping[str, msgspec.Raw]]
 ) -> tuple[CopiedAdd, ...]:
     """Return the files' adds, in order, with only their tags changed."""
-    rows = zip(
-        retagging.files["path"].to_pylist(),
-        retagging.files["zorder_by"].to_pylist(),
-        originals,
-        strict=True,
-    )
-    return tuple(_copied(path, retagging.tags[tag], add) for path, tag, add in rows)
-
-
-def _copied(path: str, tag: str, original: Mapping[str, msgspec.Raw]) -> CopiedAdd:
-    tags: dict[str, Any] = msgspec.json.decode(original["tags"])
-    document: dict[str, Any] = {
-        **original,
-        "dataChange": msgspec.Raw(b"false"),
-        "tags": {**tags, ZCUBE_ZORDER_BY: tag},
-    }
-    return CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
+    files = retagging.files.select(["path", "zorder_by"]).to_pylist()
+    found = []
+    for file, original in zip(files, originals, strict=True):
+        tags: dict[str, Any] = msgspec.json.decode(original["tags"])
+        tags[ZCUBE_ZORDER_BY] = retagging.tags[file["zorder_by"]]
+        document = {**original, "dataChange": False, "tags": tags}
+        found.append(
+            CopiedAdd(path=file["path"], document=msgspec.Raw(msgspec.json.encode(document)))
+        )
+    return tuple(found)
 
 
 def _renamed(tag: str, rename: Rename) -> str | None:
     """Return the tag with the column's new name, None if the tag has no list of names."""
     try:
         names = msgspec.json.decode(tag, type=list[str])
-        return json_text([_renamed_name(name, rename) for name in names])
+        for number, path in enumerate(map(split_path, names)):
+            if rename.applied(path) != path:
+                names[number] = quote_path(rename.applied(path))
     except (msgspec.MsgspecError, UsageError):
         return None
-
-
-def _renamed_name(name: str, rename: Rename) -> str:
-    before = split_path(name)
-    after = rename.applied(before)
-    return name if after == before else quote_path(after)
+    return json_text(names)
 
 
 # ALTER TABLE ... SET and UNSET TBLPROPERTIES as one change. No data is rewritten
@@ -654,9 +634,12 @@ def properties_change(
         snapshot.metadata, schema_string=schema_json(schema), configuration=after
     )
     _check(snapshot, schema, after, protocol)
+    parameters = {"properties": json_text(given or removing)}
+    if removing or not given:
+        parameters |= {"unset": json_text(removing)} if given else {"ifExists": "true"}
     return Change(
         operation="SET TBLPROPERTIES" if given else "UNSET TBLPROPERTIES",
-        parameters=_parameters(given, removing),
+        parameters=parameters,
         actions=(metadata,) if protocol == snapshot.protocol else (metadata, protocol),
         is_blind_append=True,
     )
@@ -721,10 +704,3 @@ def _check(
             problems.append(SchemaProblem(Kind.COLUMN_LOSES_STATISTICS, text, column=column.name))
     if problems:
         raise SchemaChangeError(problems)
-
-
-def _parameters(setting: Mapping[str, str], removing: Sequence[str]) -> dict[str, Any]:
-    if not setting:
-        return {"properties": json_text(removing), "ifExists": "true"}
-    unset = {"unset": json_text(removing)} if removing else {}
-    return {"properties": json_text(setting), **unset}

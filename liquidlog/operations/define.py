@@ -16,12 +16,14 @@ from liquidlog.commit.transaction import (
     land_first,
     require_writable,
 )
-from liquidlog.definition.create import create_change, like_change, without_state
-from liquidlog.definition.property_rules import (
+from liquidlog.definition.create import (
     cleanup_change,
+    create_change,
     feature_drop,
     feature_to_drop,
+    like_change,
     new_table_problems,
+    without_state,
 )
 from liquidlog.definition.schema_changes import (
     drop_change,

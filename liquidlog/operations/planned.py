@@ -32,7 +32,7 @@ from liquidlog.clustering.settings import (
 from liquidlog.clustering.staleness import input_rows, table_changes
 from liquidlog.clustering.zcubes import sizes
 from liquidlog.data.reader import ParquetFile
-from liquidlog.definition.property_rules import ProtocolChange, clustering_protocol_change
+from liquidlog.definition.create import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, DataFileError, Outdated, UsageError
 from liquidlog.foresee.sample import spread
 from liquidlog.log.checkpoints import load_bounds

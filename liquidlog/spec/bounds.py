@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum, auto
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Final
 
@@ -128,17 +128,13 @@ class Bounds:
 
     def all_known(self) -> NDArray[np.bool_]:
         """Return which files have both ends of every column; without columns, none."""
-        mask = np.full(len(self), bool(self.columns))
-        for number in range(len(self.columns)):
-            mask &= self.known(number)
-        return mask
+        known = [self.known(number) for number in range(len(self.columns))]
+        return np.logical_and.reduce(known) if known else np.zeros(len(self), np.bool_)
 
     def any_unknown(self) -> NDArray[np.bool_]:
         """Return which files may have values of a column whose ends are unknown."""
-        mask = np.zeros(len(self), np.bool_)
-        for number in range(len(self.columns)):
-            mask |= self.unknown(number)
-        return mask
+        unknown = [self.unknown(number) for number in range(len(self.columns))]
+        return np.logical_or.reduce([np.zeros(len(self), np.bool_), *unknown])
 
     def only_nulls(self, number: int) -> NDArray[np.bool_]:
         """Return which files have only nulls in a column."""
@@ -184,15 +180,8 @@ BoundsOf = Callable[[Sequence[Leaf]], Bounds]
 
 def remembering(bounds_of: BoundsOf) -> BoundsOf:
     """Return the function with a cache: it loads the bounds of the same columns once."""
-    known: dict[tuple[Leaf, ...], Bounds] = {}
-
-    def bounds(columns: Sequence[Leaf]) -> Bounds:
-        wanted = tuple(columns)
-        if wanted not in known:
-            known[wanted] = bounds_of(wanted)
-        return known[wanted]
-
-    return bounds
+    cached = cache(bounds_of)
+    return lambda columns: cached(tuple(columns))
 
 
 ValuesOf = Callable[[str, pa.DataType], pa.Array]
@@ -531,7 +520,13 @@ def record_counts(stats: pa.Array) -> pa.Array:
 
 def _batch(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
     text = pc.cast(stats, pa.large_string())
-    regular = _regular(text, columns)
+    # Which texts Arrow's reader may parse: one object each, with plain numbers only.
+    regular = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
+    if any(can_be_nan(leaf.data_type) for leaf in columns):
+        # The protocol has these as texts; Arrow's reader also takes bare ones, which JSON forbids.
+        for word in _NOT_FINITE:
+            regular = pc.and_not(regular, pc.match_substring(text, word))
+    regular = pc.fill_null(regular, fill_value=False)
     found = _read(pc.if_else(regular, text, "{}"), columns)
     odd = pc.and_not(pc.is_valid(text), regular)
     rows = np.flatnonzero(odd)
@@ -541,16 +536,6 @@ def _batch(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
     order[rows] = len(text) + np.arange(len(rows))
     exact = exact_bounds(text.take(pa.array(rows)), columns)
     return concat_bounds([found, exact]).take(pa.array(order))
-
-
-def _regular(text: pa.Array, columns: Sequence[Leaf]) -> pa.Array:
-    """Return which texts Arrow's reader may parse: one object each, with plain numbers only."""
-    whole = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
-    if any(can_be_nan(leaf.data_type) for leaf in columns):
-        # The protocol has these as texts; Arrow's reader also takes bare ones, which JSON forbids.
-        for word in _NOT_FINITE:
-            whole = pc.and_not(whole, pc.match_substring(text, word))
-    return pc.fill_null(whole, fill_value=False)
 
 
 def _read(text: pa.Array, columns: Sequence[Leaf]) -> Bounds:
@@ -646,8 +631,12 @@ def indexed_leaves(schema: StructType, configuration: Mapping[str, str]) -> tupl
     """
     named = configuration.get(STATS_COLUMNS)
     if named is not None:
-        prefixes = {_lower(path) for path in split_paths(named)}
-        return tuple(leaf for leaf in leaves(schema) if _is_below(leaf.logical, prefixes))
+        prefixes = [tuple(map(str.lower, path)) for path in split_paths(named)]
+        return tuple(
+            leaf
+            for leaf in leaves(schema)
+            if any(tuple(map(str.lower, leaf.logical))[: len(path)] == path for path in prefixes)
+        )
     text = configuration.get(NUM_INDEXED_COLUMNS, str(DEFAULT_NUM_INDEXED_COLUMNS))
     try:
         number = int(text)
@@ -686,15 +675,6 @@ def wide_bounds(stats: str, *, where: str) -> str:
         raise CorruptLogError(where, f"its statistics have numRecords {counted}")
     document["tightBounds"] = msgspec.Raw(b"false")
     return msgspec.json.encode(document).decode()
-
-
-def _lower(path: Path) -> Path:
-    return tuple(part.lower() for part in path)
-
-
-def _is_below(path: Path, prefixes: set[Path]) -> bool:
-    lowered = _lower(path)
-    return any(lowered[:depth] in prefixes for depth in range(1, len(lowered) + 1))
 
 
 def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:

@@ -80,25 +80,23 @@ def is_widening(source: DataType, target: DataType) -> bool:
 
 def _type_changes(schema: StructType) -> Iterator[tuple[Path, DataType, DataType]]:
     for path, field in fields_with_paths(schema):
-        for change in _recorded(field):
-            yield (*path, *_inner(change)), _type(change, "fromType"), _type(change, "toType")
+        for inner, source, target in _recorded(field):
+            yield (*path, *inner), source, target
 
 
 def earlier_types(schema: StructType) -> Mapping[Path, frozenset[DataType]]:
     """Return the types that files may still have for a column, by physical path."""
     found: dict[Path, set[DataType]] = {}
     for path, field in fields_with_paths(schema, physical=True):
-        for change in _recorded(field):
-            found.setdefault((*path, *_inner(change)), set()).add(_type(change, "fromType"))
+        for inner, source, _ in _recorded(field):
+            found.setdefault((*path, *inner), set()).add(source)
     return {path: frozenset(types) for path, types in found.items()}
 
 
 def _problems(path: Path, field: StructField) -> Iterator[str]:
     newest: dict[Path, DataType] = {}
-    for change in _recorded(field):
-        inner = _inner(change)
+    for inner, source, target in _recorded(field):
         name = quote_path((*path, *inner))
-        source, target = _type(change, "fromType"), _type(change, "toType")
         today = data_type_at(field.data_type, inner)
         newest[inner] = target
         if not is_widening(source, target) or today is None or not is_widening(source, today):
@@ -110,14 +108,12 @@ def _problems(path: Path, field: StructField) -> Iterator[str]:
             yield f"the type of {name}, which is {today} after a change to {target}"
 
 
-def _recorded(field: StructField) -> list[Mapping[str, Any]]:
+def _recorded(field: StructField) -> Iterator[tuple[Path, DataType, DataType]]:
     changes = field.metadata.get(TYPE_CHANGES) or []
-    return changes if isinstance(changes, list) else [{}]
-
-
-def _inner(change: Mapping[str, Any]) -> Path:
-    path = str(change.get("fieldPath") or "")
-    return tuple(path.split(".")) if path else ()
+    for change in changes if isinstance(changes, list) else [{}]:
+        path = str(change.get("fieldPath") or "")
+        inner = tuple(path.split(".")) if path else ()
+        yield inner, _type(change, "fromType"), _type(change, "toType")
 
 
 def _type(change: Mapping[str, Any], key: str) -> DataType:
@@ -223,23 +219,19 @@ class _Comparison:
             )
 
     def _add(self, field: StructField, logical: Path, physical: Path) -> None:
-        self.problems.extend(_problems_of_new(field, logical))
-        inside = fields_with_paths(StructType((field,)))
+        inside = list(fields_with_paths(StructType((field,)), path=logical[:-1]))
+        for path, inner in inside:
+            name = quote_path(path)
+            if not inner.nullable:
+                self.problems.append(f"the new column {name} is NOT NULL")
+            asks = ", ".join(sorted(inner.metadata.keys() - _OF_NEW_COLUMNS))
+            if asks:
+                self.problems.append(f"the new column {name} has metadata ({asks})")
+            if inner.data_type == VOID:
+                self.problems.append(f"the new column {name} is void")
         ids = [inner.metadata.get(FIELD_ID) for _, inner in inside]
         known = tuple(number for number in ids if type(number) is int)
         self.new.append(NewColumn(logical, physical, known if len(known) == len(ids) else ()))
-
-
-def _problems_of_new(field: StructField, logical: Path) -> Iterator[str]:
-    for inner, found in fields_with_paths(StructType((field,))):
-        name = quote_path((*logical[:-1], *inner))
-        if not found.nullable:
-            yield f"the new column {name} is NOT NULL"
-        asks = found.metadata.keys() - _OF_NEW_COLUMNS
-        if asks:
-            yield f"the new column {name} has metadata ({', '.join(sorted(asks))})"
-        if found.data_type == VOID:
-            yield f"the new column {name} is void"
 
 
 # What a table's features and properties demand before files may be written
@@ -301,12 +293,8 @@ def _void_problems(data_type: DataType, path: Path, *, is_repeated: bool) -> Ite
     match data_type:
         case StructType(fields):
             if fields and all(child.data_type == VOID for child in fields):
-                is_table = not path
-                yield (
-                    "a table of void columns only"
-                    if is_table
-                    else f"{quote_path(path)}: a struct of void fields only"
-                )
+                struct = f"{quote_path(path)}: a struct of void fields only"
+                yield struct if path else "a table of void columns only"
             for child in fields:
                 below = (*path, child.name)
                 yield from _void_problems(child.data_type, below, is_repeated=is_repeated)

@@ -10,6 +10,8 @@ Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from msgspec import structs
+
 from liquidlog.spec.actions import FEATURE_ALIASES, Protocol
 
 READER_FEATURE_VERSION: Final = 3
@@ -196,11 +198,8 @@ def clustering_upgrade(protocol: Protocol) -> Protocol:
     """Return the protocol with clustering; implied features are listed to stay in effect."""
     listed = list(protocol.writer_features or implied_features(protocol))
     listed.extend(name for name in (DOMAIN_METADATA, CLUSTERING) if name not in listed)
-    return Protocol(
-        min_reader_version=protocol.min_reader_version,
-        min_writer_version=WRITER_FEATURE_VERSION,
-        reader_features=protocol.reader_features,
-        writer_features=tuple(listed),
+    return structs.replace(
+        protocol, min_writer_version=WRITER_FEATURE_VERSION, writer_features=tuple(listed)
     )
 
 
@@ -241,14 +240,11 @@ def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
             return legacy
     known = set(protocol.reader_features or ())
     readers = tuple(name for name in names if name in _INSPECT_READER_FEATURES | known)
-    is_listed = protocol.min_reader_version == READER_FEATURE_VERSION or {*readers} - {
-        COLUMN_MAPPING
-    }
-    mapped = LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1
+    is_listed = protocol.min_reader_version == READER_FEATURE_VERSION
+    is_listed = is_listed or bool({*readers} - {COLUMN_MAPPING})
+    mapped = max(LEGACY_FEATURES[COLUMN_MAPPING][0] if readers else 1, protocol.min_reader_version)
     return Protocol(
-        min_reader_version=READER_FEATURE_VERSION
-        if is_listed
-        else max(mapped, protocol.min_reader_version),
+        min_reader_version=READER_FEATURE_VERSION if is_listed else mapped,
         min_writer_version=WRITER_FEATURE_VERSION,
         reader_features=readers if is_listed else None,
         writer_features=names,
@@ -271,11 +267,6 @@ def without_feature(protocol: Protocol, feature: str) -> Protocol:
     """Return the protocol without a writer feature, as a legacy version if one is equal."""
     left = tuple(name for name in protocol.writer_features or () if name != feature)
     legacy = None if protocol.reader_features else _legacy(frozenset(left), 1)
-    if legacy is not None:
-        return legacy
-    return Protocol(
-        min_reader_version=protocol.min_reader_version,
-        min_writer_version=WRITER_FEATURE_VERSION,
-        reader_features=protocol.reader_features,
-        writer_features=left,
+    return legacy or structs.replace(
+        protocol, min_writer_version=WRITER_FEATURE_VERSION, writer_features=left
     )

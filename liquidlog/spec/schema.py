@@ -136,9 +136,14 @@ def schema_json(schema: StructType) -> str:
     return json.dumps(_type_document(schema), ensure_ascii=False, separators=(",", ":"))
 
 
-def leaves(schema: StructType) -> Iterator[Leaf]:
-    """Yield the leaf columns in schema order."""
-    yield from _leaves(schema, (), ())
+def leaves(schema: StructType, logical: Path = (), physical: Path = ()) -> Iterator[Leaf]:
+    """Yield the leaf columns in schema order, below these paths."""
+    for child in schema.fields:
+        path, real = (*logical, child.name), (*physical, child.physical_name)
+        if isinstance(child.data_type, StructType):
+            yield from leaves(child.data_type, path, real)
+        else:
+            yield Leaf(path, real, child.data_type, child.nullable)
 
 
 def render_schema(schema: StructType) -> str:
@@ -225,15 +230,6 @@ def _child(struct: StructType, part: str, *, physical: bool) -> StructField | No
     if exact is not None:
         return exact
     return next((f for f in struct.fields if name(f).lower() == part.lower()), None)
-
-
-def _leaves(struct: StructType, logical: Path, physical: Path) -> Iterator[Leaf]:
-    for child in struct.fields:
-        path, real = (*logical, child.name), (*physical, child.physical_name)
-        if isinstance(child.data_type, StructType):
-            yield from _leaves(child.data_type, path, real)
-        else:
-            yield Leaf(path, real, child.data_type, child.nullable)
 
 
 def _render(struct: StructType, depth: int) -> Iterator[str]:
@@ -445,9 +441,10 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
         return (error.message,)
     fields = list(fields_with_paths(schema))
     if mode is MappingMode.NONE:
-        renamed = [path for path, field in fields if field.physical_name != field.name]
         return tuple(
-            f"a physical name of {quote_path(path)} without column mapping" for path in renamed
+            f"a physical name of {quote_path(path)} without column mapping"
+            for path, field in fields
+            if field.physical_name != field.name
         )
     problems = [
         f"{quote_path(path)} without {key}"
@@ -455,7 +452,14 @@ def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tu
         for key in (FIELD_ID, PHYSICAL_NAME)
         if key not in field.metadata
     ]
-    return (*problems, *_id_problems(fields, configuration), *_name_problems(schema))
+    names = Counter(path for path, _ in fields_with_paths(schema, physical=True))
+    problems += _id_problems(fields, configuration)
+    problems += [
+        f"{number} columns with the physical name {quote_path(path)}"
+        for path, number in names.items()
+        if number > 1
+    ]
+    return tuple(problems)
 
 
 def with_mapping(
@@ -498,12 +502,3 @@ def _id_problems(
             yield f"{quote_path(path)} with the column id {found!r}"
         elif counted[found] > 1:
             yield f"{quote_path(path)} with the column id {found}, which another column has"
-
-
-def _name_problems(schema: StructType) -> Iterator[str]:
-    paths = Counter(path for path, _ in fields_with_paths(schema, physical=True))
-    yield from (
-        f"{number} columns with the physical name {quote_path(path)}"
-        for path, number in paths.items()
-        if number > 1
-    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import liquidlog.errors
-from liquidlog.definition import property_rules
+from liquidlog.definition import create
 from support import examples
 from support.repository import ROOT, committed_files, load_script, modules, text
 
@@ -81,7 +81,7 @@ def test_every_verb_and_error_is_in_the_reference() -> None:
 def test_settable_properties_are_all_listed() -> None:
     table = text("docs/reference/properties.md").partition("## Properties that can be set")[2]
     listed = re.findall(r"^\| `((?:delta|liquidlog)\.\S+)` \|", table, re.MULTILINE)
-    assert sorted(listed) == sorted(property_rules._SETTABLE)
+    assert sorted(listed) == sorted(create._SETTABLE)
 
 
 def test_every_step_of_the_walk_is_there() -> None:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from liquidlog.definition import property_rules
-from liquidlog.definition.property_rules import clustering_protocol_change
+from liquidlog.definition import create
+from liquidlog.definition.create import clustering_protocol_change
 from liquidlog.definition.schema_changes import drop_change, plan_late_retagging, plan_rename
 from liquidlog.errors import SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
@@ -114,7 +114,7 @@ def test_what_cannot_be_dropped_is_refused_with_the_reason(
     present: tuple[str, ...], name: str, words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        property_rules.feature_to_drop(protocol(*present), name, truncate_history=False)
+        create.feature_to_drop(protocol(*present), name, truncate_history=False)
 
 
 def test_delta_rs_writes_again_after_both_are_dropped(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_domain_that_comes_meanwhile_keeps_the_feature(
 ) -> None:
     table = with_domains(tmp_path)
     version = table.snapshot().version
-    derive = property_rules.feature_drop
+    derive = create.feature_drop
 
     def race(snapshot: object, **arguments: object) -> object:
         if not (tmp_path / "_delta_log" / f"{version + 1:020d}.json").exists():

@@ -17,8 +17,7 @@ from liquidlog.spec.schema import (
     StructType,
     split_path,
 )
-from liquidlog.sql.parser import parse_statement
-from liquidlog.sql.statements import (
+from liquidlog.sql import (
     Alteration,
     Creation,
     Question,
@@ -26,6 +25,7 @@ from liquidlog.sql.statements import (
     TableAt,
     TableNamed,
     Vacuum,
+    parse_statement,
 )
 
 T = TableNamed(("t",))

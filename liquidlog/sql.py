@@ -1,4 +1,7 @@
-"""Parse the text of a statement to its value.
+"""Statements of SQL about Delta tables: text to values; nothing here opens a table.
+
+Every word is a name, as in Spark. The statements decide which words have a meaning, so a column may
+be called `full` or `none`.
 
 Source: Delta Lake, "Table utility commands" and "Use liquid clustering"; Databend, "ALTER TABLE
 RECLUSTER" and "CLUSTERING_INFORMATION".
@@ -6,14 +9,18 @@ RECLUSTER" and "CLUSTERING_INFORMATION".
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from itertools import pairwise
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.databricks import Databricks
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.expressions import Expr
 
 from liquidlog.errors import UsageError
+from liquidlog.predicates.conditions import condition_or_problem
 from liquidlog.spec.arrow import CHAR_VARCHAR, TextLimit
 from liquidlog.spec.schema import (
     MAX_DEPTH,
@@ -28,9 +35,351 @@ from liquidlog.spec.schema import (
     quote_path,
     quote_paths,
 )
-from liquidlog.sql import statements as ask
-from liquidlog.sql.statements import Creation
-from liquidlog.sql.words import A_TABLE, Words
+from liquidlog.spec.text import near_names
+
+# Statements as values, with names as they were written
+#
+# A `where` is the text of a condition in Spark's SQL, which `Table` takes.
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """A table by its path or URI."""
+
+    uri: str
+
+    def __str__(self) -> str:
+        return f"delta.`{self.uri.replace('`', '``')}`"
+
+
+@dataclass(frozen=True, slots=True)
+class TableNamed:
+    """A table by its name in a catalog, as `sales` or `db.sales`."""
+
+    parts: Path
+
+    def __str__(self) -> str:
+        return quote_path(self.parts)
+
+
+TableName = TableAt | TableNamed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """CREATE TABLE: an empty table; `definition` has the arguments of `Table.definition`.
+
+    With `like`, it has the definition of that table, and more properties.
+    """
+
+    table: TableName
+    definition: Mapping[str, Any]
+    like: TableName | None = None
+    location: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """ALTER TABLE: calls a `method` of `Table`, which rewrites no file.
+
+    `has` says what the table has then; `names` are positional arguments.
+    """
+
+    table: TableName
+    method: str
+    arguments: Mapping[str, Any]
+    has: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteStatement:
+    """OPTIMIZE, or Databend's RECLUSTER of the files that overlap most.
+
+    The `where` of OPTIMIZE names partition columns only; with `explain` it only says what it would
+    do. RECLUSTER goes on until nothing is left if `final`; the table may be missing if `if_exists`.
+    """
+
+    table: TableName
+    recluster: bool = False
+    where: str | None = None
+    full: bool = False
+    zorder_by: tuple[str, ...] = ()
+    explain: bool = False
+    final: bool = False
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuum:
+    """VACUUM: delete files that no version of the last `retain_hours` needs; None: the property."""
+
+    table: TableName
+    retain_hours: int | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A statement that writes nothing: detail, history, health or advise, with its arguments."""
+
+    table: TableName
+    verb: str
+    limit: int | None = None
+    sources: tuple[str, ...] = ()
+
+
+Statement = Creation | Alteration | RewriteStatement | Vacuum | Question
+
+
+def table_of(parts: Path) -> TableName:
+    """Return the table of a name in SQL: delta.`path`, else a name in a catalog."""
+    if len(parts) == len(("delta", "path")) and parts[0].lower() == "delta":
+        return TableAt(parts[1])
+    return TableNamed(parts)
+
+
+# Words of a statement, sqlglot's trees of a text, and errors that point at a word
+
+T = TypeVar("T")
+
+A_TABLE: Final = "a table, as delta.`/data/sales`"
+_MOST_SHOWN: Final = 40
+_QUOTED: Final = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
+_CLOSED: Final = re.compile(
+    r"""(?:--[^\n]*|/\*.*?\*/|'(?:\\.|[^\\'])*'|"(?:\\.|[^\\"])*"|`[^`]*`|(?!/\*|['"`]).)*""",
+    re.DOTALL,
+)
+"""Matches a text up to its first quote or comment that does not end."""
+
+
+class _UnreadableError(ParseError):
+    """The word at `offset` in the text cannot be parsed; at its end if None."""
+
+    def __init__(self, message: str, offset: int | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+
+
+class _Words(Databricks):
+    """Splits quotes, comments and numbers of Databricks' SQL; knows no keywords."""
+
+    class Tokenizer(Databricks.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {}
+
+
+class _Trees(Databricks):
+    """Parses Databricks' SQL and leaves no statement unparsed."""
+
+    class Parser(Databricks.Parser):  # type: ignore[misc,valid-type]  # a class
+        def raise_error(self, message: str, token: Token | None = None) -> None:
+            at = token or self._curr
+            raise _UnreadableError(message, at.start if at else None)
+
+        def _parse_as_command(self, start: Token) -> NoReturn:  # noqa: ARG002  sqlglot's signature
+            self.raise_error("Expecting the end of the statement" if self._curr else "")
+            raise AssertionError
+
+        def _warn_unsupported(self) -> None:
+            self.raise_error("")
+
+
+class Words:
+    """The words of one statement, taken from the first to the last."""
+
+    def __init__(self, text: str) -> None:
+        """Split a text into words."""
+        if not isinstance(text, str):
+            raise UsageError(f"a statement must be text, found {type(text).__name__}")
+        self.text = text
+        try:
+            self._tokens = _Words().tokenize(text)
+        except SqlglotError:
+            self._refuse_unclosed()
+        while self._tokens and self._tokens[-1].token_type is TokenType.SEMICOLON:
+            self._tokens.pop()
+        self._next = 0
+        for one, other in pairwise(self._tokens):
+            if one.token_type is TokenType.SEMICOLON:
+                self.fail("a second statement begins here; give one at a time", at=other.start)
+
+    @property
+    def token(self) -> Token | None:
+        """The next token, None at the end."""
+        return self._tokens[self._next] if self._next < len(self._tokens) else None
+
+    @property
+    def offset(self) -> int:
+        """The position in the text where the next token begins."""
+        return len(self.text.rstrip("; \t\r\n")) if self.token is None else self.token.start
+
+    def sees(self, *words: str) -> bool:
+        """Return whether the next words or signs are these, in any case and not in quotes."""
+        ahead = self._tokens[self._next : self._next + len(words)]
+        return len(ahead) == len(words) and all(
+            token.token_type not in _QUOTED and token.text.upper() == word
+            for token, word in zip(ahead, words, strict=True)
+        )
+
+    def take(self, *words: str) -> bool:
+        """Take these words if they are next; return whether they were."""
+        found = self.sees(*words)
+        self._next += len(words) if found else 0
+        return found
+
+    def expect(self, *words: str, what: str | None = None) -> None:
+        """Take these words, called `what` in the error."""
+        for word in words:
+            if not self.take(word):
+                self.refuse(what or word)
+
+    def name(self, what: str = "a column's name") -> str:
+        """Take one name, in backticks or bare."""
+        return self._text(TokenType.VAR, TokenType.IDENTIFIER, what=what)
+
+    def path(self, what: str = "a column's name") -> tuple[str, ...]:
+        """Take names with points between them."""
+        return self.listed(lambda: self.name(what), between=".")
+
+    def listed(self, read: Callable[[], T], *, between: str = ",") -> tuple[T, ...]:
+        """Take a list of what `read` takes."""
+        found = [read()]
+        while self.take(between):
+            found.append(read())
+        return tuple(found)
+
+    def columns(self) -> tuple[str, ...]:
+        """Take names of columns, in parentheses or bare, and return them as `Table` takes them."""
+        closes = self.take("(")
+        found = self.listed(self.path)
+        if closes:
+            self.expect(")", what=", or )")
+        return tuple(map(quote_path, found))
+
+    def sees_string(self) -> bool:
+        """Return whether a text in quotes is next."""
+        return self.token is not None and self.token.token_type is TokenType.STRING
+
+    def string(self, what: str) -> str:
+        """Take a text in quotes."""
+        return self._text(TokenType.STRING, what=what, empty=True)
+
+    def number(self, what: str) -> int:
+        """Take a whole number."""
+        if self.token is None or not self.token.text.isdecimal():
+            self.refuse(what)
+        return int(self._text(TokenType.NUMBER, what=what))
+
+    def _text(self, *kinds: TokenType, what: str, empty: bool = False) -> str:
+        token = self.token
+        if token is None or token.token_type not in kinds or not (token.text or empty):
+            self.refuse(what)
+        self._next += 1
+        return token.text
+
+    def table(self) -> TableName:
+        """Take a table: a name, delta.`path`, or a path in quotes."""
+        if not self.sees_string():
+            return table_of(self.path(A_TABLE))
+        begin, uri = self.offset, self.string(A_TABLE)
+        return TableAt(uri or self.fail("the path of a table is empty", at=begin))
+
+    def condition(self, *ends: str) -> str | None:
+        """Take WHERE and a condition up to one of the words `ends`; return None without WHERE."""
+        if not self.take("WHERE"):
+            return None
+        begin, depth = self.offset, 0
+        while self.token is not None and (depth or not any(map(self.sees, ends))):
+            depth += self.sees("(") - self.sees(")")
+            self._next += 1
+        text = self.text[begin : self._tokens[self._next - 1].end + 1]
+        if not text:
+            self.fail("expected a condition behind WHERE, found none")
+        self._tree(text, begin, "the condition cannot be read here")
+        if isinstance(condition_or_problem(text), UsageError):
+            self.fail("expected a condition, as day >= '2026-01-31'", at=begin)
+        return text
+
+    def tree(
+        self, head: str | None = None, tail: str = "", *, closing: str = "a type, a comma or )"
+    ) -> Expr:
+        """Take all that is left; return sqlglot's tree of the whole statement.
+
+        With `head` and `tail`, the tree has what is left between these; offsets stay as they are.
+        `closing` is what errors expect where a parenthesis could have ended.
+        """
+        begin, self._next = self.offset, len(self._tokens)
+        left = self.text[: self.offset]
+        text = left if head is None else f"{head.ljust(begin)}{left[begin:]}{tail}"
+        return self._tree(text, 0, "this cannot be read here", closing)
+
+    def _tree(self, text: str, begin: int, problem: str, closing: str = ")") -> Expr:
+        try:
+            (found,) = _Trees().parse(text)
+            assert found is not None  # noqa: S101  there is text
+        except _UnreadableError as error:
+            at = begin + (len(text) if error.offset is None else error.offset)
+            self._next = next(
+                (n for n, one in enumerate(self._tokens) if one.start >= at), len(self._tokens)
+            )
+            expected, _, what = error.message.partition("Expecting ")
+            if what and not expected:
+                self.refuse({")": closing, ">": "a type, a comma or >"}.get(what, what))
+            self.fail(f"{problem}, found {self._shown()}")
+        except Exception as error:
+            if isinstance(error, RecursionError):
+                raise
+            self.fail(problem, at=begin)
+        return found
+
+    def seek(self, *words: str, after: int = 0) -> int:
+        """Return the first offset from `after` on where one of these words begins, else `after`."""
+        found = (one.start for one in self._tokens if one.text.upper() in words)
+        return next((start for start in found if start >= after), after)
+
+    def finish(self, *more: str) -> None:
+        """Require the end of the statement; `more` could still have come."""
+        if self.token is not None:
+            self.refuse(*more, "the end of the statement")
+
+    def refuse(self, *expected: str) -> NoReturn:
+        """Refuse the next token, and say what was expected."""
+        *others, last = expected
+        listed = f"{', '.join(others)} or {last}" if others else last
+        if self.sees("<"):
+            self.fail(
+                f"expected {listed}, found a placeholder; put what it stands for in its place"
+            )
+        words = dict.fromkeys(one.partition(" ")[0] for one in expected)
+        shown = self._shown()
+        near = near_names(shown, (one for one in words if one.isupper() and one != shown.upper()))
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        self.fail(f"expected {listed}, found {self._shown()}{hint}")
+
+    def fail(self, problem: str, *, at: int | None = None) -> NoReturn:
+        """Refuse the statement because of the next token, or of the text at an offset."""
+        before = self.text[: self.offset if at is None else at]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise UsageError(f"line {line}, column {column}: {problem}", line=line, column=column)
+
+    def _shown(self) -> str:
+        if self.token is None:
+            return "the end of the statement"
+        written = " ".join(self.text[self.token.start : self.token.end + 1].split())
+        return written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}..."
+
+    def _refuse_unclosed(self) -> NoReturn:
+        found = _CLOSED.match(self.text)
+        offset = 0 if found is None else found.end()
+        if offset == len(self.text):
+            self.fail("this is not a statement of SQL", at=0)
+        opener = self.text[offset]
+        what = "comment" if opener == "/" else f"quote {opener}"
+        self.fail(f"the {what} that begins here is not closed", at=offset)
+
 
 # New tables, columns, types and properties, from sqlglot's trees of Databricks' SQL.
 # Whatever a tree asks for and this does not use is refused, never left out silently.
@@ -284,7 +633,7 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 """Why a statement does not exist, and the first words of such statements."""
 
 
-def parse_statement(text: str) -> ask.Statement:
+def parse_statement(text: str) -> Statement:
     """Return the statement in a text."""
     words = Words(text)
     begin = words.offset
@@ -302,7 +651,7 @@ def parse_statement(text: str) -> ask.Statement:
     return words.refuse(*_STATEMENTS)
 
 
-def _alter(words: Words) -> ask.Statement:
+def _alter(words: Words) -> Statement:
     words.expect("TABLE")
     begin = words.offset
     if_exists = words.take("IF", "EXISTS")
@@ -317,7 +666,7 @@ def _alter(words: Words) -> ask.Statement:
     return words.refuse(*(" ".join(clause) for clause in _CHANGES), "RECLUSTER")
 
 
-def _cluster_by(words: Words, table: ask.TableName) -> ask.Alteration:
+def _cluster_by(words: Words, table: TableName) -> Alteration:
     if words.sees("AUTO"):
         words.fail(NO_AUTO)
     columns = None
@@ -325,49 +674,49 @@ def _cluster_by(words: Words, table: ask.TableName) -> ask.Alteration:
         if not words.sees("("):
             words.refuse("( and the names of columns", "NONE")
         columns = words.columns()
-    return ask.Alteration(table, "cluster_by", {"columns": columns})
+    return Alteration(table, "cluster_by", {"columns": columns})
 
 
-def _rename(words: Words, table: ask.TableName) -> ask.Alteration:
+def _rename(words: Words, table: TableName) -> Alteration:
     old = quote_path(words.path())
     words.expect("TO")
     new = quote_path((words.name("the new name"),))
     has = f"the column {new} instead of {old}"
-    return ask.Alteration(table, "rename_column", {"old": old, "new": new}, has)
+    return Alteration(table, "rename_column", {"old": old, "new": new}, has)
 
 
-def _drop(words: Words, table: ask.TableName) -> ask.Alteration:
+def _drop(words: Words, table: TableName) -> Alteration:
     if_exists = words.take("IF", "EXISTS")
     names = words.columns()
     has, given = f"no column {', '.join(names)}", {"if_exists": if_exists}
-    return ask.Alteration(table, "drop_column", given, has, names)
+    return Alteration(table, "drop_column", given, has, names)
 
 
-def _drop_feature(words: Words, table: ask.TableName) -> ask.Alteration:
+def _drop_feature(words: Words, table: TableName) -> Alteration:
     quoted = words.sees_string()
     name = words.string("a feature") if quoted else words.name("the name of a feature")
     arguments = {"feature": name, "truncate_history": words.take("TRUNCATE", "HISTORY")}
-    return ask.Alteration(table, "drop_feature", arguments)
+    return Alteration(table, "drop_feature", arguments)
 
 
-def _add(words: Words, table: ask.TableName) -> ask.Alteration:
+def _add(words: Words, table: TableName) -> Alteration:
     into, schema = added(words)
     names = ", ".join(quote_path((*into, one.name)) for one in schema.fields)
     arguments = {"schema": schema, "into": quote_path(into) if into else None}
     has = f"the new column{'s' if len(schema.fields) > 1 else ''} {names}"
-    return ask.Alteration(table, "add_columns", arguments, has)
+    return Alteration(table, "add_columns", arguments, has)
 
 
-def _set(words: Words, table: ask.TableName) -> ask.Alteration:
+def _set(words: Words, table: TableName) -> Alteration:
     begin, tree = words.offset, words.tree(closing="= and a value in quotes, a comma or )")
     given = next(iter(tree.args["actions"][0].expressions), None)
     if given is None:
         words.fail("expected properties, as ('key' = 'value')", at=begin)
     arguments = {"properties": _properties_of(words, given.expressions)}
-    return ask.Alteration(table, "set_properties", arguments, "these properties")
+    return Alteration(table, "set_properties", arguments, "these properties")
 
 
-def _unset(words: Words, table: ask.TableName) -> ask.Alteration:
+def _unset(words: Words, table: TableName) -> Alteration:
     words.take("IF", "EXISTS")  # what is not there is no error anyway
     words.expect("(", what="( and names of properties")
     what = "a property, as 'delta.checkpointInterval'"
@@ -376,10 +725,10 @@ def _unset(words: Words, table: ask.TableName) -> ask.Alteration:
     )
     words.expect(")", what=", or )")
     arguments = {"properties": {}, "unset": names}
-    return ask.Alteration(table, "set_properties", arguments, "no such properties")
+    return Alteration(table, "set_properties", arguments, "no such properties")
 
 
-def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.RewriteStatement:
+def _recluster(words: Words, table: TableName, *, if_exists: bool) -> RewriteStatement:
     final = words.take("FINAL")
     where = words.condition("LIMIT")
     if words.sees("LIMIT"):
@@ -387,12 +736,12 @@ def _recluster(words: Words, table: ask.TableName, *, if_exists: bool) -> ask.Re
             "LIMIT counts segments, which Delta tables do not have; bound the bytes with `optimize"
             " --strategy overlap --budget`"
         )
-    return ask.RewriteStatement(
+    return RewriteStatement(
         table=table, recluster=True, final=final, where=where, if_exists=if_exists
     )
 
 
-_CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.Statement]]] = {
+_CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, TableName], Statement]]] = {
     ("CLUSTER", "BY"): _cluster_by,
     ("RENAME", "COLUMN"): _rename,
     ("DROP", "COLUMNS"): _drop,
@@ -405,7 +754,9 @@ _CHANGES: Final[Mapping[tuple[str, ...], Callable[[Words, ask.TableName], ask.St
 }
 
 
-def _optimize(words: Words) -> ask.RewriteStatement:
+def _optimize(words: Words, *, explain: bool = False) -> RewriteStatement:
+    if explain:
+        words.expect("OPTIMIZE")
     table = words.table()
     full = words.take("FULL")
     where = words.condition("ZORDER")
@@ -416,15 +767,12 @@ def _optimize(words: Words) -> ask.RewriteStatement:
     else:
         before_where = [] if where else ["WHERE"] if full else ["FULL", "WHERE"]
         words.finish(*before_where, "ZORDER BY")
-    return ask.RewriteStatement(table=table, full=full, where=where, zorder_by=zorder_by)
+    return RewriteStatement(
+        table=table, full=full, where=where, zorder_by=zorder_by, explain=explain
+    )
 
 
-def _explain(words: Words) -> ask.RewriteStatement:
-    words.expect("OPTIMIZE")
-    return replace(_optimize(words), explain=True)
-
-
-def _vacuum(words: Words) -> ask.Vacuum:
+def _vacuum(words: Words) -> Vacuum:
     table = words.table()
     if words.sees("LITE"):
         words.fail("LITE vacuums what the log names only; leave it out: the directory is listed")
@@ -437,22 +785,22 @@ def _vacuum(words: Words) -> ask.Vacuum:
         words.expect("HOURS")
     dry_run = words.take("DRY", "RUN")
     words.finish(*([] if dry_run else ["DRY RUN"] if hours is not None else ["RETAIN", "DRY RUN"]))
-    return ask.Vacuum(table=table, retain_hours=hours, dry_run=dry_run)
+    return Vacuum(table=table, retain_hours=hours, dry_run=dry_run)
 
 
-def _describe(words: Words) -> ask.Question:
+def _describe(words: Words) -> Question:
     if words.take("DETAIL"):
-        return ask.Question(words.table(), "detail")
+        return Question(words.table(), "detail")
     if not words.take("HISTORY"):
         words.refuse("DETAIL", "HISTORY")
     table, limit = words.table(), None
     if words.take("LIMIT"):
         begin = words.offset
         limit = words.number("a whole number") or words.fail("a limit must be at least 1", at=begin)
-    return ask.Question(table, "history", limit=limit)
+    return Question(table, "history", limit=limit)
 
 
-def _select(words: Words) -> ask.Question:
+def _select(words: Words) -> Question:
     begin = words.offset
     if not (words.take("*", "FROM", _FUNCTION)):
         words.fail(
@@ -464,31 +812,31 @@ def _select(words: Words) -> ask.Question:
     begin, parts = words.offset, words.listed(partial(words.string, "a table in quotes"))
     words.expect(")")
     if len(parts) > 1:
-        return ask.Question(ask.table_of(parts), "health")
+        return Question(table_of(parts), "health")
     if "/" in parts[0] and "`" not in parts[0]:
-        return ask.Question(ask.TableAt(parts[0]), "health")
+        return Question(TableAt(parts[0]), "health")
     try:
         inner = Words(parts[0])
         table = inner.table()
         inner.finish()
     except UsageError:
         words.fail(f"expected {A_TABLE}, in these quotes", at=begin)
-    return ask.Question(table, "health")
+    return Question(table, "health")
 
 
-def _advise(words: Words) -> ask.Question:
+def _advise(words: Words) -> Question:
     table, sources = words.table(), tuple[str, ...]()
     if words.take("FROM"):
         sources = words.listed(partial(words.string, "where queries are recorded, in quotes"))
     words.finish("FROM")
-    return ask.Question(table, "advise", sources=sources)
+    return Question(table, "advise", sources=sources)
 
 
-_STATEMENTS: Final[Mapping[str, Callable[[Words], ask.Statement]]] = {
+_STATEMENTS: Final[Mapping[str, Callable[[Words], Statement]]] = {
     "CREATE": create,
     "ALTER": _alter,
     "OPTIMIZE": _optimize,
-    "EXPLAIN": _explain,
+    "EXPLAIN": partial(_optimize, explain=True),
     "VACUUM": _vacuum,
     "DESCRIBE": _describe,
     "DESC": _describe,
