@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from liquidlog.definition.create import numbered_columns
+from liquidlog.definition.create import CONSTRAINT_PREFIX, numbered_columns
 from liquidlog.definition.schema_changes import addition_problems
 from liquidlog.plan import ColumnSource, RowCheck
 from liquidlog.spec.actions import UNREADABLE, Protocol
@@ -33,7 +33,6 @@ from liquidlog.spec.schema import (
     quote_path,
 )
 
-_CONSTRAINTS: Final = "delta.constraints."
 _GENERATED: Final = "delta.generationExpression"
 _IDENTITY: Final = "delta.identity.start"
 _INVARIANTS: Final = "delta.invariants"
@@ -177,8 +176,8 @@ def _checks(
     problems: list[str],
 ) -> Iterator[RowCheck]:
     for key, text in configuration.items():
-        if key.startswith(_CONSTRAINTS):
-            name = key.removeprefix(_CONSTRAINTS)
+        if key.startswith(CONSTRAINT_PREFIX):
+            name = key.removeprefix(CONSTRAINT_PREFIX)
             yield RowCheck(what=f"the CHECK constraint {name} ({text})", expression=text)
     for path, field in _nested(schema, ()):
         if len(path) > 1 and {_GENERATED, _IDENTITY}.intersection(field.metadata):
@@ -188,7 +187,9 @@ def _checks(
     for field in schema.fields:
         found = matched.get(field.name)
         if _GENERATED in field.metadata and found is not None and found.data_type != VOID:
-            yield _generated(field)
+            name, text = quote_path((field.name,)), field.metadata[_GENERATED]
+            what = f"the generating expression {text} of {name}"
+            yield RowCheck(what=what, expression=f"{name} <=> ({text})")
 
 
 def _invariant(path: Path, field: StructField, problems: list[str]) -> Iterator[RowCheck]:
@@ -200,13 +201,6 @@ def _invariant(path: Path, field: StructField, problems: list[str]) -> Iterator[
         return
     text = rule.expression.expression
     yield RowCheck(what=f"the invariant {text} of {name}", expression=text)
-
-
-def _generated(field: StructField) -> RowCheck:
-    name, text = quote_path((field.name,)), field.metadata[_GENERATED]
-    return RowCheck(
-        what=f"the generating expression {text} of {name}", expression=f"{name} <=> ({text})"
-    )
 
 
 def _nested(struct: StructType, parent: Path) -> Iterator[tuple[Path, StructField]]:

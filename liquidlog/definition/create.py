@@ -558,10 +558,18 @@ def _property_problems(properties: Mapping[str, str], schema: StructType) -> Ite
 
 def needed_features(schema: StructType, properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return the features that only this table needs; `type <name>` is never supported."""
-    needed = dict.fromkeys([*_property_features(properties), *_schema_features(schema)])
+    needed: list[str] = []
+    for name, value in properties.items():
+        feature = switched_feature(name, value)
+        needed += [] if feature is None else [feature]
+        if name.startswith(FEATURE_PREFIX):
+            needed.append(name.removeprefix(FEATURE_PREFIX))
+        if name.startswith(CONSTRAINT_PREFIX):
+            needed.append("checkConstraints")
+    needed += _schema_features(schema)
     if ROW_TRACKING in needed:
-        needed[DOMAIN_METADATA] = None
-    return tuple(name for name in needed if name not in _EVERY_TABLE)
+        needed.append(DOMAIN_METADATA)
+    return tuple(name for name in dict.fromkeys(needed) if name not in _EVERY_TABLE)
 
 
 def without_state(
@@ -574,17 +582,6 @@ def without_state(
 
     fields = with_fields(schema, lambda field: replace(field, metadata=kept(field.metadata)))
     return without_mapping(fields), kept(properties)
-
-
-def _property_features(properties: Mapping[str, str]) -> Iterator[str]:
-    for name, value in properties.items():
-        feature = switched_feature(name, value)
-        if feature is not None:
-            yield feature
-        if name.startswith(FEATURE_PREFIX):
-            yield name.removeprefix(FEATURE_PREFIX)
-        if name.startswith(CONSTRAINT_PREFIX):
-            yield "checkConstraints"
 
 
 def _schema_features(schema: StructType) -> Iterator[str]:

@@ -440,9 +440,13 @@ def add_change(
         raise SchemaChangeError(problems)
     added, configuration = numbered_columns(columns, snapshot.metadata.configuration, new_id)
     schema = _with_more(snapshot.schema, place, added)
+    documents = [
+        {"column": {**field_document(field), "name": _attribute_name((*place, field.name))}}
+        for field in columns.fields
+    ]
     return Change(
         operation="ADD COLUMNS",
-        parameters={"columns": json_text(_documents(columns, place))},
+        parameters={"columns": json_text(documents)},
         actions=(_metadata_with(snapshot, schema, configuration),),
         is_blind_append=True,
     )
@@ -495,13 +499,6 @@ def _with_more(schema: StructType, place: Path, added: StructType) -> StructType
         return replace(field, data_type=StructType((*field.data_type.fields, *added.fields)))
 
     return with_field(schema, place, grown)
-
-
-def _documents(columns: StructType, place: Path) -> list[dict[str, Any]]:
-    return [
-        {"column": {**field_document(field), "name": _attribute_name((*place, field.name))}}
-        for field in columns.fields
-    ]
 
 
 # Retagging: replaces tags that name a renamed column, so that cubes stay valid

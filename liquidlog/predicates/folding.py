@@ -620,8 +620,6 @@ TIMESTAMP: Final = PrimitiveType("timestamp")
 LOCAL: Final = PrimitiveType("timestamp_ntz")
 _TIMES: Final = (DATE, TIMESTAMP, LOCAL)
 
-_YEAR: Final = "year"
-_YEAR_AND_MONTH: Final = "year * 100 + month"
 _LONGEST_US: Final[Mapping[str, int]] = {
     "year": 366 * DAY_US,
     "quarter": 92 * DAY_US,
@@ -632,12 +630,11 @@ _LONGEST_US: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A function of a column that is constant in each `unit`; `number` tells how it counts."""
+    """A function of a column that is constant in each `unit`."""
 
     leaf: Leaf
     unit: str
     gives: DataType
-    number: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -662,8 +659,8 @@ def period_of(
         case exp.Add():
             return _year_and_month(node, leaf_of)
         case exp.Year() | exp.Extract() | exp.Anonymous():
-            leaf = _time(_year_argument(node), leaf_of)
-            return None if leaf is None else Period(leaf, "year", INTEGER, _YEAR)
+            leaf = _time(_argument("YEAR", node), leaf_of)
+            return None if leaf is None else Period(leaf, "year", INTEGER)
         case exp.TsOrDsToDate() | exp.Cast():
             leaf = _time(node, leaf_of)
             return None if leaf is None else Period(leaf, "day", DATE)
@@ -678,15 +675,16 @@ def period_of(
             return None
 
 
-def _year_argument(node: exp.Expression) -> exp.Expression | None:
+def _argument(unit: str, node: exp.Expression) -> exp.Expression | None:
+    """Return the date of which an expression is the YEAR or MONTH."""
     match node:
-        case exp.Year():
+        case exp.Year() | exp.Month() if node.key.upper() == unit:
             return cast("exp.Expression", node.this)
-        case exp.Extract() if node.name.upper() == "YEAR":
+        case exp.Extract() if node.name.upper() == unit:
             return cast("exp.Expression", node.expression)
         case exp.Anonymous() if node.name.lower() == "date_part" and len(node.expressions) == 2:  # noqa: PLR2004
-            unit, of = node.expressions
-            return of if isinstance(unit, exp.Literal) and unit.name.upper() == "YEAR" else None
+            name, of = node.expressions
+            return of if isinstance(name, exp.Literal) and name.name.upper() == unit else None
         case _:
             return None
 
@@ -725,7 +723,7 @@ def _year_and_month(
         return None
     leaf = _time(found[0].this, leaf_of)
     is_same = leaf is not None and leaf == _time(month.this, leaf_of)
-    return Period(leaf, "month", INTEGER, _YEAR_AND_MONTH) if leaf and is_same else None
+    return Period(leaf, "month", INTEGER) if leaf and is_same else None
 
 
 def edges(period: Period, value: SqlValue, session: Session) -> Edges | None:
@@ -763,7 +761,7 @@ def _edges(
 
 def _numbered(period: Period, number: int) -> tuple[int, int]:
     """Return where a year, or month as `year * 100 + month`, begins and ends."""
-    if period.number == _YEAR:
+    if period.unit == "year":
         begin = midnight_us(dt.date(number, 1, 1))
         return begin, _end_us(begin, "year")
     year, month = divmod(number, 100)
@@ -803,7 +801,8 @@ def _edges_of_local(period: Period, local_us: int, session: Session) -> tuple[_R
     is_begin = begin == local_us
     first = begin if is_begin else end
     loose = (begin - ANY_SHIFT_US, end + ANY_SHIFT_US)
-    if session.has_fixed_offset:
+    zone = session.time_zone
+    if zone is not None and zone.utcoffset(None) is not None:  # it has only one offset
         return (first, first), (end, end)
     if period.leaf.data_type != TIMESTAMP:
         # The column becomes an instant first, for which clocks may show another time.
@@ -842,12 +841,12 @@ ValueOf = Callable[[exp.Expression], SqlValue | None]
 
 def with_dates(parts: Sequence[exp.Expression], value_of: ValueOf) -> list[exp.Expression]:
     """Return the parts of a conjunction, with months and days of known years as dates."""
-    years = _fixed(parts, _year_argument, value_of)
+    years = _fixed(parts, "YEAR", value_of)
     if not years:
         return list(parts)
     months = {
         of: (years[of], month)
-        for of, month in _fixed(parts, _month_argument, value_of).items()
+        for of, month in _fixed(parts, "MONTH", value_of).items()
         if of in years
     }
 
@@ -855,7 +854,7 @@ def with_dates(parts: Sequence[exp.Expression], value_of: ValueOf) -> list[exp.E
         if not isinstance(node, _ON_PARTS) or node.args.get("query"):
             return node
         subject = node.this.unnest()
-        argument = _month_argument(subject)
+        argument = _argument("MONTH", subject)
         year = years.get(_key(argument))
         if argument is not None and year is not None:
             first = exp.func(
@@ -873,7 +872,7 @@ def with_dates(parts: Sequence[exp.Expression], value_of: ValueOf) -> list[exp.E
 
 def _fixed(
     parts: Sequence[exp.Expression],
-    argument_of: Callable[[exp.Expression], exp.Expression | None],
+    unit: str,
     value_of: ValueOf,
 ) -> Mapping[str, int]:
     """Return the numbers that equations fix a part of a date to, by the SQL of the date."""
@@ -884,7 +883,7 @@ def _fixed(
             continue
         sides = (equation.this, equation.expression)
         for one, other in (sides, sides[::-1]):
-            argument = argument_of(one.unnest())
+            argument = _argument(unit, one.unnest())
             number = _whole_months(value_of(other)) if argument is not None else None
             if argument is not None and number is not None:
                 fixed[_key(argument)] = number
@@ -899,16 +898,6 @@ def _key(argument: exp.Expression | None) -> str:
     while isinstance(argument, exp.Paren | exp.TsOrDsToDate):
         argument = argument.this
     return "" if argument is None else argument.sql("spark").lower()
-
-
-def _month_argument(node: exp.Expression) -> exp.Expression | None:
-    match node:
-        case exp.Month():
-            return cast("exp.Expression", node.this)
-        case exp.Extract() if node.name.upper() == "MONTH":
-            return cast("exp.Expression", node.expression)
-        case _:
-            return None
 
 
 def _date_of(argument: exp.Expression) -> exp.Expression:

@@ -120,15 +120,6 @@ def pattern(text: str, escape: str = "\\") -> Pattern | None:
     return Pattern(prefix, not rest, is_open=bool(rest) and all(one == ("%", True) for one in rest))
 
 
-def like_expression(text: str, escape: str = "\\") -> re.Pattern[str] | None:
-    """Return a pattern as a regular expression for whole texts, None if Spark fails on it."""
-    tokens = _tokens(text, escape)
-    if tokens is None:
-        return None
-    wildcards = {("%", True): ".*", ("_", True): "."}
-    return re.compile("".join(wildcards.get(one) or re.escape(one[0]) for one in tokens), re.DOTALL)
-
-
 # From SQL predicates to masks of the files that may hold matching rows
 #
 # Each condition has two answers per file: may it be true for some row, and may it be false for
@@ -751,10 +742,12 @@ def _like(node: exp.Expression, session: Session) -> bool | None:
         if not (text + wanted).isascii():
             raise _UndecidedError(node.sql())
         text, wanted = text.lower(), wanted.lower()
-    expression = like_expression(wanted, escape)
-    if expression is None:
+    tokens = _tokens(wanted, escape)
+    if tokens is None:
         raise _UndecidedError(node.sql())
-    return (expression.fullmatch(text) is not None) is not is_negated
+    wildcards = {("%", True): ".*", ("_", True): "."}
+    expression = "".join(wildcards.get(one) or re.escape(one[0]) for one in tokens)
+    return (re.fullmatch(expression, text, re.DOTALL) is not None) is not is_negated
 
 
 def _value(node: exp.Expression, session: Session) -> _Value | None:

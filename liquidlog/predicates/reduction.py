@@ -254,10 +254,6 @@ def _scale(leaf: Leaf) -> int | None:
             return 0
 
 
-def _value(node: exp.Expression) -> SqlValue | None:
-    return constant_value(node, _SESSION)
-
-
 def _reduced_or_refused(
     where: str, domains: Mapping[Path, _Domain], schema: StructType
 ) -> _Alternatives | UsageError:
@@ -318,9 +314,9 @@ class _Reduction:
         *,
         negated: bool,
     ) -> _Alternatives:
-        domain, value = self._domain(left), _value(right)
+        domain, value = self._domain(left), constant_value(right, _SESSION)
         if domain is None:
-            domain, value, kind = self._domain(right), _value(left), FLIPPED[kind]
+            domain, value, kind = self._domain(right), constant_value(left, _SESSION), FLIPPED[kind]
         kind = NEGATED[kind] if negated else kind
         if domain is None or value is None or kind is exp.NEQ:
             return _ALWAYS
@@ -342,14 +338,14 @@ class _Reduction:
     def _listed(self, node: exp.In) -> _Alternatives:
         domain = self._domain(node.this)
         members = [one for one in node.expressions if not isinstance(one, exp.Null)]
-        values = [value for one in members if (value := _value(one)) is not None]
+        values = [value for one in members if (value := constant_value(one, _SESSION)) is not None]
         is_known = node.args.get("query") is None and len(values) == len(members)
         if domain is None or not is_known or not values:
             return _ALWAYS
         return self._among(domain, exp.EQ, values)
 
     def _prefixed(self, node: exp.Expression) -> _Alternatives:
-        domain, value = self._domain(node.this), _value(node.expression)
+        domain, value = self._domain(node.this), constant_value(node.expression, _SESSION)
         is_text = domain is not None and domain.leaf.data_type == PrimitiveType("string")
         if domain is None or not is_text or not isinstance(value, str) or node.args.get("negate"):
             return _ALWAYS

@@ -112,11 +112,6 @@ class Session:
         """Return the session of a reader at a time (milliseconds since 1970)."""
         return cls(None if now_ms is None else 1000 * now_ms, time_zone)
 
-    @property
-    def has_fixed_offset(self) -> bool:
-        """Return whether the time zone is known and has only one offset."""
-        return self.time_zone is not None and self.time_zone.utcoffset(None) is not None
-
     def local_us(self, instant_us: int) -> tuple[int, int]:
         """Return the earliest and latest time that clocks may show at an instant."""
         if self.time_zone is None:

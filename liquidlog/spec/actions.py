@@ -410,8 +410,6 @@ class Course:
 
 UNCHANGED = Course(fate=Fate.UNCHANGED)
 
-_State = tuple[str | None, int]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChanges:
@@ -427,7 +425,7 @@ class FileChanges:
 def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> Course:
     """Return the fate of a file that had this vector id and this number of deleted rows."""
     course: Course = UNCHANGED
-    states: list[_State] = [(vector, deleted_rows)]
+    states: list[tuple[str | None, int]] = [(vector, deleted_rows)]
     for step in steps:
         course = _after(step, course, states)
         if course.fate is Fate.UNCLEAR:
@@ -435,7 +433,7 @@ def course_of(steps: Iterable[Step], vector: str | None, deleted_rows: int) -> C
     return course
 
 
-def _after(step: Step, course: Course, states: list[_State]) -> Course:
+def _after(step: Step, course: Course, states: list[tuple[str | None, int]]) -> Course:
     current, deleted_rows = states[-1]
     versions = (*course.versions, step.version)
     unclear = Course(fate=Fate.UNCLEAR, versions=versions)

@@ -166,72 +166,67 @@ def _schema_growth(before: str, after: str) -> Growth:
         new = parse_schema(after, where="the schema after")
     except CorruptLogError as error:
         return Growth((), (error.message,))
-    found = _Comparison()
-    found.compare(old, new, (), ())
-    return Growth(tuple(found.new), tuple(found.problems))
+    found = list(_differences(old, new, (), ()))
+    columns = tuple(one for one in found if isinstance(one, NewColumn))
+    return Growth(columns, tuple(one for one in found if isinstance(one, str)))
 
 
-class _Comparison:
-    def __init__(self) -> None:
-        self.new: list[NewColumn] = []
-        self.problems: list[str] = []
+def _differences(
+    old: StructType, new: StructType, logical: Path, physical: Path
+) -> Iterator[NewColumn | str]:
+    """Yield the added columns, and a clause for each other change."""
+    before = {field.name: field for field in old.fields}
+    after = {field.name: field for field in new.fields}
+    for field in old.fields:
+        if field.name not in after:
+            yield f"the column {quote_path((*logical, field.name))} was dropped or renamed"
+    kept = [field.name for field in new.fields if field.name in before]
+    if kept != [field.name for field in old.fields if field.name in after]:
+        where = f" in {quote_path(logical)}" if logical else ""
+        yield f"columns{where} changed their order"
+    if len(after) < len(new.fields) or len(before) < len(old.fields):
+        yield "several columns have one name"
+    for field in new.fields:
+        paths = (*logical, field.name), (*physical, field.physical_name)
+        if field.name in before:
+            yield from _field_differences(before[field.name], field, *paths)
+        else:
+            yield from _added(field, *paths)
 
-    def compare(self, old: StructType, new: StructType, logical: Path, physical: Path) -> None:
-        before = {field.name: field for field in old.fields}
-        after = {field.name: field for field in new.fields}
-        for field in old.fields:
-            if field.name not in after:
-                name = quote_path((*logical, field.name))
-                self.problems.append(f"the column {name} was dropped or renamed")
-        kept = [field.name for field in new.fields if field.name in before]
-        if kept != [field.name for field in old.fields if field.name in after]:
-            where = f" in {quote_path(logical)}" if logical else ""
-            self.problems.append(f"columns{where} changed their order")
-        if len(after) < len(new.fields) or len(before) < len(old.fields):
-            self.problems.append("several columns have one name")
-        for field in new.fields:
-            paths = (*logical, field.name), (*physical, field.physical_name)
-            if field.name in before:
-                self._compare_field(before[field.name], field, *paths)
-            else:
-                self._add(field, *paths)
 
-    def _compare_field(
-        self, old: StructField, new: StructField, logical: Path, physical: Path
-    ) -> None:
-        name = quote_path(logical)
-        if old.nullable and not new.nullable:
-            self.problems.append(f"the column {name} became NOT NULL")
-        missing = object()
-        changed = {
-            key
-            for key in (old.metadata.keys() | new.metadata.keys()) - _ABOUT_INSERTS
-            if old.metadata.get(key, missing) != new.metadata.get(key, missing)
-        }
-        if changed:
-            listed = ", ".join(sorted(changed))
-            self.problems.append(f"the column {name} has other metadata ({listed})")
-        if isinstance(old.data_type, StructType) and isinstance(new.data_type, StructType):
-            self.compare(old.data_type, new.data_type, logical, physical)
-        elif old.data_type != new.data_type:
-            self.problems.append(
-                f"the type of the column {name} changed from {old.data_type} to {new.data_type}"
-            )
+def _field_differences(
+    old: StructField, new: StructField, logical: Path, physical: Path
+) -> Iterator[NewColumn | str]:
+    name, missing = quote_path(logical), object()
+    if old.nullable and not new.nullable:
+        yield f"the column {name} became NOT NULL"
+    changed = {
+        key
+        for key in (old.metadata.keys() | new.metadata.keys()) - _ABOUT_INSERTS
+        if old.metadata.get(key, missing) != new.metadata.get(key, missing)
+    }
+    if changed:
+        yield f"the column {name} has other metadata ({', '.join(sorted(changed))})"
+    if isinstance(old.data_type, StructType) and isinstance(new.data_type, StructType):
+        yield from _differences(old.data_type, new.data_type, logical, physical)
+    elif old.data_type != new.data_type:
+        yield f"the type of the column {name} changed from {old.data_type} to {new.data_type}"
 
-    def _add(self, field: StructField, logical: Path, physical: Path) -> None:
-        inside = list(fields_with_paths(StructType((field,)), path=logical[:-1]))
-        for path, inner in inside:
-            name = quote_path(path)
-            if not inner.nullable:
-                self.problems.append(f"the new column {name} is NOT NULL")
-            asks = ", ".join(sorted(inner.metadata.keys() - _OF_NEW_COLUMNS))
-            if asks:
-                self.problems.append(f"the new column {name} has metadata ({asks})")
-            if inner.data_type == VOID:
-                self.problems.append(f"the new column {name} is void")
-        ids = [inner.metadata.get(FIELD_ID) for _, inner in inside]
-        known = tuple(number for number in ids if type(number) is int)
-        self.new.append(NewColumn(logical, physical, known if len(known) == len(ids) else ()))
+
+def _added(field: StructField, logical: Path, physical: Path) -> Iterator[NewColumn | str]:
+    inside = list(fields_with_paths(StructType((field,)), path=logical[:-1]))
+    for path, inner in inside:
+        name = quote_path(path)
+        if not inner.nullable:
+            yield f"the new column {name} is NOT NULL"
+        asks = ", ".join(sorted(inner.metadata.keys() - _OF_NEW_COLUMNS))
+        if asks:
+            yield f"the new column {name} has metadata ({asks})"
+        if inner.data_type == VOID:
+            yield f"the new column {name} is void"
+    ids = [inner.metadata.get(FIELD_ID) for _, inner in inside]
+    known = tuple(number for number in ids if type(number) is int)
+    yield NewColumn(logical, physical, known if len(known) == len(ids) else ())
 
 
 # What a table's features and properties demand before files may be written

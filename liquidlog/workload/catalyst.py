@@ -707,7 +707,6 @@ def _renamed(condition: str, places: dict[str, int], chosen: int | None) -> str:
 
 # Scans in plans, to the SQL conditions of their readers
 
-_NAMED: Final = re.compile(r"([A-Za-z_][\w-]*)#\d+(L?)")
 _RUNTIME: Final = ("dynamicpruning", "might_contain", "bloomfilter")
 """Filters that Spark adds for joins at run time; no plan has their values."""
 _INTERNAL: Final = "__delta_internal"
@@ -787,7 +786,7 @@ def _columns(node: Node) -> set[str]:
 def _named(scan: ScanText) -> dict[Path, str]:
     texts = (scan.data, scan.partition, scan.above)
     return {
-        (name,): "long" if mark else "" for text in texts for name, mark in _NAMED.findall(text)
+        (name,): "long" if mark else "" for text in texts for name, _, mark in _MARKED.findall(text)
     }
 
 
