@@ -268,41 +268,16 @@ ADDABLE: Final = (*FREE_FEATURES, COLUMN_MAPPING)
 """Features that a table with files can get: they demand nothing of existing files."""
 
 
-_INTERVAL: Final = re.compile(
-    r"(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
-    re.IGNORECASE,
+_BOOLEAN: Final = ("(?i)true|false", "true or false")
+_INTERVAL: Final = (
+    r"(?i)\s*(interval\s+)?(\d+\s+(week|day|hour|minute|second|millisecond|microsecond)s?\s*)+",
+    "an interval such as '2 weeks', without months and years",
 )
-_AN_INTERVAL: Final = "an interval such as '2 weeks', without months and years"
+_COUNT: Final = (r"(?!0+$)[0-9]{1,9}", "a whole number from 1")
+_ANY: Final = ("(?s).*", "text")
 
-Check = Callable[[str], str | None]
-
-
-def _is_in_words(expected: str, *values: str) -> Check:
-    return lambda value: None if value.lower() in values else expected
-
-
-def _is_integer(least: int) -> Check:
-    def check(value: str) -> str | None:
-        number = int(value) if re.fullmatch(r"-?\d{1,9}", value) else None
-        return None if number is not None and number >= least else f"a whole number from {least}"
-
-    return check
-
-
-def _is_one_of(*values: str) -> Check:
-    def check(value: str) -> str | None:
-        listed = ", ".join(values)
-        return None if value in values else listed if len(values) == 1 else f"one of {listed}"
-
-    return check
-
-
-def _is_text(_: str) -> str | None:
-    return None
-
-
-_SETTABLE: Final[Mapping[str, Check]] = {
-    # A check returns what the value must be, None if it is valid.
+_SETTABLE: Final[Mapping[str, tuple[str, str]]] = {
+    # The pattern of a value, and what it must be.
     **dict.fromkeys(
         (
             "delta.appendOnly",
@@ -317,7 +292,7 @@ _SETTABLE: Final[Mapping[str, Check]] = {
             "delta.enableTypeWidening",
             "delta.randomizeFilePrefixes",
         ),
-        _is_in_words("true or false", "true", "false"),
+        _BOOLEAN,
     ),
     **dict.fromkeys(
         (
@@ -328,22 +303,22 @@ _SETTABLE: Final[Mapping[str, Check]] = {
             "delta.sampleRetentionDuration",
             "delta.setTransactionRetentionDuration",
         ),
-        lambda value: None if _INTERVAL.fullmatch(value.strip()) else _AN_INTERVAL,
+        _INTERVAL,
     ),
-    "delta.autoOptimize.autoCompact": _is_one_of("auto", "true", "false"),
+    "delta.autoOptimize.autoCompact": ("auto|true|false", "one of auto, true, false"),
     # If true, every writer must write manifests, which we do not.
-    MANIFESTS: _is_one_of("false"),
-    "delta.checkpointInterval": _is_integer(1),
-    "delta.checkpointPolicy": _is_one_of("classic", "v2"),
-    "delta.dataSkippingStringPrefixLength": _is_integer(0),
-    "delta.isolationLevel": _is_one_of("Serializable"),
-    CODEC_PROPERTY: _is_in_words(f"one of {', '.join(CODEC_NAMES)}", *CODEC_NAMES),
-    "delta.randomPrefixLength": _is_integer(1),
-    MODE: _is_one_of("none", "name", "id"),
-    NUM_INDEXED_COLUMNS: _is_integer(-1),
-    STATS_COLUMNS: _is_text,
+    MANIFESTS: ("false", "false"),
+    "delta.checkpointInterval": _COUNT,
+    "delta.checkpointPolicy": ("classic|v2", "one of classic, v2"),
+    "delta.dataSkippingStringPrefixLength": (r"[0-9]{1,9}", "a whole number from 0"),
+    "delta.isolationLevel": ("Serializable", "Serializable"),
+    CODEC_PROPERTY: (f"(?i){'|'.join(CODEC_NAMES)}", f"one of {', '.join(CODEC_NAMES)}"),
+    "delta.randomPrefixLength": _COUNT,
+    MODE: ("none|name|id", "one of none, name, id"),
+    NUM_INDEXED_COLUMNS: (r"-1|[0-9]{1,9}", "a whole number from -1"),
+    STATS_COLUMNS: _ANY,
     # Valid values are the options of plans; see layout_problems.
-    **dict.fromkeys(BY_PROPERTY, _is_text),
+    **dict.fromkeys(BY_PROPERTY, _ANY),
 }
 
 _REFUSED: Final[Mapping[str, str]] = {
@@ -496,8 +471,8 @@ def layout_problems(
 def _wrong_value(name: str, value: str) -> Iterator[SchemaProblem]:
     if is_unknown(canonical_key(name)):
         yield SchemaProblem(Kind.PROPERTY_UNKNOWN, unknown_text(name), property=name)
-    expected = _SETTABLE.get(canonical_key(name), _is_text)(value)
-    if expected is not None:
+    pattern, expected = _SETTABLE.get(canonical_key(name), _ANY)
+    if re.fullmatch(pattern, value) is None:
         text = f"{name} must be {expected}, not {value!r}"
         yield SchemaProblem(Kind.PROPERTY_VALUE, text, property=name)
 

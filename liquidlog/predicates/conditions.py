@@ -22,14 +22,12 @@ from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.bounds import (
     BoundsOf,
     ColumnBounds,
-    ColumnTraits,
     Mask,
-    Use,
     can_be_nan,
     cast_where_possible,
     has_bounds,
     is_like_element,
-    mended,
+    skipping_bounds,
 )
 from liquidlog.spec.evolution import earlier_types
 from liquidlog.spec.schema import (
@@ -482,17 +480,24 @@ class FileBounds:
             self._lacking |= np.asarray(no_end, np.bool_) & self.may_have_value(leaf)
             low, high = found.low, found.high
             if self._nan is not None and can_be_nan(leaf.data_type):
-                # While `verdict` tries NaN, bounds include it or are it.
-                nan = mended(found, Use.ROWS, ColumnTraits(leaf.data_type))
-                low, high = (nan.low if leaf is self._nan else low), nan.high
+                # While `verdict` tries NaN, bounds include it or are it, as an infinity, since
+                # comparisons with NaN are false here: bounds from Parquet footers (delta-rs,
+                # polars, kernel-rs) ignore it.
+                # Source: delta-io/delta#7101; parquet.thrift, ColumnOrder.
+                high = pa.repeat(pa.scalar(np.inf, high.type), self.count)
+                low = high if leaf is self._nan else low
         return converted(low, wanted, end=-np.inf), converted(high, wanted, end=np.inf)
 
     def _mended(self, leaf: Leaf) -> ColumnBounds:
         if leaf.logical not in self._stated:
             stated = self._bounds.columns[self._numbers[leaf.logical]]
             was_float = _FLOAT in self._earlier.get(leaf.physical, frozenset())
-            column = ColumnTraits(leaf.data_type, was_float, is_like_element(leaf, self.schema))
-            self._stated[leaf.logical] = mended(stated, Use.SKIPPING, column)
+            self._stated[leaf.logical] = skipping_bounds(
+                stated,
+                leaf.data_type,
+                was_float=was_float,
+                is_like_element=is_like_element(leaf, self.schema),
+            )
         return self._stated[leaf.logical]
 
     def may_have_null(self, leaf: Leaf) -> Mask:

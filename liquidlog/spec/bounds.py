@@ -1,6 +1,6 @@
 """Bounds: the smallest and largest value of each column in each file, typed, from statistics.
 
-`RULES` lists what writers are known to state wrongly.
+`usable_bounds` and `skipping_bounds` correct what writers are known to state wrongly.
 
 Source: PROTOCOL.md, "Per-file Statistics".
 """
@@ -8,7 +8,6 @@ Source: PROTOCOL.md, "Per-file Statistics".
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import Enum, auto
 from functools import cache, partial
 from itertools import islice
 from typing import Any, Final
@@ -196,46 +195,7 @@ def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
     if has_bounds(leaf.data_type):
         low, high = values_of(MIN_VALUES, wanted), values_of(MAX_VALUES, wanted)
     stated = ColumnBounds(low=low, high=high, null_count=null_count)
-    return mended(stated, Use.ANY, ColumnTraits(leaf.data_type))
-
-
-class Use(Enum):
-    """The purpose of bounds."""
-
-    ANY = auto()
-    SKIPPING = auto()
-    """To skip files: bounds must include every value and may be too wide."""
-    ROWS = auto()
-    """To read or replace rows: bounds must also include values that other Delta readers miss."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnTraits:
-    """Facts about a column that decide which rules apply.
-
-    `is_like_element`: it has Parquet's name for elements of an array or map in this table.
-    """
-
-    data_type: DataType
-    was_float: bool = False
-    is_like_element: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WriterRule:
-    """A correction of bounds that some writer states wrongly, for columns where `of` is true."""
-
-    use: Use
-    of: Callable[[ColumnTraits], bool]
-    instead: Callable[[ColumnBounds], ColumnBounds]
-
-
-def mended(stated: ColumnBounds, use: Use, column: ColumnTraits) -> ColumnBounds:
-    """Return the bounds of a column, corrected for a use."""
-    for rule in RULES:
-        if rule.use is use and rule.of(column):
-            stated = rule.instead(stated)
-    return stated
+    return usable_bounds(stated, leaf.data_type)
 
 
 def can_be_nan(data_type: DataType) -> bool:
@@ -254,7 +214,6 @@ _MINUTE_US: Final = 60_000_000
 _DOUBLE_ERROR: Final = 2.0**-52
 """Twice the largest relative error of a double."""
 
-_REPEATED: Final = (ArrayType, MapType)
 _ELEMENTS: Final = ("key", "value", "item", "element")
 """Parquet's names for parts of arrays and maps."""
 _CUT: Final = r"\??\x{FFFD}+$"
@@ -266,38 +225,76 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 def is_like_element(leaf: Leaf, schema: StructType) -> bool:
     """Return whether a column has Parquet's name for elements of an array or map in this table."""
     is_named_so = len(leaf.physical) == 1 and leaf.physical[0] in _ELEMENTS
-    return is_named_so and any(isinstance(one.data_type, _REPEATED) for one in leaves(schema))
+    return is_named_so and any(
+        isinstance(one.data_type, ArrayType | MapType) for one in leaves(schema)
+    )
 
 
-def _without_int64_ends(stated: ColumnBounds) -> ColumnBounds:
-    def known(ends: pa.Array) -> pa.Array:
-        cut = pc.is_in(ends, value_set=pa.array(_INT64_ENDS, pa.decimal128(38, 0)).cast(ends.type))
-        return pc.if_else(cut, pa.scalar(None, ends.type), ends)
+def usable_bounds(stated: ColumnBounds, data_type: DataType) -> ColumnBounds:
+    """Return the bounds of a column, corrected for any use."""
+    low, high = stated.low, stated.high
+    match data_type:
+        case DecimalType(precision, 0) if precision > _INT64_DIGITS:
+            # delta-rs states the ends of int64 for larger decimals without a scale.
+            # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON.
+            ends = pa.array(_INT64_ENDS, pa.decimal128(38, 0)).cast(low.type)
+            low, high = (
+                pc.if_else(pc.is_in(end, value_set=ends), pa.scalar(None, end.type), end)
+                for end in (low, high)
+            )
+            return replace(stated, low=low, high=high)
+        case PrimitiveType("string"):
+            # Delta Spark before 3.3 ends cut texts with U+FFFD; supplementary characters are
+            # larger. Source: delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before.
+            high = pc.replace_substring_regex(high, pattern=_CUT, replacement=_LAST_CHARACTER)
+            return replace(stated, high=high)
+        case PrimitiveType("timestamp" | "timestamp_ntz"):
+            # Maxima of times lack microseconds, by PROTOCOL.md and in checkpoints of Trino and
+            # delta-rs. Source: trinodb/trino#31231, delta-io/delta-rs#2571.
+            micros = pc.cast(high, pa.int64())
+            # A maximum past the last possible microsecond is unknown.
+            inside = pc.less_equal(micros, _LAST_US - MILLISECOND_REST_US)
+            raised = pc.if_else(inside, pc.add(micros, MILLISECOND_REST_US), None)
+            return replace(stated, high=pc.cast(raised, high.type))
+        case ArrayType() | MapType():
+            # delta-rs before 1.6 counts null elements as null arrays or maps.
+            # Source: delta-io/delta-rs#4578, #4581.
+            none = pc.equal(stated.null_count, 0)
+            return replace(stated, null_count=pc.if_else(none, stated.null_count, None))
+        case _:
+            return stated
 
-    return replace(stated, low=known(stated.low), high=known(stated.high))
 
-
-def _after_the_cut(stated: ColumnBounds) -> ColumnBounds:
-    high = pc.replace_substring_regex(stated.high, pattern=_CUT, replacement=_LAST_CHARACTER)
-    return replace(stated, high=high)
-
-
-def _raised(stated: ColumnBounds) -> ColumnBounds:
-    micros = pc.cast(stated.high, pa.int64())
-    # A maximum past the last possible microsecond is unknown.
-    inside = pc.less_equal(micros, _LAST_US - MILLISECOND_REST_US)
-    raised = pc.if_else(inside, pc.add(micros, MILLISECOND_REST_US), None)
-    return replace(stated, high=pc.cast(raised, stated.high.type))
-
-
-def _no_count_of_elements(stated: ColumnBounds) -> ColumnBounds:
-    none = pc.equal(stated.null_count, 0)
-    return replace(stated, null_count=pc.if_else(none, stated.null_count, None))
-
-
-def _without_offset_seconds(stated: ColumnBounds) -> ColumnBounds:
-    low, high = _moved_early(stated.low, -_MINUTE_US), _moved_early(stated.high, _MINUTE_US)
-    return replace(stated, low=low, high=high)
+def skipping_bounds(
+    stated: ColumnBounds, data_type: DataType, *, was_float: bool, is_like_element: bool
+) -> ColumnBounds:
+    """Return usable bounds that include every value of a column; they may be too wide."""
+    low, high, null_count = stated.low, stated.high, stated.null_count
+    if is_like_element:
+        # delta-rs 0.22 to 1.1 counts null elements as nulls of a column with the element's name,
+        # such as value. Source: tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578.
+        null_count = pa.nulls(len(null_count), pa.int64())
+    match data_type:
+        case PrimitiveType("timestamp"):
+            # Delta Spark writes old timestamps with offsets that lack their seconds.
+            # Source: delta-io/delta#5512; StatisticsCollection, the format of timestamps.
+            low, high = _moved_early(low, -_MINUTE_US), _moved_early(high, _MINUTE_US)
+        case PrimitiveType("double") if was_float:
+            # A column widened to double has the shortest text of its floats; Delta Spark skips
+            # such files. Source: delta.typeChanges.
+            numbers = (np.asarray(pc.fill_null(end, 0.0)) for end in (low, high))
+            wide = (pa.array(ends) for ends in widened_to_floats(*numbers))
+            low, high = (
+                pc.if_else(end.is_valid(), wider, pa.scalar(None, pa.float64()))
+                for end, wider in zip((low, high), wide, strict=True)
+            )
+        case DecimalType():
+            # delta-rs converts decimals to doubles before it writes bounds.
+            # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal.
+            low, high = _moved_large(low, pc.subtract), _moved_large(high, pc.add)
+        case _:
+            pass
+    return ColumnBounds(low=low, high=high, null_count=null_count)
 
 
 def _moved_early(values: pa.Array, step_us: int) -> pa.Array:
@@ -308,22 +305,6 @@ def _moved_early(values: pa.Array, step_us: int) -> pa.Array:
     return pc.cast(pc.if_else(early, moved, micros), values.type)
 
 
-def _around_floats(stated: ColumnBounds) -> ColumnBounds:
-    numbers = (np.asarray(pc.fill_null(end, 0.0)) for end in (stated.low, stated.high))
-    low, high = (pa.array(ends) for ends in widened_to_floats(*numbers))
-    nothing = pa.scalar(None, pa.float64())
-    return replace(
-        stated,
-        low=pc.if_else(stated.low.is_valid(), low, nothing),
-        high=pc.if_else(stated.high.is_valid(), high, nothing),
-    )
-
-
-def _around_doubles(stated: ColumnBounds) -> ColumnBounds:
-    low, high = _moved_large(stated.low, pc.subtract), _moved_large(stated.high, pc.add)
-    return replace(stated, low=low, high=high)
-
-
 def _moved_large(values: pa.Array, move: Callable[[pa.Array, pa.Array], pa.Array]) -> pa.Array:
     """Move the decimals that their nearest double does not determine."""
     error = pc.multiply(pc.abs(pc.cast(values, pa.float64())), _DOUBLE_ERROR)
@@ -331,75 +312,6 @@ def _moved_large(values: pa.Array, move: Callable[[pa.Array, pa.Array], pa.Array
     wide = pa.decimal256(values.type.precision + 2, values.type.scale)
     steps = pc.cast(pc.if_else(coarse, pc.multiply(error, 4.0), 0.0), wide)
     return move(pc.cast(values, wide), steps)
-
-
-def _nan_alone(stated: ColumnBounds) -> ColumnBounds:
-    """Return infinite bounds for NaN alone, because comparisons with NaN are false here."""
-    infinite = pa.scalar(float("inf"), stated.high.type)
-    nan = pa.repeat(infinite, len(stated.high))
-    return replace(stated, low=nan, high=nan)
-
-
-RULES: Final = (
-    # delta-rs states the ends of int64 for larger decimals without a scale.
-    # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar as JSON.
-    WriterRule(
-        Use.ANY,
-        lambda column: (
-            isinstance(column.data_type, DecimalType)
-            and not column.data_type.scale
-            and column.data_type.precision > _INT64_DIGITS
-        ),
-        _without_int64_ends,
-    ),
-    # Delta Spark before 3.3 ends cut texts with U+FFFD; supplementary characters are larger.
-    # Source: delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before it.
-    WriterRule(Use.ANY, lambda column: column.data_type == PrimitiveType("string"), _after_the_cut),
-    # Maxima of times lack microseconds, by PROTOCOL.md and in checkpoints of Trino and delta-rs.
-    # Source: trinodb/trino#31231, delta-io/delta-rs#2571.
-    WriterRule(
-        Use.ANY,
-        lambda column: (
-            column.data_type in {PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz")}
-        ),
-        _raised,
-    ),
-    # delta-rs before 1.6 counts null elements as null arrays or maps.
-    # Source: delta-io/delta-rs#4578, #4581.
-    WriterRule(
-        Use.ANY, lambda column: isinstance(column.data_type, _REPEATED), _no_count_of_elements
-    ),
-    # delta-rs 0.22 to 1.1 counts null elements as nulls of a column with the element's name, such
-    # as value. Source: tables written by 0.22.3 and 1.1.4; delta-io/delta-rs#4578.
-    WriterRule(
-        Use.SKIPPING,
-        lambda column: column.is_like_element,
-        lambda stated: replace(stated, null_count=pa.nulls(len(stated.null_count), pa.int64())),
-    ),
-    # Delta Spark writes old timestamps with offsets that lack their seconds.
-    # Source: delta-io/delta#5512; StatisticsCollection, the format of timestamps.
-    WriterRule(
-        Use.SKIPPING,
-        lambda column: column.data_type == PrimitiveType("timestamp"),
-        _without_offset_seconds,
-    ),
-    # A column widened to double has the shortest text of its floats; Delta Spark skips such
-    # files. Source: delta.typeChanges.
-    WriterRule(
-        Use.SKIPPING,
-        lambda column: column.was_float and column.data_type == PrimitiveType("double"),
-        _around_floats,
-    ),
-    # delta-rs converts decimals to doubles before it writes bounds.
-    # Source: delta-rs crates/core/src/writer/stats.rs, StatsScalar::Decimal.
-    WriterRule(
-        Use.SKIPPING, lambda column: isinstance(column.data_type, DecimalType), _around_doubles
-    ),
-    # Bounds from Parquet footers (delta-rs, polars, kernel-rs) ignore NaN.
-    # Source: delta-io/delta#7101; parquet.thrift, ColumnOrder.
-    WriterRule(Use.ROWS, lambda column: can_be_nan(column.data_type), _nan_alone),
-)
-"""Each rule has a test with its writer, where that writer can be installed."""
 
 
 def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
