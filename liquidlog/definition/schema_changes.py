@@ -217,7 +217,9 @@ class Rename:
 def plan_rename(snapshot: Snapshot, old: Path, new_name: str) -> Rename:
     """Return the rename of a column; `new_name` replaces the last part of its path."""
     found = _existing(snapshot, old)
-    problems = list(_name_problems(snapshot.schema, found, new_name))
+    beside = _parent(snapshot.schema, found).fields
+    taken = {field.name.lower(): field.name for field in beside if field.name != found[-1]}
+    problems = list(_name_problems(taken, (*found[:-1], new_name)))
     problems.extend(_dependents(snapshot, found))
     if problems:
         raise SchemaChangeError(problems)
@@ -349,15 +351,16 @@ def _parent(schema: StructType, path: Path) -> StructType:
     return data_type
 
 
-def _name_problems(schema: StructType, column: Path, new_name: str) -> Iterator[SchemaProblem]:
-    for field in _parent(schema, column).fields:
-        if field.name.lower() == new_name.lower() and field.name != column[-1]:
-            taken = quote_path((*column[:-1], field.name))
-            text = f"there is a column {taken} already"
-            yield SchemaProblem(Kind.COLUMN_EXISTS, text, column=taken)
-    if new_name.lower() in RESERVED_NAMES and len(column) == 1:
-        text = f"{new_name} is a name that the change data feed uses"
-        yield SchemaProblem(Kind.COLUMN_NAME_RESERVED, text, column=new_name)
+def _name_problems(taken: Mapping[str, str], column: Path) -> Iterator[SchemaProblem]:
+    """Yield why a column cannot have its name; `taken` has the names beside it by lower case."""
+    name = column[-1].lower()
+    if name in taken:
+        there = quote_path((*column[:-1], taken[name]))
+        text = f"there is a column {there} already"
+        yield SchemaProblem(Kind.COLUMN_EXISTS, text, column=there)
+    if name in RESERVED_NAMES and len(column) == 1:
+        text = f"{column[-1]} is a name that the change data feed uses"
+        yield SchemaProblem(Kind.COLUMN_NAME_RESERVED, text, column=column[-1])
 
 
 def _loss_problems(snapshot: Snapshot, dropped: Path) -> Iterator[SchemaProblem]:
@@ -473,14 +476,8 @@ def addition_problems(
     features = table_features(protocol)
     for field in columns.fields:
         name = quote_path((*place, field.name))
-        if field.name.lower() in taken:
-            there = quote_path((*place, taken[field.name.lower()]))
-            text = f"there is a column {there} already"
-            yield SchemaProblem(Kind.COLUMN_EXISTS, text, column=there)
+        yield from _name_problems(taken, (*place, field.name))
         taken[field.name.lower()] = field.name
-        if not place and field.name.lower() in RESERVED_NAMES:
-            text = f"{field.name} is a name that the change data feed uses"
-            yield SchemaProblem(Kind.COLUMN_NAME_RESERVED, text, column=name)
         if not field.nullable:
             text = f"{name} would be null in every row that there is; leave NOT NULL out"
             yield SchemaProblem(Kind.SCHEMA_IS_NOT_WRITABLE, text, column=name)

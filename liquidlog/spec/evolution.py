@@ -149,32 +149,22 @@ class NewColumn:
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """The difference between two schemas."""
-
-    new: tuple[NewColumn, ...]
-    problems: tuple[str, ...]
-
-
 @lru_cache(maxsize=64)
-def _schema_growth(before: str, after: str) -> Growth:
+def _growth(before: str, after: str) -> tuple[NewColumn | str, ...]:
+    """Return the columns added to a schema, and a clause for each other change."""
     if before == after:
-        return Growth((), ())
+        return ()
     try:
         old = parse_schema(before, where="the schema before")
         new = parse_schema(after, where="the schema after")
     except CorruptLogError as error:
-        return Growth((), (error.message,))
-    found = list(_differences(old, new, (), ()))
-    columns = tuple(one for one in found if isinstance(one, NewColumn))
-    return Growth(columns, tuple(one for one in found if isinstance(one, str)))
+        return (error.message,)
+    return tuple(_differences(old, new, (), ()))
 
 
 def _differences(
     old: StructType, new: StructType, logical: Path, physical: Path
 ) -> Iterator[NewColumn | str]:
-    """Yield the added columns, and a clause for each other change."""
     before = {field.name: field for field in old.fields}
     after = {field.name: field for field in new.fields}
     for field in old.fields:
@@ -455,10 +445,9 @@ def metadata_changes(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
     yield from partitioning_changes(terms.partition_columns, metadata)
     if metadata.format.provider not in {None, "parquet"} or metadata.format.options:
         yield "the table has another file format"
-    growth = _schema_growth(terms.schema_string, metadata.schema_string)
-    yield from growth.problems
-    if growth.new:
-        yield from _mapping_problems(terms, metadata, growth.new)
+    changes = _growth(terms.schema_string, metadata.schema_string)
+    yield from (change for change in changes if isinstance(change, str))
+    yield from _mapping_problems(terms, metadata)
     yield from _property_changes(terms.table.properties, _bound_properties(metadata))
 
 
@@ -480,7 +469,8 @@ def protocol_changes(terms: FileTerms, protocol: Protocol) -> Iterator[str]:
 
 def new_columns(terms: FileTerms, metadata: Metadata) -> tuple[NewColumn, ...]:
     """Return the columns of `metadata` that are absent from files written for `terms`."""
-    return _schema_growth(terms.schema_string, metadata.schema_string).new
+    changes = _growth(terms.schema_string, metadata.schema_string)
+    return tuple(change for change in changes if isinstance(change, NewColumn))
 
 
 def _bound_properties(metadata: Metadata) -> dict[str, str]:
@@ -520,14 +510,12 @@ def _property_changes(before: Mapping[str, str], after: Mapping[str, str]) -> It
         yield f"the property {MAX_COLUMN_ID} fell from {_number(before)} to {_number(after)}"
 
 
-def _mapping_problems(
-    terms: FileTerms, metadata: Metadata, new: tuple[NewColumn, ...]
-) -> Iterator[str]:
+def _mapping_problems(terms: FileTerms, metadata: Metadata) -> Iterator[str]:
     """Yield why files may contain columns that look new: their ids are not fresh.
 
     RESTORE brings back a dropped column with its old id and physical name.
     """
-    before = terms.table.properties
+    before, new = terms.table.properties, new_columns(terms, metadata)
     if before.get(MODE, MappingMode.NONE).lower() == MappingMode.NONE:
         for column in new:
             if column.ids or column.logical != column.physical:
