@@ -72,7 +72,7 @@ def located_vector(table_uri: str, vector: DeletionVector | None, *, data_file: 
         path = vector_path(vector)
         return None if path is None else file_address(table_uri, path)
     except DeletionVectorError as error:
-        raise DataFileError(data_file, error.message) from error
+        raise DataFileError(data_file, str(error)) from error
     except (UsageError, CorruptLogError) as error:
         detail = f"its deletion vector has no usable address: {error.message}"
         raise DataFileError(data_file, detail) from error

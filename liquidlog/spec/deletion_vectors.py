@@ -9,7 +9,6 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable
-from enum import Enum
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -54,30 +53,12 @@ _OTHERS: Final = bytes(set(range(256)) - set(_Z85))
 _DIGITS: Final = bytes.maketrans(_Z85, _B85)
 
 
-class VectorFault(Enum):
-    """What is wrong with a deletion vector."""
-
-    PLACE = "the log does not say where it is"
-    Z85 = "its text is not Z85"
-    SIZE = "it has another size than the log says, or one that no vector has"
-    CUT_OFF = "its file ends before it does"
-    CHECKSUM = "it is not what was written"
-    FORMAT = "its magic number is unknown"
-    BITMAP = "it is not a sound roaring bitmap"
-    CARDINALITY = "it deletes another number of rows than the log says"
-    ROWS = "it deletes rows that the data file does not have"
-
-
 class DeletionVectorError(ValueError):
-    """A deletion vector cannot be trusted; `fault` says why."""
+    """A deletion vector cannot be trusted; the message says why."""
 
-    def __init__(self, fault: VectorFault, problem: str) -> None:
-        super().__init__(fault, problem)
-        self.fault = fault
-        self.message = f"its deletion vector {problem}"
 
-    def __str__(self) -> str:
-        return self.message
+def _fault(problem: str) -> DeletionVectorError:
+    return DeletionVectorError(f"its deletion vector {problem}")
 
 
 def vector_path(vector: DeletionVector) -> str | None:
@@ -91,11 +72,11 @@ def vector_path(vector: DeletionVector) -> str | None:
             prefix = vector.path_or_inline_dv[:-ENCODED_UUID_CHARS]
             encoded = vector.path_or_inline_dv[-ENCODED_UUID_CHARS:]
             if len(encoded) != ENCODED_UUID_CHARS:
-                raise DeletionVectorError(VectorFault.PLACE, f"has no file name: {encoded!r}")
+                raise _fault(f"has no file name: {encoded!r}")
             name = vector_file_name(UUID(bytes=decode_z85(encoded)))
             return f"{prefix}/{name}" if prefix else name
         case other:
-            raise DeletionVectorError(VectorFault.PLACE, f"has the unknown storage type {other!r}")
+            raise _fault(f"has the unknown storage type {other!r}")
 
 
 def inline_payload(vector: DeletionVector) -> bytes:
@@ -103,10 +84,7 @@ def inline_payload(vector: DeletionVector) -> bytes:
     content = decode_z85(vector.path_or_inline_dv)
     padding_bytes = len(content) - vector.size_in_bytes
     if not 0 <= padding_bytes < _WORD_BYTES:
-        raise DeletionVectorError(
-            VectorFault.SIZE,
-            f"has {len(content)} bytes, the log says {vector.size_in_bytes}",
-        )
+        raise _fault(f"has {len(content)} bytes, the log says {vector.size_in_bytes}")
     return content[: vector.size_in_bytes]
 
 
@@ -114,50 +92,41 @@ def framed_bytes(vector: DeletionVector) -> tuple[int, int]:
     """Return the offset and the length in bytes of a stored vector in its file, with its frame."""
     offset = vector.offset or 0
     if offset < 0 or vector.size_in_bytes < 0:
-        raise DeletionVectorError(VectorFault.SIZE, "has a negative offset or size")
+        raise _fault("has a negative offset or size")
     return offset, vector.size_in_bytes + 2 * _WORD_BYTES
 
 
 def framed_payload(vector: DeletionVector, content: bytes) -> bytes:
     """Return the bitmap inside the frame, the bytes at `framed_bytes`."""
     if len(content) < vector.size_in_bytes + 2 * _WORD_BYTES:
-        raise DeletionVectorError(VectorFault.CUT_OFF, "is cut off")
+        raise _fault("is cut off")
     (size_bytes,) = struct.unpack_from(">i", content)
     if size_bytes != vector.size_in_bytes:
-        raise DeletionVectorError(
-            VectorFault.SIZE,
-            f"has {size_bytes} bytes, the log says {vector.size_in_bytes}",
-        )
+        raise _fault(f"has {size_bytes} bytes, the log says {vector.size_in_bytes}")
     payload = content[_WORD_BYTES : _WORD_BYTES + size_bytes]
     (checksum,) = struct.unpack_from(">I", content, _WORD_BYTES + size_bytes)
     if zlib.crc32(payload) != checksum:
-        raise DeletionVectorError(VectorFault.CHECKSUM, "is damaged: the checksum differs")
+        raise _fault("is damaged: the checksum differs")
     return payload
 
 
 def deleted_positions(payload: bytes, *, cardinality: int, num_rows: int) -> Positions:
     """Return the rows that a bitmap deletes."""
     if payload[:_WORD_BYTES] != struct.pack("<i", _PORTABLE_MAGIC):
-        raise DeletionVectorError(VectorFault.FORMAT, "is in a format this release does not know")
+        raise _fault("is in a format this release does not know")
     try:
         bitmap = BitMap64.deserialize(payload[_WORD_BYTES:])
     except (ValueError, IndexError) as error:
-        raise DeletionVectorError(VectorFault.BITMAP, "is not a roaring bitmap") from error
+        raise _fault("is not a roaring bitmap") from error
     if len(bitmap) != cardinality:
-        raise DeletionVectorError(
-            VectorFault.CARDINALITY,
-            f"has {len(bitmap)} rows, the log says {cardinality}",
-        )
+        raise _fault(f"has {len(bitmap)} rows, the log says {cardinality}")
     if not cardinality:
         return np.empty(0, np.uint64)
     if bitmap.max() >= num_rows:
-        raise DeletionVectorError(
-            VectorFault.ROWS,
-            f"deletes row {bitmap.max()}, the file has {num_rows} rows",
-        )
+        raise _fault(f"deletes row {bitmap.max()}, the file has {num_rows} rows")
     positions = np.frombuffer(bitmap.to_array(), np.uint64)
     if not (positions[1:] > positions[:-1]).all():
-        raise DeletionVectorError(VectorFault.BITMAP, "is not a sound roaring bitmap")
+        raise _fault("is not a sound roaring bitmap")
     return positions
 
 
@@ -209,8 +178,8 @@ def decode_z85(text: str) -> bytes:
     """Return the bytes of Z85 text; their number is a multiple of four."""
     digits = text.encode()
     if len(digits) % 5 or digits.translate(None, _OTHERS) != digits:
-        raise DeletionVectorError(VectorFault.Z85, "is not Z85 text")
+        raise _fault("is not Z85 text")
     try:
         return base64.b85decode(digits.translate(_DIGITS))
     except ValueError as error:
-        raise DeletionVectorError(VectorFault.Z85, "is not Z85 text") from error
+        raise _fault("is not Z85 text") from error

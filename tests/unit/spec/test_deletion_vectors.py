@@ -10,7 +10,6 @@ from pyroaring import BitMap64
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.deletion_vectors import (
     DeletionVectorError,
-    VectorFault,
     decode_z85,
     deleted_positions,
     framed_payload,
@@ -33,10 +32,10 @@ def framed(payload: bytes = PAYLOAD, *, size: int | None = None, flip: int = 0) 
     return struct.pack(">i", size_bytes) + payload + struct.pack(">I", checksum)
 
 
-def fault_of(action: Callable[[], object]) -> VectorFault:
+def fault_of(action: Callable[[], object]) -> str:
     with pytest.raises(DeletionVectorError) as caught:
         action()
-    return caught.value.fault
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +59,13 @@ def test_place_of_a_vector(kind: str, text: str, path: str | None) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "fault"),
     [
-        ("u", "^-aqEH", VectorFault.PLACE),
-        ("u", "^-aqEH.-t@S}K{vb[*k~", VectorFault.Z85),
-        ("r", "a/b.bin", VectorFault.PLACE),
+        ("u", "^-aqEH", "no file name"),
+        ("u", "^-aqEH.-t@S}K{vb[*k~", "is not Z85"),
+        ("r", "a/b.bin", "storage type"),
     ],
 )
-def test_place_that_cannot_be_understood(kind: str, text: str, fault: VectorFault) -> None:
-    assert fault_of(lambda: vector_path(vector(kind, text))) is fault
+def test_place_that_cannot_be_understood(kind: str, text: str, fault: str) -> None:
+    assert fault in fault_of(lambda: vector_path(vector(kind, text)))
 
 
 def test_inline_vector_of_another_implementation() -> None:
@@ -80,43 +79,42 @@ def test_inline_vector_of_another_implementation() -> None:
 @pytest.mark.parametrize("size", [36, 41])
 def test_inline_vector_of_another_size_than_the_log_says(size: int) -> None:
     text = "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
-    assert (
-        fault_of(lambda: inline_payload(vector("i", text, size_in_bytes=size))) is VectorFault.SIZE
-    )
+    found = fault_of(lambda: inline_payload(vector("i", text, size_in_bytes=size)))
+    assert "bytes, the log says" in found
 
 
 @pytest.mark.parametrize("text", ["Hello Worl", "HelloWorl", "#####", "HellöWorld"])
 def test_text_that_is_not_z85(text: str) -> None:
-    assert fault_of(lambda: decode_z85(text)) is VectorFault.Z85
+    assert "is not Z85" in fault_of(lambda: decode_z85(text))
 
 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (framed(flip=1), VectorFault.CHECKSUM),
-        (framed(size=len(PAYLOAD) + 4), VectorFault.SIZE),
-        (framed()[:-1], VectorFault.CUT_OFF),
-        (b"", VectorFault.CUT_OFF),
+        (framed(flip=1), "checksum differs"),
+        (framed(size=len(PAYLOAD) + 4), "bytes, the log says"),
+        (framed()[:-1], "is cut off"),
+        (b"", "is cut off"),
     ],
 )
-def test_stored_vector_that_is_damaged(content: bytes, fault: VectorFault) -> None:
+def test_stored_vector_that_is_damaged(content: bytes, fault: str) -> None:
     stored = vector("u", "x" * 20, size_in_bytes=len(PAYLOAD))
-    assert fault_of(lambda: framed_payload(stored, content)) is fault
+    assert fault in fault_of(lambda: framed_payload(stored, content))
 
 
 @pytest.mark.parametrize(
     ("payload", "cardinality", "num_rows", "fault"),
     [
-        (PAYLOAD, 2, 10, VectorFault.CARDINALITY),
-        (PAYLOAD, 3, 9, VectorFault.ROWS),
-        (PAYLOAD[:-1], 3, 10, VectorFault.BITMAP),
-        (MAGIC, 0, 10, VectorFault.BITMAP),
-        (b"", 0, 10, VectorFault.FORMAT),
-        (struct.pack("<i", 1681511376) + PAYLOAD[4:], 3, 10, VectorFault.FORMAT),
+        (PAYLOAD, 2, 10, "rows, the log says"),
+        (PAYLOAD, 3, 9, "the file has"),
+        (PAYLOAD[:-1], 3, 10, "roaring bitmap"),
+        (MAGIC, 0, 10, "roaring bitmap"),
+        (b"", 0, 10, "in a format"),
+        (struct.pack("<i", 1681511376) + PAYLOAD[4:], 3, 10, "in a format"),
     ],
 )
 def test_bitmap_that_is_not_what_the_log_says(
-    payload: bytes, cardinality: int, num_rows: int, fault: VectorFault
+    payload: bytes, cardinality: int, num_rows: int, fault: str
 ) -> None:
     found = fault_of(lambda: deleted_positions(payload, cardinality=cardinality, num_rows=num_rows))
-    assert found is fault
+    assert fault in found
