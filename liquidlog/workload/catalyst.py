@@ -118,10 +118,9 @@ _RENDERED: Final[Mapping[str, Callable[[str], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by its path; `attribute` is its name and id in the plan, `type_of` its type."""
+    """A column by its path, and its type."""
 
     path: Path
-    attribute: str
     type_of: str
 
 
@@ -275,7 +274,7 @@ def pushed(node: Node) -> str | None:
         case Call("IN", (Column(path), *members)):
             shown = (one.printed for one in members if isinstance(one, Constant))
             return f"In({quote_path(path)}, [{','.join(shown)}])"
-        case Column(path, _, "boolean"):
+        case Column(path, "boolean"):
             return f"EqualTo({quote_path(path)},true)"
         case Call(name, (Column(path), *others)) if name in _PUSHED:
             constants = [one.printed for one in others if isinstance(one, Constant)]
@@ -370,7 +369,7 @@ class _Search:
         self._text = text
         self._names = names
         self._steps = 0
-        self._columns = sorted(names.types, key=lambda path: -len(path[0]))
+        self._columns = sorted(names.types, key=lambda path: (-len(path[0]), -len(".".join(path))))
         self._roots = tuple({path[0]: None for path in self._columns})
         any_root = "|".join(re.escape(root) for root in self._roots) or r"\b\B"
         self._attributes = re.compile(rf"(?:{any_root})#\d")
@@ -438,25 +437,19 @@ class _Search:
             yield from self._constants(start, type_of, ")")
 
     def _column(self, start: int) -> tuple[Column, int] | None:
+        text, types = self._text, self._names.types
         for root in self._roots:
-            if not self._text.startswith(root, start):
+            found = _ATTRIBUTE.match(text, start + len(root))
+            if found is None or not text.startswith(root, start):
                 continue
-            found = _ATTRIBUTE.match(self._text, start + len(root))
-            if found is not None:
-                return self._below((root,), found[0], found.end())
-        return None
-
-    def _below(self, path: Path, mark: str, end: int) -> tuple[Column, int] | None:
-        attribute = f"{path[0]}{mark}"
-        if not self._text.startswith(".", end):
-            return Column(path, attribute, self._names.types.get(path, "")), end
-        for candidate in sorted(self._columns, key=lambda path: -len(".".join(path))):
-            if candidate[: len(path)] != path or len(candidate) == len(path):
-                continue
-            below = "." + ".".join(candidate[len(path) :])
-            if self._text.startswith(below, end):
-                type_of = self._names.types[candidate]
-                return Column(candidate, attribute, type_of), end + len(below)
+            end = found.end()
+            if not text.startswith(".", end):
+                return Column((root,), types.get((root,), "")), end
+            for path in self._columns:
+                below = "." + ".".join(path[1:])
+                if path[0] == root and len(path) > 1 and text.startswith(below, end):
+                    return Column(path, types[path]), end + len(below)
+            return None
         return None
 
     def _binary(self, start: int) -> Iterator[tuple[Node, int]]:
@@ -629,7 +622,7 @@ class _Search:
 
 def _type(node: Node) -> str:
     match node:
-        case Column(_, _, type_of):
+        case Column(_, type_of):
             return type_of
         case Call("CAST", _, target):
             return printed_type(target)
