@@ -214,7 +214,8 @@ def _judge(node: exp.Expression, bounds: FileBounds) -> Verdict:
             parts = [_judge(part, bounds) for part in nodes]
             return reduce(and_ if isinstance(node, exp.And) else or_, parts)
         case exp.Boolean() | exp.Null():
-            return bounds.constant(value=bool(node.this) if node.args else None)
+            value = None if isinstance(node, exp.Null) else bool(node.this)
+            return bounds.constant(value=value)
         case _:
             return bounds.noting(node, partial(_judge_leaf, node))
 
