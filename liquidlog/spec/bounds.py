@@ -127,13 +127,17 @@ class Bounds:
 
     def all_known(self) -> NDArray[np.bool_]:
         """Return which files have both ends of every column; without columns, none."""
-        known = [self.known(number) for number in range(len(self.columns))]
-        return np.logical_and.reduce(known) if known else np.zeros(len(self), np.bool_)
+        mask = np.full(len(self), bool(self.columns))
+        for number in range(len(self.columns)):
+            mask &= self.known(number)
+        return mask
 
     def any_unknown(self) -> NDArray[np.bool_]:
         """Return which files may have values of a column whose ends are unknown."""
-        unknown = [self.unknown(number) for number in range(len(self.columns))]
-        return np.logical_or.reduce([np.zeros(len(self), np.bool_), *unknown])
+        mask = np.zeros(len(self), np.bool_)
+        for number in range(len(self.columns)):
+            mask |= self.unknown(number)
+        return mask
 
     def only_nulls(self, number: int) -> NDArray[np.bool_]:
         """Return which files have only nulls in a column."""
