@@ -230,6 +230,7 @@ def test_files_are_not_tagged_anew_under_a_change_data_feed(tmp_path: Path) -> N
         ({"delta.logRetentionDuratoin": "1 day"}, [], Kind.PROPERTY_UNKNOWN, None),
         ({"delta.logRetentionDuration": "interval 1 month"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.appendOnly": "yes"}, [], Kind.PROPERTY_VALUE, None),
+        ({"delta.checkpointInterval": "0"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.parquet.compression.codec": "lzo"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.dataSkippingStatsColumns": "id,`p"}, [], Kind.PROPERTY_VALUE, None),
         ({"delta.columnMapping.mode": "none"}, [], Kind.COLUMN_MAPPING_IS_FIXED, None),
