@@ -1,3 +1,4 @@
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -5,13 +6,21 @@ import msgspec
 import pytest
 
 from liquidlog.clustering.change import rewrite_change
-from liquidlog.errors import CommitConflictError, Outdated, ResultMismatchError
+from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
+from liquidlog.errors import (
+    CommitConflictError,
+    CorruptLogError,
+    Outdated,
+    ResultMismatchError,
+    UnsupportedFeatureError,
+)
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
+    RowTracking,
 )
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AddFile, RemoveFile
+from liquidlog.spec.actions import AddFile, DomainMetadata, Protocol, RemoveFile
 from support.plans import finished, output, staleness
 from support.snapshots import SCHEMA, FileSpec, snapshot_of
 from support.snapshots import planned as counted
@@ -24,42 +33,6 @@ FILES = [
 
 def planned(snapshot: Snapshot, **policy: Any) -> ClusteringPlan:
     return counted(snapshot, ClusteringPolicy(**policy))
-
-
-def test_adds_are_tagged_and_removes_repeat_the_log() -> None:
-    snapshot = snapshot_of(FILES)
-    change = rewrite_change(snapshot, planned(snapshot), finished(), now_ms=8)
-    add, *removes = change.actions
-    assert add == AddFile(
-        path="new%20file",
-        partition_values={},
-        size=90,
-        modification_time=3,
-        data_change=False,
-        stats='{"numRecords":12,"nullCount":{"x":0}}',
-        tags={"ZCUBE_ID": "new-1", "ZCUBE_ZORDER_BY": '["x"]'},
-        clustering_provider="liquid",
-    )
-    first, second = removes
-    assert isinstance(first, RemoveFile)
-    assert isinstance(second, RemoveFile)
-    assert (first.path, first.size, first.base_row_id) == ("a%20b", 70, 9)
-    assert first.deletion_vector is not None
-    assert first.deletion_vector.unique_id == "udv-a%20b@1"
-    assert (first.stats, first.tags, first.deletion_timestamp) == ('{"numRecords":10}', None, 8)
-    assert second.tags == {"ZCUBE_ID": "old", "ZCUBE_ZORDER_BY": '["x"]'}
-    assert change.tags == {"liquidlog.planId": "new-0", "liquidlog.groupId": "0"}
-    assert change.isolation_level == "SnapshotIsolation"
-    assert not change.is_blind_append
-
-
-def test_compaction_leaves_outputs_untagged() -> None:
-    snapshot = snapshot_of(FILES, cluster_by=None)
-    change = rewrite_change(snapshot, planned(snapshot), finished(), now_ms=8)
-    add = change.actions[0]
-    assert isinstance(add, AddFile)
-    assert (add.tags, add.clustering_provider) == (None, None)
-    assert "isFull" not in change.parameters
 
 
 @pytest.mark.parametrize(
@@ -111,3 +84,128 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
     with pytest.raises(CommitConflictError) as caught:
         rewrite_change(now, made, finished(), now_ms=8)
     assert caught.value.conflicts == tuple(Outdated(reason) for reason in reasons)
+
+
+DOMAIN = "delta.rowTracking"
+STATS = '{"numRecords":14,"nullCount":{"x":0}}'
+GROUP = finished(
+    outputs=(output("new", num_records=14, stats=STATS),), rows_read=14, rows_written=14
+)
+NAMES = {
+    "delta.rowTracking.materializedRowIdColumnName": "_id",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "_version",
+}
+ENABLED = {"delta.enableRowTracking": "true", **NAMES}
+NUMBERED = (
+    FileSpec(path="a", rows=10, base_row_id=5, commit_version=2),
+    FileSpec(path="b", rows=6, base_row_id=15, commit_version=3, deleted=2),
+)
+
+
+def tracked(
+    files: Sequence[FileSpec] = NUMBERED,
+    configuration: Mapping[str, str] = ENABLED,
+    *,
+    mark: str | None = '{"rowIdHighWaterMark":20}',
+    features: tuple[str, ...] = ("rowTracking", "domainMetadata", "clustering"),
+) -> Snapshot:
+    protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
+    snapshot = snapshot_of(files, configuration=configuration, protocol=protocol)
+    if mark is None:
+        return snapshot
+    domain = DomainMetadata(domain=DOMAIN, configuration=mark, removed=False)
+    return replace(snapshot, domains={**snapshot.domains, DOMAIN: domain})
+
+
+def adds(*names: str) -> list[AddFile]:
+    return [AddFile(path=name, size=1, modification_time=0, data_change=True) for name in names]
+
+
+def planned_default(snapshot: Snapshot) -> ClusteringPlan:
+    return counted(snapshot, ClusteringPolicy())
+
+
+def test_nothing_is_assigned_where_row_tracking_is_suspended_or_not_there() -> None:
+    suspended = tracked(configuration={"delta.rowTrackingSuspended": "true"})
+    for snapshot in (suspended, tracked(features=("domainMetadata",))):
+        assert assign_row_ids(snapshot, adds("c"), [4]) == (tuple(adds("c")), ())
+
+
+@pytest.mark.parametrize("mark", [None, '{"rowIdHighWaterMark":19}', "{}", "?"])
+def test_a_mark_that_was_lost_is_no_ground_for_new_row_ids(mark: str | None) -> None:
+    with pytest.raises(CorruptLogError) as caught:
+        assign_row_ids(tracked(mark=mark), adds("c"), [4])
+    assert caught.value.path == f"the domain {DOMAIN}"
+
+
+def test_only_an_enabled_table_keeps_the_row_ids_in_its_files() -> None:
+    columns = {"row_id_column": "_id", "row_commit_version_column": "_version"}
+    assert planned_row_tracking(tracked()) == RowTracking(**columns, preserved=True)
+    assert planned_row_tracking(tracked(configuration=NAMES)) == RowTracking(
+        **columns, preserved=False
+    )
+    assert planned_row_tracking(tracked(configuration={})) is None
+    assert planned_row_tracking(tracked(features=("domainMetadata",))) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "changed", "problems"),
+    [
+        (NUMBERED, {"delta.rowTracking.materializedRowIdColumnName": "x"}, 1),
+        (NUMBERED, {"delta.rowTracking.materializedRowIdColumnName": "_version"}, 1),
+        ((*NUMBERED, FileSpec(path="c")), {}, 1),
+        ((*NUMBERED, FileSpec(path="c", base_row_id=1)), {}, 1),
+        (
+            (*NUMBERED, FileSpec(path="c")),
+            {"delta.rowTracking.materializedRowIdColumnName": "s"},
+            2,
+        ),
+    ],
+)
+def test_row_ids_that_cannot_be_kept_are_refused(
+    files: Sequence[FileSpec], changed: Mapping[str, str], problems: int
+) -> None:
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        planned_default(tracked(files, {**ENABLED, **changed}))
+    assert len(caught.value.features) == problems
+
+
+def test_row_tracking_without_names_is_refused() -> None:
+    with pytest.raises(UnsupportedFeatureError):
+        planned_default(tracked(configuration={"delta.enableRowTracking": "true"}))
+
+
+def test_a_rewrite_of_a_table_that_only_supports_row_tracking_does_not_say_so() -> None:
+    snapshot = tracked(configuration=NAMES)
+    change = rewrite_change(snapshot, planned_default(snapshot), GROUP, now_ms=8)
+    assert "delta.rowTracking.preserved" not in change.tags
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"files": (replace(NUMBERED[0], base_row_id=7), NUMBERED[1])},
+        {"files": (replace(NUMBERED[0], commit_version=1), NUMBERED[1])},
+        {"files": (replace(NUMBERED[0], base_row_id=None), NUMBERED[1])},
+        {"configuration": NAMES},
+        {"configuration": {**ENABLED, "delta.rowTracking.materializedRowIdColumnName": "_other"}},
+        {"features": ("clustering", "domainMetadata")},
+    ],
+)
+def test_a_rewrite_is_stale_once_its_row_ids_mean_something_else(changes: Any) -> None:
+    made = planned_default(tracked())
+    newest = tracked(**changes)
+    assert staleness(tracked(), made, made.groups[0]).reasons == ()
+    assert staleness(newest, made, made.groups[0]).reasons
+    with pytest.raises(CommitConflictError):
+        rewrite_change(newest, made, GROUP, now_ms=8)
+
+
+def test_a_backfill_of_a_table_that_only_supports_row_tracking_is_no_conflict() -> None:
+    bare = tuple(replace(file, base_row_id=None, commit_version=None) for file in NUMBERED)
+    made = planned_default(tracked(bare, NAMES, mark=None))
+    newest = tracked(configuration=NAMES)
+    assert staleness(newest, made, made.groups[0]).reasons == ()
+    change = rewrite_change(newest, made, GROUP, now_ms=8)
+    removed = [action for action in change.actions if isinstance(action, RemoveFile)]
+    assert [r.base_row_id for r in removed] == [5, 15]

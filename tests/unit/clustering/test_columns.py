@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,13 +10,14 @@ from liquidlog.clustering.columns import (
     ClusteringColumn,
     clustering_domain,
     clustering_state,
+    filtered_leaves,
     read_domain,
     resolve_columns,
 )
 from liquidlog.clustering.keyspace import key_space
 from liquidlog.clustering.maps import Ticks, axis_ticks
-from liquidlog.clustering.zcubes import cube_table
-from liquidlog.errors import ClusteringColumnError, CorruptLogError
+from liquidlog.clustering.zcubes import file_states
+from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import (
     ArrayType,
@@ -26,6 +28,7 @@ from liquidlog.spec.schema import (
     StructType,
     split_path,
 )
+from liquidlog.table import Table
 from support.snapshots import FileSpec, snapshot_of
 
 INTEGER, STRING, BOOLEAN = (PrimitiveType(name) for name in ("integer", "string", "boolean"))
@@ -83,16 +86,6 @@ def test_columns_without_an_order_are_refused(name: str, words: str) -> None:
     assert words in problem
 
 
-def test_a_collated_string_is_refused() -> None:
-    schema = StructType((StructField("s", STRING, metadata={"__COLLATIONS": {"s": "ICU.AF"}}),))
-    plain = StructType((StructField("s", STRING),))
-    (column,) = resolve_columns(plain, [("s",)], configuration={}, partition_columns=())
-    assert column.logical == ("s",)
-    with pytest.raises(ClusteringColumnError) as caught:
-        resolve_columns(schema, [("s",)], configuration={}, partition_columns=())
-    assert len(caught.value.problems) == 1
-
-
 @pytest.mark.parametrize(
     "configuration",
     [{"delta.dataSkippingNumIndexedCols": "1"}, {"delta.dataSkippingStatsColumns": "i"}],
@@ -103,122 +96,68 @@ def test_a_column_without_statistics_is_refused(configuration: dict[str, str]) -
     assert next(iter(configuration)) in problem
 
 
+def test_a_collated_string_is_refused() -> None:
+    metadata = {"__COLLATIONS": {"s": "ICU.AF"}}
+    schema = StructType((StructField("s", STRING, metadata=metadata),))
+    with pytest.raises(ClusteringColumnError):
+        resolve_columns(schema, [("s",)], configuration={}, partition_columns=())
+
+
 # The values beside an axis are those of the column, round, apart, and where they belong.
 
 
-def ticks(low: list[Any], high: list[Any], kind: pa.DataType) -> Ticks:
-    column = ColumnBounds(
-        low=pa.array(low, kind),
-        high=pa.array(high, kind),
-        null_count=pa.array([0] * len(low), pa.int64()),
-    )
-    bounds = Bounds(columns=(column,), num_records=pa.array([1] * len(low), pa.int64()))
-    space = key_space(bounds, np.ones(len(low), np.int64))
-    return axis_ticks(bounds, 0, space.columns[0])
+def test_times_on_an_axis_are_full_minutes_and_one_value_has_one_tick() -> None:
+    def ticks(low: Any, high: Any, kind: pa.DataType) -> Ticks:
+        ends, nulls = (pa.array([low], kind), pa.array([high], kind)), pa.array([0])
+        column = ColumnBounds(low=ends[0], high=ends[1], null_count=nulls)
+        bounds = Bounds(columns=(column,), num_records=pa.array([1]))
+        space = key_space(bounds, np.ones(1, np.int64))
+        return axis_ticks(bounds, 0, space.columns[0])
+
+    first, last = datetime(2024, 1, 1, 0, 0, 7, tzinfo=UTC), datetime(2024, 1, 1, 8, tzinfo=UTC)
+    found = ticks(first, last, pa.timestamp("us", tz="UTC"))
+    assert all(value.second == 0 and value.tzinfo is not None for _, value in found[1:-1])
+    assert ticks(5, 5, pa.int64()) == ((0.0, 5),)
+    assert ticks(None, None, pa.int64()) == ()
 
 
-@pytest.mark.parametrize("zone", [None, "UTC"])
-def test_times_are_full_minutes_or_days(zone: str | None) -> None:
-    kind = pa.timestamp("us", tz=zone)
-    known = UTC if zone else None
-    first, last = datetime(2024, 1, 1, 0, 0, 7, tzinfo=known), datetime(2024, 1, 1, 8, tzinfo=known)
-    short = ticks([first], [last], kind)
-    assert all(value.second == 0 for _, value in short[1:-1])
-    long = ticks([first], [datetime(2024, 2, 1, 6, tzinfo=known)], kind)
-    assert all(value.hour == 0 for _, value in long[1:-1])
-    assert all((value.tzinfo is None) == (zone is None) for _, value in (*short, *long))
-
-
-def test_one_value_has_one_tick_and_no_value_none() -> None:
-    assert ticks([5], [5], pa.int64()) == ((0.0, 5),)
-    assert ticks([None], [None], pa.int64()) == ()
-
-
-LONG = PrimitiveType("long")
-COLUMNS = (
-    ClusteringColumn(("x",), ("col-x",), LONG),
-    ClusteringColumn(("a b", "c"), ("col-ab", "col-c"), LONG),
-)
-TAG = '["x","`a b`.c"]'
-
-
-def file(**fields: object) -> FileSpec:
-    return FileSpec(path="", **fields)  # type: ignore[arg-type]
-
-
-def test_the_cube_table_adds_up_and_names_the_unknown() -> None:
-    files = [
-        FileSpec(path="1", cube="b", zorder_by=TAG, size=60, provider="liquid", version=4),
-        FileSpec(path="2", cube="b", zorder_by=TAG, size=60, deleted=5, version=3),
-        FileSpec(path="3", cube="a", zorder_by='["y"]', size=7, rows=None, version=None),
-        FileSpec(path="4", cube="a", size=9),
-        FileSpec(path="5"),
-    ]
-    assert cube_table(snapshot_of(files), COLUMNS, 100).to_pylist() == [
-        {
-            "zcube_id": "a",
-            "zorder_by": '["y"]',
-            "provider": None,
-            "files": 1,
-            "size_bytes": 7,
-            "logical_bytes": 7,
-            "num_records": None,
-            "state": "other_columns",
-            "created_version": None,
-        },
-        {
-            "zcube_id": "b",
-            "zorder_by": TAG,
-            "provider": "liquid",
-            "files": 2,
-            "size_bytes": 120,
-            "logical_bytes": 90,
-            "num_records": 20,
-            "state": "partial",
-            "created_version": 3,
-        },
-    ]
-
-
-INTEGER_DOMAIN = PrimitiveType("integer")
 SCHEMA_DOMAIN = StructType(
     (
-        StructField("x", INTEGER_DOMAIN, metadata={"delta.columnMapping.physicalName": "Col-1"}),
-        StructField("s", StructType((StructField("a", INTEGER_DOMAIN),))),
-        StructField("p.q", INTEGER_DOMAIN),
+        StructField("x", INTEGER, metadata={"delta.columnMapping.physicalName": "Col-1"}),
+        StructField("s", StructType((StructField("a", INTEGER),))),
+        StructField("p.q", INTEGER),
     )
 )
+
+
+def test_a_cube_is_stable_from_the_minimum_on_by_logical_size() -> None:
+    whole = FileSpec(path="1", cube="a", zorder_by=("x",), size=60)
+    shrunk = FileSpec(path="2", cube="a", zorder_by=("x",), size=80, rows=10, deleted=5)
+    for least, state in ((100, "stable"), (101, "partial")):
+        found = file_states(
+            snapshot_of([whole, shrunk]), [ClusteringColumn(("x",), ("x",), INTEGER)], least
+        )
+        assert found.to_pylist() == [state] * 2
 
 
 def test_writes_the_reference_engines_text() -> None:
-    columns = [
-        ClusteringColumn(("x",), ("x",), INTEGER_DOMAIN),
-        ClusteringColumn(("s", "a"), ("s", "a"), INTEGER_DOMAIN),
-    ]
+    columns = [ClusteringColumn(path, path, INTEGER) for path in (("x",), ("s", "a"))]
     written = clustering_domain(columns)
-    assert written.configuration == (
-        '{"clusteringColumns":[["x"],["s","a"]],"domainName":"delta.clustering"}'
+    text = '{"clusteringColumns":[["x"],["s","a"]],"domainName":"delta.clustering"}'
+    assert (written.domain, written.configuration, written.removed) == (
+        "delta.clustering",
+        text,
+        False,
     )
-    assert (written.domain, written.removed) == ("delta.clustering", False)
-    assert read_domain(written.configuration) == (("x",), ("s", "a"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "not json",
-        "{}",
-        '{"clusteringColumns":null}',
-        '{"clusteringColumns":"x"}',
-        '{"clusteringColumns":[[1]]}',
-        '{"clusteringColumns":[[]]}',
-        '{"clusteringColumns":[[""]]}',
-    ],
-)
-def test_a_domain_that_cannot_be_read_is_a_corrupt_log(text: str) -> None:
-    with pytest.raises(CorruptLogError):
-        read_domain(text)
+def test_a_domain_that_cannot_be_read_is_a_corrupt_log() -> None:
+    for columns in ("null", '"x"', "[[1]]", "[[]]", '[[""]]'):
+        with pytest.raises(CorruptLogError):
+            read_domain(f'{{"clusteringColumns":{columns}}}')
+    for text in ("", "not json", "{}"):
+        with pytest.raises(CorruptLogError):
+            read_domain(text)
 
 
 @pytest.mark.parametrize(
@@ -234,3 +173,68 @@ def test_resolves_physical_names_in_any_case(paths: list[list[str]], logical: li
     state = clustering_state(snapshot_of(cluster_by=paths, schema=SCHEMA_DOMAIN))
     assert [column.logical for column in state.columns] == logical
     assert state.unresolved == ()
+
+
+# Which columns can have Bloom filters, and what is said of those that cannot.
+
+
+SCHEMA_of_filters = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("Name", pa.string()),
+        ("price", pa.decimal128(9, 2)),
+        ("flag", pa.bool_()),
+        ("rate", pa.float64()),
+        (
+            "part",
+            pa.struct([("code", pa.string()), ("tags", pa.list_(pa.struct([("x", pa.int8())])))]),
+        ),
+        ("tags", pa.map_(pa.string(), pa.int32())),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    properties = {"delta.columnMapping.mode": "name"}
+    path = tmp_path_factory.mktemp("t")
+    return Table.create(path, schema=SCHEMA_of_filters, cluster_by="id", properties=properties)
+
+
+def test_columns_are_found_in_the_spelling_of_the_schema(table: Table) -> None:
+    found = filtered_leaves(
+        table.snapshot().schema, [("name",), ("PART", "code"), ("price",), ("ID",)]
+    )
+    assert [leaf.logical for leaf in found] == [("Name",), ("part", "code"), ("price",), ("id",)]
+    plan = table.plan(bloom_filter=["name", "part.code"])
+    assert plan.policy.bloom_filter == (("name",), ("part", "code"))
+    assert plan.writer_options.bloom_filters == tuple(leaf.physical for leaf in found[:2])
+
+
+REFUSED: dict[str | tuple[str, ...], Sequence[str]] = {
+    "nope": ["there is no column nope; the columns are id, Name"],
+    "nam": ["there is no column nam; did you mean Name?"],
+    "flag": ["flag is of type boolean; a Bloom filter is for whole numbers"],
+    "rate": ["rate is of type double, where 0.0 and -0.0 are equal"],
+    "part": ["part is a struct; name one of its fields: part.code, part.tags"],
+    "tags": ["tags is of type map<string,integer>"],
+    "part.tags.x": ["part.tags.x lies inside part.tags, an array of many"],
+    ("id", "ID"): ["id is named more than once"],
+    ("flag", "nope", "rate"): ["flag is", "there is no column nope", "rate is"],
+    "": [],
+}
+
+
+def test_other_columns_are_refused(table: Table) -> None:
+    for columns, problems in REFUSED.items():
+        with pytest.raises(UsageError) as caught:
+            table.plan(bloom_filter=columns)
+        assert caught.value.fields.get("option", "bloom_filter") == "bloom_filter"
+        assert all(problem in caught.value.message for problem in problems), caught.value.message
+
+
+def test_collated_columns_are_refused() -> None:
+    collation = {"__COLLATIONS": {"Name": "icu.UNICODE_CI"}}
+    schema = StructType((StructField("Name", PrimitiveType("string"), metadata=collation),))
+    with pytest.raises(UsageError, match="Name is a collated string"):
+        filtered_leaves(schema, [("Name",)])

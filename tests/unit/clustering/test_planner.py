@@ -2,7 +2,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,25 +74,6 @@ def test_clustering_columns_always_get_statistics() -> None:
     assert (options.string_prefix_chars, options.compression) == (7, "uncompressed")
 
 
-def test_without_columns_small_files_are_joined() -> None:
-    files = [
-        FileSpec(path="big", size=100),
-        FileSpec(path="rest", size=90),
-        FileSpec(path="worn", size=100, deleted=1),
-        FileSpec(path="b", size=40, cube="a", zorder_by=("x",)),
-        FileSpec(path="a", size=30),
-    ]
-    made = planned(snapshot_of(files, cluster_by=[]), max_file_bytes=100)
-    assert made.mode is RewriteMode.COMPACTION
-    assert taken(made) == [["b", "a"]]
-    assert skipped(made) == {
-        "big": SkipReason.LARGE_ENOUGH,
-        "rest": SkipReason.LONE_FILE,
-        "worn": SkipReason.LONE_FILE,
-    }
-    assert (made.groups[0].zcube_id, made.groups[0].expected_outputs) == (None, 1)
-
-
 @pytest.mark.parametrize(
     ("policy", "facts"),
     [
@@ -107,6 +87,23 @@ def test_bad_policies_are_refused(policy: dict[str, Any], facts: dict[str, objec
     with pytest.raises(UsageError) as caught:
         planned(snapshot_of(), **policy)
     assert caught.value.fields == facts
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"tolerance": 0.9},
+        {"tolerance": float("nan")},
+        {"min_overlap": 2.0},
+        {"budget_bytes": 0},
+        {"where": "nope = 1"},
+    ],
+    ids=str,
+)
+def test_a_policy_that_means_nothing_is_refused(policy: dict[str, Any]) -> None:
+    files = [FileSpec(path=str(n), bounds={"x": (10 * n, 10 * n + 9)}) for n in range(3)]
+    with pytest.raises(UsageError):
+        planned(snapshot_of(files), strategy="overlap", **policy)
 
 
 @pytest.mark.parametrize("name", ["nope", "flag"])
@@ -125,23 +122,6 @@ def test_a_broken_domain_is_refused_with_the_repair() -> None:
     with pytest.raises(ClusteringColumnError) as caught:
         planned(snapshot_of(cluster_by=[["gone"], ["x"]]))
     assert caught.value.problems == (unresolved_problem(("gone",)),)
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        {"tolerance": 0.9},
-        {"tolerance": float("nan")},
-        {"min_overlap": 2.0},
-        {"budget_bytes": 0},
-        {"where": "nope = 1"},
-    ],
-    ids=str,
-)
-def test_a_policy_that_means_nothing_is_refused(policy: dict[str, Any]) -> None:
-    files = [FileSpec(path=str(n), bounds={"x": (10 * n, 10 * n + 9)}) for n in range(3)]
-    with pytest.raises(UsageError):
-        planned(snapshot_of(files), strategy="overlap", **policy)
 
 
 # What may be kept: only files of which the log alone says where all their rows are.
@@ -207,49 +187,6 @@ def test_a_kept_file_must_stay_what_it_was(change: dict[str, Any]) -> None:
     snapshot = snapshot_of([*now, WIDE], cluster_by=[["x"], ["y"]])
     (reason,) = staleness(snapshot, made, group).reasons
     assert reason == "t33 is no longer with the rows or in the cube of the plan"
-
-
-# ZORDER BY of tables that are larger than a group.
-
-
-FILES = 100
-
-
-def table(*, written: list[int] | None = None, **places: list[int]) -> Snapshot:
-    """Return a table of FILES files of 10 bytes, each with one value of each column."""
-    files = [
-        FileSpec(
-            path=f"{number:03d}",
-            size=10,
-            bounds={name: (values[number], values[number]) for name, values in places.items()},
-        )
-        for number in range(FILES)
-    ]
-    snapshot = snapshot_of(files, cluster_by=None)
-    if written is None:
-        return snapshot
-    position = snapshot.files.schema.get_field_index("modification_time")
-    times = pa.array(written, pa.int64())
-    files_with_times = snapshot.files.set_column(position, "modification_time", times)
-    return replace(snapshot, files=files_with_times)
-
-
-def numbers_of(made: ClusteringPlan) -> list[list[int]]:
-    return [[int(path) for path in group] for group in taken(made)]
-
-
-def shuffled(seed: int) -> list[int]:
-    found: list[int] = np.random.default_rng(seed).permutation(FILES).tolist()
-    return found
-
-
-def test_groups_of_a_larger_one_are_even_ranges_of_the_column() -> None:
-    values = shuffled(2)
-    made = planned(table(x=values), zorder_by=(("x",),), target_cube_bytes=350, max_file_bytes=128)
-    ranges = [sorted(values[number] for number in group) for group in numbers_of(made)]
-    assert ranges == [[*range(34)], [*range(34, 68)], [*range(68, 100)]]
-    assert [group.expected_outputs for group in made.groups] == [2, 2, 2]
-    assert made.groups[0].zcube_id is None
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 120))

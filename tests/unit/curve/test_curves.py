@@ -1,18 +1,21 @@
 """Curves, the order that they give rows, and the words and grids that they are made of."""
 
-from decimal import Decimal
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from liquidlog.curve.conditions import IntervalEnds, ValuePredicates, axis_of
 from liquidlog.curve.curves import (
     Curve,
     curve_index,
     hilbert_index,
 )
-from liquidlog.curve.grid import bytes_below, coordinate_ends, decimals_below
-from liquidlog.errors import UsageError
+from liquidlog.curve.grid import (
+    coordinate_ends,
+    range_boundaries,
+    range_ids,
+)
+from liquidlog.errors import ClusteringColumnError, UsageError
 
 
 @pytest.mark.parametrize("curve", Curve)
@@ -31,21 +34,69 @@ def test_a_range_ends_where_the_next_sampled_one_begins() -> None:
     assert coordinate_ends(coords, 3).tolist() == [[2], [8], [8], [5]]
 
 
-TEXTS = ["", "a", "a\0", "a\0\0", "12345678", "12345678\0", "123456789", "z", "é"]
+# Predicates over values, where they lie on axes.
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_texts_count_the_boundaries_below_byte_by_byte(kind: pa.DataType) -> None:
-    ordered = sorted(TEXTS, key=str.encode)
-    found = bytes_below(pa.array(ordered, kind), pa.array(ordered, kind))
-    assert found.dtype == np.uint32
-    assert found.tolist() == list(range(len(ordered)))
+DAYS = pa.array([1, 2, 2, 3, 5, 5, 5, 8, None, None])
 
 
-@pytest.mark.parametrize("scale", [0, 20])
-def test_decimals_of_one_word_and_of_two_count_the_boundaries_below(scale: int) -> None:
-    kind = pa.decimal128(38, 0)
-    ordered = [Decimal(n) * 10**scale for n in (-7, -1, 0, 1, 9)]
-    found = decimals_below(pa.array(ordered, kind), pa.array(ordered, kind))
-    assert found.dtype == np.uint32
-    assert found.tolist() == [0, 1, 2, 3, 4]
+def ends(values: list[int | None], is_open: list[bool] | None = None) -> IntervalEnds:
+    return IntervalEnds(pa.array(values, pa.int64()), np.array(is_open or [False] * len(values)))
+
+
+def conditions(
+    low: IntervalEnds, high: IntervalEnds, *, column_weight: float = 0.0
+) -> ValuePredicates:
+    count = np.arange(len(low.values))
+    return ValuePredicates(
+        axes=np.zeros(len(count), np.int64),
+        lows=(low,),
+        highs=(high,),
+        terms=count,
+        alternatives=count,
+        predicates=count,
+        weights=np.ones(len(count)),
+        column_weights=np.array([column_weight]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_open", "rows"),
+    [
+        (2, 3, (False, False), [2, 2, 3]),
+        (2, 5, (True, True), [3]),
+        (None, 2, (False, False), [1, 2, 2]),
+        (4, None, (False, False), [5, 5, 5, 8]),
+        (None, None, (False, False), [1, 2, 2, 3, 5, 5, 5, 8]),
+    ],
+)
+def test_an_interval_covers_the_rows_that_are_in_it(
+    low: int | None, high: int | None, is_open: tuple[bool, bool], rows: list[int]
+) -> None:
+    asked = conditions(ends([low], [is_open[0]]), ends([high], [is_open[1]]))
+    (between,) = asked.borders([DAYS])
+    axis, coords = axis_of(DAYS, between, max_ranges=4096, bits=16)
+    grid = asked.on([axis], [DAYS], 16)
+    begin, end = grid.lows[0] * (1 << 16), grid.ends[0] * (1 << 16)
+    inside = (coords >= begin) & (coords < end)
+    assert [day for day, found in zip(DAYS.to_pylist(), inside, strict=True) if found] == rows
+
+
+def test_a_sample_without_values_has_one_place() -> None:
+    nulls = pa.nulls(4, pa.int64())
+    asked = conditions(ends([5]), ends([7]), column_weight=1.0)
+    axis, _ = axis_of(nulls, asked.borders([nulls])[0], max_ranges=4096, bits=16)
+    grid = asked.on([axis], [nulls], 16)
+    assert len(grid.lows) == 1
+    assert 0 <= grid.lows[0] < grid.ends[0] <= 1
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.bool_(), pa.binary(), pa.list_(pa.int32()), pa.struct([("a", pa.int32())])], ids=str
+)
+def test_type_without_an_order_is_refused(kind: pa.DataType) -> None:
+    column = pa.nulls(2, kind)
+    with pytest.raises(ClusteringColumnError):
+        range_boundaries(column, 10)
+    with pytest.raises(ClusteringColumnError):
+        range_ids(column, column)

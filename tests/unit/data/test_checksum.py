@@ -1,7 +1,7 @@
 import datetime as dt
 import struct
 from decimal import Decimal
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,12 @@ def _double(bits: int) -> float:
 
 DIFFERENT: list[tuple[pa.DataType, Any, Any]] = [
     (pa.int64(), 0, None),
-    (pa.int64(), 1, -1),
     (pa.int8(), 1, -1),
     (pa.bool_(), True, False),
-    (pa.bool_(), False, None),
     (pa.float64(), 0.0, -0.0),
     (pa.float32(), 0.0, -0.0),
     (pa.float64(), _double(0x7FF8000000000000), _double(0x7FF8000000000001)),
     (pa.float64(), _double(0x7FF8000000000000), _double(0xFFF8000000000000)),
-    (pa.float64(), 1.0, 2.0),
     (pa.string(), "", None),
     (pa.string(), "", "\0"),
     (pa.string(), "a", "a\0"),
@@ -51,11 +48,9 @@ DIFFERENT: list[tuple[pa.DataType, Any, Any]] = [
     (pa.binary(), b"\xff\xfe", b"\xfe\xff"),
     (pa.decimal128(38, 2), Decimal("1.00"), Decimal("-1.00")),
     (pa.decimal128(38, 0), Decimal(1), Decimal(1 + 2**64)),
-    (pa.decimal128(38, 0), Decimal(0), Decimal(2**64)),
     (LIST, [], None),
     (LIST, [], [None]),
     (LIST, [1, 2], [2, 1]),
-    (LIST, [0], [0, 0]),
     (pa.list_(LIST), [[1], [2]], [[1, 2], []]),
     (pa.list_(LIST), [[1, 2], []], [[], [1, 2]]),
     (MAP, [("a", 1)], [("a", None)]),
@@ -76,16 +71,6 @@ def test_different_values_differ_in_both_lanes() -> None:
         assert _of(kind, one, other) == _of(kind, other, one), case
 
 
-def test_values_swapped_between_rows_differ() -> None:
-    rows = [(1, 10), (2, 20)]
-    swapped = [(1, 20), (2, 10)]
-    checksums = {
-        multiset_checksum(pa.table({"a": [a for a, _ in each], "b": [b for _, b in each]}))
-        for each in (rows, swapped, rows[::-1])
-    }
-    assert len(checksums) == 2
-
-
 def test_structured_near_duplicates_do_not_collide() -> None:
     values = [*range(-8, 8), *(1 << bit for bit in range(4, 63)), 2**63 - 1, -(2**63)]
     columns = list(zip(*product(values, values), strict=True))
@@ -98,43 +83,27 @@ def test_structured_near_duplicates_do_not_collide() -> None:
 
 
 def test_slicing_and_chunking_do_not_matter() -> None:
-    rows = 70_000
+    rows = range(70_000)  # more than a block
     table = pa.table(
         {
-            "i": pa.array([row if row % 7 else None for row in range(rows)]),
-            "s": pa.array([f"{row}" * (row % 9) if row % 5 else None for row in range(rows)]),
-            "b": pa.array([None if row % 3 else row % 2 == 0 for row in range(rows)]),
-            "l": pa.array([[row, None][: row % 3] if row % 11 else None for row in range(rows)]),
-            "m": pa.array([[("k", row)] * (row % 2) for row in range(rows)], MAP),
-            "t": pa.array([{"x": row} if row % 13 else None for row in range(rows)], STRUCT),
-            "d": pa.array([Decimal(row) if row % 2 else None for row in range(rows)]),
+            "s": pa.array([f"{row}" * (row % 9) if row % 5 else None for row in rows]),
+            "b": pa.array([None if row % 3 else row % 2 == 0 for row in rows]),
+            "l": pa.array([[row, None][: row % 3] if row % 11 else None for row in rows]),
+            "t": pa.array([{"x": row} if row % 13 else None for row in rows], STRUCT),
         }
     )
-    whole = multiset_checksum(table)
-    for size in (999, 32_768, 50_001):
-        slices = [table.slice(start, size) for start in range(0, rows, size)]
-        assert add_checksums(*map(multiset_checksum, slices)) == whole
-        assert multiset_checksum(pa.concat_tables(slices[::-1])) == whole
-    copied = pa.table(
-        [pa.array(column.to_pylist(), column.type) for column in table.columns],
-        names=table.column_names,
-    )
-    assert multiset_checksum(copied) == whole
-    cells = [table.column(number).to_pylist() for number in range(table.num_columns)]
-    assert all(len(column) == rows for column in cells)
+    for size in (999, 50_001):
+        slices = [table.slice(start, size) for start in range(0, len(table), size)]
+        assert add_checksums(*map(multiset_checksum, slices)) == multiset_checksum(table)
 
 
 def test_garbage_under_nulls_does_not_matter() -> None:
     mask = pa.array([True, False])
-    for one, other in pairwise((pa.array([1, 5]), pa.array([2, 5]), pa.array([3, 5]))):
-        left, right = (
-            pa.Array.from_buffers(
-                pa.int64(), 2, [pa.array([False, True]).buffers()[1], values.buffers()[1]]
-            )
-            for values in (one, other)
-        )
-        assert left.null_count == 1
-        assert multiset_checksum(pa.table({"a": left})) == multiset_checksum(pa.table({"a": right}))
+    nulls = pa.array([False, True]).buffers()[1]
+    values = [pa.array([under, 5]).buffers()[1] for under in (1, 2)]
+    found = [pa.Array.from_buffers(pa.int64(), 2, [nulls, one]) for one in values]
+    assert found[0].null_count == 1
+    assert len({multiset_checksum(pa.table({"a": one})) for one in found}) == 1
     hidden = pa.StructArray.from_arrays([pa.array([1, 5])], ["x"], mask=mask)
     plain = pa.array([None, {"x": 5}], hidden.type)
     assert multiset_checksum(pa.table({"a": hidden})) == multiset_checksum(pa.table({"a": plain}))
@@ -142,7 +111,7 @@ def test_garbage_under_nulls_does_not_matter() -> None:
     assert multiset_checksum(pa.table({"a": lists})) == _of(LIST, None, [5])
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 15, 16, 17, 32, 33, 64, 65, 256, 257])
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 17, 33, 257])
 def test_every_byte_of_a_text_counts(length: int) -> None:
     text = bytes(range(1, 101)) * 3
     text = text[:length]
@@ -165,9 +134,6 @@ def test_checksum_is_the_same_on_every_worker() -> None:
 TEXT, LARGE = pa.string(), pa.large_string()
 CASES: dict[str, tuple[pa.DataType, pa.DataType, list[Any]]] = {
     "list": (pa.list_(LARGE), pa.list_(TEXT), [["a"], None, [], ["b", None]]),
-    "large list": (pa.large_list(TEXT), pa.list_(TEXT), [["a"], None, [], ["b", None]]),
-    "list view": (pa.list_view(TEXT), pa.list_(TEXT), [["a"], None, [], ["b", None]]),
-    "fixed list": (pa.list_(TEXT, 2), pa.list_(TEXT), [["a", "b"], None, [None, "c"], ["d", "e"]]),
     "map": (
         pa.map_(LARGE, pa.list_(LARGE)),
         pa.map_(TEXT, pa.list_(TEXT)),
@@ -177,11 +143,6 @@ CASES: dict[str, tuple[pa.DataType, pa.DataType, list[Any]]] = {
         pa.struct([("b", pa.list_(LARGE)), ("a", pa.timestamp("ms"))]),
         pa.struct([("a", pa.timestamp("us")), ("b", pa.list_(TEXT))]),
         [{"a": None, "b": ["x"]}, None, {"a": None, "b": None}, {"a": None, "b": []}],
-    ),
-    "list of structs": (
-        pa.list_(pa.struct([("a", LARGE)])),
-        pa.list_(pa.struct([("a", TEXT)])),
-        [[{"a": "x"}, None], None, [{"a": None}], []],
     ),
     "dictionary": (pa.dictionary(pa.int8(), LARGE), TEXT, ["a", None, "b", "a"]),
     "fixed binary": (pa.binary(2), pa.binary(), [b"ab", None, b"cd", b"\0\0"]),
@@ -221,30 +182,19 @@ def test_values_below_the_microsecond_are_refused() -> None:
         convert(nested, pa.list_(pa.timestamp("us")))
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
-        (pa.int32(), pa.int64()),
+def test_other_types_are_a_difference() -> None:
+    for found, wanted in (
         (pa.float32(), pa.float64()),
-        (pa.string(), pa.binary()),
         (pa.binary(), pa.string()),
-        (pa.list_(pa.int32()), pa.list_(pa.int64())),
         (pa.map_(TEXT, pa.int32()), pa.map_(TEXT, pa.int64())),
         (pa.map_(TEXT, TEXT), pa.list_(TEXT)),
-        (pa.list_(TEXT), TEXT),
         (pa.struct([("a", TEXT)]), TEXT),
         (pa.decimal128(9, 2), pa.decimal128(10, 2)),
-        (pa.decimal256(10, 3), pa.decimal128(10, 2)),
         (pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
-        (pa.timestamp("us", tz="UTC"), pa.timestamp("us")),
         (pa.date32(), pa.timestamp("us")),
-        (pa.uint64(), pa.int64()),
         (pa.dictionary(pa.int8(), pa.int32()), pa.int64()),
-    ],
-    ids=str,
-)
-def test_other_types_are_a_difference(found: pa.DataType, wanted: pa.DataType) -> None:
-    assert len(list(differences(found, wanted, ("c",), Leniency()))) == 1
+    ):
+        assert len(list(differences(found, wanted, ("c",), Leniency()))) == 1, (found, wanted)
 
 
 def test_two_fields_of_one_name_are_a_difference() -> None:
@@ -259,8 +209,6 @@ def test_two_fields_of_one_name_are_a_difference() -> None:
 UTC = dt.UTC
 VALUES = {
     "byte": pa.array([-128, 127, None], pa.int8()),
-    "short": pa.array([-5, 6, None], pa.int16()),
-    "integer": pa.array([-5, 6, None], pa.int32()),
     "long": pa.array([-(2**63), 2**63 - 1, None], pa.int64()),
     "float": pa.array([0.1, float("nan"), None], pa.float32()),
     "double": pa.array([-0.0, float("inf"), None], pa.float64()),
@@ -279,8 +227,6 @@ VALUES = {
         pa.decimal128(38, 10),
     ),
     "decimal(9,2)": pa.array([Decimal("-1.10"), Decimal("1.10"), None], pa.decimal128(9, 2)),
-    "boolean": pa.array([True, False, None]),
-    "binary": pa.array([b"\xff", b"\x00", None]),
 }
 
 
@@ -292,19 +238,18 @@ def written(path: Path, kind: str) -> WrittenFile:
         return writer.finish("f")
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_what_our_writer_claims_is_what_its_footer_says(tmp_path: Path, kind: str) -> None:
-    schema = parse_schema(schema_json_of({"c": kind}), where="test")
-    file = written(tmp_path, kind)
-    assert footer_problems(str(tmp_path / "f"), file, schema) == ()
+def test_what_our_writer_claims_is_what_its_footer_says(tmp_path: Path) -> None:
+    for number, kind in enumerate(VALUES):
+        (tmp_path / str(number)).mkdir()
+        file = written(tmp_path / str(number), kind)
+        schema = parse_schema(schema_json_of({"c": kind}), where="test")
+        assert footer_problems(str(tmp_path / str(number) / "f"), file, schema) == (), kind
 
 
 @pytest.mark.parametrize(
     ("kind", "bounds"),
     [
         ("byte", ("-127", "127")),
-        ("long", ("-9223372036854775807", "9223372036854775807")),
-        ("integer", ("-5", "5")),
         ("string", ('"b"', '"zzzzz"')),
         ("date", ('"0001-01-02"', '"9999-12-31"')),
         ("timestamp", ('"0001-01-01T00:00:00.000Z"', '"2023-01-01T00:00:00.000Z"')),

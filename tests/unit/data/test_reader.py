@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.data.logical_file import FilePart, Located
 from liquidlog.data.reader import DataFile
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.errors import DataFileError, UsageError
-from liquidlog.plan import InputFile, WriterOptions
+from liquidlog.plan import WriterOptions
 from liquidlog.spec.arrow import VARIANT, delta_schema
 from liquidlog.spec.schema import MappingMode, StructType, parse_schema
 
@@ -181,28 +180,6 @@ def file_of(path: Path, fields: list[pa.Field], rows: list[dict[str, Any]]) -> s
     return _write(path, pa.Table.from_pylist(rows, pa.schema(fields)))
 
 
-def test_in_id_mode_names_and_order_in_the_file_do_not_count(tmp_path: Path) -> None:
-    inner = pa.struct([stored("?", 4), stored("col-x", 5)])
-    schema = schema_of(
-        field("a", 1),
-        field("s", 3, STRUCT_OF % (field("x", 4) + "," + field("y", 5))),
-        field("n", 9),
-    )
-    # col-a is the name of another column's data, col-n that of a dropped one.
-    path = file_of(
-        tmp_path / "f",
-        [stored("zz", 3, inner), stored("col-n", 8), stored("col-s", 1)],
-        [
-            {"zz": {"?": 1, "col-x": 2}, "col-n": 3, "col-s": 4},
-            {"zz": None, "col-n": 5, "col-s": 6},
-        ],
-    )
-    assert _read(path, schema, MappingMode.ID).to_pylist() == [
-        {"col-a": 4, "col-s": {"col-x": 1, "col-y": 2}, "col-n": None},
-        {"col-a": 6, "col-s": None, "col-n": None},
-    ]
-
-
 def test_in_name_mode_field_ids_do_not_count(tmp_path: Path) -> None:
     schema = schema_of(field("a", 1), field("b", 2))
     path = file_of(tmp_path / "f", [stored("col-b", 1), stored("old", 2)], [{"col-b": 7, "old": 8}])
@@ -366,19 +343,3 @@ def test_void_columns_are_in_no_file_but_their_nulls_count(tmp_path: Path) -> No
     with pytest.raises(UsageError) as caught:
         DataFile.open(path, schema=only)
     assert caught.value.fields == {"columns": ["a: struct<n:void>"]}
-
-
-# The parts in which files are read.
-
-
-@pytest.mark.parametrize(("parts", "groups"), [(1, 5), (3, 10), (7, 3), (4, 0), (4, 4)])
-def test_every_row_group_is_in_one_part(parts: int, groups: int) -> None:
-    file = InputFile(path="f", size_bytes=1)
-    found = [
-        group
-        for part in range(parts)
-        for group in FilePart(
-            located=Located(file, "f"), values={}, part=part, parts=parts
-        ).row_groups(groups)
-    ]
-    assert found == list(range(groups))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
+from liquidlog.data import writer
 from liquidlog.data import writer as writing
 from liquidlog.data.encodings import (
-    by_first_use,
     decimals_of,
     decoded,
 )
@@ -22,6 +23,7 @@ from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncat
 from liquidlog.data.writer import (
     DataFileWriter,
     encoded_bytes,
+    filter_bytes,
     with_light_dictionaries,
 )
 from liquidlog.errors import StorageError, UsageError
@@ -29,7 +31,9 @@ from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
 from liquidlog.spec.arguments import CODEC_NAMES
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.bounds import FileStatistics
+from liquidlog.spec.schema import Path as Column
 from liquidlog.spec.schema import leaves
+from support.table_rows import filters_in
 
 
 def _options(schema: pa.Schema, **options: Any) -> WriterOptions:
@@ -63,17 +67,6 @@ ROWS = pa.table(
         "d": pa.array([None, None, 1], pa.decimal128(38, 2)),
     }
 )
-
-
-def test_facts_are_those_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "f.parquet"
-    written = _write(path, ROWS, ROWS)
-    assert written.path == "part/f.parquet"
-    assert written.size_bytes == path.stat().st_size
-    assert written.modification_time_ms == path.stat().st_mtime_ns // 1_000_000
-    assert written.num_records == json.loads(written.stats)["numRecords"] == 6
-    found = DataFile.open(str(path), schema=delta_schema(ROWS.schema)).read()
-    assert found.equals(pa.concat_tables([ROWS, ROWS]))
 
 
 def test_parquet_schema_is_what_delta_readers_expect(tmp_path: Path) -> None:
@@ -110,47 +103,33 @@ def test_unknown_codec_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     assert not (tmp_path / "f").exists()
 
 
-def test_slices_are_gathered_into_row_groups_by_rows(tmp_path: Path) -> None:
-    table = pa.table({"a": range(250)})
-    slices = (table.slice(row, 7) for row in range(0, 250, 7))
-    _write(tmp_path / "small", *slices, row_group_rows=100)
-    _write(tmp_path / "large", table, row_group_rows=100)
-    for name in ("small", "large"):
-        metadata = pq.read_metadata(tmp_path / name)
-        rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-        assert rows == [100, 100, 50]
-        assert pq.read_table(tmp_path / name).equals(table)
+def row_groups(path: Path) -> list[int]:
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
 
 
-def test_slices_are_gathered_into_row_groups_by_bytes(
+def test_slices_are_gathered_into_row_groups_by_rows_and_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    table = pa.table({"a": range(250)})
+    _write(tmp_path / "small", *(table.slice(n, 7) for n in range(0, 250, 7)), row_group_rows=100)
+    _write(tmp_path / "large", table, row_group_rows=100)
+    assert row_groups(tmp_path / "small") == row_groups(tmp_path / "large") == [100, 100, 50]
     monkeypatch.setattr(writing, "ROW_GROUP_BYTES", 10_000)
     wide = pa.table({"a": [b"x" * 1000] * 25})
-    _write(tmp_path / "f", *(wide.slice(row, 3) for row in range(0, 25, 3)))
-    metadata = pq.read_metadata(tmp_path / "f")
-    rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
-    assert sum(rows) == 25
-    assert max(rows) <= 10
+    _write(tmp_path / "wide", *(wide.slice(row, 3) for row in range(0, 25, 3)))
+    assert sum(row_groups(tmp_path / "wide")) == 25
+    assert max(row_groups(tmp_path / "wide")) <= 10
     _write(tmp_path / "huge", pa.table({"a": [b"x" * 20_000] * 2}))
-    assert pq.read_metadata(tmp_path / "huge").num_row_groups == 2
+    assert row_groups(tmp_path / "huge") == [1, 1]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        pa.table({"b": [1]}),
-        pa.table({"a": ["x"]}),
-        pa.table({"a": [1], "b": [1]}),
-        pa.table({"a": pa.array([1]).dictionary_encode()}).cast(pa.schema([("a", pa.int32())])),
-    ],
-    ids=["name", "type", "extra", "width"],
-)
-def test_rows_of_another_schema_are_refused(tmp_path: Path, rows: pa.Table) -> None:
+def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
     wanted = pa.schema([("a", pa.int64())])
-    with pytest.raises(ValueError, match="a"):
-        _write(tmp_path / "f", rows, wanted=wanted)
-    assert not (tmp_path / "f").exists()
+    for rows in (pa.table({"b": [1]}), pa.table({"a": ["x"]}), pa.table({"a": [1], "b": [1]})):
+        with pytest.raises(ValueError, match="a"):
+            _write(tmp_path / "f", rows, wanted=wanted)
+        assert not (tmp_path / "f").exists()
 
 
 def test_failure_deletes_the_file_even_after_row_groups(tmp_path: Path) -> None:
@@ -314,22 +293,6 @@ def test_no_order_is_said_of_a_file_of_several_row_groups(tmp_path: Path) -> Non
     assert not any(metadata.row_group(number).sorting_columns for number in range(3))
 
 
-SMALL = pa.dictionary(pa.int8(), pa.string())
-
-
-def chunk(values: list[str | None], codes: list[int | None]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(values, pa.string()))
-
-
-def test_one_dictionary_has_the_values_as_rows_first_use_them() -> None:
-    chunks = [chunk(["unused", "y", "x"], [2, None, 1]), chunk(["z", "x"], [0, 1, 0])]
-    column = by_first_use(pa.table({"a": pa.chunked_array(chunks)}))["a"].chunk(0)
-    assert column.to_pylist() == ["x", None, "y", "z", "x", "z"]
-    assert column.dictionary.to_pylist() == ["x", "y", "z"]
-    empty = pa.table({"a": pa.chunked_array([], SMALL)})
-    assert by_first_use(empty).equals(empty)
-
-
 # Texts of few values travel in dictionaries; no other column, and no value, changes.
 
 
@@ -415,5 +378,152 @@ def test_infinite_ends_are_words_with_their_signs() -> None:
     assert (found.min_values[("a",)], found.max_values[("a",)]) == ("-Infinity", "Infinity")
 
 
+def test_maximum_is_the_prefix_and_a_larger_character() -> None:
+    top, balloon = "\U0010ffff", "\U0001f388"
+    maxima = {
+        "abcd\x7e": "abcd\x7f",
+        "abcd\x7f": "abcd" + top,
+        "abc" + balloon + "x": "abc" + balloon + "\x7f",
+        "abcd" + top + "x": "abcd" + top + "\x7f",
+        "abcd" + top * 2: "abcd" + top * 2,
+        "abcd" + top * 3: None,
+    }
+    assert {text: truncate_max(text, 4) for text in maxima} == maxima
+
+
 def test_prefix_of_no_characters_gives_no_bound() -> None:
     assert truncate_min("a", 0) is truncate_max("a", 0) is None
+
+
+# Bloom filters in data files: right, sized by their values, bounded, and used by readers.
+
+
+FILTERED_ROWS = 8_000
+GROUP_ROWS = 2_000
+
+
+def unordered(seed: int = 1) -> pa.Table:
+    """Rows in no order, without nearby values."""
+    random = np.random.default_rng(seed)
+    values = random.permutation(FILTERED_ROWS) * 7
+    return pa.table(
+        {
+            "integer": pa.array(values, pa.int32()),
+            "long": pa.array(values << 33),
+            "text": pa.array([f"name {value}" for value in values]),
+            "few": pa.array([f"name {value % 50}" for value in values]).dictionary_encode(),
+            "small": pa.array([Decimal(int(v)) / 100 for v in values], pa.decimal128(9, 2)),
+            "wide": pa.array([Decimal(int(v)) / 100 for v in values], pa.decimal128(38, 2)),
+            "filler": pa.array([random.bytes(40).hex() for _ in values]),
+        }
+    )
+
+
+Filters = list[dict[str, int]]
+"""Of each row group the bytes of its filters, by their columns."""
+
+
+def filtered(
+    path: Path, rows: pa.Table, *columns: Column, row_group_rows: int = GROUP_ROWS
+) -> Filters:
+    """Write rows to a file with filters of these columns; return those that it has."""
+    plain = pa.schema([_plain(child) for child in rows.schema])
+    options = WriterOptions(indexed=(), bloom_filters=columns, row_group_rows=row_group_rows)
+    with DataFileWriter(str(path), schema=delta_schema(plain), options=options) as file:
+        file.write(rows)
+        facts = file.finish("f")
+    assert facts.size_bytes == path.stat().st_size
+    found = DataFile.open(str(path), schema=delta_schema(plain)).read()
+    assert found.equals(rows.cast(found.schema))
+    return filters_in(str(path))
+
+
+def _plain(child: pa.Field) -> pa.Field:
+    is_encoded = isinstance(child.type, pa.DictionaryType)
+    return child.with_type(child.type.value_type) if is_encoded else child
+
+
+def names_of(columns: tuple[Column, ...]) -> set[str]:
+    return {".".join(column) for column in columns}
+
+
+@pytest.fixture
+def any_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_FILTER_SHARE", 1.0)
+
+
+@pytest.mark.usefixtures("any_share")
+def test_delta_rs_finds_every_value_and_skips_by_filters(tmp_path: Path) -> None:
+    rows = unordered()
+    filtered(tmp_path / "f.parquet", rows, *[(name,) for name in rows.column_names])
+    convert_to_deltalake(str(tmp_path))
+    query = QueryBuilder().register("t", DeltaTable(str(tmp_path)))
+
+    def counted(where: str) -> int:
+        result = query.execute(f"select count(*) as n from t where {where}")
+        return int(pa.table(result.read_all())["n"][0].as_py())
+
+    places = np.random.default_rng(2).integers(0, FILTERED_ROWS, 5).tolist()
+    for name in ("integer", "long", "text", "small", "wide", "few"):
+        for value in rows[name].take(pa.array(places)).to_pylist():
+            shown = f"arrow_cast('{value}', '{_arrow_name(rows[name].type)}')"
+            expected = pc.sum(pc.equal(rows[name], pa.scalar(value))).as_py()
+            assert counted(f"{name} = {shown}") == expected
+    found = query.execute("explain analyze select * from t where text = 'name 15'").read_all()
+    metrics = str(pa.table(found).to_pylist())
+    assert (
+        f"row_groups_pruned_bloom_filter={FILTERED_ROWS // GROUP_ROWS} total → 0 matched" in metrics
+    )
+
+
+def _arrow_name(found: pa.DataType) -> str:
+    if pa.types.is_decimal(found):
+        return f"Decimal128({found.precision}, {found.scale})"
+    return "Utf8" if not pa.types.is_integer(found) else str(found).capitalize()
+
+
+@pytest.mark.parametrize("distinct", [1, GROUP_ROWS])
+@pytest.mark.usefixtures("any_share")
+def test_filters_are_sized_by_the_values_of_the_first_row_group(
+    tmp_path: Path, distinct: int
+) -> None:
+    values = pa.array([place % distinct for place in range(2 * GROUP_ROWS)])
+    rows = pa.table({"a": values, "filler": [f"{place}" * 99 for place in range(2 * GROUP_ROWS)]})
+    for group in filtered(tmp_path / "f.parquet", rows, ("a",)):
+        # Behind a header.
+        assert filter_bytes(distinct) < group["a"] < filter_bytes(distinct) + 32
+    assert filter_bytes(1) == 32
+    # 9.7 bits per value, up to the next power of two.
+    assert filter_bytes(2_000) == 4_096
+
+
+def test_a_filter_that_would_take_too_much_is_left_out(tmp_path: Path) -> None:
+    rows = unordered().select(["integer", "text", "filler"])
+    asked = [("integer",), ("text",), ("filler",)]
+    path = tmp_path / "f.parquet"
+    kept = filtered(path, rows, *asked)
+    metadata = pq.read_metadata(path)
+    for number, filters in enumerate(kept):
+        group = metadata.row_group(number)
+        assert {"integer"} <= filters.keys() < names_of(tuple(asked))
+        pages = sum(group.column(place).total_compressed_size for place in range(3))
+        assert sum(filters.values()) <= pages / 10
+    # The first that is asked for is the first to be kept.
+    assert all("filler" in one for one in filtered(tmp_path / "g.parquet", rows, *asked[::-1]))
+
+
+def test_a_pyarrow_without_filters_is_refused_before_a_file_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(self: object, where: object, schema: object) -> None: ...
+
+    monkeypatch.setattr(pq.ParquetWriter, "__init__", without)
+    schema = delta_schema(pa.schema([("long", pa.int64())]))
+    for asked in ((("long",),), ()):
+        options = WriterOptions(indexed=(), bloom_filters=asked)
+        if not asked:
+            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options).discard()
+            continue
+        with pytest.raises(UsageError, match="need a newer pyarrow than"):
+            DataFileWriter(str(tmp_path / "f"), schema=schema, options=options)
+    assert not [*tmp_path.iterdir()]

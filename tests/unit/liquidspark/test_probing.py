@@ -74,12 +74,9 @@ def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
     ("changes", "words"),
     [
         ({}, None),
-        ({"versions": {}}, None),
         ({"versions": {"liquidlog": "1.4.0", "pyarrow": "22"}}, None),
-        ({"versions": {"liquidlog": "1.3.9"}}, ["liquidlog 1.3.9", "expected 1.4.0"]),
         ({"versions": {"liquidlog": "1.4.1"}}, ["liquidlog 1.4.1", "expected 1.4.0"]),
         ({"versions": {"pyarrow": "21.0.0"}}, ["pyarrow 21.0.0", "expected 22 or newer"]),
-        ({"versions": {"numpy": "2.0.9.dev1"}}, ["numpy 2.0.9.dev1", "expected 2.1 or newer"]),
         ({"missing": "No module named 'liquidspark'"}, ["No module named 'liquidspark'", "ship"]),
         ({"storage": "cannot read s3://b/f: gone"}, ["worker-7 cannot read s3://b/f: gone"]),
     ],
@@ -144,8 +141,6 @@ OVERHEAD = "spark.executor.memoryOverhead"
         ({**YARN, "spark.executor.cores": "12", "spark.executor.memory": "512m"}, "18432m"),
         ({**K8S, "spark.executor.memory": "1", OVERHEAD: "900m"}, f"{OVERHEAD} to at least 12288m"),
         ({**YARN, PYTHON: "2g"}, f"{PYTHON} to at least 12288m"),
-        ({**YARN, PYTHON: "2000"}, "leaves 250 MiB to a Python worker"),
-        ({**K8S, "spark.executor.memory": "400m", OVERHEAD: "384"}, "may take 784 MiB"),
         ({"spark.master": "spark://host:7077", PYTHON: "256m"}, "leaves 256 MiB"),
     ],
 )

@@ -30,21 +30,16 @@ BEFORE = {"spark.sql.adaptive.enabled": "true", "spark.a": "before"}
 
 WORKER_FAILURE = """An exception was thrown from the Python worker.
 Traceback (most recent call last):
-  File "/opt/liquidspark/shuffle.py", line 80, in _run
     raise OSError("[Errno 28] No space left on device")
 OSError: [Errno 28] No space left on device
 """
 ARROW_FAILURE = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
-  File "/opt/liquidspark/shuffle.py", line 80, in _run
-    raise_cause()
 KeyError: 'x'
 
 During handling of the above exception, another exception occurred:
 
 Traceback (most recent call last):
-  File "/opt/liquidspark/shuffle.py", line 82, in _run
-    table.combine_chunks()
     ^^^^^^^^^^^^^^^^^^^^^^
   File "pyarrow/error.pxi", line 92, in pyarrow.lib.check_status
 pyarrow.lib.ArrowInvalid: cannot be combined: too many
@@ -71,10 +66,6 @@ Caused by: java.io.IOException: No space left on device
             "pyarrow.lib.ArrowMemoryError: malloc of size 64 failed",
             f"ArrowMemoryError: malloc of size 64 failed{ADVICE}",
         ),
-        (
-            "Job aborted: java.lang.OutOfMemoryError: Java heap space\n\tat x",
-            f"Job aborted: java.lang.OutOfMemoryError: Java heap space{ADVICE}",
-        ),
     ],
 )
 def test_failure_reason_is_one_sentence(text: str, reason: str) -> None:
@@ -82,10 +73,8 @@ def test_failure_reason_is_one_sentence(text: str, reason: str) -> None:
 
 
 MASTER_LOG = """WARNING: Using incubator modules: jdk.incubator.vector
-Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
 26/11/22 08:47:14 WARN Utils: Your hostname, vm, resolves to a loopback address
 Setting default log level to "WARN".
-To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
 """
 MASTER_ERROR = "26/11/22 08:48:55 ERROR SchedulerBackend: All masters are unresponsive! Giving up."
 
@@ -223,18 +212,11 @@ def test_threads_never_see_a_setting_missing() -> None:
     assert not session._in_use
 
 
-def test_what_the_user_sets_meanwhile_stays() -> None:
+def test_what_the_user_sets_stays_and_comes_back_after_those_that_begin_later() -> None:
     conf = Conf()
     with setting(conf, "1"), setting(conf, "2", "spark.b"):
         conf.set("spark.a", "user")
         conf.unset("spark.b")
-    assert conf.values == BEFORE | {"spark.a": "user"}
-
-
-def test_what_the_user_sets_comes_back_after_those_that_begin_later() -> None:
-    conf = Conf()
-    with setting(conf, "1"):
-        conf.set("spark.a", "user")
         with setting(conf, "1"):
             pass
         assert conf.values["spark.a"] == "1"

@@ -1,6 +1,7 @@
 """DeltaTable without a session at work: arguments, and what only the log is needed for."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,44 +31,37 @@ def builder(spark: Any) -> Any:
     return DeltaTable.create(spark)
 
 
-WRONG: tuple[Callable[[Any, Any], Any], ...] = (
-    lambda *_: OF_ANY.forPath("spark", "t"),
-    lambda spark, _: OF_ANY.forPath(spark, 1),
-    lambda spark, _: OF_ANY.forPath(spark, "t", "fs.s3a.access.key"),
-    lambda spark, _: OF_ANY.forPath(spark, "t", {"fs.s3a.access.key": 1}),
-    lambda spark, _: OF_ANY.forName(spark, 1),
-    lambda spark, _: OF_ANY.isDeltaTable(spark, 1),
-    lambda *_: builder("spark"),
-    lambda spark, _: builder(spark).tableName(1),
-    lambda spark, _: builder(spark).location(1),
-    lambda spark, _: builder(spark).comment(1),
-    lambda spark, _: builder(spark).property("p", 1),
-    lambda spark, _: builder(spark).property(1, "p"),
-    lambda spark, _: builder(spark).clusterBy(1),
-    lambda spark, _: builder(spark).partitionedBy(1),
-    lambda spark, _: builder(spark).addColumns(1),
-    lambda spark, _: builder(spark).addColumns("a int"),
-    lambda spark, _: builder(spark).addColumns([1]),
-    lambda spark, _: builder(spark).addColumn(1, "int"),
-    lambda spark, _: builder(spark).addColumn("a", 1),
-    lambda spark, _: builder(spark).addColumn("a", "int", nullable="no"),
-    lambda spark, _: builder(spark).addColumn("a", "int", comment=1),
-    lambda _, table: table.history("1"),
-    lambda _, table: table.vacuum("1"),
-    lambda _, table: table.optimize().where(1),
-    lambda _, table: table.optimize().executeZOrderBy(1),
-    lambda _, table: table.addFeatureSupport(1),
-    lambda _, table: table.upgradeTableProtocol("3", 7),
-    lambda _, table: table.upgradeTableProtocol(1, 2.5),
-    lambda _, table: table.dropFeatureSupport(1),
-    lambda _, table: table.dropFeatureSupport("clustering", "yes"),
-)
+CREATING: list[tuple[str, tuple[Any, ...]]] = [
+    *(("tableName", (1,)), ("location", (1,)), ("comment", (1,)), ("property", ("p", 1))),
+    *(("property", (1, "p")), ("clusterBy", (1,)), ("partitionedBy", (1,))),
+    *(("addColumns", (1,)), ("addColumns", ("a int",)), ("addColumns", ([1],))),
+    *(("addColumn", (1, "int")), ("addColumn", ("a", 1)), ("addColumn", ("a", "int", "no"))),
+]
+ASKING: list[tuple[str, tuple[Any, ...]]] = [
+    *(("history", ("1",)), ("vacuum", ("1",)), ("addFeatureSupport", (1,))),
+    *(("upgradeTableProtocol", ("3", 7)), ("upgradeTableProtocol", (1, 2.5))),
+    *(("dropFeatureSupport", (1,)), ("dropFeatureSupport", ("clustering", "yes"))),
+]
 
 
 def test_an_argument_of_a_wrong_type_is_a_type_error(spark: Any, table: DeltaTable) -> None:
-    for wrong in WRONG:
+    wrong: list[Callable[[], Any]] = [
+        lambda: OF_ANY.forPath("spark", "t"),
+        lambda: OF_ANY.forPath(spark, 1),
+        lambda: OF_ANY.forPath(spark, "t", "fs.s3a.access.key"),
+        lambda: OF_ANY.forPath(spark, "t", {"fs.s3a.access.key": 1}),
+        lambda: OF_ANY.forName(spark, 1),
+        lambda: OF_ANY.isDeltaTable(spark, 1),
+        lambda: builder("spark"),
+        lambda: builder(spark).addColumn("a", "int", comment=1),
+        lambda: OF_ANY.optimize(table).where(1),
+        lambda: OF_ANY.optimize(table).executeZOrderBy(1),
+        *(partial(getattr(builder(spark), name), *words) for name, words in CREATING),
+        *(partial(getattr(table, name), *words) for name, words in ASKING),
+    ]
+    for call in wrong:
         with pytest.raises(TypeError):
-            wrong(spark, table)
+            call()
 
 
 def test_hadoops_words_for_s3_are_storage_options(spark: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import runs_in
-from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, ExecutorError, UsageError
 from liquidlog.local.executor import LocalExecutor
 from liquidlog.operations.executors import open_executor
-from liquidlog.plan import ClusteringPlan, GroupFailure, Outcome, RewriteMode, RewrittenGroup
+from liquidlog.plan import (
+    ClusteringPlan,
+    GroupFailure,
+    Outcome,
+    RewriteMode,
+    RewrittenGroup,
+    decode_result,
+)
+from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.rewriting.layout import Route
 from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.table import Table
@@ -28,6 +38,7 @@ from support.plans import (
     parquet_names,
     read_outputs,
     rows_of,
+    save_plan_without_one_input,
     schema_json_of,
     write_inputs,
 )
@@ -153,10 +164,8 @@ def test_closing_early_deletes_what_was_written(executor: LocalExecutor, tmp_pat
 def test_groups_that_are_lost_are_cancelled(executor: LocalExecutor, tmp_path: Path) -> None:
     plan = plan_of(tmp_path, groups=2)
     executor._options = SHUFFLED
-    found = {
-        one.group_id: one
-        for one in executor(plan, [0, 1], lambda *_: None, cancelled=lambda: {0: "gone"})
-    }
+    running = executor(plan, [0, 1], lambda *_: None, cancelled=lambda: {0: "gone"})
+    found = {one.group_id: one for one in running}
     assert found[0] == GroupFailure(group_id=0, reason="gone", cancelled=True)
     assert isinstance(found[1], RewrittenGroup)
 
@@ -206,3 +215,148 @@ def test_a_table_is_optimized_where_pyspark_is_missing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(table.snapshot().files) == 1
     assert table.files()["state"].to_pylist() != ["unclustered"]
+
+
+# Rewrites whose layout is fitted to a workload, or has a prefix: what the files' bounds say.
+
+
+TABLE_ROWS = 40_000
+MODES = ("AIR", "FOB", "MAIL", "SHIP")
+IN_PIECES = ExecutorOptions(single_task_bytes=0)
+
+
+def unclustered(path: Path) -> Table:
+    random = np.random.default_rng(7)
+    rows = pa.table(
+        {
+            "day": pa.array(random.integers(0, 1000, TABLE_ROWS).astype(np.int32)).cast(
+                pa.date32()
+            ),
+            "part": pa.array(random.integers(0, 10**6, TABLE_ROWS)),
+            "mode": pa.array(np.array(MODES)[random.integers(0, len(MODES), TABLE_ROWS)]),
+        }
+    )
+    made = Table.create(str(path), schema=rows.schema, cluster_by=["day", "part", "mode"])
+    for start in range(0, TABLE_ROWS, TABLE_ROWS // 4):
+        made.append(rows.slice(start, TABLE_ROWS // 4))
+    return made
+
+
+def size(table: Table, files: int) -> int:
+    return int(sum(table.files()["size_bytes"].to_pylist())) // files
+
+
+@pytest.fixture(scope="module")
+def shuffling() -> Iterator[LocalExecutor]:
+    with LocalExecutor({}) as started:
+        started._options = IN_PIECES
+        yield started
+
+
+def optimize(shuffling: LocalExecutor, table: Table, **policy: Any) -> None:
+    plan = table.plan(**policy)
+    groups = [group.group_id for group in plan.groups]
+    table.commit_each(plan, shuffling(plan, groups, lambda *_: None)).require_success()
+
+
+def mean_read(table: Table, workload: Workload) -> float:
+    return table.scan(workload=workload).bytes_read
+
+
+@pytest.mark.parametrize("curve", ["hilbert", "kd"])
+def test_readers_of_the_workload_read_less(
+    shuffling: LocalExecutor, tmp_path: Path, curve: str
+) -> None:
+    workload = (
+        *(
+            WeightedPredicate(f"day BETWEEN DATE '1970-0{month}-05' AND DATE '1970-0{month}-25'", 4)
+            for month in range(1, 9)
+        ),
+        WeightedPredicate("part = 77777"),
+    )
+    read = []
+    for name, readers in (("even", None), ("fitted", workload)):
+        table = unclustered(tmp_path / name)
+        limit = size(table, 12)
+        optimize(shuffling, table, max_file_size=limit, curve=curve, workload=readers)
+        read.append(mean_read(table, workload))
+        assert table.detail()["numRecords"] == TABLE_ROWS
+    assert read[1] < 0.8 * read[0]
+
+
+@pytest.mark.parametrize("curve", ["hilbert", "kd"])
+def test_files_of_a_prefix_hold_one_value(
+    shuffling: LocalExecutor, tmp_path: Path, curve: str
+) -> None:
+    table = unclustered(tmp_path / "t")
+    optimize(shuffling, table, max_file_size=size(table, 8), prefix="mode", curve=curve)
+    bounds = table.opened.bounds_of(table.snapshot())(
+        [column.leaf for column in _columns(table) if column.name == "mode"]
+    )
+    lows, highs = bounds.low(0).to_pylist(), bounds.high(0).to_pylist()
+    assert lows == highs
+    assert sorted(set(lows)) == list(MODES)
+    assert len(lows) == 8
+    cubes = set(table.files()["zcube_id"].to_pylist())
+    assert len(cubes) == 1
+    scanned = table.scan("mode = 'MAIL'")
+    assert scanned.bytes_read <= 1.05 * scanned.total_bytes / len(MODES)
+
+
+def _columns(table: Table) -> Any:
+    from liquidlog.clustering.columns import clustering_state
+
+    return clustering_state(table.snapshot()).columns
+
+
+# `run` and its result file, with the executor that needs no JVM.
+
+
+OTHER_RESULT = (
+    b'{"format_version":2,"plan_id":"other","group_id":0,"run":"0123456789ab","outputs":[],"rows_read":0,'
+    b'"rows_written":0,"checksum_read":"","checksum_written":"","seconds":0}\n'
+)
+
+
+def test_run_appends_a_line_per_group_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, result_path = save_plan_without_one_input(tmp_path), tmp_path / "result.jsonl"
+    command = ["run", str(plan), "-o", str(result_path), "--executor", "local"]
+    assert run(cli, command) == EXIT_ERROR
+    said = capsys.readouterr().err
+    assert "group 1: " in said
+    assert "gone.parquet" in said
+    after_first = result_path.read_bytes()
+    result = decode_result(after_first, where="test")
+    assert {group.group_id for group in result.groups} == {0, 2}
+    rows = [t for group in result.groups for t in read_outputs(tmp_path, group)]
+    assert rows_of(rows) == rows_of([pa.table({"key": pa.array(range(200), pa.int64())})])
+
+    (tmp_path / "gone.parquet").hardlink_to(tmp_path / "input 0.parquet")
+    assert run(cli, command) == EXIT_OK
+    resumed = result_path.read_bytes()
+    assert resumed.startswith(after_first)
+    assert [group.group_id for group in decode_result(resumed, where="test").groups][2:] == [1]
+
+    assert run(cli, command) == EXIT_OK
+    assert result_path.read_bytes() == resumed
+
+
+def test_what_cannot_be_used_is_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, result = save_plan_without_one_input(tmp_path), tmp_path / "result.jsonl"
+    command = ["run", str(plan), "-o", str(result)]
+    assert run(cli, [*command, "--spark-conf", "nonsense"]) == EXIT_USAGE
+    assert "key=value" in capsys.readouterr().err
+    documents = {
+        b'{"format_version": 99}\n': "format version 99",
+        OTHER_RESULT: "is the result of plan other",
+    }
+    for content, words in documents.items():
+        result.write_bytes(content)
+        assert run(cli, command) == EXIT_ERROR
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1

@@ -1,3 +1,4 @@
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,9 +22,7 @@ from liquidlog.predicates.reduction import (
 from liquidlog.predicates.workload import Session, WeightedPredicate
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.schema import PrimitiveType, StructField, StructType, parse_schema
-from liquidlog.table import Table
 from support.plans import schema_json_of
-from support.repository import ROOT
 from support.snapshots import FileSpec, bounds_of, matches, snapshot_of, with_files
 
 
@@ -31,42 +30,23 @@ from support.snapshots import FileSpec, bounds_of, matches, snapshot_of, with_fi
     "predicate",
     [
         "i = 6",
-        "i < 1",
-        "i >= 5.5",
-        "i BETWEEN 6 AND 9",
         "i IN (6, 7, NULL)",
-        "i <=> 9",
         "NULL <=> i",
         "NOT (i IS DISTINCT FROM 6)",
         "CAST((i) AS BIGINT) IN (9, 10)",
         "i IS NULL",
-        "NOT i <= 5",
         "i NOT BETWEEN 1 AND 5",
-        "i = '7'",
-        "i = NULL",
         "i > 99999999999999999999",
-        "i = 8 OR i = 9",
         "NOT (i < 9 OR flag)",
-        "FALSE",
-        "NULL",
-        "f > 1.5000001",
         "n > 2.50",
-        "s < 'bar'",
-        "s IN ('fop', 'z')",
         "s LIKE 'z%'",
         "s LIKE 'ba%' AND i = 9",
-        "s LIKE 'baa'",
-        "s LIKE 'foo2%bar'",
         "startswith(s, 'fop')",
-        "s <=> 'zzz'",
         "d > DATE '2024-01-31'",
-        "CAST('2023-12-31' AS DATE) >= d",
         "t > '2024-01-02 06:00:00.001'",
         "t > TIMESTAMP '2024-01-01T14:00:01+02:00'",
-        "t < DATE '2023-12-31'",
         "z < '2024-01-01 00:00:00'",
         "`a.b` <> 1",
-        "NOT `a.b` = 1",
         "f(i) = 1 AND i = 9",
     ],
 )
@@ -78,39 +58,23 @@ def test_files_without_a_matching_row_are_ruled_out(predicate: str) -> None:
     "predicate",
     [
         "i = 5",
-        "i = 2.5",
-        "i < 1e3",
-        "i IS NOT NULL",
-        "NOT i IN (1, 5)",
-        "TRUE",
         "n < 1.2500000000000000000001",
-        "t <= '2024-01-01'",
         "t >= '2024-01-01 12:00:00.0005'",
         # Not decided by statistics, or not understood.
         "flag IS NULL",
-        "c = 'a'",
         "f(i) = 1",
-        "i + 1 = 90",
         # As the reference engine: the span of the list counts, and NOT IN never does.
         "i IN (0, 7)",
         "i NOT IN (1, 2, 3, 4, 5)",
-        "s LIKE 'baz%'",
-        "s LIKE '%z'",
         "s NOT LIKE 'z%'",
         "s ILIKE 'Z%'",
-        "NOT s LIKE 'z%'",
-        "c LIKE 'z%'",
         "NOT i <=> 9",
-        "i <=> st.x",
         "CAST(i AS SMALLINT) = 9",
         "i BETWEEN SYMMETRIC 9 AND 2",
         "i = 9 AND st.x = 1",
-        "s > 90",
         "d > '2024-2-30'",
         "d > TIMESTAMP '2030-01-01 00:00:00'",
         "z > '2030-01-01 00:00:00Z'",
-        "st.x = 4",
-        "st IS NULL",
         "i IN (SELECT 9)",
         "f = 1e400",
     ],
@@ -128,80 +92,58 @@ def test_text_that_is_no_condition_on_the_table_is_refused(predicate: str) -> No
         matches(predicate)
 
 
-PARTITIONED = StructType(
-    (
-        StructField("p", PrimitiveType("integer")),
-        StructField("day", PrimitiveType("date")),
-        StructField("flag", PrimitiveType("boolean")),
-        StructField("i", PrimitiveType("integer")),
-    )
-)
-
-
 @pytest.mark.parametrize(
     ("predicate", "expected"),
     [
         ("P IN (1, 5)", [False, True, False]),
-        ("p NOT IN (3, 4)", [False, True, False]),
         ("p IS NULL", [False, False, True]),
-        ("p IS NOT NULL AND i = 7", [True, True, False]),
-        ("day < '2024-02-01'", [True, False, False]),
-        ("day IS NULL OR p = 3", [True, False, False]),
-        ("flag", [True, True, True]),
+        ("p IS NOT NULL AND x = 7", [True, True, False]),
+        ("d < '2024-02-01'", [True, False, True]),
+        ("d IS NULL OR p = 3", [True, False, False]),
+        ("b", [True, True, True]),
     ],
 )
 def test_partition_values_decide_alone(predicate: str, expected: list[bool]) -> None:
-    files = [FileSpec(path=str(n), bounds={"i": (5 * n, 9)}) for n in range(2)]
-    files.append(FileSpec(path="2", bounds={"i": (8, 9)}))
-    snapshot = snapshot_of(
-        files, schema=PARTITIONED, partition_columns=("p", "day", "flag"), cluster_by=None
+    rows = (
+        {"p": "3", "d": "2024-01-31", "b": "true"},
+        {"p": "5", "d": "2024-02-01", "b": "false"},
+        {"p": None, "d": "not a day", "b": ""},
     )
-    texts = [
-        '{"p":"3","day":"2024-01-31","flag":"true"}',
-        '{"p":"5","day":"2024-02-01","flag":"false"}',
-        '{"p":null,"day":"not a day","flag":""}',
-    ]
-    column = pa.array(texts).dictionary_encode()
-    number = snapshot.files.schema.get_field_index("partition_values_json")
-    live = snapshot.files.set_column(number, "partition_values_json", column)
-    snapshot = with_files(snapshot, live)
-    if "day" in predicate:
-        expected = [*expected[:2], "IS NULL" not in predicate]
+    snapshot = partitioned(rows, {"p": "integer", "d": "date", "b": "boolean", "x": "integer"})
     assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == expected
 
 
+def one_file(kind: str, low: object, high: object, **more: Any) -> Snapshot:
+    file = FileSpec(path="a", bounds={"x": (low, high)}, rows=3, **more)
+    schema = StructType((StructField("x", PrimitiveType(kind)),))
+    return snapshot_of([file], schema=schema, cluster_by=None)
+
+
 def test_nulls_are_less_than_what_no_integer_reaches() -> None:
-    schema = StructType((StructField("l", PrimitiveType("long")),))
-    file = FileSpec(path="a", rows=3, nulls={"l": 3})
-    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    snapshot = one_file("long", None, None, nulls={"x": 3})
     for predicate, may in (
-        ("l <= 9223372036854775807.001", True),
-        ("l > -99999999999999999999", True),
-        ("NOT (l > 99999999999999999999)", True),
-        ("l > 99999999999999999999", False),
-        ("l <= 9223372036854775807", False),
+        ("x <= 9223372036854775807.001", True),
+        ("x > -99999999999999999999", True),
+        ("NOT (x > 99999999999999999999)", True),
+        ("x > 99999999999999999999", False),
+        ("x <= 9223372036854775807", False),
     ):
         assert may_match(snapshot, predicate, bounds_of(snapshot)).to_pylist() == [may], predicate
 
 
 def test_instants_that_may_become_texts_rule_out_nothing() -> None:
-    schema = StructType((StructField("t", PrimitiveType("timestamp")),))
-    day = "2024-11-03T06:30:00Z"
-    file = FileSpec(path="a", rows=1, bounds={"t": (day, day)}, nulls={"t": 0})
-    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    snapshot = one_file("timestamp", "2024-11-03T06:30:00Z", "2024-11-03T06:30:00Z")
     # Both are shown as 01:30:00 in New York.
-    where = "t IN ('2024-03-10', CAST('2024-11-03 05:30:00+00:00' AS TIMESTAMP))"
+    where = "x IN ('2024-03-10', CAST('2024-11-03 05:30:00+00:00' AS TIMESTAMP))"
     assert may_match(snapshot, where, bounds_of(snapshot)).to_pylist() == [True]
 
 
 def test_nothing_is_proved_by_a_condition_with_a_half_that_may_fail() -> None:
-    schema = StructType((StructField("i", PrimitiveType("integer")),))
-    file = FileSpec(path="a", rows=1, bounds={"i": (200, 300)}, nulls={"i": 0})
-    snapshot = snapshot_of([file], schema=schema, cluster_by=None)
+    snapshot = one_file("integer", 200, 300)
     for where, proved in (
-        ("NOT (i BETWEEN ' -127.5' AND 100)", False),
-        ("NOT (i BETWEEN -127 AND 100)", True),
-        ("i > 5 OR length('a') = 1", False),
+        ("NOT (x BETWEEN ' -127.5' AND 100)", False),
+        ("NOT (x BETWEEN -127 AND 100)", True),
+        ("x > 5 OR length('a') = 1", False),
     ):
         found = every_row_matches(snapshot, where, bounds_of(snapshot), Session(for_rows=True))
         assert found.tolist() == [proved], where
@@ -229,24 +171,21 @@ _ROWS = (
 )  # fmt: skip
 
 
-def _snapshot() -> Snapshot:
-    schema = StructType(
-        tuple(StructField(name, PrimitiveType(one)) for name, one in _TYPES.items())
-    )
+def partitioned(rows: Sequence[Mapping[str, str | None]], types: Mapping[str, str]) -> Snapshot:
+    """Return a table of a file per partition; of the columns only x is in the files."""
     found = snapshot_of(
-        [FileSpec(path=f"f{number}") for number in range(len(_ROWS))],
+        [FileSpec(path=f"f{number}", bounds={"x": (7, 9)}) for number in range(len(rows))],
         cluster_by=None,
-        schema=schema,
-        partition_columns=tuple(name for name in _TYPES if name != "x"),
+        schema=parse_schema(schema_json_of(types), where="test"),
+        partition_columns=tuple(name for name in types if name != "x"),
     )
-    texts = pa.array([msgspec.json.encode(row).decode() for row in _ROWS], pa.string())
+    texts = pa.array([msgspec.json.encode(row).decode() for row in rows]).dictionary_encode()
     place = found.files.schema.get_field_index("partition_values_json")
-    field = found.files.schema.field(place)
-    return with_files(found, found.files.set_column(place, field, texts.cast(field.type)))
+    return with_files(found, found.files.set_column(place, "partition_values_json", texts))
 
 
 def _matching(where: str, time_zone: str = "UTC") -> list[int]:
-    snapshot = _snapshot()
+    snapshot = partitioned(_ROWS, _TYPES)
     found = matching_partitions(snapshot, where, bounds_of(snapshot), time_zone)
     return [int(one) for one in found.nonzero()[0]]
 
@@ -254,51 +193,36 @@ def _matching(where: str, time_zone: str = "UTC") -> list[int]:
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        ("p", [0]),
         ("NOT p", [1]),
-        ("p IS NULL OR p", [0, 2]),
         ("p <> 'TRUE'", [1]),
         ("p IS TRUE", [0]),
         ("p <=> NULL", [2]),
-        ("p > false", [0]),
         ("d >= TIMESTAMP '2024-05-01 12:00:00+00:00' + INTERVAL '1' HOUR", [1]),
         ("d BETWEEN TIMESTAMP '2024-05-02 00:00:00Z' AND TIMESTAMP '2024-05-03 00:00:00Z'", [1]),
         ("d + INTERVAL 1 DAY = DATE '2024-05-02'", [0]),
-        ("date_add(d, 1) = '2024-05-02'", [0]),
         ("coalesce(d, DATE '2024-01-01') < DATE '2024-05-01'", [2]),
         ("year(d) = 2024 AND month(d) = 5", [0, 1]),
-        ("s LIKE '_x_'", [1]),
         ("s LIKE '%!%%' ESCAPE '!'", [0]),
         ("s ILIKE 'a%'", [0, 1]),
         ("lower(s) = 'axb'", [1]),
-        ("s LIKE '%'", [0, 1]),
         ("y > 2023 OR y IS NULL", [0, 2]),
-        ("CAST(y AS INT) = 2023", [1]),
-        ("n = m", [0]),
-        ("n + 1 = 5", [1]),
-        ("n IN (3, NULL)", [0]),
         ("n NOT IN (3, NULL)", []),
         ("t >= TIMESTAMP '2024-05-02 00:00:00'", [1]),
         ("d = t", [1]),
         ("CAST(t AS DATE) = d", [0, 1]),
-        ("1 = 1", [0, 1, 2]),
     ],
 )
 def test_each_partition_is_decided(where: str, expected: list[int]) -> None:
     assert _matching(where) == expected
 
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
+def test_times_without_a_zone_are_of_the_zone_given() -> None:
+    for where, expected in (
         ("t = TIMESTAMP '2024-05-01 08:00:00Z'", [0]),
-        ("t = TIMESTAMP '2024-05-01 10:00:00Z'", []),
         ("t = TIMESTAMP '2024-05-02 02:00:00'", [1]),
         ("CAST(t AS DATE) = '2024-05-02'", [1]),
-    ],
-)
-def test_times_without_a_zone_are_of_the_zone_given(where: str, expected: list[int]) -> None:
-    assert _matching(where, "Europe/Berlin") == expected
+    ):
+        assert _matching(where, "Europe/Berlin") == expected, where
 
 
 def test_a_time_that_clocks_showed_twice_decides_nothing() -> None:
@@ -331,12 +255,11 @@ TYPES = {
 COLUMNS = [(name,) for name in "dksxmt"]
 
 
-def schema() -> StructType:
-    return parse_schema(schema_json_of(TYPES), where="the test")
+SCHEMA = parse_schema(schema_json_of(TYPES), where="the test")
 
 
 def boxes(where: str) -> Any:
-    found = fitted_workload((WeightedPredicate(where),), COLUMNS, schema())
+    found = fitted_workload((WeightedPredicate(where),), COLUMNS, SCHEMA)
     (predicate,) = found.predicates
     assert not found.left_out
     return [
@@ -361,7 +284,6 @@ def _text(interval: Any) -> str:
         ("k IN (9, 1, 5) AND s = 'b'", [{"k": ["[1, 1]", "[5, 5]", "[9, 9]"], "s": ["[b, b]"]}]),
         ("s LIKE 'ab%'", [{"s": ["[ab, ab\U0010ffff]"]}]),
         ("s >= 'b' AND s < 'd'", [{"s": ["[b, d)"]}]),
-        ("k = 3 OR k = 7", [{"k": ["[3, 3]", "[7, 7]"]}]),
         ("NOT (k < 5 OR m > 3.145)", [{"k": ["[5, ]"], "m": ["[, 3.14]"]}]),
         ("NOT k BETWEEN 5 AND 7", [{"k": ["[, 4]", "[8, ]"]}]),
         (
@@ -369,7 +291,6 @@ def _text(interval: Any) -> str:
             [{"k": ["[, 5]"], "s": ["(b, ]"], "x": ["[, 2.5)"]}],
         ),
         ("x < 1.5 AND x >= 0.1", [{"x": ["[0.1, 1.5)"]}]),
-        ("5 > CAST(k AS BIGINT)", [{"k": ["[, 4]"]}]),
         (
             "t >= '2024-01-01' AND t < '2024-01-02'",
             [{"t": ["[1704067200000000, 1704153599999999]"]}],
@@ -390,9 +311,7 @@ def test_a_predicate_is_boxes(where: str, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("o = 2", NO_COLUMN),
         ("k = 1 OR o = 2", NO_COLUMN),
-        ("k NOT IN (1)", NO_COLUMN),
         ("year(d) = 1995", NO_COLUMN),
         ("CAST(m AS INT) = 3", NO_COLUMN),
         ("k BETWEEN 9 AND 3", NEVER),
@@ -401,7 +320,7 @@ def test_a_predicate_is_boxes(where: str, expected: Any) -> None:
 )
 def test_what_no_box_can_say_is_left_out(where: str, reason: str) -> None:
     asked = (WeightedPredicate(where, 3), WeightedPredicate("k = 1", 1))
-    found = fitted_workload(asked, COLUMNS, schema())
+    found = fitted_workload(asked, COLUMNS, SCHEMA)
     assert [(one.reason, one.predicates, one.share) for one in found.left_out] == [
         (reason, 1, 0.75)
     ]
@@ -413,7 +332,7 @@ def test_of_many_predicates_a_sample_keeps_the_weights_of_columns() -> None:
         WeightedPredicate(f"{'d' if number % 5 else 'k'} = {_constant(number)}")
         for number in range(2_000)
     )
-    found = fitted_workload(asked, COLUMNS, schema())
+    found = fitted_workload(asked, COLUMNS, SCHEMA)
     assert len(found.predicates) <= MAX_PREDICATES + 1
     by_column = {0: 0.0, 1: 0.0}
     for predicate in found.predicates:
@@ -429,9 +348,8 @@ def _constant(number: int) -> str:
 
 def test_long_lists_become_ranges_that_cover_them() -> None:
     values = ", ".join(str(value * 10) for value in reversed(range(5_000)))
-    (predicate,) = fitted_workload(
-        (WeightedPredicate(f"k IN ({values})"),), COLUMNS, schema()
-    ).predicates
+    long = WeightedPredicate(f"k IN ({values})")
+    (predicate,) = fitted_workload((long,), COLUMNS, SCHEMA).predicates
     intervals = predicate.any_of[0][0].intervals
     ends = [(int(one.low or 0), int(one.high or 0)) for one in intervals]
     assert len(intervals) <= 64
@@ -440,7 +358,7 @@ def test_long_lists_become_ranges_that_cover_them() -> None:
         WeightedPredicate(f"k IN ({', '.join(str(n * 1000 + v) for v in range(60))})")
         for n in range(100)
     )
-    many = fitted_workload(asked, COLUMNS, schema()).predicates
+    many = fitted_workload(asked, COLUMNS, SCHEMA).predicates
     assert sum(len(one.any_of[0][0].intervals) for one in many) <= MAX_INTERVALS
 
 
@@ -449,7 +367,7 @@ def test_ranges_of_few_intervals_cover_a_long_one_before_short_ones() -> None:
         WeightedPredicate(f"k BETWEEN {n} AND 9999 OR k IN ({', '.join(map(str, range(40)))})")
         for n in range(-50, 0)
     )
-    for predicate in fitted_workload(asked, COLUMNS, schema()).predicates:
+    for predicate in fitted_workload(asked, COLUMNS, SCHEMA).predicates:
         assert any(one.high == "9999" for one in predicate.any_of[0][0].intervals)
 
 
@@ -466,11 +384,9 @@ def test_json_lines_have_a_condition_and_a_weight() -> None:
         "a = 1",
         "[]",
         '{"were": "a = 1"}',
-        '{"where": "a = 1", "wait": 3}',
         '{"where": 1}',
         '{"where": "a = 1", "weight": 0}',
         '{"where": "a = 1", "weight": true}',
-        '{"where": "a = 1", "weight": "often"}',
         "[" * 100_000,
     ],
 )
@@ -478,14 +394,3 @@ def test_lines_that_are_no_predicate_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_workload(text, source="w.jsonl")
     assert str(refused.value.fields["where"]).startswith("w.jsonl")
-
-
-def test_a_constant_is_proved_of_files_whose_rows_nobody_knows() -> None:
-    table = Table.open(ROOT / "fixtures" / "logs" / "12_dv_live" / "table")
-    snapshot = table.snapshot()
-    bounds_of = table.opened.bounds_of(snapshot)
-    session = Session(for_rows=True)
-    assert any(snapshot.files["deletion_vector"].is_valid().to_pylist())
-    assert every_row_matches(snapshot, "true", bounds_of, session).all()
-    assert not every_row_matches(snapshot, "false", bounds_of, session).any()
-    assert not every_row_matches(snapshot, "id IS NOT NULL", bounds_of, session).all()

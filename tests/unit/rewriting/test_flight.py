@@ -120,11 +120,16 @@ def flight_of(runs: Any, slots: TwoSlots | None = None) -> Any:
     return Flight(slots or TwoSlots(), runs)
 
 
-@pytest.mark.parametrize(("outputs", "expected"), [(1, 4), (3, 2), (4, 1), (9, 1)])
-def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(outputs: int, expected: int) -> None:
-    begun = Begun()
-    gate = threading.Event()
-    runs = [Run(number, begun, outputs=outputs, gate=gate) for number in range(6)]
+@pytest.mark.parametrize(
+    ("outputs", "driver_bytes", "expected"),
+    [(1, 0, 4), (3, 0, 2), (4, 0, 1), (9, 0, 1), (1, 3 << 28, 1)],
+)
+def test_as_many_groups_are_in_flight_as_fill_the_slots_twice_and_the_driver_holds(
+    outputs: int, driver_bytes: int, expected: int
+) -> None:
+    begun, gate = Begun(), threading.Event()
+    kinds: dict[str, Any] = {"outputs": outputs, "driver_bytes": driver_bytes, "gate": gate}
+    runs = [Run(number, begun, **kinds) for number in range(6)]
     flight, looks = flight_of(runs), Looks()
     taken: list[int] = []
     consumer = threading.Thread(target=lambda: taken.extend(flight.outcomes(None, looks)))
@@ -137,22 +142,6 @@ def test_as_many_groups_are_in_flight_as_fill_the_slots_twice(outputs: int, expe
     consumer.join(30)
     assert sorted(taken) == list(range(6))
     assert not any(run.discarded for run in runs)
-
-
-def test_the_driver_holds_only_so_much() -> None:
-    begun = Begun()
-    gate = threading.Event()
-    runs = [Run(number, begun, driver_bytes=3 << 28, gate=gate) for number in range(3)]
-    flight, looks = flight_of(runs), Looks()
-    consumer = threading.Thread(target=lambda: list(flight.outcomes(None, looks)))
-    consumer.start()
-    begun.wait_for(1)
-    looks.wait()
-    assert len(flight._in_flight()) == 1
-    assert begun == [0]
-    gate.set()
-    consumer.join(30)
-    assert sorted(begun) == [0, 1, 2]
 
 
 def test_what_a_group_raises_ends_the_others() -> None:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from liquidlog.curve.curves import Curve
@@ -22,17 +20,21 @@ from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import located as located_or_refused
-from liquidlog.rewriting.passes import GroupTask, shares
+from liquidlog.rewriting.layout import slices_per_output
+from liquidlog.rewriting.passes import GroupTask
 from liquidlog.rewriting.sink import check_rows
-from liquidlog.rewriting.source import ExecutorOptions, GroupWork, Survey, open_logical_file
+from liquidlog.rewriting.source import (
+    ExecutorOptions,
+    GroupWork,
+    Split,
+    open_logical_file,
+    read_splits,
+)
 from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
 from support.tasks import (
     ROWS,
     RUN,
-    check,
-    compacted,
-    in_order,
     located,
     make_work,
     shuffled,
@@ -68,59 +70,24 @@ def with_vectors(work: GroupWork, deleted: Sequence[npt.NDArray[np.int64]]) -> G
     return replace(work, inputs=tuple(inputs), row_tracking=ROW_TRACKING)
 
 
-def resized(work: GroupWork) -> GroupWork:
-    """Return the work after its inputs were written anew."""
-    inputs = (
-        one._replace(file=structs.replace(one.file, size_bytes=Path(one.path).stat().st_size))
-        for one in work.inputs
+@pytest.mark.parametrize("way", ["shuffled", "whole"])
+def test_files_may_have_a_text_each(tmp_path: Path, way: str) -> None:
+    """Together the files have more texts than the indices of any one of them can count."""
+    rows, files = 150, 135
+    a = np.random.default_rng(1).permutation(rows * files)
+    b = [f"load {row // rows}" for row in range(rows * files)]
+    table = pa.table({"a": a, "b": b, "row": range(rows * files)})
+    work = replace(
+        make_work(tmp_path, curve=Curve.LINEAR, slice_bytes=1 << 30),
+        inputs=located(tmp_path, write_inputs(tmp_path, table, files)),
+        columns=(("b",),),
     )
-    return replace(work, inputs=tuple(inputs))
-
-
-@pytest.mark.parametrize(
-    ("curve", "slice_bytes"),
-    [*((curve, 500) for curve in Curve), (Curve.HILBERT, 3000), (Curve.HILBERT, 1 << 30)],
-)
-def test_shuffled_rows_are_all_written_once(tmp_path: Path, curve: Curve, slice_bytes: int) -> None:
-    work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
-    tables = check(work, shuffled(work))
-    assert len(tables) == 3
-    assert min(map(len, tables)) > ROWS / 3 * 0.4
-
-
-@pytest.mark.parametrize(("way", "slice_bytes"), [*zip(WAYS, [500, 1 << 30, 500], strict=True)])
-def test_files_may_differ_in_which_strings_are_in_dictionaries(
-    tmp_path: Path, way: str, slice_bytes: int
-) -> None:
-    curve = None if way == "compaction" else Curve.HILBERT
-    work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
-    for number, path in enumerate(work.paths):
-        table = pq.read_table(path)
-        few = pa.array([f"name {row % 3}" for row in range(len(table))])
-        table = table.set_column(1, "b", few)
-        pq.write_table(table, path, row_group_size=200, use_dictionary=number % 2 == 0)
-    work = resized(work)
-    kinds = set()
-    for file in range(len(work.paths)):
-        with open_logical_file(work, file) as opened:
-            kinds.add(opened.read().schema.field("b").type)
-    assert len(kinds) == 2, "the files no longer differ"
+    with open_logical_file(work, 0) as opened:
+        assert pa.types.is_dictionary(opened.read().schema.field("b").type)
     whole = GroupTask(work=work, sample_rows=500)
-    check(work, shuffled(work) if way == "shuffled" else whole.run())
-
-
-@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
-def test_shuffled_and_whole_group_write_the_same_rows_in_the_same_order(
-    tmp_path: Path, slice_bytes: int
-) -> None:
-    work = make_work(tmp_path, slice_bytes=slice_bytes)
-    # With all rows sampled both have the same layout.
-    one = check(work, shuffled(work, sample_rows=ROWS))
-    whole = GroupTask(work=work, sample_rows=ROWS * ROWS)
-    other = check(work, whole.run())
-    assert len(one) == len(other) == 3
-    for left, right in zip(in_order(one), in_order(other), strict=True):
-        assert left.equals(right)
+    facts = shuffled(work) if way == "shuffled" else whole.run()
+    outputs = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
+    assert pa.concat_tables(outputs).sort_by("row").equals(table)
 
 
 @pytest.mark.parametrize(
@@ -150,97 +117,12 @@ def test_live_rows_and_their_row_ids_are_all_written_once(
 
 
 @pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
-@pytest.mark.parametrize("outputs", [1, 4, 7])
-def test_compaction_by_output_keeps_the_order_of_rows(
-    tmp_path: Path, outputs: int, slice_bytes: int
-) -> None:
-    work = make_work(tmp_path, outputs=outputs, curve=None, slice_bytes=slice_bytes)
-    tables = check(work, compacted(work))
-    assert [row for table in tables for row in table["row"].to_pylist()] == list(range(ROWS))
-
-
-@given(
-    counts=st.lists(st.integers(0, 40), min_size=1, max_size=30),
-    outputs=st.integers(1, 12),
-)
-def test_an_output_of_a_compaction_is_sent_the_inputs_that_it_reads(
-    counts: list[int], outputs: int
-) -> None:
-    surveys = [surveyed(file, rows) for file, rows in enumerate(counts)]
-    work = named_inputs(len(counts), outputs)
-    found: list[tuple[str, int]] = []
-    for number, one in enumerate(shares(work, surveys)):
-        share, rows = one.own, []
-        assert share.number == number
-        paths = [sent.path for sent in one.inputs]
-        assert [survey.file for survey in share.surveys] == list(range(len(paths)))
-        for path, survey in zip(paths, share.surveys, strict=True):
-            rows += [(path, row) for row in range(survey.num_rows)]
-        own = rows[share.start : share.stop]
-        assert {path for path, _ in own} == set(paths) - {
-            path for path, s in zip(paths, share.surveys, strict=True) if not s.num_rows
-        }
-        assert abs(len(own) - sum(counts) / outputs) < 1
-        found += own
-    assert found == [(f"{file}", row) for file, rows in enumerate(counts) for row in range(rows)]
-
-
-def surveyed(file: int, rows: int) -> Survey:
-    """An input of so many rows, of which none is sampled."""
-    none = np.empty(0)
-    return Survey(
-        file=file,
-        row_group_rows=(rows,),
-        memory_bytes=10 * rows,
-        rows=none.astype(np.uint64),
-        columns=(),
-        row_bytes=none,
-    )
-
-
-def named_inputs(count: int, outputs: int) -> GroupWork:
-    """A group of inputs whose paths are their numbers."""
-    names = tuple(map(str, range(count)))
-    return GroupWork(
-        directory="",
-        inputs=tuple(Located(InputFile(path=name, size_bytes=1), name) for name in names),
-        outputs=outputs,
-        schema_string=schema_json_of({"a": "long"}),
-        columns=(),
-        curve=None,
-        writer_options=WriterOptions(indexed=()),
-        token=RUN,
-        slice_bytes=1,
-    )
-
-
-@pytest.mark.parametrize("slice_bytes", [1 << 30, 500])
 def test_lost_input_fails_every_output_and_leaves_no_file(tmp_path: Path, slice_bytes: int) -> None:
     work = make_work(tmp_path, slice_bytes=slice_bytes)
     facts = shuffled(work, break_task=1)
     assert facts.failure is not None
     assert "input 0.parquet" in facts.failure
     assert {name for name in parquet_names(tmp_path) if name.startswith("part-")} == set()
-
-
-@pytest.mark.parametrize(("way", "slice_bytes"), [*zip(WAYS, [5000, 500, 500], strict=True)])
-def test_row_groups_larger_than_a_slice_are_written_once(
-    tmp_path: Path, way: str, slice_bytes: int
-) -> None:
-    curve = None if way == "compaction" else Curve.HILBERT
-    work = make_work(tmp_path, curve=curve, slice_bytes=slice_bytes)
-    for path in work.paths:
-        pq.write_table(pq.read_table(path), path)
-    work = resized(work)
-    if way == "shuffled":
-        facts = shuffled(work)
-    elif way == "whole":
-        facts = GroupTask(work=work, sample_rows=500).run()
-    else:
-        facts = compacted(work)
-    tables = check(work, facts)
-    if way == "compaction":
-        assert [row for table in tables for row in table["row"].to_pylist()] == list(range(ROWS))
 
 
 def test_a_value_too_large_to_be_moved_fails_the_group(
@@ -287,68 +169,26 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
     assert parquet_names(tmp_path) == before
 
 
-def sessions_work(directory: Path, *, outputs: int) -> GroupWork:
-    """Return a group with texts that stand in 50 rows each, 500 of them in each of 4 files."""
-    rows, files = 25_000, 4
-    random = np.random.default_rng(3)
-    texts = [random.bytes(16).hex() for _ in range(rows * files // 50)]
-    table = pa.table(
-        {
-            "a": random.integers(0, 10**7, rows * files),
-            "b": pa.array(texts).take(pa.array(np.arange(rows * files) // 50)),
-            "row": range(rows * files),
-        }
-    )
-    inputs = write_inputs(directory, table, files, row_group_rows=rows)
-    Run(str(directory), RUN).begin()
-    return replace(
-        make_work(directory / "unused", slice_bytes=1 << 30),
-        directory=str(directory),
-        inputs=located(directory, inputs),
-        outputs=outputs,
-        columns=(("a",), ("row",)),
-    )
-
-
-def test_more_slices_do_not_carry_their_dictionaries_more_often(tmp_path: Path) -> None:
-    moved = []
-    for outputs in (1, 36):
-        work = sessions_work(tmp_path / str(outputs), outputs=outputs)
-        with open_logical_file(work, 0) as opened:
-            assert pa.types.is_dictionary(opened.read().schema.field("b").type)
-        facts = shuffled(work, sample_rows=5000, split_rows=25_000)
-        assert facts.read == facts.written
-        moved.append(facts.costs.shuffled_bytes)
-    assert moved[1] < 1.3 * moved[0]
-
-
-def wide_work(directory: Path, *, curve: Curve, by_key: bool, outputs: int = 8) -> GroupWork:
-    """Return a group where one row in twenty is 200 times as wide: of the lowest keys, or any."""
-    rows = 20_000
+@pytest.mark.parametrize("curve", list(Curve))
+def test_files_are_cut_by_bytes_where_the_lowest_keys_have_wide_rows(
+    tmp_path: Path, curve: Curve
+) -> None:
     random = np.random.default_rng(7)
-    key = random.integers(0, 1_000_000, rows)
-    wide = key < 50_000 if by_key else random.random(rows) < 0.05
-    payload = [random.bytes(4096 if one else 20) for one in wide]
-    table = pa.table({"key": key, "row": range(rows), "payload": pa.array(payload, pa.binary())})
-    inputs = write_inputs(directory, table, 4, row_group_rows=2000)
-    Run(str(directory), RUN).begin()
-    return replace(
-        make_work(directory / "unused", slice_bytes=1 << 30),
-        directory=str(directory),
-        inputs=located(directory, inputs),
-        outputs=outputs,
+    key = random.integers(0, 1_000_000, 20_000)
+    payload = [random.bytes(4096 if one < 50_000 else 20) for one in key]
+    rows = pa.table({"key": key, "row": range(20_000), "payload": pa.array(payload, pa.binary())})
+    inputs = write_inputs(tmp_path, rows, 4, row_group_rows=2000)
+    work = replace(
+        make_work(tmp_path / "unused", slice_bytes=1 << 30),
+        directory=str(tmp_path),
+        inputs=located(tmp_path, inputs),
+        outputs=8,
         schema_string=schema_json_of({"key": "long", "row": "long", "payload": "binary"}),
         columns=(("key",), ("row",)),
         curve=curve,
         writer_options=WriterOptions(indexed=(("key",), ("row",))),
     )
-
-
-@pytest.mark.parametrize("curve", list(Curve))
-def test_files_are_cut_by_bytes_where_some_keys_have_wide_rows(
-    tmp_path: Path, curve: Curve
-) -> None:
-    work = wide_work(tmp_path, curve=curve, by_key=True)
+    Run(str(tmp_path), RUN).begin()
     facts = shuffled(work, sample_rows=4000, split_rows=5000)
     assert facts.read == facts.written
     sizes = np.array([output.size_bytes for output in facts.outputs])
@@ -361,57 +201,61 @@ def test_files_are_cut_by_bytes_where_some_keys_have_wide_rows(
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"task_bytes": 0},
-        {"slice_bytes": 0},
-        {"sample_rows": 0},
-        {"single_task_bytes": -1},
-        {"sample_rows_per_output": 1.5},
-        {"task_bytes": "1MiB"},
-        {"read_back": 1},
-    ],
+    ("name", "value"),
+    [("task_bytes", 0), ("single_task_bytes", -1), ("sample_rows", 1.5), ("read_back", 1)],
 )
-def test_wrong_options_are_usage_errors(wrong: dict[str, Any]) -> None:
+def test_wrong_options_are_usage_errors(name: str, value: Any) -> None:
     with pytest.raises(UsageError):
-        ExecutorOptions(**wrong)
+        ExecutorOptions(**{name: value})
 
 
-LARGE = {"size_bytes": 1 << 30, "inputs": 8, "outputs": 1, "sorts": False}
-
-
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({}, True),
-        ({"inputs": 257}, False),
-        ({"outputs": 2}, False),
-        ({"sorts": True}, False),
-        ({"sorts": True, "outputs": 2, "inputs": 257, "size_bytes": 16 << 20}, True),
-    ],
-)
-def test_small_groups_and_compactions_to_one_file_are_one_task(
-    changed: dict[str, Any], *, expected: bool
-) -> None:
-    group = LARGE | changed
-    assert ExecutorOptions().is_one_task(**group) is expected
-    assert not ExecutorOptions(single_task_bytes=0).is_one_task(**group)
+def test_small_groups_and_compactions_to_one_file_are_one_task() -> None:
+    large: dict[str, Any] = {"size_bytes": 1 << 30, "inputs": 8, "outputs": 1, "sorts": False}
+    small: dict[str, Any] = {"size_bytes": 16 << 20, "inputs": 257, "outputs": 2, "sorts": True}
+    for group in (large, small):
+        assert ExecutorOptions().is_one_task(**group)
+        assert not ExecutorOptions(single_task_bytes=0).is_one_task(**group)
+    for changed in ({"inputs": 257}, {"outputs": 2}, {"sorts": True}):
+        assert not ExecutorOptions().is_one_task(**(large | changed))
 
 
 # The executor before it asks Spark for anything.
 
 
-@pytest.mark.parametrize(
-    ("uri", "path"),
-    [
-        ("s3://bucket/t", "/elsewhere/a.parquet"),
-        ("/data/t", "file:///else%20where/a.parquet"),
-        ("/data/t", "file://host/a.parquet"),
-        ("s3://bucket/t", "gs://bucket/a.parquet"),
-        ("abfss://c@one.dfs.core.windows.net/t", "abfss://c@two.dfs.core.windows.net/a.parquet"),
-        ("/data/t", "gs://bucket/a.parquet"),
-    ],
-)
-def test_location_refuses_a_file_in_another_storage(uri: str, path: str) -> None:
-    with pytest.raises(ExecutorError):
-        located_or_refused(uri, InputFile(path=path, size_bytes=1))
+def test_location_refuses_a_file_in_another_storage() -> None:
+    azure = "abfss://c@{}.dfs.core.windows.net/{}"
+    elsewhere = {
+        "s3://bucket/t": ["/elsewhere/a.parquet", "gs://bucket/a.parquet"],
+        "/data/t": ["file:///else%20where/a.parquet", "file://host/a.parquet", "gs://b/a.parquet"],
+        azure.format("one", "t"): [azure.format("two", "a.parquet")],
+    }
+    for uri, paths in elsewhere.items():
+        for path in paths:
+            with pytest.raises(ExecutorError):
+                located_or_refused(uri, InputFile(path=path, size_bytes=1))
+
+
+def work_of(directory: Path, file: InputFile) -> GroupWork:
+    return GroupWork(
+        directory=str(directory),
+        inputs=located(directory, [file]),
+        outputs=1,
+        schema_string=schema_json_of({"key": "long"}),
+        columns=(("key",),),
+        curve=None,
+        writer_options=WriterOptions(indexed=(("key",),)),
+        token="0" * 12,
+        slice_bytes=1 << 20,
+    )
+
+
+def test_well_compressed_rows_do_not_fill_the_memory(tmp_path: Path) -> None:
+    rows = 200_000
+    table = pa.table({"key": pa.array([7] * rows, pa.int64())})
+    (written,) = write_inputs(tmp_path, table, 1, row_group_rows=rows)
+    work = replace(work_of(tmp_path, written), slice_bytes=written.size_bytes)
+    memory_bytes = 8 * work.slice_bytes
+    assert table.nbytes > 10 * memory_bytes
+    sizes = [part.nbytes for part, _ in read_splits(work, [Split(0, (0,), 0, rows)])]
+    assert max(sizes) <= 1.1 * memory_bytes
+    assert slices_per_output(work, memory_bytes=table.nbytes) >= table.nbytes / memory_bytes

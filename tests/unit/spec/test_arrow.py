@@ -17,17 +17,14 @@ from liquidlog.spec.arrow import (
     MapLimits,
     StructLimits,
     TextLimit,
-    arrow_schema,
     column_limits,
     delta_schema,
     parse_limits,
-    unsupported_types,
 )
 from liquidlog.spec.calendars import MOVED_DAYS, SWITCH_DAYS, UTC_ZONES, Calendars, UnmovableError
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
-    DecimalType,
     MapType,
     PrimitiveType,
     StructField,
@@ -36,33 +33,13 @@ from liquidlog.spec.schema import (
 from liquidlog.spec.text import Rows, iso_time
 
 
-def _struct(**types: object) -> StructType:
-    return StructType(tuple(StructField(name, kind) for name, kind in types.items()))  # type: ignore[arg-type]
-
-
-def test_types_without_arrow_form_are_all_named() -> None:
-    schema = _struct(
-        ok=PrimitiveType("long"),
-        v=PrimitiveType("geometry"),
-        s=_struct(a=ArrayType(PrimitiveType("interval year"))),
-        d=DecimalType(39, 2),
-    )
-    expected = ("v: geometry", "s.a.element: interval year", "d: decimal(39,2)")
-    assert unsupported_types(schema) == expected
-    with pytest.raises(UsageError) as caught:
-        arrow_schema(schema)
-    assert caught.value.fields["columns"] == list(expected)
-
-
 @pytest.mark.parametrize(
     ("arrow", "name"),
     [
         (pa.large_string(), "string"),
-        (pa.string_view(), "string"),
         (pa.dictionary(pa.int8(), pa.large_string()), "string"),
         (pa.timestamp("ns", tz="Europe/Paris"), "timestamp"),
         (pa.timestamp("s"), "timestamp_ntz"),
-        (pa.large_binary(), "binary"),
         (pa.binary(4), "binary"),
         (pa.decimal32(5, 2), "decimal(5,2)"),
         (pa.large_list(pa.int8()), "array<byte>"),
@@ -89,18 +66,10 @@ def test_arrow_types_that_no_table_can_have_are_all_named() -> None:
     )
     with pytest.raises(UsageError) as caught:
         delta_schema(schema)
-    columns = caught.value.fields["columns"]
-    assert isinstance(columns, list)
-    assert [column.split(":")[0] for column in columns] == [
-        "u",
-        "h",
-        "t",
-        "d",
-        "n",
-        "big",
-        "s.in.element",
-        "empty",
-    ]
+    named = str(caught.value.fields["columns"])
+    assert all(f"'{name}: " in named for name in ("u", "h", "t", "d", "n", "big", "empty"))
+    assert "s.in.element" in named
+    assert "ok" not in named
 
 
 STRING = PrimitiveType("string")
@@ -113,18 +82,11 @@ CHAR, VARCHAR = TextLimit(2, padded=True), TextLimit(3, padded=False)
     [
         ("char(2)", CHAR),
         ("varchar(3)", VARCHAR),
-        ("VARCHAR( 3 )", VARCHAR),
-        ("string", None),
         ("string collate UTF8_LCASE", None),
-        ("decimal(10,2)", None),
         ("interval day to second", None),
         ("array<char(2)>", ArrayLimits(CHAR)),
-        ("array<decimal(10,2)>", None),
-        ("map<string,varchar(3)>", MapLimits(None, VARCHAR)),
         ("map<char(2), bigint>", MapLimits(CHAR, None)),
-        ("struct<>", None),
         ("struct<a:int,b:decimal(3,1)>", None),
-        ("struct<a:int,v:varchar(3)>", StructLimits((("a", None), ("v", VARCHAR)))),
         (
             "struct<`a,b:c``d<e>`:char(2),x y:array<varchar(3)>>",
             StructLimits((("a,b:c`d<e>", CHAR), ("x y", ArrayLimits(VARCHAR)))),
@@ -142,20 +104,8 @@ def test_types_as_spark_writes_them(text: str, limits: Limits | None) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "char",
-        "varchar()",
-        "char(2",
-        "char(2)>",
-        "array<char(2)",
-        "array<>",
-        "map<char(2)>",
-        "struct<char(2)>",
-        "struct<a:char(2),>",
-        "struct<a,b:char(2)>",
-        "struct<`a:char(2)>",
-        "list<char(2)>",
-        "array<" * 5000,
+        *("", "varchar()", "char(2", "char(2)>", "array<>", "list<char(2)>", "map<char(2)>"),
+        *("struct<char(2)>", "struct<a:char(2),>", "struct<`a:char(2)>", "array<" * 5000),
     ],
 )
 def test_what_is_no_type_is_refused(text: str) -> None:
@@ -180,9 +130,7 @@ def test_limits_have_the_shape_of_the_column() -> None:
 @pytest.mark.parametrize(
     ("text", "data_type"),
     [
-        ("char(2)", LONG),
         ("char(2)", ArrayType(STRING)),
-        ("array<char(2)>", STRING),
         ("struct<gone:char(2)>", StructType((StructField("new", STRING),))),
         ("struct<a:char(2),A:char(3)>", StructType((StructField("a", STRING),))),
         ("map<char(2),string>", MapType(LONG, STRING)),
@@ -207,7 +155,6 @@ def test_rows_become_a_table_with_a_null_where_a_key_is_missing() -> None:
     ("time_ms", "text"),
     [
         (0, "1970-01-01T00:00:00.000Z"),
-        (1795227519918, "2026-11-21T02:18:39.918Z"),
         (-1, "1969-12-31T23:59:59.999Z"),
         (10**18, "1000000000000000000"),
     ],
@@ -257,11 +204,10 @@ def test_calendars_agree_on_instants_since_1900_in_every_zone() -> None:
 
 
 def test_each_calendar_is_taken_from_the_footer_alone() -> None:
-    assert Calendars.of(None).are_todays
-    assert Calendars.of({SPARK: b"4.2.0"}).are_todays
-    assert Calendars.of({SPARK: b"3.1.0"}).are_todays
+    legacy = {b"org.apache.spark.legacyDateTime": b""}
+    for footer, todays in ((None, True), ({SPARK: b"3.1.0"}, True), (legacy, False)):
+        assert Calendars.of(footer).are_todays == todays
     assert not Calendars.of({SPARK: b"3.0.0"}).are_todays
-    assert not Calendars.of({b"org.apache.spark.legacyDateTime": b""}).are_todays
 
 
 def test_timestamps_without_zone_and_what_is_no_date_stay() -> None:
@@ -302,21 +248,10 @@ def test_what_cannot_be_moved_as_spark_moves_it_is_refused_by_name(
 
 
 def test_bounds_before_the_calendars_agree_are_none() -> None:
-    ends = pa.StructArray.from_arrays(
-        [
-            _days(-150_000, 0, None),
-            _micros(TIMESTAMP, -2208988800000001, -2208988800000000, 0),
-            _micros(TIMESTAMP_NTZ, -2208988800000001, -2208988800000000, 0),
-            pa.array(["a", "b", "c"]),
-        ],
-        names=["d", "t", "n", "s"],
-    )
+    early = (-2208988800000001, -2208988800000000)
+    arrays = [_days(-150_000, 0), _micros(TIMESTAMP, *early), _micros(TIMESTAMP_NTZ, *early)]
+    ends = pa.StructArray.from_arrays([*arrays, pa.array(["a", "b"])], names=["d", "t", "n", "s"])
     found = JULIAN.bounds(ends)
-    assert [found.field(name).is_valid().to_pylist() for name in "dtns"] == [
-        [False, True, False],
-        [False, True, True],
-        [False, True, True],
-        [True, True, True],
-    ]
-    todays = Calendars.of({SPARK: b"4.2.0"})
-    assert todays.bounds(ends) is ends
+    valid = [found.field(name).is_valid().to_pylist() for name in "dtns"]
+    assert valid == [[False, True]] * 3 + [[True, True]]
+    assert Calendars.of({SPARK: b"4.2.0"}).bounds(ends) is ends

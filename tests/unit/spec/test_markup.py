@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog import Table
-from liquidlog.spec.arrow import json_objects, map_values
-from liquidlog.spec.text import Rows, Summary, masked, visible, visible_json
+from liquidlog.spec.text import Rows, Summary, masked, visible, visible_json, visible_lines
 from support.arrow_executor import execute
 
 HOSTILE = "a\x1b[31m\u202e<script>alert(1)</script>\n'\""
@@ -78,15 +77,12 @@ SECRET = "Zm9v/YmFy+1234=="  # noqa: S105  nobody's
     [
         f"https://account.blob/c/t?sv=2024-01-01&sig={SECRET}&se=x",
         f"X-Amz-Signature={SECRET}",
-        f"X-Amz-Security-Token={SECRET}",
         f"AccountName=a;AccountKey={SECRET};EndpointSuffix=x",
         f'{{"access_token": "{SECRET}", "expires_in": 5}}',
         f"Authorization: Bearer {SECRET}",
         f"aws_secret_access_key={SECRET}",
-        f"client_secret: '{SECRET}'",
         f"postgresql://user:{SECRET.replace('/', '')}@host/db",
         "s3://AKIA0123456789:Zm9vYmFy@bucket/table",
-        "https://Zm9vYmFy@host/api",
         "abfss://user:Zm9vYmFy@account.dfs/table",
     ],
 )
@@ -96,18 +92,14 @@ def test_credentials_are_masked(text: str) -> None:
     assert not [part for part in ("Zm9v", "YmFy", "1234") if part in shown]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
+def test_what_is_no_credential_stays() -> None:
+    for text in (
         "s3://bucket/sales/day=2026-01-31/part-0.parquet",
         "abfss://container@account.dfs.core.windows.net/table",
         "the design = 7 columns by a, b",
         "user@example.org wrote to gs://bucket/a@b",
-    ],
-)
-def test_what_is_no_credential_stays(text: str) -> None:
-    assert masked(text) == text
+    ):
+        assert masked(text) == text
 
 
 # No character that hides or acts gets through, and nothing else changes.
@@ -131,19 +123,11 @@ def test_all_that_hides_is_made_visible_and_nothing_else() -> None:
     assert [hex(ord(one)) for one in every if hides(one) and visible(one) == one] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\x1b[31mb", r"a\x1b[31mb"),
-        ("\u202eabc\u2066", r"\u202eabc\u2066"),
-        ("one\ntwo\r\t\0", r"one\ntwo\r\t\x00"),
-        ("\x9b0m\x7f", r"\x9b0m\x7f"),
-        ("\udc80 \U000e0041", r"\udc80 \U000e0041"),
-        ("[red]é日本🎈[/red]", "[red]é日本🎈[/red]"),
-    ],
-)
-def test_hidden_characters_are_shown_as_python_writes_them(text: str, shown: str) -> None:
-    assert visible(text) == shown
+def test_hidden_characters_are_shown_as_python_writes_them() -> None:
+    assert visible("a\x1b[31mb\r\t\0\x9b0m") == r"a\x1b[31mb\r\t\x00\x9b0m"
+    assert visible("\u202ea\udc80 \U000e0041") == r"\u202ea\udc80 \U000e0041"
+    assert visible("[red]é日本🎈[/red]") == "[red]é日本🎈[/red]"
+    assert visible_lines("one\nerror: \x1btwo") == "one\n  error: \\x1btwo"
 
 
 @given(st.text(st.characters(exclude_categories=[])), st.booleans())
@@ -153,31 +137,3 @@ def test_a_visible_document_says_the_same(text: str, ascii_only: bool) -> None: 
     assert json.loads(shown) == json.loads(document) == {"a": text}
     assert not any(hides(character) for character in shown.replace("\n", ""))
     assert shown.isascii() or not ascii_only
-
-
-# Columns as text and maps by key, against the obvious way one value at a time.
-
-
-MAP = pa.map_(pa.string(), pa.string())
-TEXTS = st.sampled_from(["", "a", "b", 'quo"te', "back\\slash", "é🎈", "tab\t", "\0", "null"])
-MAPS = st.lists(
-    st.none() | st.dictionaries(TEXTS, st.none() | TEXTS, max_size=4).map(lambda d: [*d.items()]),
-    max_size=12,
-)
-
-
-@given(MAPS, st.integers(0, 3))
-def test_texts_and_values_are_those_of_each_map(
-    maps: list[list[tuple[str, str | None]] | None], skipped: int
-) -> None:
-    column = pa.array(maps, MAP).slice(skipped)
-    expected = [None if entries is None else dict(entries) for entries in maps[skipped:]]
-    texts = json_objects(column).to_pylist()
-    assert [None if text is None else json.loads(text) for text in texts] == expected
-    for key in ("a", 'quo"te'):
-        assert map_values(column, key).to_pylist() == [(one or {}).get(key) for one in expected]
-
-
-def test_the_first_of_two_equal_keys_counts() -> None:
-    twice = pa.array([[("a", "1"), ("a", "2")], None, []], MAP)
-    assert map_values(twice, "a").to_pylist() == ["1", None, None]

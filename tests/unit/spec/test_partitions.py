@@ -16,30 +16,16 @@ from liquidlog.spec.partitions import (
     typed_value,
     untyped_values,
 )
-from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
-
-SCHEMA = StructType(
-    (
-        StructField("Day", PrimitiveType("date")),
-        StructField("id", PrimitiveType("long")),
-        StructField(
-            "mapped", PrimitiveType("string"), metadata={"delta.columnMapping.physicalName": "c-1"}
-        ),
-    )
-)
+from liquidlog.spec.schema import DataType, DecimalType, PrimitiveType, StructField
 
 
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
     [
-        ("integer", "7", "07"),
         ("long", "7", "+7"),
-        ("double", "1.0", "1"),
         ("double", "NaN", "nan"),
         ("boolean", "true", "TRUE"),
-        ("date", "2024-01-01", " 2024-01-01"),
         ("timestamp", "2024-01-01T00:00:00.000000Z", "2024-01-01 02:00:00+02:00"),
-        ("timestamp", "2024-01-01 00:00:00", "2024-01-01 00:00:00.000"),
         ("timestamp_ntz", "2024-01-01 00:00:00.5", "2024-01-01T00:00:00.500000"),
     ],
 )
@@ -50,17 +36,14 @@ def test_takes_two_spellings_of_a_value_for_one(kind: str, one: str, other: str)
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
     [
-        ("integer", "7", "70"),
         ("integer", "", None),
         ("integer", "seven", "7"),
         ("string", "", None),
         ("string", "7", "07"),
-        ("string", "a", "a "),
         ("double", "0.0", "-0.0"),
         ("timestamp", "2024-01-01 00:00:00", "2024-01-01T00:00:00.000000Z"),
         ("timestamp", "2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00.000000Z"),
         ("timestamp_ntz", "2024-01-01 00:00:00", "2024-01-01 00:00:00Z"),
-        ("binary", "ab", "ab "),
     ],
 )
 def test_never_takes_two_values_for_one(kind: str, one: str, other: str | None) -> None:
@@ -70,12 +53,10 @@ def test_never_takes_two_values_for_one(kind: str, one: str, other: str | None) 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("a b", "p=a b"),
         ("a/b", "p=a%2Fb"),
         ("x%41", "p=x%2541"),
         ('q"{}[]^', "p=q%22%7B}%5B%5D%5E"),
         ("#?:*'=\\", "p=%23%3F%3A%2A%27%3D%5C"),
-        ("..", "p=.."),
         ("ü列", "p=ü列"),
         ("\x00\n\x7f", "p=%00%0A%7F"),
         (None, "p=__HIVE_DEFAULT_PARTITION__"),
@@ -118,15 +99,11 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
         ("string", " a/b=%41 ", " a/b=%41 "),
         ("string", "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
         ("binary", "\x01é", b"\x01\xc3\xa9"),
-        ("integer", "07", 7),
         ("integer", "-2147483648", -(2**31)),
         ("integer", "", None),
         ("long", "9223372036854775807", 2**63 - 1),
-        ("boolean", "false", False),
         ("double", "4.9E-324", 5e-324),
-        ("double", "-Infinity", float("-inf")),
         ("float", "1.1", 1.100000023841858),
-        ("date", "0001-01-01", dt.date(1, 1, 1)),
         ("date", "1582-10-10", dt.date(1582, 10, 10)),
         ("timestamp_ntz", "2024-02-29 12:34:56.5", dt.datetime(2024, 2, 29, 12, 34, 56, 500000)),  # noqa: DTZ001
         (
@@ -134,7 +111,6 @@ def field_of(kind: str | DataType, *, nullable: bool = True) -> StructField:
             "2024-02-29T12:34:56.123456Z",
             dt.datetime(2024, 2, 29, 12, 34, 56, 123456, dt.UTC),
         ),
-        (DecimalType(10, 2), "1.5", Decimal("1.50")),
         (DecimalType(38, 18), "0E-18", Decimal(0)),
         (DecimalType(10, 2), "1E+2", Decimal("100.00")),
         ("string", "", None),
@@ -156,17 +132,12 @@ def test_a_text_is_the_value_that_readers_see(
     ("kind", "text"),
     [
         ("timestamp", "2024-02-29 12:34:56"),  # a moment of a zone that `in_zone` needs to know
-        ("timestamp", "2024-02-29"),
         ("timestamp_ntz", "2024-02-29T12:34:56Z"),
         ("integer", "2147483648"),
-        ("byte", "128"),
         ("integer", "+5"),
-        ("integer", "0x10"),
-        ("integer", "abc"),
         ("boolean", "TRUE"),
         ("double", "1_0"),
         ("double", "1.5f"),
-        ("date", "2024-2-9"),
         ("date", "2024-02-30"),
         ("date", "+10000-01-01"),
         (DecimalType(10, 2), "1.555"),

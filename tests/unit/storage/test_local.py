@@ -21,14 +21,7 @@ from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.table import Table
 from support.arrow_executor import execute
 
-REFUSALS = [
-    errno.EPERM,
-    errno.ENOTSUP,
-    errno.EXDEV,
-    errno.ENOSPC,
-    errno.EROFS,
-    errno.EACCES,
-]
+REFUSALS = [errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSPC, errno.EROFS, errno.EACCES]
 DOUBTS = [errno.ETIMEDOUT, errno.EIO, errno.ESTALE, errno.EINTR, errno.ECONNRESET]
 LINK = os.link
 

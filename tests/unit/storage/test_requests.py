@@ -21,8 +21,6 @@ from liquidlog.storage.clients import FAMILIES, OtherSizeError, open_client
 from liquidlog.storage.files import StoredFile, create
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, Supply, redacted
-from liquidlog.table import Table
-from support.arrow_executor import execute
 from support.emulators import Emulator, Tokens
 
 ROWS = pa.table({"a": np.arange(300_000), "s": [f"{n % 7}" for n in range(300_000)]})
@@ -62,14 +60,7 @@ def test_a_small_input_costs_one_request(tmp_path: Path, emulator: Emulator) -> 
     assert [request.method for request in emulator.proxy.requests] == ["GET"]
 
 
-def sizes_in(error: DataFileError) -> tuple[int, int]:
-    """Return the size that the object has, and the one that it should have."""
-    cause = error.__context__
-    assert isinstance(cause, OtherSizeError)
-    return cause.size_bytes, cause.expected_bytes
-
-
-@pytest.mark.parametrize("extra", [-(1 << 20), -100, -1, 1, 100, 5 << 20])
+@pytest.mark.parametrize("extra", [-(1 << 20), -1, 1, 5 << 20])
 def test_an_object_of_another_size_is_refused(
     tmp_path: Path, emulator: Emulator, extra: int
 ) -> None:
@@ -78,7 +69,9 @@ def test_an_object_of_another_size_is_refused(
     address, options = stored(emulator, body)
     with pytest.raises(DataFileError) as caught:
         opened(address, said, options)
-    assert sizes_in(caught.value) == (len(body), said)
+    cause = caught.value.__context__
+    assert isinstance(cause, OtherSizeError)
+    assert (cause.size_bytes, cause.expected_bytes) == (len(body), said)
 
 
 def test_a_local_file_of_another_size_is_refused(tmp_path: Path) -> None:
@@ -100,23 +93,16 @@ ADDRESSES = {
 PACKAGES = {"s3": "s3fs", "gcs": "gcsfs", "azure": "adlfs"}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_missing_client_names_the_extra_and_its_package(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind, uri = FAMILIES[family], ADDRESSES[family]
-    monkeypatch.setitem(sys.modules, kind.module, None)
-    with pytest.raises(UsageError) as caught:
-        open_client(parse_object_address(uri), NO_OPTIONS)
-    assert f"the extra {kind.extra} of liquidlog" in caught.value.message
-    assert f"({PACKAGES[family]})" in caught.value.message
-    assert "pip install" not in caught.value.message
+def test_a_missing_client_names_the_extra_and_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for family, kind in FAMILIES.items():
+        monkeypatch.setitem(sys.modules, kind.module, None)
+        with pytest.raises(UsageError) as caught:
+            open_client(parse_object_address(ADDRESSES[family]), NO_OPTIONS)
+        assert f"the extra {kind.extra} of liquidlog" in caught.value.message
+        assert f"({PACKAGES[family]})" in caught.value.message
 
 
 # Options from a callable: asked again when they may have expired, and never sent anywhere.
-
-
-ROWS_EXPIRING = pa.table({"x": list(range(100)), "y": [n * 7919 % 100 for n in range(100)]})
 
 
 class Numbered:
@@ -176,20 +162,6 @@ def test_a_callable_that_fails_says_so_without_its_words() -> None:
     assert "S3ntinel" not in str(failure.value)
 
 
-def test_few_clients_are_kept_for_options_that_expire(s3: Emulator) -> None:
-    address = Objects("s3://bucket/x", StorageOptions.of(s3.options)).address
-
-    def opened(number: int) -> object:
-        options = StorageOptions.of(lambda: {**s3.options, "aws_session_token": f"t{number}"})
-        return open_client(address, options.latest()).file_system
-
-    first = opened(0)
-    assert opened(0) is first
-    for number in range(1, 20):
-        assert opened(number) is not first
-    assert opened(0) is not first
-
-
 def test_a_request_with_an_expired_token_is_sent_again_with_another(s3: Emulator) -> None:
     given = Tokens(s3, lambda _: 1_000)
     store = open_store(s3.new_table(), given)
@@ -232,24 +204,3 @@ def test_what_stays_refused_is_an_error(s3: Emulator) -> None:
     assert given.given == given.refused == 2
     with pytest.raises(StorageError):
         store.put_log_if_absent(commit_name(0), b"x")
-
-
-def test_a_table_outlives_its_tokens(s3: Emulator) -> None:
-    given = Tokens(s3, lambda number: 0 if number == 0 else 30)
-    table = Table.create(
-        s3.new_table(), schema=ROWS_EXPIRING.schema, cluster_by=["x", "y"], storage_options=given
-    )
-    table.append(ROWS_EXPIRING)
-    given.expire()
-    table.append(ROWS_EXPIRING)
-    given.expire()
-    plan = table.plan()
-    given.expire()
-    groups = execute(plan, storage=StorageOptions.of(given))
-    table.commit_each(plan, groups.groups).require_success()
-    given.expire()
-    assert list(table.orphans()) == []
-    given.expire()
-    again = Table.open(table.uri, storage_options=given)
-    assert again.health().unclustered_file_count == 0
-    assert given.refused >= 4

