@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import range_ids
+from liquidlog.curve.grid import range_ids, sorted_values
 from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
 from liquidlog.plan import FittedWorkload, parsed_as
 from liquidlog.spec.bounds import Bounds, Mask
@@ -276,55 +276,26 @@ def key_space(bounds: Bounds, size_bytes: NDArray[np.int64]) -> KeySpace:
         return KeySpace(size_bytes=sizes, columns=tuple(columns))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ColumnLine:
-    """Where the values of a column are in key space.
-
-    `ends` are the sorted distinct bounds of files; `edges` (float64) has two positions for each,
-    where it begins and ends.
-    """
-
-    ends: pa.Array
-    edges: Floats
-
-    def shares(self, values: pa.Array, before: Ranks, behind: Ranks) -> Floats:
-        """Return how far values are between two ends, given by number; NaN for texts."""
-        numbers, ends = finite_numbers(values), finite_numbers(self.ends)
-        if numbers is None or ends is None:
-            return np.full(len(values), np.nan)
-        gaps = ends[behind] - ends[before]
-        found = np.zeros(len(values))
-        np.divide(numbers - ends[before], gaps, out=found, where=gaps > 0)
-        return np.asarray(np.clip(found, 0.0, 1.0), np.float64)
-
-
-def column_line(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnLine:
-    """Return the positions of a column's values in the key space of these files."""
-    known = bounds.known(number)
-    low, high = (ends.filter(pa.array(known)) for ends in (bounds.low(number), bounds.high(number)))
-    _, _, edges = _laid_out(low, high, size_bytes[known])
-    both = pa.concat_arrays([low, high])
-    if pa.types.is_floating(both.type):
-        both = pc.add(both, pa.scalar(0.0, both.type))  # makes -0.0 the 0.0 it is equal to
-    ends = pc.unique(both)
-    return ColumnLine(ends=ends.take(pc.sort_indices(ends)), edges=edges)
-
-
-def _laid_out(low: pa.Array, high: pa.Array, size_bytes: Floats) -> tuple[Ranks, Ranks, Floats]:
-    """Return the first and the last slot of each file, and where slots begin.
+def _laid_out(bounds: Bounds, number: int, size_bytes: Floats) -> tuple[Ranks, Ranks, Floats]:
+    """Return the first and the last slot of each file with bounds, and where slots begin.
 
     Slots alternate: the value of an end, the gap between it and the next, the next end's value.
     """
+    low, high = _known_ends(bounds, number)
     ranges = column_ranges(low, high)
     first, last = 2 * ranges.lo, 2 * np.maximum(ranges.lo, ranges.hi)
-    return first, last, _edges(first, last, size_bytes, _slots(ranges, low, high))
+    known_bytes = size_bytes[bounds.known(number)]
+    return first, last, _edges(first, last, known_bytes, _slots(ranges, low, high))
+
+
+def _known_ends(bounds: Bounds, number: int) -> list[pa.Array]:
+    known = pa.array(bounds.known(number))
+    return [ends.filter(known) for ends in (bounds.low(number), bounds.high(number))]
 
 
 def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
     known, unknown = bounds.known(number), bounds.unknown(number)
-    with_ends = pa.array(known)
-    low, high = bounds.low(number).filter(with_ends), bounds.high(number).filter(with_ends)
-    first, last, edges = _laid_out(low, high, size_bytes[known])
+    first, last, edges = _laid_out(bounds, number, size_bytes)
     left, right = np.zeros(len(known)), np.where(unknown, 1.0, 0.0)
     left[known], right[known] = edges[first], edges[last + 1]
     mean_depth = np.ones(len(known))
@@ -448,11 +419,13 @@ def space_readers(
     over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
     lows, ends = np.zeros(len(over_values.axes)), np.ones(len(over_values.axes))
     sides: list[tuple[IntervalEnds, IntervalEnds]] = []
-    for number, both in enumerate(zip(over_values.lows, over_values.highs, strict=True)):
-        line, own = column_line(bounds, number, sizes), over_values.axes == number
-        lows[own] = np.nan_to_num(_places(line, both[0], up=False), nan=0.0)
-        ends[own] = np.nan_to_num(_places(line, both[1], up=True), nan=1.0)
-        sides.append((_placed(both[0], lows[own]), _placed(both[1], ends[own])))
+    for number, (low, high) in enumerate(zip(over_values.lows, over_values.highs, strict=True)):
+        _, _, edges = _laid_out(bounds, number, sizes)
+        known = pc.unique(sorted_values(pa.concat_arrays(_known_ends(bounds, number))))
+        own = over_values.axes == number
+        lows[own] = np.nan_to_num(_places(known, edges, low, up=False), nan=0.0)
+        ends[own] = np.nan_to_num(_places(known, edges, high, up=True), nan=1.0)
+        sides.append((_placed(low, lows[own]), _placed(high, ends[own])))
     low_sides, high_sides = zip(*sides, strict=True)
     predicates, columns = over_values.weights.sum(), over_values.column_weights.sum()
     total = predicates + columns
@@ -472,27 +445,32 @@ def _placed(ends: IntervalEnds, places: Floats) -> IntervalEnds:
     return replace(ends, values=pa.array(places, mask=np.asarray(ends.values.is_null())))
 
 
-def _places(line: ColumnLine, ends: IntervalEnds, *, up: bool) -> Floats:
-    """Return where intervals begin, or, if `up`, where they end; NaN where unbounded."""
+def _places(values: pa.Array, edges: Floats, ends: IntervalEnds, *, up: bool) -> Floats:
+    """Return where intervals begin, or, if `up`, where they end; NaN where unbounded.
+
+    `values` are the sorted distinct bounds of files, `edges` where the slots of each begin.
+    """
     found = np.full(len(ends.values), np.nan)
     known = np.asarray(ends.values.is_valid(), np.bool_)
     wanted = ends.values.filter(pa.array(known))
-    if not len(wanted) or not len(line.ends):
+    if not len(wanted) or not len(values):
         return found
-    below = range_ids(wanted, line.ends).astype(np.int64) - 1
-    last = len(line.ends) - 1
-    beside = line.ends.take(pa.array(np.minimum(below, last)))
-    same = np.asarray(pc.fill_null(pc.equal(beside, wanted), fill_value=False), np.bool_)
-    same &= below <= last
-    # Slots alternate: the value of an end, the gap between it and the next, the next end's value.
+    below = range_ids(wanted, values).astype(np.int64) - 1
+    last = len(values) - 1
+    before, behind = np.clip(below - 1, 0, last), np.minimum(below, last)
+    same = pc.fill_null(pc.equal(values.take(pa.array(behind)), wanted), fill_value=False)
     inclusive = np.asarray(ends.is_open[known] ^ up, np.bool_)
-    on_end = line.edges[np.minimum(2 * below + inclusive, len(line.edges) - 1)]
-    gap = np.clip(2 * below - 1, 0, max(len(line.edges) - 2, 0))
-    share = line.shares(wanted, np.clip(below - 1, 0, last), np.minimum(below, last))
-    share = np.where(np.isnan(share), float(up), share)
-    between = line.edges[gap] + share * (line.edges[gap + 1] - line.edges[gap])
+    on_end = edges[np.minimum(2 * below + inclusive, len(edges) - 1)]
+    share = np.full(len(wanted), float(up))  # of the gap, for texts
+    numbers, points = finite_numbers(wanted), finite_numbers(values)
+    if numbers is not None and points is not None:
+        share[:] = 0.0
+        gaps = points[behind] - points[before]
+        np.divide(numbers - points[before], gaps, out=share, where=gaps > 0)
+    gap = np.clip(2 * below - 1, 0, max(len(edges) - 2, 0))
+    between = edges[gap] + np.clip(share, 0.0, 1.0) * (edges[gap + 1] - edges[gap])
     between = np.where(below == 0, 0.0, np.where(below > last, 1.0, between))
-    found[known] = np.where(same, on_end, between)
+    found[known] = np.where(np.asarray(same, np.bool_) & (below <= last), on_end, between)
     return found
 
 

@@ -20,6 +20,7 @@ from liquidlog.curve.cuts import (
     CurveSample,
     Cuts,
     Ordinals,
+    Placed,
     Reach,
     Shares,
     choose_cuts,
@@ -27,7 +28,7 @@ from liquidlog.curve.cuts import (
     equal_cuts,
     opened_shares,
 )
-from liquidlog.curve.grid import BLOCK_ROWS, KEY_BITS, Coords, Keys, coordinate_ends
+from liquidlog.curve.grid import BLOCK_ROWS, Coords, Keys, coordinate_ends
 
 Rows = npt.NDArray[np.int64]
 
@@ -60,8 +61,7 @@ def leaves(nodes: Sequence[Node]) -> Iterator[int]:
             waiting += [node.first_child + 1, node.first_child]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLeaf:
+class TreeLeaf(NamedTuple):
     """A box of a prefix's tree: its node, its rows, and the axes on which they have one value."""
 
     node: int
@@ -156,15 +156,12 @@ def _grouped(
         if groups[small].rows >= least:
             break
         beside = [number for number in (small - 1, small + 1) if 0 <= number < len(groups)]
-        other = min(beside, key=lambda number: groups[number].rows)
-        left, right = sorted((small, other))
-        joined = _joined(groups[left], groups[right])
-        groups[left : right + 1] = [joined]
+        start = min(small, min(beside, key=lambda number: groups[number].rows))
+        left, right = groups[start : start + 2]
+        groups[start : start + 2] = [
+            _Group(left.first, left.rows + right.rows, left.values + right.values)
+        ]
     return groups
-
-
-def _joined(left: _Group, right: _Group) -> _Group:
-    return _Group(left.first, left.rows + right.rows, left.values + right.values)
 
 
 def _apportioned(rows: Sequence[int], parts: int) -> list[int]:
@@ -245,11 +242,6 @@ class Boxes:
         return self.numbers[nodes].astype(np.uint64)
 
 
-def kd_bits(dimensions: int, coordinate_bits: int) -> int:
-    """Return the bits of each of d coordinates that leave room for a box's number."""
-    return min(coordinate_bits, (KEY_BITS - BOX_BITS) // dimensions)
-
-
 def fit_boxes(
     coords: Coords,
     ordinals: Ordinals,
@@ -258,21 +250,20 @@ def fit_boxes(
     bits: int,
     reach: Reach | None = None,
     prefix: Sequence[int] = (),
-) -> tuple[Boxes, CurveSample, Cuts]:
-    """Return the boxes of sampled rows, the sample in the order of keys, and the cuts into files.
+) -> Placed:
+    """Return where sampled rows go by boxes; a box of rows of one place is cut along its keys.
 
     `coords` are (s, d) below 2**bits, `ordinals` (s,) increase. With `reach`, planes are where
-    queries open little. With a prefix, there may be more than `parts` files. A box of several files
-    whose rows have the same coordinates is cut along its keys.
+    queries open little. With a prefix, there may be more than `parts` files.
     """
     ends = coordinate_ends(coords, bits)
-    chooser = _widest if reach is None else _least(reach, coords.shape[1], 1 << bits)
+    chooser = _widest if reach is None else _Least(reach, 1 << bits)
     grown = _grow(coords, ends, parts, prefix, chooser)
     boxes = _with_grids(boxes_of(grown, bits), coords, ends)
     sample = CurveSample.sort(
         boxes.keys_of(coords), ordinals, lows=coords / (1 << bits), highs=ends / (1 << bits)
     )
-    return boxes, sample, _cuts(sample, grown, shift=coords.shape[1] * bits)
+    return Placed(boxes, sample, _cuts(sample, grown, shift=coords.shape[1] * bits))
 
 
 def _grow(
@@ -316,18 +307,10 @@ def _widest(inside: Coords, ends: Coords, parts: int, _mean_rows: float) -> _Pla
     """Return the first even enough plane, longest side first; None if there is none."""
     sides = ends.max(axis=0).astype(np.int64) - inside.min(axis=0).astype(np.int64)
     for axis in np.argsort(-sides, kind="stable").tolist():
-        plane = _even_plane(np.sort(inside[:, axis]), axis, parts)
-        if plane is not None:
-            return plane
+        planes = _Planes.through(np.sort(inside[:, axis]), axis, parts)
+        if len(planes.at):
+            return planes[planes.most_even]
     return None
-
-
-def _even_plane(values: npt.NDArray[np.unsignedinteger], axis: int, parts: int) -> _Plane | None:
-    """Return the plane through sorted coordinates with the most even files, near the middle."""
-    planes = _Planes.through(values, axis, parts)
-    if not len(planes.at):
-        return None
-    return planes[int(np.argmin(planes.unevenness + planes.lopsided))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,35 +347,30 @@ class _Planes:
         """Return which planes leave files of nearly the mean of rows on either side, (p,)."""
         below = self.rows_below / self.parts_below
         above = (rows - self.rows_below) / (parts - self.parts_below)
-        least, most = np.minimum(below, above), np.maximum(below, above)
-        found: npt.NDArray[np.bool_] = (least >= _LEAST_FILL * mean_rows) & (
-            most <= _MOST_FILL * mean_rows
-        )
-        return found
+        is_full = np.minimum(below, above) >= _LEAST_FILL * mean_rows
+        return np.asarray(is_full & (np.maximum(below, above) <= _MOST_FILL * mean_rows), np.bool_)
+
+    @property
+    def most_even(self) -> int:
+        """The number of the plane with the most even files, near the middle."""
+        return int(np.argmin(self.unevenness + self.lopsided))
 
     def __getitem__(self, number: int) -> _Plane:
         return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
 
     def some(self, numbers: npt.NDArray[np.int64]) -> "_Planes":
-        return _Planes(
-            self.axis,
-            self.at[numbers],
-            self.rows_below[numbers],
-            self.parts_below[numbers],
-            self.unevenness[numbers],
-            self.lopsided[numbers],
-        )
+        each = self.at, self.rows_below, self.parts_below, self.unevenness, self.lopsided
+        return _Planes(self.axis, *(values[numbers] for values in each))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Least:
     """Chooses the plane on whose sides readers open the fewest rows.
 
-    It tries the middle of each axis, and `borders`: sorted coordinates per axis.
+    It tries the middle of each axis, and where intervals that are asked for begin or end.
     """
 
     reach: Reach
-    borders: tuple[npt.NDArray[np.int64], ...]
     side: int
 
     def __call__(self, inside: Coords, ends: Coords, parts: int, mean_rows: float) -> _Plane | None:
@@ -401,28 +379,26 @@ class _Least:
             _Planes.through(np.sort(inside[:, axis]), axis, parts)
             for axis in range(inside.shape[1])
         ]
-        full = [one.fills(len(inside), parts, mean_rows) for one in through]
-        if any(map(np.any, full)):
-            through = [
-                one.some(np.flatnonzero(is_full))
-                for one, is_full in zip(through, full, strict=True)
-            ]
+        full = [np.flatnonzero(one.fills(len(inside), parts, mean_rows)) for one in through]
+        if any(map(len, full)):
+            through = [one.some(rows) for one, rows in zip(through, full, strict=True)]
         best, least = None, np.inf
-        for axis, all_planes in enumerate(through):
-            if not len(all_planes.at):
-                continue
-            planes = self._tried(all_planes, axis)
+        for planes in map(self._tried, through):
             costs = self._costs(planes, low, high, len(inside))
-            number = int(costs.argmin())
-            if costs[number] < least:
+            if costs.min(initial=np.inf) < least:
+                number = int(costs.argmin())
                 best, least = planes[number], costs[number]
         return best
 
-    def _tried(self, planes: _Planes, axis: int) -> _Planes:
-        at_borders = np.searchsorted(planes.at, self.borders[axis])
-        at_borders = at_borders[at_borders < len(planes.at)]
-        middle = int(np.argmin(planes.unevenness + planes.lopsided))
-        return planes.some(np.unique(np.append(at_borders, middle)))
+    def _tried(self, planes: _Planes) -> _Planes:
+        if not len(planes.at):
+            return planes
+        numbers = [planes.most_even]
+        if self.reach.asked is not None:
+            borders = (self.reach.asked.borders(planes.axis)[0] * self.side).astype(np.int64)
+            at_borders = np.searchsorted(planes.at, borders)
+            numbers += at_borders[at_borders < len(planes.at)].tolist()
+        return planes.some(np.unique(numbers))
 
     def _costs(
         self,
@@ -438,20 +414,8 @@ class _Least:
         lows[count:, planes.axis] = planes.at / self.side
         reached = self.reach.of(lows, highs)
         below = planes.rows_below / rows
-        costs: npt.NDArray[np.float64] = (
-            below * reached[:count] + (1 - below) * reached[count:]
-        ) + _LOPSIDED * (planes.unevenness + planes.lopsided)
-        return costs
-
-
-def _least(reach: Reach, dimensions: int, side: int) -> _Least:
-    asked = reach.asked
-    none = np.empty(0, np.int64)
-    borders = tuple(
-        none if asked is None else (asked.borders(axis)[0] * side).astype(np.int64)
-        for axis in range(dimensions)
-    )
-    return _Least(reach, borders, side)
+        opened = below * reached[:count] + (1 - below) * reached[count:]
+        return np.asarray(opened + _LOPSIDED * (planes.unevenness + planes.lopsided), np.float64)
 
 
 def boxes_of(nodes: Sequence[Node], bits: int) -> Boxes:
@@ -491,18 +455,14 @@ def _with_grids(boxes: Boxes, coords: Coords, ends: Coords) -> Boxes:
 
 
 def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:
-    keys, ordinals = [], []
+    found = []
     for number, leaf in enumerate(leaves(nodes)):
-        start, stop = np.searchsorted(
-            sample.keys, np.array([number << shift, (number + 1) << shift], np.uint64)
-        )
+        ends = np.array([number << shift, (number + 1) << shift], np.uint64)
+        start, stop = np.searchsorted(sample.keys, ends)
         if number:
-            keys.append(np.array([number << shift], np.uint64))
-            ordinals.append(np.zeros(1, np.uint64))
-        further = equal_cuts(sample.between(start, stop), nodes[leaf].parts)
-        keys.append(further.keys)
-        ordinals.append(further.ordinals)
-    return Cuts(np.concatenate(keys), np.concatenate(ordinals))
+            found.append(Cuts(ends[:1], np.zeros(1, np.uint64)))
+        found.append(equal_cuts(sample.between(start, stop), nodes[leaf].parts))
+    return Cuts.joined(found)
 
 
 # How far rows spread over a curve's grid, so that files come out as whole cells
@@ -609,18 +569,18 @@ def fit_curve(
     *,
     curve: Curve,
     bits: int,
-) -> tuple[CurveGrid, CurveSample, Cuts]:
-    """Return the grid on which narrow predicates open the fewest rows, the sample and the cuts."""
+) -> Placed:
+    """Return where sampled rows go on the grid where narrow predicates open the fewest rows."""
     rows = CurveRows.of(coords, ordinals, bits)
     best = CurveGrid(curve, bits, (1,) * coords.shape[1])
     if curve is Curve.LINEAR:
         sample = rows.sorted_on(best)
-        return best, sample, equal_cuts(sample, parts)
+        return Placed(best, sample, equal_cuts(sample, parts))
     tried = rows.tried(parts)
     likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
     best = _best_grid([best, *likely], tried, parts) if likely else best
     sample = rows.sorted_on(best)
-    return best, sample, choose_cuts(sample, parts)
+    return Placed(best, sample, choose_cuts(sample, parts))
 
 
 def _best_grid(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> CurveGrid:
@@ -642,20 +602,16 @@ def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:
     rows, dimensions = coords.shape
     if not 1 < dimensions <= MAX_FITTED_DIMENSIONS or not 1 < parts <= min(MAX_FITTED_PARTS, rows):
         return []
-    cells = _possible_cells(coords, parts)
-    return nsmallest(MAX_GRIDS, cells, key=lambda counts: sum(1 / count for count in counts))
-
-
-def _possible_cells(coords: Coords, parts: int) -> Iterator[tuple[int, ...]]:
     distinct = [int(np.count_nonzero(np.bincount(column))) for column in coords.T]
     options = [
         range(max(1, int(cells / _MAX_STRETCH)), min(values, int(cells * _MAX_STRETCH) + 1) + 1)
         for cells, values in zip(_cells_of_a_cube(distinct, parts), distinct, strict=True)
     ]
     least, most = (share * parts for share in CELLS_PER_PART)
-    for cells in product(*options):
-        if least <= prod(cells) <= most and max(cells) > 1:
-            yield cells
+    possible = (
+        cells for cells in product(*options) if least <= prod(cells) <= most and max(cells) > 1
+    )
+    return nsmallest(MAX_GRIDS, possible, key=lambda counts: sum(1 / count for count in counts))
 
 
 def _cells_of_a_cube(distinct: list[int], parts: int) -> list[float]:

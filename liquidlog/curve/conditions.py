@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.grid import Axis, range_boundaries, range_ids
+from liquidlog.curve.grid import Axis, range_boundaries, range_ids, sorted_values
 
 Shares = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -190,7 +190,7 @@ class _Sampled:
 
     @classmethod
     def of(cls, sample: pa.Array) -> "_Sampled":
-        return cls(pc.unique(_sorted(sample)))
+        return cls(pc.unique(sorted_values(sample)))
 
     def spans(self, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
         """Return the first value of each interval, and the first behind it; (k,) each."""
@@ -231,13 +231,6 @@ class _Sampled:
         return ids[np.minimum(first, most)], ids[np.minimum(last, most)]
 
 
-def _sorted(sample: pa.Array) -> pa.Array:
-    values = sample.drop_null()
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it is equal to
-    return values.take(pc.sort_indices(values))
-
-
 def _positions(axis: Axis, first: Numbers, last: Numbers, *, bits: int) -> tuple[Shares, Shares]:
     """Return where ranges begin, and where the last of them ends, as shares."""
     side = 1 << bits
@@ -255,7 +248,7 @@ def _with_points(
     """Return the predicates, with points on each column that has a weight; weights add up to 1."""
     lows, ends, columns, weights = [asked.lows], [asked.ends], [asked.axes], [asked.weights]
     for number in np.flatnonzero(column_weights > 0).tolist():
-        values = _sorted(samples[number])
+        values = sorted_values(samples[number])
         if not len(values):
             continue
         picked = (np.arange(POINTS) * 2 + 1) * len(values) // (2 * POINTS)
@@ -289,5 +282,5 @@ def axis_of(
     if borders is None or not len(borders):
         return Axis.fit(sample, max_ranges=max_ranges, bits=bits)
     boundaries = range_boundaries(sample, max_ranges)
-    joined = pc.unique(_sorted(pa.concat_arrays([boundaries, borders.cast(boundaries.type)])))
+    joined = pc.unique(sorted_values(pa.concat_arrays([boundaries, borders.cast(boundaries.type)])))
     return Axis.fit_between(sample, joined, bits=bits)

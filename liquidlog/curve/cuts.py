@@ -18,7 +18,7 @@ sample missed fall on the side of their quadrant.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from liquidlog.curve.conditions import GridPredicates
 from liquidlog.curve.curves import stable_order
-from liquidlog.curve.grid import Keys, positions_in
+from liquidlog.curve.grid import Coords, Keys, positions_in
 
 Ordinals = npt.NDArray[np.uint64]
 Positions = npt.NDArray[np.int64]
@@ -74,6 +74,12 @@ class Cuts:
     keys: Keys
     ordinals: Ordinals
 
+    @classmethod
+    def joined(cls, cuts: Sequence["Cuts"]) -> "Cuts":
+        """Return these cuts one after the other."""
+        keys, ordinals = zip(*((one.keys, one.ordinals) for one in cuts), strict=True)
+        return cls(np.concatenate(keys), np.concatenate(ordinals))
+
     def parts_of(self, keys: Keys, ordinals: Ordinals) -> npt.NDArray[np.int64]:
         """Return the part of each of n rows, (n,) int64 in [0, parts)."""
         parts = positions_in(self.keys, keys, "right")
@@ -87,6 +93,16 @@ class Cuts:
             rows = np.searchsorted(distinct, keys[tied]).astype(np.uint64) << shift
             parts[tied] = np.searchsorted(cuts, rows | ordinals[tied], side="right")
         return parts
+
+
+class KeyOrder(Protocol):
+    """What gives rows their keys, by coordinates of `bits` bits."""
+
+    @property
+    def bits(self) -> int: ...
+
+    def keys_of(self, coords: Coords) -> Keys:
+        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,14 @@ class CurveSample:
         """Return the rows from `start` up to, without, `stop`."""
         rows = slice(start, stop)
         return CurveSample(self.keys[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
+
+
+class Placed(NamedTuple):
+    """The order of keys, the sample in that order, and the cuts into files."""
+
+    order: KeyOrder
+    sample: CurveSample
+    cuts: Cuts
 
 
 def equal_cuts(sample: CurveSample, parts: int) -> Cuts:
@@ -148,37 +172,37 @@ def choose_cuts_each(
 
 def opened_shares(sample: CurveSample, cuts: Cuts) -> Shares:
     """Return the share of the rows that a predicate for one value of each column opens, (d,)."""
-    parts = cuts.parts_of(sample.keys, sample.ordinals)
-    starts = np.flatnonzero(np.diff(parts, prepend=-1))
-    lows = np.minimum.reduceat(sample.lows, starts, axis=0)
-    sides = np.maximum.reduceat(sample.highs, starts, axis=0) - lows
-    rows = np.diff(np.append(starts, len(parts)))
-    shares: Shares = rows @ sides / max(len(parts), 1)
+    rows, lows, highs = _files(sample, cuts)
+    shares: Shares = rows @ (highs - lows) / max(len(sample.keys), 1)
     return shares
 
 
 def asked_share(sample: CurveSample, cuts: Cuts, asked: GridPredicates) -> float:
     """Return the share of the rows that the mean query opens."""
+    rows, lows, highs = _files(sample, cuts)
+    return float(rows @ asked.opened(lows, highs) / max(len(sample.keys), 1))
+
+
+def _files(sample: CurveSample, cuts: Cuts) -> tuple[Positions, Shares, Shares]:
+    """Return the rows of each of m files, (m,), and the ends of its box, (m, d) each."""
     parts = cuts.parts_of(sample.keys, sample.ordinals)
     starts = np.flatnonzero(np.diff(parts, prepend=-1))
-    if not len(starts):
-        return 0.0
     lows = np.minimum.reduceat(sample.lows, starts, axis=0)
     highs = np.maximum.reduceat(sample.highs, starts, axis=0)
-    rows = np.diff(np.append(starts, len(parts)))
-    return float(rows @ asked.opened(lows, highs) / len(parts))
+    return np.diff(np.append(starts, len(parts))), lows, highs
 
 
 def refine_cuts(sample: CurveSample, cuts: Cuts, *, slices: int) -> Cuts:
     """Return cuts that also cut each part into `slices` of nearly equal numbers of rows."""
     inner = cuts.parts_of(sample.keys, sample.ordinals)
     edges = np.searchsorted(inner, np.arange(len(cuts.keys) + 2))
-    keys, ordinals = [], []
+    found = []
     for part, (start, stop) in enumerate(pairwise(edges.tolist())):
-        inside = _cuts_at(sample, start + _equal_positions(sample.keys[start:stop], slices))
-        keys += [inside.keys, cuts.keys[part : part + 1]]
-        ordinals += [inside.ordinals, cuts.ordinals[part : part + 1]]
-    return Cuts(np.concatenate(keys), np.concatenate(ordinals))
+        found += [
+            _cuts_at(sample, start + _equal_positions(sample.keys[start:stop], slices)),
+            Cuts(cuts.keys[part : part + 1], cuts.ordinals[part : part + 1]),
+        ]
+    return Cuts.joined(found)
 
 
 def _cuts_at(sample: CurveSample, positions: Positions) -> Cuts:

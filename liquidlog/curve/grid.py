@@ -274,15 +274,20 @@ def range_boundaries(sample: Column, max_ranges: int) -> pa.Array:
     """
     values = _flat(sample)
     _check_orderable(values.type)
-    values = values.drop_null()
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it is equal to
-    ordered = values.take(pc.sort_indices(values))
+    ordered = sorted_values(values)
     distinct = pc.unique(ordered)
     if len(distinct) < max_ranges:
         return distinct[:-1]
     positions = np.arange(1, max_ranges, dtype=np.int64) * len(ordered) // max_ranges
     return pc.unique(ordered.take(pa.array(positions)))
+
+
+def sorted_values(values: pa.Array) -> pa.Array:
+    """Return the values in their order, without nulls, -0.0 as the 0.0 that it is equal to."""
+    values = values.drop_null()
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))
+    return values.take(pc.sort_indices(values))
 
 
 def range_ids(column: Column, boundaries: pa.Array) -> Ids:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,6 @@ from liquidlog.curve.boxes import (
     boxes_of,
     fit_boxes,
     fit_curve,
-    kd_bits,
     part_by_prefix,
 )
 from liquidlog.curve.conditions import GridPredicates, ValuePredicates, axis_of
@@ -35,14 +34,16 @@ from liquidlog.curve.curves import Curve, coordinate_bits
 from liquidlog.curve.cuts import (
     CurveSample,
     Cuts,
+    KeyOrder,
     Ordinals,
+    Placed,
     Reach,
     Shares,
     asked_share,
     choose_cuts,
     opened_shares,
 )
-from liquidlog.curve.grid import Axis, Coords, Keys
+from liquidlog.curve.grid import KEY_BITS, Axis, Coords, Keys
 
 _FINALISTS: Final = 3
 _MOST_COUNTS: Final = (1024, 64, 16)
@@ -51,15 +52,6 @@ _SNAP: Final = 0.3
 """How far, in cells, an edge moves to a constant that readers use."""
 OTHER_READERS: Final = 0.1
 """Weight of queries for other values of the same columns, where layouts are compared."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Placement:
-    """A grid, the rows in the order of its keys, and the cuts into files."""
-
-    order: CurveGrid
-    sample: CurveSample
-    cuts: Cuts
 
 
 def _mean_opened(sample: CurveSample, cuts: Cuts, reach: Reach) -> float:
@@ -77,7 +69,7 @@ def fit_grid(
     curve: Curve,
     bits: int,
     share_of_effort: float = 1.0,
-) -> Placement:
+) -> Placed:
     """Return the grid over `axes` on which queries open the fewest of some rows.
 
     `share_of_effort` is the share of the usual number of grids that is tried.
@@ -94,12 +86,11 @@ def fit_grid(
         return _mean_opened(sample, choose_cuts(sample, parts, extents), reach)
 
     finalists = sorted(grids, key=opened)[:_FINALISTS] if len(grids) > 1 else grids
-    placed = [
-        Placement(grid, sample, choose_cuts(sample, parts, wanted))
-        for grid in finalists
-        for sample in [rows.sorted_on(grid)]
-        for wanted in ([reach, extents] if reach.asked is not None else [extents])
-    ]
+    placed = []
+    for grid in finalists:
+        sample = rows.sorted_on(grid)
+        for wanted in [reach, extents] if reach.asked is not None else [extents]:
+            placed.append(Placed(grid, sample, choose_cuts(sample, parts, wanted)))
     return min(placed, key=lambda one: _mean_opened(one.sample, one.cuts, reach))
 
 
@@ -125,38 +116,21 @@ class _Search:
         if not 1 < self.parts <= MAX_FITTED_PARTS or len(self.axes) > MAX_FITTED_DIMENSIONS:
             return
         values = [np.sort(self.rows.coords[:, axis]) for axis in self.axes]
-        for cells in self._promising(values, count):
-            for snap in (False, True) if self.reach.asked is not None else (False,):
-                grid = self._grid(values, cells, snap=snap)
-                if grid is not None:
-                    yield grid
-
-    def _grid(
-        self,
-        values: Sequence[npt.NDArray[np.unsignedinteger]],
-        cells: tuple[int, ...],
-        *,
-        snap: bool,
-    ) -> CurveGrid | None:
-        side, asked = 1 << self.bits, self.reach.asked if snap else None
-        edges = [
-            _edges(own, count, side, asked.borders(axis) if asked is not None else None)
-            for own, count, axis in zip(values, cells, self.axes, strict=True)
-        ]
-        counts = tuple(len(own) - 1 for own in edges)
-        if max(counts) == 1:
-            return None
-        return CurveGrid(self.curve, self.bits, counts, self.axes, tuple(edges))
-
-    def _promising(
-        self, values: Sequence[npt.NDArray[np.unsignedinteger]], count: int
-    ) -> list[tuple[int, ...]]:
         distinct = [1 + int(np.count_nonzero(np.diff(own))) for own in values]
         cells = np.array(list(_possible_cells(distinct, self.parts)), np.int64)
         if not len(cells):
-            return []
+            return
         order = np.argsort(self._foreseen(cells, values), kind="stable")[:count]
-        return [tuple(row) for row in cells[order].tolist()]
+        snaps = [None] if self.reach.asked is None else [None, self.reach.asked]
+        for counts in cells[order].tolist():
+            for asked in snaps:
+                edges = tuple(
+                    _edges(own, cut, 1 << self.bits, None if asked is None else asked.borders(axis))
+                    for own, cut, axis in zip(values, counts, self.axes, strict=True)
+                )
+                found = tuple(len(own) - 1 for own in edges)
+                if max(found) > 1:
+                    yield CurveGrid(self.curve, self.bits, found, self.axes, edges)
 
     def _foreseen(
         self,
@@ -171,7 +145,9 @@ class _Search:
             return others
         side = 1 << self.bits
         shares = np.empty((len(cells), len(asked.axes)))
-        shares[:] = self._met(asked)
+        # Intervals that meet the rows on a column that is not cut are always met.
+        least, most = self.rows.lows.min(axis=0), self.rows.highs.max(axis=0)
+        shares[:] = (least[asked.axes] < asked.ends) & (asked.lows < most[asked.axes])
         for number, (axis, own) in enumerate(zip(self.axes, values, strict=True)):
             mine = np.flatnonzero(asked.axes == axis)
             low, end = (
@@ -184,13 +160,6 @@ class _Search:
             opened = np.clip(last - first, 1, counts) / counts
             shares[:, mine] = opened[numbers]
         return np.asarray(asked.expected(shares) + OTHER_READERS * others, np.float64)
-
-    def _met(self, asked: GridPredicates) -> Shares:
-        """Return 1 for intervals that meet the rows on their column, else 0, (k,)."""
-        low, high = self.rows.lows.min(axis=0), self.rows.highs.max(axis=0)
-        met = (low[asked.axes] < asked.ends) & (asked.lows < high[asked.axes])
-        shares: Shares = met.astype(np.float64)
-        return shares
 
 
 def _possible_cells(distinct: Sequence[int], parts: int) -> Iterator[tuple[int, ...]]:
@@ -277,10 +246,10 @@ def fit_prefixed(
     prefix: Sequence[int],
     curve: Curve,
     bits: int,
-) -> tuple[Prefixed, CurveSample, Cuts]:
-    """Return the parts and grids on which queries open the fewest rows."""
+) -> Placed:
+    """Return where rows go by the parts and grids on which queries open the fewest rows."""
     nodes, boxes = part_by_prefix(rows.coords, parts, prefix)
-    placed: list[Placement] = []
+    placed: list[Placed] = []
     for box in boxes:
         others = tuple(j for j in range(rows.coords.shape[1]) if j not in box.single)
         placed.append(
@@ -295,28 +264,19 @@ def fit_prefixed(
             )
         )
     order = Prefixed(boxes_of(nodes, bits), tuple(one.order for one in placed), bits)
-    return order, _joined_samples(placed), _joined_cuts([one.cuts for one in placed])
-
-
-def _joined_samples(placed: Sequence[Placement]) -> CurveSample:
-    samples = [one.sample for one in placed]
-    keys = [sample.keys | (np.uint64(number) << _SHIFT) for number, sample in enumerate(samples)]
-    return CurveSample(
-        np.concatenate(keys),
-        np.concatenate([sample.ordinals for sample in samples]),
-        np.concatenate([sample.lows for sample in samples]),
-        np.concatenate([sample.highs for sample in samples]),
-    )
-
-
-def _joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
-    keys, ordinals = [], []
-    for number, own in enumerate(cuts):
+    keys, cuts = [], []
+    for number, (_, sample, own) in enumerate(placed):
         begin = np.uint64(number) << _SHIFT
-        first = np.array([begin] if number else [], np.uint64)
-        keys += [first, own.keys | begin]
-        ordinals += [np.zeros(len(first), np.uint64), own.ordinals]
-    return Cuts(np.concatenate(keys), np.concatenate(ordinals))
+        keys.append(sample.keys | begin)
+        if number:
+            cuts.append(Cuts(np.array([begin]), np.zeros(1, np.uint64)))
+        cuts.append(Cuts(own.keys | begin, own.ordinals))
+    ordinals, lows, highs = (
+        np.concatenate([getattr(one.sample, name) for one in placed])
+        for name in ("ordinals", "lows", "highs")
+    )
+    joined = CurveSample(np.concatenate(keys), ordinals, lows, highs)
+    return Placed(order, joined, Cuts.joined(cuts))
 
 
 # Layouts fitted to a workload, or with single values first; never worse than the even one
@@ -329,12 +289,6 @@ def _joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
 # Few files can be cut in few ways: 24 can be 8 by 3 or 12 by 2, and nothing between. So up to
 # an eighth more files are tried, too, and taken if queries open less than the number of files
 # alone explains.
-
-KeyOrder: TypeAlias = CurveGrid | Boxes | Prefixed
-"""What gives rows their keys, by `keys_of(coords)`."""
-
-Placed: TypeAlias = tuple[KeyOrder, CurveSample, Cuts]
-"""The order of keys, the sample in that order, and the cuts into files."""
 
 MOST_MORE: Final = 1 / 8
 """The share of the files asked for by which there may be more, where queries gain by it."""
@@ -353,90 +307,67 @@ def fit_layout(
     asked: GridPredicates | None,
     prefix: Sequence[int],
 ) -> Placed:
-    """Return the order of keys, the sample in that order, and the cuts into files.
+    """Return where sampled rows go.
 
     `coords` are (s, d) below 2**bits, s at least 1; `ordinals` (s,) increase. There may be more
     than `parts` files with a prefix, and up to `MOST_MORE` more with a workload.
     """
-    rows = CurveRows.of(coords, ordinals, bits)
-    even = _Candidates(rows, parts, curve, bits).even(prefix)
+    rows, dimensions = CurveRows.of(coords, ordinals, bits), coords.shape[1]
+    if prefix or curve is Curve.KD:
+        alike = Reach(None, np.full(dimensions, 1 / dimensions))
+        even = _parted(rows, parts, alike, prefix, curve=curve, bits=bits)
+    else:
+        even = fit_curve(coords, ordinals, parts, curve=curve, bits=bits)
     if asked is None:
         return even
-    limit = asked_share(even[1], even[2], asked) * (1 + _ROUNDING)
-    reach = Reach(asked, asked.axis_weights(coords.shape[1]))
+    limit = asked_share(even.sample, even.cuts, asked) * (1 + _ROUNDING)
+    reach = Reach(asked, asked.axis_weights(dimensions))
     columns = max(1, int((reach.axis_weights > 0).sum()))
-    best, least = even, _mean_opened(even[1], even[2], reach)
-    for count in _numbers_of_files(parts, len(coords)):
+    best, least = even, _mean_opened(even.sample, even.cuts, reach)
+    most = min(int(parts * (1 + MOST_MORE)), len(coords))
+    for count in [parts, most] if parts < most and parts <= _FEW_FILES else [parts]:
         # Readers of single values open this much less with more files of the same shape.
         usual = (parts / count) ** (1 / columns)
-        candidates = _Candidates(rows, count, curve, bits)
-        for placed in candidates.fitted(reach, prefix, even):
-            opened = _mean_opened(placed[1], placed[2], reach) / usual
-            if opened < least and asked_share(placed[1], placed[2], asked) <= limit:
+        for placed in _fitted(rows, count, reach, prefix, even, curve=curve, bits=bits):
+            opened = _mean_opened(placed.sample, placed.cuts, reach) / usual
+            if opened < least and asked_share(placed.sample, placed.cuts, asked) <= limit:
                 best, least = placed, opened
     return best
 
 
-def _numbers_of_files(parts: int, rows: int) -> Iterator[int]:
-    """Yield the numbers of files to try, for so many sampled rows."""
-    yield parts
-    most = min(int(parts * (1 + MOST_MORE)), rows)
-    if parts < most and parts <= _FEW_FILES:
-        yield most
+def _fitted(
+    rows: CurveRows,
+    parts: int,
+    reach: Reach,
+    prefix: Sequence[int],
+    even: Placed,
+    *,
+    curve: Curve,
+    bits: int,
+) -> Iterator[Placed]:
+    if isinstance(even.order, CurveGrid):
+        yield even._replace(cuts=choose_cuts(even.sample, parts, reach))
+    if parts > MAX_FITTED_PARTS:
+        return
+    yield _parted(rows, parts, reach, prefix, curve=curve, bits=bits)
+    for axis in range(rows.coords.shape[1]) if not prefix else ():
+        if not 1 < len(np.unique(rows.coords[:, axis])) <= parts:
+            continue
+        nodes, boxes = part_by_prefix(rows.coords, parts, (axis,))
+        if len(boxes) > 1 and sum(nodes[box.node].parts for box in boxes) <= parts:
+            yield _parted(rows, parts, reach, (axis,), curve=curve, bits=bits)
 
 
-class _Candidates:
-    def __init__(self, rows: CurveRows, parts: int, curve: Curve, bits: int) -> None:
-        self._rows, self._parts, self._curve, self._bits = rows, parts, curve, bits
-        self._dimensions = rows.coords.shape[1]
-
-    def even(self, prefix: Sequence[int]) -> Placed:
-        """Return the layout that treats all columns alike."""
-        if prefix or self._curve is Curve.KD:
-            weights = np.full(self._dimensions, 1 / self._dimensions)
-            return self._parted(Reach(None, weights), prefix, is_even=True)
-        return fit_curve(
-            self._rows.coords, self._rows.ordinals, self._parts, curve=self._curve, bits=self._bits
-        )
-
-    def fitted(self, reach: Reach, prefix: Sequence[int], even: Placed) -> Iterator[Placed]:
-        if isinstance(even[0], CurveGrid):
-            yield even[0], even[1], choose_cuts(even[1], self._parts, reach)
-        if self._parts > MAX_FITTED_PARTS:
-            return
-        yield self._parted(reach, prefix)
-        if prefix:
-            return
-        for axis in range(self._dimensions):
-            if self._has_few_values(axis):
-                yield self._parted(reach, (axis,))
-
-    def _parted(self, reach: Reach, prefix: Sequence[int], *, is_even: bool = False) -> Placed:
-        rows = self._rows
-        if self._curve is Curve.KD:
-            return fit_boxes(
-                rows.coords,
-                rows.ordinals,
-                self._parts,
-                bits=self._bits,
-                reach=None if is_even else reach,
-                prefix=prefix,
-            )
-        if prefix:
-            return fit_prefixed(
-                rows, self._parts, reach, prefix=prefix, curve=self._curve, bits=self._bits
-            )
-        axes = tuple(range(self._dimensions))
-        placed = fit_grid(rows, self._parts, reach, axes=axes, curve=self._curve, bits=self._bits)
-        return placed.order, placed.sample, placed.cuts
-
-    def _has_few_values(self, axis: int) -> bool:
-        """Return whether a prefix of this column parts the rows into no more than the files."""
-        values = len(np.unique(self._rows.coords[:, axis]))
-        if not 1 < values <= self._parts:
-            return False
-        nodes, boxes = part_by_prefix(self._rows.coords, self._parts, (axis,))
-        return len(boxes) > 1 and sum(nodes[box.node].parts for box in boxes) <= self._parts
+def _parted(
+    rows: CurveRows, parts: int, reach: Reach, prefix: Sequence[int], *, curve: Curve, bits: int
+) -> Placed:
+    if curve is Curve.KD:
+        asking = None if reach.asked is None else reach
+        return fit_boxes(rows.coords, rows.ordinals, parts, bits=bits, reach=asking, prefix=prefix)
+    if prefix:
+        return fit_prefixed(rows, parts, reach, prefix=prefix, curve=curve, bits=bits)
+    axes = range(rows.coords.shape[1])
+    return fit_grid(rows, parts, reach, axes=axes, curve=curve, bits=bits)
 
 
 # Where sampled rows go: the order of keys and the cuts, for any curve by name
@@ -452,7 +383,8 @@ MAX_RANGES_ALONE: Final = 1 << 16
 def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
     """Return the bits of each of d coordinates; keys may begin with the number of a part."""
     bits = coordinate_bits(dimensions)
-    return kd_bits(dimensions, bits) if parted or curve is Curve.KD else bits
+    is_boxed = parted or curve is Curve.KD
+    return min(bits, (KEY_BITS - BOX_BITS) // dimensions) if is_boxed else bits
 
 
 def place_rows(
@@ -465,7 +397,7 @@ def place_rows(
     asked: GridPredicates | None = None,
     prefix: Sequence[int] = (),
 ) -> Placed:
-    """Return the order of keys, the sample in that order, and the cuts; see `fit_layout`."""
+    """Return where sampled rows go; see `fit_layout`."""
     if len(coords) and (asked is not None or prefix):
         return fit_layout(
             coords, ordinals, parts, curve=curve, bits=bits, asked=asked, prefix=prefix

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.grid import range_ids
+from liquidlog.curve.grid import range_ids, sorted_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import ColumnBounds
 from liquidlog.spec.schema import Leaf
@@ -60,10 +60,7 @@ class SampledColumn:
     @cached_property
     def distinct(self) -> pa.Array:
         """The distinct sampled values, sorted, without null."""
-        values = self.values.drop_null()
-        if pa.types.is_floating(values.type):
-            values = pc.add(values, pa.scalar(0.0, values.type))  # makes -0.0 the 0.0 it equals
-        return pc.unique(values.take(pc.sort_indices(values)))
+        return pc.unique(sorted_values(self.values))
 
     @cached_property
     def codes(self) -> Numbers:
