@@ -43,7 +43,7 @@ from liquidlog.clustering.choice import NewId
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit.transaction import Clock
 from liquidlog.fleet.policy import PastWork, UpkeepPolicy, answer, seen_of
-from liquidlog.foresee.prediction import OBJECT_STORE
+from liquidlog.foresee.reads import OBJECT_STORE
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict
 from liquidlog.operations.judge import judge
 from liquidlog.operations.opened import OpenedTable

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import inspect
 from numpy.typing import NDArray
 
 from liquidlog.errors import DocumentError
@@ -96,10 +97,9 @@ class InputFile(Document, frozen=True, kw_only=True, gc=False):
 
 
 class KeptFile(Document, frozen=True, kw_only=True, gc=False):
-    """A data file that joins the cube of its group with its bytes unchanged.
+    """A data file that joins the cube of its group with its bytes unchanged; no row is deleted.
 
-    None of its `num_records` rows is deleted. The group's commit replaces its tags, which were
-    `zcube_id` and `zorder_by` when the plan was made.
+    Its tags were `zcube_id` and `zorder_by` when the plan was made.
     """
 
     path: str
@@ -118,6 +118,25 @@ class SkippedFile(Document, frozen=True, kw_only=True, gc=False):
 
 
 FileT = TypeVar("FileT", InputFile, KeptFile, SkippedFile)
+
+
+def _columns(struct: inspect.Type) -> list[tuple[str, pa.DataType]]:
+    assert isinstance(struct, inspect.StructType)  # noqa: S101  only of those
+    return [(one.name, _arrow_type(one.type)) for one in struct.fields]
+
+
+def _arrow_type(kind: inspect.Type) -> pa.DataType:
+    match kind:
+        case inspect.UnionType(types=(of_value, _)):  # and None
+            return _arrow_type(of_value)
+        case inspect.StructType():
+            return pa.struct(_columns(kind))
+        case inspect.DictType():
+            return pa.map_(pa.string(), pa.string())
+        case inspect.EnumType():
+            return pa.dictionary(pa.int8(), pa.string())
+        case _:
+            return pa.int64() if isinstance(kind, inspect.IntType) else pa.string()
 
 
 class _Files(Sequence[FileT]):
@@ -178,9 +197,8 @@ class _Files(Sequence[FileT]):
         between = b"," + start
         head = start
         for batch in self._batches():
-            yield head + between.join(
-                json_texts(batch.to_struct_array()).cast("binary").to_pylist()
-            )
+            texts = json_texts(batch.to_struct_array()).cast("binary").to_pylist()
+            yield head + between.join(texts)
             head = between
 
     def __iter__(self) -> Iterator[FileT]:
@@ -205,31 +223,18 @@ class _Files(Sequence[FileT]):
         return f"{type(self).__name__}({len(self)} files, {self.size_bytes} bytes)"
 
 
+def live_rows(num_records: pa.ChunkedArray, vectors: pa.ChunkedArray) -> int | None:
+    """Return the rows of files without deleted ones, None if the row count of one is unknown."""
+    if num_records.null_count:
+        return None
+    deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0
+    return int(pc.sum(num_records).as_py() or 0) - int(deleted)
+
+
 class InputFiles(_Files[InputFile]):
     """Data files to rewrite, in reading order."""
 
-    schema = pa.schema(
-        [
-            ("path", pa.string()),
-            ("size_bytes", pa.int64()),
-            ("num_records", pa.int64()),
-            (
-                "deletion_vector",
-                pa.struct(
-                    [
-                        ("storage_type", pa.string()),
-                        ("path_or_inline_dv", pa.string()),
-                        ("offset", pa.int64()),
-                        ("size_bytes", pa.int64()),
-                        ("cardinality", pa.int64()),
-                    ]
-                ),
-            ),
-            ("base_row_id", pa.int64()),
-            ("default_row_commit_version", pa.int64()),
-            ("partition_values", pa.map_(pa.string(), pa.string())),
-        ]
-    )
+    schema = pa.schema(_columns(inspect.type_info(InputFile)))
     _struct = InputFile
     _may_be_absent = ("partition_values",)
 
@@ -238,11 +243,7 @@ class InputFiles(_Files[InputFile]):
     @property
     def live_rows(self) -> int | None:
         """Rows of the files without deleted ones, None if the row count of a file is unknown."""
-        rows, vectors = self.columns["num_records"], self.columns["deletion_vector"]
-        if rows.null_count:
-            return None
-        deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0
-        return int(pc.sum(rows).as_py() or 0) - int(deleted)
+        return live_rows(self.columns["num_records"], self.columns["deletion_vector"])
 
     def with_partition_values(self, values: pa.Array) -> "InputFiles":
         """Return the files with these partition values: a map for each, from names to texts."""
@@ -261,15 +262,7 @@ class InputFiles(_Files[InputFile]):
 class KeptFiles(_Files[KeptFile]):
     """Data files that keep their bytes, in the order of the group's inputs."""
 
-    schema = pa.schema(
-        [
-            ("path", pa.string()),
-            ("size_bytes", pa.int64()),
-            ("num_records", pa.int64()),
-            ("zcube_id", pa.string()),
-            ("zorder_by", pa.string()),
-        ]
-    )
+    schema = pa.schema(_columns(inspect.type_info(KeptFile)))
     _struct = KeptFile
 
     __slots__ = ()
@@ -283,13 +276,7 @@ class KeptFiles(_Files[KeptFile]):
 class SkippedFiles(_Files[SkippedFile]):
     """Live files that are not rewritten."""
 
-    schema = pa.schema(
-        [
-            ("path", pa.string()),
-            ("size_bytes", pa.int64()),
-            ("reason", pa.dictionary(pa.int8(), pa.string())),
-        ]
-    )
+    schema = pa.schema(_columns(inspect.type_info(SkippedFile)))
     _struct = SkippedFile
 
     __slots__ = ()
@@ -301,9 +288,8 @@ NONE_KEPT: Final = KeptFiles(pa.Table.from_batches([], KeptFiles.schema))
 class RewriteGroup(Document, frozen=True, kw_only=True, omit_defaults=True):
     """Files to rewrite and commit together, usually as one cube.
 
-    `zcube_id` is None for compaction and ZORDER BY. `expected_outputs` may be exceeded with a
-    prefix or a workload. In a partitioned table, all files have the group's `partition_values`, by
-    physical names; outputs are written to `directory`, relative to the table.
+    `expected_outputs` may be exceeded with a prefix or a workload. In a partitioned table, all
+    files have the group's `partition_values`, by physical names; outputs go to `directory`.
     """
 
     group_id: int
@@ -472,47 +458,43 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
         """Whether there is anything to fit a layout to."""
         return bool(self.predicates) or any(weight > 0 for weight in self.column_weights)
 
-    def conditions(
-        self, parsed: Sequence[Callable[[Sequence[str | None]], pa.Array]]
-    ) -> "ValuePredicates":
-        """Return the predicates over values; `parsed` reads the constants of each column."""
+    def conditions(self, kinds: Sequence[pa.DataType]) -> "ValuePredicates":
+        """Return the predicates over values of columns of these types."""
         from liquidlog.curve.conditions import IntervalEnds, ValuePredicates
 
         alternatives = [one for predicate in self.predicates for one in predicate.any_of]
         terms = [term for alternative in alternatives for term in alternative]
-        axes = [term.column for term in terms for _ in term.intervals]
-        self._check(alternatives, terms, columns=len(parsed))
+        parts = [predicate.any_of for predicate in self.predicates]
+        intervals = [term.intervals for term in terms]
+        if not all([*parts, *alternatives, *intervals]):
+            raise ValueError("a predicate has no term, or a term has no interval")
+        if not all(0 <= term.column < len(kinds) for term in terms):
+            raise ValueError(f"a term names a column beyond {len(kinds)}")
         lows, highs = [], []
-        for number, of in enumerate(parsed):
+        for number, kind in enumerate(kinds):
             own = [one for term in terms if term.column == number for one in term.intervals]
-            low, open_low = [one.low for one in own], [one.open_low for one in own]
-            high, open_high = [one.high for one in own], [one.open_high for one in own]
-            lows.append(IntervalEnds(of(low), np.array(open_low, np.bool_)))
-            highs.append(IntervalEnds(of(high), np.array(open_high, np.bool_)))
+            open_low = np.array([one.open_low for one in own], np.bool_)
+            open_high = np.array([one.open_high for one in own], np.bool_)
+            lows.append(IntervalEnds(parsed_as(kind, [one.low for one in own]), open_low))
+            highs.append(IntervalEnds(parsed_as(kind, [one.high for one in own]), open_high))
         return ValuePredicates(
-            axes=np.array(axes, np.int64),
+            axes=np.array([term.column for term in terms for _ in term.intervals], np.int64),
             lows=tuple(lows),
             highs=tuple(highs),
-            terms=_starts([term.intervals for term in terms]),
+            terms=_starts(intervals),
             alternatives=_starts(alternatives),
-            predicates=_starts([predicate.any_of for predicate in self.predicates]),
+            predicates=_starts(parts),
             weights=np.array([predicate.weight for predicate in self.predicates], np.float64),
-            column_weights=np.array(self.column_weights or (0.0,) * len(parsed), np.float64),
+            column_weights=self._column_weights(len(kinds)),
         )
 
-    def _check(
-        self, alternatives: Sequence[tuple[Term, ...]], terms: Sequence[Term], *, columns: int
-    ) -> None:
-        parts = [predicate.any_of for predicate in self.predicates]
-        if not all([*parts, *alternatives, *(term.intervals for term in terms)]):
-            raise ValueError("a predicate has no term, or a term has no interval")
+    def _column_weights(self, columns: int) -> NDArray[np.float64]:
         for predicate in self.predicates:
             if not 0 < predicate.weight < float("inf"):
                 raise ValueError(f"a predicate has the weight {predicate.weight}")
-        if not all(0 <= term.column < columns for term in terms):
-            raise ValueError(f"a term names a column beyond {columns}")
         if len(self.column_weights) not in {0, columns}:
             raise ValueError(f"{len(self.column_weights)} weights of columns for {columns} columns")
+        return np.array(self.column_weights or (0.0,) * columns, np.float64)
 
 
 def _starts(parts: Sequence[Sequence[object]]) -> NDArray[np.int64]:
@@ -552,11 +534,9 @@ def prefix_numbers(
 
 def weighted_columns(weights: Sequence[float]) -> FittedWorkload:
     """Return a workload of queries for single values of each column, with its weight."""
-    if not all(0 <= weight < float("inf") for weight in weights) or not sum(weights) > 0:
-        raise ValueError(
-            f"weights must be numbers from 0, not all of them 0, found {list(weights)}"
-        )
     total = sum(weights)
+    if not all(0 <= weight < float("inf") for weight in weights) or not total > 0:
+        raise ValueError(f"weights must be numbers from 0, not all of them 0, found {weights}")
     return FittedWorkload(column_weights=tuple(weight / total for weight in weights))
 
 
@@ -599,18 +579,10 @@ class RewriteMode(StrEnum):
 
 
 class ClusteringPolicy(Document, frozen=True, kw_only=True):
-    """What the user asks of the planner; all sizes are bytes.
+    """What the user asks of the planner, as `clustering.settings` has it; all sizes are bytes.
 
-    The fields from `tolerance` on are for the strategy `overlap` only. `tolerance` limits the bytes
-    that narrow predicates read, as a multiple of those after a full rewrite. A clustered file
-    overlaps if at least `min_overlapping_files` others share on average `min_overlap` of its range
-    (names and defaults from Fabric). At most `budget_bytes` are rewritten, only of files that may
-    match `where`, or of partitions in a partitioned table. `compression` is named as in the table
-    property; None leaves it to the property. With `skip_clustered`, the strategy `cube` keeps files
-    that lie well, as `overlap` always does. `prefix` names clustering columns whose single values
-    part the rows first. `prefix`, `row_group_rows` and `partition_time_zone` (the zone of
-    timestamps in partition values that name none) are absent from the document if nothing asks for
-    them.
+    `compression` is None to leave it to the table's property. `prefix`, `row_group_rows` and
+    `partition_time_zone` are absent from the document if nothing asks for them.
     """
 
     min_cube_bytes: int = DEFAULT_MIN_CUBE_BYTES
@@ -640,10 +612,7 @@ class PlannedColumn(Document, frozen=True, kw_only=True):
 
 
 class RowTracking(Document, frozen=True, kw_only=True):
-    """The hidden columns of data files for row ids and row commit versions.
-
-    Only if `preserved`, their values mean something, and a rewrite copies them.
-    """
+    """The hidden columns of data files for row ids; only if `preserved`, a rewrite copies them."""
 
     row_id_column: str
     row_commit_version_column: str
@@ -653,10 +622,9 @@ class RowTracking(Document, frozen=True, kw_only=True):
 class WriterOptions(Document, frozen=True, kw_only=True):
     """How to write data files of the table; derived from its properties.
 
-    `indexed` are the physical paths of the leaves with statistics, among them the clustering
-    columns. With `tight_bounds`, statistics declare their bounds exact, which tables with deletion
-    vectors need. `bloom_filters` are the physical paths of leaves with Bloom filters, the most
-    wanted first.
+    `indexed` are the physical paths of leaves with statistics, which with `tight_bounds` declare
+    their bounds exact. `bloom_filters` are those of leaves with Bloom filters, the most wanted
+    first.
     """
 
     indexed: tuple[tuple[str, ...], ...]
@@ -1192,11 +1160,8 @@ def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: Rewritten
     directory. It leaves out the table's address, which machines may mount elsewhere, and what is
     for people only.
     """
-    terms = dict(
-        plan_document(
-            msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
-        )
-    )
+    bare = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+    terms = dict(plan_document(bare))
     del terms["decided_by"], terms["notes"]
     digest = hashlib.sha256()
     for document in (terms, planned, group):

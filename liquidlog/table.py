@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice, AdviceDocument
     from liquidlog.clustering.health import Health
     from liquidlog.doctor.findings import Diagnosis
-    from liquidlog.foresee.prediction import Prediction
+    from liquidlog.foresee.reads import Prediction
     from liquidlog.foresee.verdict import Criteria, Verdict
     from liquidlog.log.checkpointing import Checkpointed
     from liquidlog.operations.define import Definition, DroppedFeature

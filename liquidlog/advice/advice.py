@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +12,9 @@ from liquidlog.advice.evidence import Backtest
 from liquidlog.advice.search import Candidate, layout_arguments
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.settings import (
+    CURVE_PROPERTY,
     DEFAULT_STRATEGY,
+    MAX_FILE_SIZE_PROPERTY,
     PREFIX_PROPERTY,
     WEIGHTS_PROPERTY,
     ZORDER_PROPERTY,
@@ -20,10 +22,9 @@ from liquidlog.clustering.settings import (
 )
 from liquidlog.definition.create import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import DocumentError, UsageError
-from liquidlog.foresee.prediction import Range
-from liquidlog.foresee.reads import Readings
+from liquidlog.foresee.reads import Range, Readings
 from liquidlog.foresee.sample import Floats
-from liquidlog.foresee.verdict import Verdict
+from liquidlog.foresee.verdict import Verdict, rounded
 from liquidlog.plan import FittedWorkload
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.snapshot import Snapshot
@@ -97,14 +98,9 @@ class PredicateReads:
 
     def document(self) -> dict[str, Any]:
         """Return the numbers as plain JSON values."""
-        return {
-            "where": self.where,
-            "share": round(self.share, 6),
-            "bytes_now": round(self.bytes_now),
-            "bytes_after": round(self.bytes_after),
-            "files_now": round(self.files_now),
-            "files_after": round(self.files_after, 3),
-        }
+        sizes = {name: round(value) for name, value in asdict(self).items() if name != "where"}
+        exact = {"share": round(self.share, 6), "files_after": round(self.files_after, 3)}
+        return {"where": self.where, **sizes, **exact}
 
 
 def losers(
@@ -218,15 +214,12 @@ class Advice(Summary):
             "best": None if self.best is None else self._best(self.best),
             "candidates": [one.document() for one in self.candidates],
             "columns": [
-                {
-                    "name": quote_path(path),
-                    "marginal_gain": None if gain is None else round(gain, 6),
-                }
+                {"name": quote_path(path), "marginal_gain": rounded(gain, 6)}
                 for path, gain in self.columns.items()
             ],
             "rewrite_bytes": self.rewrite_bytes,
-            "payback_readings": _rounded(self.payback_readings, 1),
-            "payback_days": _rounded(self.payback_days, 3),
+            "payback_readings": rounded(self.payback_readings, 1),
+            "payback_days": rounded(self.payback_days, 3),
             "reason": self.reason,
             "queries": {
                 "older": self.queries_older,
@@ -243,34 +236,25 @@ class Advice(Summary):
             "not_usable": msgspec.to_builtins(self.not_usable),
             "asked_at": self.asked_at,
             "commands": list(self.commands),
-            "protocol_change": None if change is None else _protocol(change),
+            "protocol_change": None
+            if change is None
+            else {
+                "features_added": list(change.added),
+                "min_writer_version": change.after.min_writer_version,
+                "text": str(change),
+            },
             "properties": {"set": dict(self.sets), "unset": list(self.unset)},
             "fitted_to": msgspec.to_builtins(self.fitted),
             "notes": list(self.notes),
         }
 
     def _best(self, best: Measured) -> dict[str, Any]:
-        found = best.document()
-        found["interval"] = _ends(self.interval)
-        found["gain"] = _rounded(self.gain, 6)
-        found["gain_interval"] = _ends(self.gain_interval)
-        return found
-
-
-def _protocol(change: ProtocolChange) -> dict[str, Any]:
-    return {
-        "features_added": list(change.added),
-        "min_writer_version": change.after.min_writer_version,
-        "text": str(change),
-    }
+        certain = {"interval": _ends(self.interval), "gain": rounded(self.gain, 6)}
+        return {**best.document(), **certain, "gain_interval": _ends(self.gain_interval)}
 
 
 def _ends(found: Range | None) -> list[float] | None:
     return None if found is None else [round(found.low, 6), round(found.high, 6)]
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
 
 
 def _names(paths: tuple[Path, ...]) -> list[str]:
@@ -366,9 +350,6 @@ def plan_arguments(
 
 # From advice to a table: the columns and properties to set, and the commands that set them
 
-_CURVE_PROPERTY: Final = "liquidlog.curve"
-_SIZE_PROPERTY: Final = "liquidlog.maxFileSize"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
@@ -417,9 +398,9 @@ def _properties(snapshot: Snapshot, best: Candidate) -> tuple[dict[str, str], tu
     sets: dict[str, str] = {}
     unset = []
     if remembered_if_right(snapshot, "max_file_bytes") != best.max_file_bytes:
-        sets[_SIZE_PROPERTY] = str(best.max_file_bytes)
+        sets[MAX_FILE_SIZE_PROPERTY] = str(best.max_file_bytes)
     if len(best.columns) > 1 and remembered_if_right(snapshot, "curve") != best.curve.value:
-        sets[_CURVE_PROPERTY] = best.curve.value
+        sets[CURVE_PROPERTY] = best.curve.value
     prefix = ",".join(quote_path(path) for path in best.prefix)
     if prefix and configuration.get(PREFIX_PROPERTY) != prefix:
         sets[PREFIX_PROPERTY] = prefix

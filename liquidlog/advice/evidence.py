@@ -7,12 +7,12 @@ by it, fold by fold.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from liquidlog.foresee.prediction import Range
+from liquidlog.foresee.reads import Range
 from liquidlog.foresee.sample import Floats
 
 _NEWEST_SHARE: Final = 0.3
@@ -50,10 +50,7 @@ class Halves:
 def by_time(
     weights: Floats, firsts_ms: Sequence[int | None], lasts_ms: Sequence[int | None]
 ) -> Halves | None:
-    """Return the queries before and after a time; None if times are unknown, or all the same.
-
-    A query counts as asked evenly between its first and its last time.
-    """
+    """Return the queries before and after a time; None if times are unknown, or all the same."""
     if not len(lasts_ms) or any(one is None for one in lasts_ms):
         return None
     last = np.array(lasts_ms, np.float64)
@@ -78,10 +75,7 @@ def _share_after(first: Floats, last: Floats, time: float) -> Floats:
 
 
 def by_shape(weights: Floats, shapes: Sequence[Hashable], texts: Sequence[str]) -> Halves:
-    """Return two halves that both have every shape; few queries are not split.
-
-    Both halves have a part of the weight of a predicate that is alone in its shape.
-    """
+    """Return two halves that both have every shape; few queries are not split."""
     older, newest = weights.copy(), weights.copy()
     is_parted = False
     for some in _places(shapes).values() if len(weights) >= FEW else ():
@@ -136,8 +130,7 @@ _DRAWS: Final = 2000
 _ENDS: Final = (0.05, 0.95)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certainty:
+class Certainty(NamedTuple):
     """The ranges of a gain and of a read share in nine of ten cases."""
 
     gain: Range
@@ -171,17 +164,13 @@ def certainty(
     after = np.maximum(drawn @ cost_after + (drawn * errors[which, 0]).sum(axis=1), 0.0)
     total = drawn.sum(axis=1)
     is_known = (before > 0) & (total > 0)
+    if not is_known.any():
+        return Certainty(gain=Range(0.0, 0.0), read_share=Range(0.0, 0.0))
     gains = 1 - after[is_known] / before[is_known]
     read = drawn @ share_after + (drawn * errors[which, 1]).sum(axis=1)
     shares = (read[is_known] / total[is_known]).clip(0.0, 1.0)
-    return Certainty(gain=_range(gains), read_share=_range(shares))
-
-
-def _range(values: Floats) -> Range:
-    if not len(values):
-        return Range(0.0, 0.0)
-    low, high = np.quantile(values, _ENDS)
-    return Range(float(low), float(high))
+    ends = (Range(*map(float, np.quantile(values, _ENDS))) for values in (gains, shares))
+    return Certainty(*ends)
 
 
 # Whether a layout gains enough to set its columns, in one sentence
@@ -221,24 +210,23 @@ class Gain:
         """The gain as a share of the cost now."""
         return 1 - self.cost_after / self.cost_now if self.cost_now > 0 else 0.0
 
-    @property
-    def share_beyond_joining(self) -> float:
-        """The gain of clustering beyond joined files, as a share of the cost with these."""
-        return 1 - self.cost_after / self.cost_joined if self.cost_joined > 0 else 0.0
-
 
 def refusal(gain: Gain, *, min_gain: float) -> str | None:
     """Return why a layout does not gain enough, None if it does."""
-    if gain.share <= 0 < gain.share_of_older:
+    if gain.share <= 0:
+        times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
+        would = f"would wait {times:.2f} times as long"
+        would = "would gain nothing" if times < _LONGER else would
+        if gain.share_of_older <= 0:
+            return f"with the best layout that was measured, queries {would}"
         return (
             f"the best layout saves the queries that chose it {gain.share_of_older:.0%} of their"
-            f" wait, but {'newer' if gain.is_by_time else 'other'} ones {_no_gain(gain)}"
+            f" wait, but {'newer' if gain.is_by_time else 'other'} ones {would}"
         )
-    if gain.share <= 0:
-        return f"with the best layout that was measured, queries {_no_gain(gain)}"
     if gain.share < min_gain:
         return f"the best layout gains {gain.share:.1%}, less than {min_gain:.0%}"
-    if gain.share_beyond_joining < min_gain:
+    beyond_joining = 1 - gain.cost_after / gain.cost_joined if gain.cost_joined > 0 else 0.0
+    if beyond_joining < min_gain:
         return (
             f"{gain.joins} saves a query {1 - gain.cost_joined / gain.cost_now:.0%} of its wait,"
             f" and the best layout {gain.share:.0%}"
@@ -249,11 +237,6 @@ def refusal(gain: Gain, *, min_gain: float) -> str | None:
             f" {gain.range.high:.0%} in nine of ten cases"
         )
     return None
-
-
-def _no_gain(gain: Gain) -> str:
-    times = gain.cost_after / gain.cost_now if gain.cost_now else 1.0
-    return "would gain nothing" if times < _LONGER else f"would wait {times:.2f} times as long"
 
 
 # Whether the model fits: predicted against observed bytes of recorded scans

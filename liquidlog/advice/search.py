@@ -97,10 +97,7 @@ def forms(plain: Candidate, few_valued: Collection[Path]) -> Iterator[Candidate]
 
 
 def measured_file_sizes(table_bytes: int, own_max_file_bytes: int, files: int) -> tuple[int, ...]:
-    """Return the maximum file sizes to measure: the table's own, then ever smaller ones.
-
-    The last is the size of its `files` now if that is smaller than all others.
-    """
+    """Return the maximum file sizes to measure: the table's own, then ever smaller ones."""
     sizes = [own_max_file_bytes]
     while True:
         size = sizes[-1] // _SMALLER
@@ -142,11 +139,7 @@ class Space:
 
 
 def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
-    """Return what readers open with each measured candidate.
-
-    The search goes by predicates with `weights`, (p,). It compares columns and forms at the
-    smallest maximum file size.
-    """
+    """Return what readers open with each measured candidate."""
     found: Measured = {}
 
     def look(candidates: Sequence[Candidate]) -> None:
@@ -164,7 +157,13 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
             look(plain)
             known = costs(found, weights)
             best = sorted(plain, key=lambda one: known[one])[:_BEAM]
-            sets = space.worth_a_try(_wider(space.columns, best))
+            wider = {
+                tuple(path for path in space.columns if path in one.columns or path == more)
+                for one in best
+                for more in space.columns
+                if more not in one.columns
+            }
+            sets = space.worth_a_try(sorted(wider))
     ranked = ordered(found, weights)
     tried = ranked if space.is_whole else ranked[:_BEST_SETS]
     look(list(chain.from_iterable(forms(one, space.few_valued) for one in tried)))
@@ -173,17 +172,6 @@ def searched(space: Space, measure: Measure, weights: Floats) -> Measured:
     best = ordered(found, weights)[:_BEST_TO_FIT]
     look([replace(one, is_fitted=True) for one in best])
     return found
-
-
-def _wider(columns: Sequence[Path], best: Sequence[Candidate]) -> list[tuple[Path, ...]]:
-    return sorted(
-        {
-            tuple(path for path in columns if path in one.columns or path == more)
-            for one in best
-            for more in columns
-            if more not in one.columns
-        }
-    )
 
 
 def costs(found: Mapping[Candidate, Readings], weights: Floats) -> Mapping[Candidate, float]:
@@ -214,23 +202,16 @@ def regrets(
     very predicates) or ask for other constants (then `unknown`, of candidates fitted to others of
     their kinds). Each candidate is compared with the best of both.
     """
-    both = (known, unknown)
-    cost = _worst([costs(found, weights) for found in both])
-    size_bytes = _worst(
-        [{one: float(weights @ read.bytes) for one, read in found.items()} for found in both]
-    )
-    return {one: Regret(cost[one], size_bytes[one]) for one in known}
-
-
-def _worst(figures: Sequence[Mapping[Candidate, float]]) -> Mapping[Candidate, float]:
-    least = [min(each.values()) for each in figures]
-    return {
-        one: max(
-            each[one] / lowest if lowest > 0 else 1.0
-            for each, lowest in zip(figures, least, strict=True)
-        )
-        for one in figures[0]
-    }
+    worst = dict.fromkeys(known, Regret(0.0, 0.0))
+    for found in (known, unknown):
+        cost = costs(found, weights)
+        size_bytes = {one: float(weights @ read.bytes) for one, read in found.items()}
+        least = min(cost.values()), min(size_bytes.values())
+        for one, before in worst.items():
+            pairs = zip((cost[one], size_bytes[one]), least, strict=True)
+            ratios = [figure / lowest if lowest > 0 else 1.0 for figure, lowest in pairs]
+            worst[one] = Regret(*map(max, before, ratios))
+    return worst
 
 
 def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
@@ -247,10 +228,7 @@ def chosen(found: Mapping[Candidate, Regret]) -> Candidate:
 def preferred_since(
     found: Mapping[Candidate, Readings], best: Candidate, newest: Floats
 ) -> tuple[Candidate, float] | None:
-    """Return the candidate of other columns that suits the newest queries best, and its gain.
-
-    The gain is a share of the cost of a query with `best`. None if no other columns suit better.
-    """
+    """Return the candidate of other columns that suits the newest queries best, and its gain."""
     known = costs(found, newest)
     others = {one: cost for one, cost in known.items() if set(one.columns) != set(best.columns)}
     other = min(others, key=lambda one: (others[one], one.plainness), default=None)

@@ -31,8 +31,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit, first_of, is_json, note, replace_file, say_rest
 from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of, split_names
 from liquidlog.errors import UsageError
-from liquidlog.foresee.candidates import command
-from liquidlog.foresee.verdict import Criteria, Verdict
+from liquidlog.foresee.verdict import Criteria, Verdict, command
 from liquidlog.operations.judge import criteria_of, judge, judge_plan, predicted
 from liquidlog.operations.planned import explain_together
 from liquidlog.operations.rewrite import read_advice

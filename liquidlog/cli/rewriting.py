@@ -87,7 +87,7 @@ from liquidlog.report.rewrites import (
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
-    from liquidlog.foresee.prediction import Prediction
+    from liquidlog.foresee.reads import Prediction
     from liquidlog.foresee.verdict import Verdict
     from liquidlog.operations.planned import MigrationNotice
 

@@ -4,6 +4,7 @@ Rows are counted here; that they are the same rows is proved where they are read
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
@@ -14,8 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import clustering_state, resolve_columns
-from liquidlog.clustering.migration import MIGRATION, defining_actions, migration_parameters
+from liquidlog.clustering.columns import (
+    MIGRATION,
+    clustering_state,
+    defining_actions,
+    migration_parameters,
+    resolve_columns,
+)
 from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.staleness import (
     Staleness,
@@ -35,7 +41,6 @@ from liquidlog.plan import (
     PLAN_ID_TAG,
     ClusteringPlan,
     InputFiles,
-    PlannedColumn,
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
@@ -43,6 +48,7 @@ from liquidlog.plan import (
     WritePlan,
     WrittenFile,
     group_tags,
+    live_rows,
     repeated_inputs,
     repeated_message,
 )
@@ -156,7 +162,15 @@ def _metrics_of_inputs(
     if plan.mode is RewriteMode.CLUSTERING:
         metrics["clusteringStats"] = _clustering_stats(snapshot, plan, removed, len(groups))
     if plan.mode is RewriteMode.ZORDER:
-        metrics["zOrderStats"] = _zorder_stats(removed, len(groups))
+        merged = {"num": len(removed), "size": int(removed.sum())}
+        metrics["zOrderStats"] = {
+            "strategyName": "all",
+            "inputCubeFiles": {"num": 0, "size": 0},
+            "inputOtherFiles": merged,
+            "inputNumCubes": 0,
+            "mergedFiles": merged,
+            "numOutputCubes": len(groups),
+        }
     kept = [_without(group.kept.columns, gone) for group in groups if len(group.kept)]
     if kept:
         metrics["filesKept"] = _files(pa.concat_tables(kept)["size_bytes"].to_numpy())
@@ -186,18 +200,6 @@ def _clustering_stats(
         "inputNumZCubes": len(np.unique(places.cube[matching])),
         "mergedFiles": _files(removed),
         "numOutputZCubes": cubes,
-    }
-
-
-def _zorder_stats(removed: NDArray[np.int64], cubes: int) -> dict[str, object]:
-    merged = {"num": len(removed), "size": int(removed.sum())}
-    return {
-        "strategyName": "all",
-        "inputCubeFiles": {"num": 0, "size": 0},
-        "inputOtherFiles": merged,
-        "inputNumCubes": 0,
-        "mergedFiles": merged,
-        "numOutputCubes": cubes,
     }
 
 
@@ -259,7 +261,8 @@ def _require_reconciled(
                 f" of the {group.rows_written} rows written, {left} are left"
             )
             continue
-        live = _live_rows(one)
+        files = one.snapshot.files.take(pa.array(one.rows))
+        live = live_rows(files["num_records"], files["deletion_vector"])
         if live is not None and live != left:
             problems.append(
                 f"the inputs of group {group.group_id} hold {live} live rows at version"
@@ -267,15 +270,6 @@ def _require_reconciled(
             )
     if problems:
         raise ResultMismatchError(tuple(problems))
-
-
-def _live_rows(stale: Staleness) -> int | None:
-    files = stale.snapshot.files.take(pa.array(stale.rows))
-    rows = files["num_records"]
-    if rows.null_count:
-        return None
-    deleted = pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0
-    return int(pc.sum(rows).as_py() or 0) - int(deleted)
 
 
 def _reconciled_metrics(
@@ -353,7 +347,7 @@ def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> It
         )
 
 
-def lost_values(
+def _lost_values(
     plan: ClusteringPlan, planned: RewriteGroup, group: RewrittenGroup
 ) -> Iterator[str]:
     """Yield each former partition column that has other nulls in the outputs than in the inputs.
@@ -366,22 +360,18 @@ def lost_values(
     deleted = pc.fill_null(pc.struct_field(inputs["deletion_vector"], "cardinality"), 0)
     rows = pc.subtract(inputs["num_records"], deleted).to_pylist()
     values = inputs["partition_values"].to_pylist(maps_as_pydicts="strict")
-    counted = [_null_counts(output.stats) for output in group.outputs]
+    counted = []
+    for output in group.outputs:
+        with suppress(*UNREADABLE):  # which is refused elsewhere
+            counted.append(msgspec.json.decode(output.stats, type=_OutputStats).null_count)
     for name in plan.formerly_partitioned_by:
         expected = sum(n for n, its in zip(rows, values, strict=True) if not its.get(name))
         found = [nulls[name] for nulls in counted if isinstance(nulls.get(name), int)]
-        if len(found) == len(counted) and sum(found) != expected:
+        if len(found) == len(group.outputs) and sum(found) != expected:
             yield (
                 f"the outputs of group {group.group_id} hold {sum(found)} nulls of the former"
                 f" partition column {name}, the inputs {expected}: its values are lost"
             )
-
-
-def _null_counts(stats: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(stats, type=_OutputStats).null_count
-    except UNREADABLE:
-        return {}  # which is refused elsewhere
 
 
 # From plan and result to a change: the actions that replace the inputs of groups by outputs
@@ -476,7 +466,7 @@ def require_sound(
     problems = tuple(_mismatches(plan, planned, groups))
     if plan.is_migration:
         pairs = zip(planned, groups, strict=True)
-        lost = (problem for of, group in pairs for problem in lost_values(plan, of, group))
+        lost = (problem for of, group in pairs for problem in _lost_values(plan, of, group))
         problems = (*problems, *missing_groups(plan, groups), *lost)
     if problems:
         raise ResultMismatchError(problems)
@@ -490,7 +480,13 @@ def require_sound(
         conflicts.append(added)
     if conflicts:
         raise CommitConflictError(plan.read_version, conflicts)
-    _check_outputs_are_new(snapshot, [file for group in groups for file in group.outputs])
+    written = pa.array([file.path for group in groups for file in group.outputs], pa.string())
+    live = snapshot.paths()
+    repeated = live.filter(pc.is_in(live, value_set=written)).to_pylist()
+    if repeated:
+        raise ResultMismatchError(
+            tuple(f"the output {path} already is a file of the table" for path in repeated)
+        )
 
 
 def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
@@ -506,16 +502,6 @@ def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
     return found
 
 
-def _check_outputs_are_new(snapshot: Snapshot, outputs: Sequence[WrittenFile]) -> None:
-    paths = pa.array([file.path for file in outputs], pa.string())
-    files = snapshot.paths()
-    live = files.filter(pc.is_in(files, value_set=paths))
-    if len(live):
-        raise ResultMismatchError(
-            tuple(f"the output {path} already is a file of the table" for path in live.to_pylist())
-        )
-
-
 def _mismatches(
     plan: ClusteringPlan, planned: Sequence[RewriteGroup], groups: Sequence[RewrittenGroup]
 ) -> Iterator[str]:
@@ -524,7 +510,14 @@ def _mismatches(
         yield f"the plan {repeated_message(repeated)}"
     seen: set[str] = set()
     for group, of in zip(groups, planned, strict=True):
-        yield from _row_mismatches(of, group)
+        if group.rows_read != group.rows_written:
+            yield f"{group.rows_read} rows were read and {group.rows_written} written"
+        counted = sum(file.num_records for file in group.outputs)
+        if counted != group.rows_written:
+            yield f"{group.rows_written} rows were written, the outputs hold {counted}"
+        expected = of.live_rows
+        if expected is not None and expected != group.rows_read:
+            yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
         yield from partition_mismatches(plan, of, group)
         if group.checksum_read != group.checksum_written:
             yield (
@@ -536,17 +529,6 @@ def _mismatches(
                 yield f"the output {file.path} is listed twice"
             seen.add(file.path)
             yield from _output_problems(plan, file)
-
-
-def _row_mismatches(planned: RewriteGroup, group: RewrittenGroup) -> Iterator[str]:
-    if group.rows_read != group.rows_written:
-        yield f"{group.rows_read} rows were read and {group.rows_written} written"
-    counted = sum(file.num_records for file in group.outputs)
-    if counted != group.rows_written:
-        yield f"{group.rows_written} rows were written, the outputs hold {counted}"
-    expected = planned.live_rows
-    if expected is not None and expected != group.rows_read:
-        yield f"the inputs hold {expected} live rows, {group.rows_read} were read"
 
 
 def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
@@ -562,20 +544,16 @@ def _output_problems(plan: ClusteringPlan, file: WrittenFile) -> Iterator[str]:
             f"the statistics of {file.path} count {stats.num_records} rows, not {file.num_records}"
         )
     for column in plan.columns:
-        if _at(stats.null_count, column) is None:
+        found: Any = stats.null_count
+        for part in column.physical:
+            found = found.get(part) if isinstance(found, dict) else None
+        if found is None:
             yield f"{file.path} has no statistics for {quote_path(column.logical)}"
 
 
 class _OutputStats(msgspec.Struct, rename="camel"):
     num_records: int
     null_count: dict[str, Any] = {}
-
-
-def _at(document: Mapping[str, Any], column: PlannedColumn) -> object:
-    value: Any = document
-    for part in column.physical:
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def _adds(plan: ClusteringPlan, planned: RewriteGroup, reconciled: Reconciled) -> Iterator[AddFile]:
@@ -673,20 +651,15 @@ def joined(
 
     `expected` is how many kept files the table still has.
     """
-    tags = _cube_tags(plan, group)
-    if len(originals) != expected or (originals and tags is None):
+    tags = _cube_tags(plan, group) or {}
+    if len(originals) != expected or (originals and not tags):
         detail = f"group {group.group_id} keeps {expected} files, found {len(originals)}"
         raise ResultMismatchError((detail,))
-    return tuple(_joined(tags or {}, add) for add in originals)
-
-
-def _joined(tags: Mapping[str, str | None], original: Mapping[str, msgspec.Raw]) -> CopiedAdd:
-    before = msgspec.json.decode(original.get("tags", b"null"), type=dict[str, str | None] | None)
-    document = {
-        **original,
-        "dataChange": False,
-        "tags": {**(before or {}), **tags},
-        "clusteringProvider": PROVIDER,
-    }
-    path = msgspec.json.decode(original["path"], type=str)
-    return CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
+    adds = []
+    for add in originals:
+        before = msgspec.json.decode(add.get("tags", b"null"), type=dict[str, str | None] | None)
+        tagged = {"tags": {**(before or {}), **tags}, "clusteringProvider": PROVIDER}
+        document = msgspec.json.encode({**add, "dataChange": False, **tagged})
+        path = msgspec.json.decode(add["path"], type=str)
+        adds.append(CopiedAdd(path=path, document=msgspec.Raw(document)))
+    return tuple(adds)

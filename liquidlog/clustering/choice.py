@@ -6,6 +6,7 @@ then turned into its columns.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from liquidlog.clustering.columns import (
     unresolved_problem,
 )
 from liquidlog.clustering.row_tracking import planned_row_tracking
-from liquidlog.clustering.settings import partition_time_zone
+from liquidlog.clustering.settings import TIME_ZONE, remembered
 from liquidlog.errors import (
     ClusteringColumnError,
     CorruptLogError,
@@ -50,7 +51,7 @@ from liquidlog.spec.bounds import BoundsOf, Mask, indexed_leaves
 from liquidlog.spec.evolution import file_problems, table_terms
 from liquidlog.spec.features import DELETION_VECTORS, table_features
 from liquidlog.spec.partitions import PartitionTexts, output_directory, partition_fields, same_value
-from liquidlog.spec.schema import StructField, mapping_mode
+from liquidlog.spec.schema import mapping_mode
 from liquidlog.spec.text import render_size
 
 # The partitions of a table's live files: which files are rewritten together, and where to.
@@ -92,7 +93,15 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
     if not fields:
         return Partitions(np.zeros(snapshot.files.num_rows, np.int64), ({},))
     found = distinct_values(snapshot.files)
-    _require_columns(snapshot, fields, found.documents)
+    expected = {field.physical_name for field in fields}
+    for document in found.documents:
+        if set(document) != expected:
+            listed = ", ".join(sorted(document)) or "no column"
+            raise CorruptLogError(
+                snapshot.uri,
+                f"files have partition values of {listed}, expected values of"
+                f" {', '.join(sorted(expected))}",
+            )
     numbers: dict[tuple[str | None, ...], int] = {}
     values: list[PartitionTexts] = []
     places = np.zeros(len(found.documents), np.int64)
@@ -106,20 +115,6 @@ def partitions_of(snapshot: Snapshot) -> Partitions:
     return Partitions(places[found.number], tuple(values), columns)
 
 
-def _require_columns(
-    snapshot: Snapshot, fields: tuple[StructField, ...], documents: tuple[PartitionTexts, ...]
-) -> None:
-    expected = {field.physical_name for field in fields}
-    for document in documents:
-        if set(document) != expected:
-            found = ", ".join(sorted(document)) or "no column"
-            raise CorruptLogError(
-                snapshot.uri,
-                f"files have partition values of {found}, expected values of"
-                f" {', '.join(sorted(expected))}",
-            )
-
-
 def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mask:
     """Return a mask of the files whose partition values satisfy a condition, if there is one."""
     if where is None:
@@ -127,7 +122,7 @@ def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mas
     # The SQL parser takes a third of a command's start; most plans have no predicate.
     from liquidlog.predicates.matching import matching_partitions
 
-    return matching_partitions(snapshot, where, bounds_of, partition_time_zone(snapshot))
+    return matching_partitions(snapshot, where, bounds_of, remembered(snapshot, TIME_ZONE))
 
 
 NewId = Callable[[], str]
@@ -262,7 +257,13 @@ def build_plan(
     new_id: NewId,
 ) -> ClusteringPlan:
     """Return the plan for a choice of files; every group of a clustering gets a new cube id."""
-    _require_few_outputs(policy, choice)
+    most = max(choice.expected_outputs, default=0)
+    if most > MAX_OUTPUTS:
+        raise UsageError(
+            f"files of {render_size(policy.max_file_bytes)} would cut one group into {most} files,"
+            f" and at most {MAX_OUTPUTS} are planned; choose a larger max_file_size",
+            option="max_file_size",
+        )
     plan_id = new_id()
     inputs = input_files(snapshot.files, choice.groups)
     partitions = partitions_of(snapshot)
@@ -305,16 +306,6 @@ def build_plan(
         terms=table_terms(snapshot.metadata, snapshot.protocol),
         partition_columns=physical or UNSET,
     )
-
-
-def _require_few_outputs(policy: ClusteringPolicy, choice: Choice) -> None:
-    most = max(choice.expected_outputs, default=0)
-    if most > MAX_OUTPUTS:
-        raise UsageError(
-            f"files of {render_size(policy.max_file_bytes)} would cut one group into {most} files,"
-            f" and at most {MAX_OUTPUTS} are planned; choose a larger max_file_size",
-            option="max_file_size",
-        )
 
 
 def planned_writer_options(
@@ -361,11 +352,16 @@ def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[In
     if not groups:
         return []
     taken = files.select(_READ_BY_PLANS).take(pa.array(np.concatenate(groups)))
+    kind = InputFiles.schema.field("deletion_vector").type
+    vectors = one_array(taken["deletion_vector"])
+    parts = [part.cast(field.type) for part, field in zip(vectors.flatten(), kind, strict=True)]
     columns = {
         "path": decoded_paths(taken),
         "size_bytes": taken["size"],
         "num_records": taken["num_records"],
-        "deletion_vector": _deletion_vectors(one_array(taken["deletion_vector"])),
+        "deletion_vector": pa.StructArray.from_arrays(
+            parts, fields=list(kind), mask=vectors.is_null()
+        ),
         "base_row_id": taken["base_row_id"],
         "default_row_commit_version": taken["default_row_commit_version"],
         "partition_values": pa.nulls(
@@ -373,32 +369,18 @@ def input_files(files: pa.Table, groups: Sequence[NDArray[np.int64]]) -> list[In
         ),
     }
     rows = pa.table(columns, schema=InputFiles.schema)
-    lengths = [len(group) for group in groups]
-    starts = np.cumsum([0, *lengths[:-1]]).tolist()
-    slices = zip(starts, lengths, strict=True)
-    return [InputFiles(rows.slice(start, length)) for start, length in slices]
+    starts = np.cumsum([0, *map(len, groups)]).tolist()
+    return [InputFiles(rows.slice(start, stop - start)) for start, stop in pairwise(starts)]
 
 
 def _kept_files(files: pa.Table, rows: NDArray[np.int64]) -> KeptFiles:
     if not len(rows):
         return NONE_KEPT
     taken = files.take(pa.array(rows))
-    columns = {
-        "path": decoded_paths(taken),
-        "size_bytes": taken["size"],
-        "num_records": taken["num_records"],
-        "zcube_id": taken["zcube_id"].cast(pa.string()),
-        "zorder_by": taken["zorder_by"].cast(pa.string()),
-    }
-    return KeptFiles(pa.table(columns, schema=KeptFiles.schema))
-
-
-def _deletion_vectors(vectors: pa.StructArray) -> pa.StructArray:
-    kind = InputFiles.schema.field("deletion_vector").type
-    children = [
-        child.cast(field.type) for child, field in zip(vectors.flatten(), kind, strict=True)
-    ]
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=vectors.is_null())
+    columns = {name: taken[name] for name in ("num_records", "zcube_id", "zorder_by")}
+    columns |= {"path": decoded_paths(taken), "size_bytes": taken["size"]}
+    kinds = KeptFiles.schema
+    return KeptFiles(pa.table([columns[one.name].cast(one.type) for one in kinds], schema=kinds))
 
 
 def _skipped_files(files: pa.Table, choice: Choice) -> SkippedFiles:

@@ -7,16 +7,26 @@ Source: PROTOCOL.md, "Clustered Table"; Delta Spark, ClusteringMetadataDomain.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
 
-from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
-from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import UNREADABLE, DomainMetadata
-from liquidlog.spec.bounds import has_bounds, indexed_leaves
-from liquidlog.spec.features import is_clustered
+from liquidlog.errors import (
+    ClusteringColumnError,
+    CorruptLogError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from liquidlog.snapshot import FILES_SCHEMA, Snapshot, distinct_values, partition_values
+from liquidlog.spec.actions import UNREADABLE, DomainMetadata, Metadata, Protocol
+from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, has_bounds, indexed_leaves
+from liquidlog.spec.evolution import file_problems
+from liquidlog.spec.features import clustering_upgrade, is_clustered
+from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, untyped_values
 from liquidlog.spec.schema import (
     ArrayType,
     DataType,
@@ -71,14 +81,10 @@ def resolve_columns(
     limit: int = DEFAULT_COLUMN_LIMIT,
     case_sensitive: bool = False,
 ) -> tuple[ClusteringColumn, ...]:
-    """Return the requested columns in the requested order, in the schema's spelling.
-
-    Each must be a leaf of an ordered type, outside of arrays and maps, with statistics.
-    """
-    problems = list(_table_problems(requested, partition_columns, limit=limit))
+    """Return the requested columns in the requested order, in the schema's spelling."""
     indexed = {leaf.physical for leaf in indexed_leaves(schema, configuration)}
     columns: list[ClusteringColumn] = []
-    unknown: list[str] = []
+    problems, unknown = list(_table_problems(requested, partition_columns, limit=limit)), []
     for path in requested:
         found = find_column(schema, path)
         if found is not None and case_sensitive and resolve_path(schema, path)[0] != path:
@@ -118,13 +124,13 @@ def _column_problem(schema: StructType, path: Path, found: StructField | None) -
     data_type, is_collated = found.data_type, _COLLATIONS in found.metadata
     if isinstance(data_type, StructType):
         return _shape_problem(schema, path)
-    if not has_bounds(data_type) or is_collated:
-        kind = "a collated string" if is_collated else f"of type {data_type}"
-        return (
-            f"{quote_path(path)} is {kind}; a clustering column must be a number, a date, a"
-            " timestamp or a string without collation"
-        )
-    return None
+    if has_bounds(data_type) and not is_collated:
+        return None
+    kind = "a collated string" if is_collated else f"of type {data_type}"
+    return (
+        f"{quote_path(path)} is {kind}; a clustering column must be a number, a date, a"
+        " timestamp or a string without collation"
+    )
 
 
 def _shape_problem(schema: StructType, path: Path) -> str | None:
@@ -231,15 +237,13 @@ def clustering_state(snapshot: Snapshot) -> ClusteringState:
     domain = snapshot.domains.get(CLUSTERING_DOMAIN)
     if not clustered or domain is None or domain.removed:
         return ClusteringState(columns=(), unresolved=(), clustered=clustered)
-    columns: list[ClusteringColumn] = []
-    unresolved: list[Path] = []
-    for path in read_domain(domain.configuration):
-        column = _resolve(snapshot.schema, path)
-        if column is None:
-            unresolved.append(path)
-        else:
-            columns.append(column)
-    return ClusteringState(columns=tuple(columns), unresolved=tuple(unresolved), clustered=True)
+    paths = read_domain(domain.configuration)
+    found = [_resolve(snapshot.schema, path) for path in paths]
+    return ClusteringState(
+        columns=tuple(column for column in found if column is not None),
+        unresolved=tuple(p for p, column in zip(paths, found, strict=True) if column is None),
+        clustered=True,
+    )
 
 
 def unresolved_problem(path: Path) -> str:
@@ -267,11 +271,6 @@ def _resolve(schema: StructType, path: Path) -> ClusteringColumn | None:
 # An equal value must have equal bytes in the file, else a filter hides rows: 0.0 and -0.0 are
 # equal as floating-point numbers, and so are many texts under a collation.
 
-_FILTERED: Final = frozenset(
-    {"byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz", "string", "binary"}
-)
-_FLOATING: Final = frozenset({"float", "double"})
-
 
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
     """Return the leaves of columns that get Bloom filters, in the requested order."""
@@ -297,16 +296,122 @@ def _filter_problem(schema: StructType, path: Path) -> str | None:
         return None
     around = (find_column(schema, path[:length]) for length in range(1, len(path) + 1))
     match found.data_type:
-        case PrimitiveType(kind) if kind in _FLOATING:
+        case PrimitiveType("float" | "double" as kind):
             return f"{name} is of type {kind}, where 0.0 and -0.0 are equal and hashed differently"
         case PrimitiveType("string") if any(one and _COLLATIONS in one.metadata for one in around):
             return f"{name} is a collated string, whose equal texts are hashed differently"
-        case DecimalType():
-            return None
-        case PrimitiveType(kind) if kind in _FILTERED:
+        case DecimalType() | PrimitiveType(
+            "byte"
+            | "short"
+            | "integer"
+            | "long"
+            | "date"
+            | "timestamp"
+            | "timestamp_ntz"
+            | "string"
+            | "binary"
+        ):
             return None
         case other:
             return (
                 f"{name} is of type {other}; a Bloom filter is for whole numbers, decimals, dates,"
                 " timestamps, strings and bytes"
             )
+
+
+# A partitioned table on its way to a clustered one: what it will be, and what forbids it
+#
+# The partition columns become columns of the data files. Everything else of the table stays.
+#
+# Source: PROTOCOL.md, "Partition Value Serialization", "Clustered Table"; docs/adr/0027.
+
+MIGRATION: Final = "REPLACE PARTITIONED BY"
+"""The operation of its commit; Databricks has a statement of these words for the same."""
+_UNIFORM: Final = "delta.universalFormat.enabledFormats"
+
+_OF_CUBES: Final = ("zcube_id", "zorder_by", "clustering_provider")
+
+
+def unpartitioned(snapshot: Snapshot) -> Snapshot:
+    """Return the table as if it were not partitioned."""
+    if not snapshot.metadata.partition_columns:
+        return snapshot
+    return replace(snapshot, metadata=structs.replace(snapshot.metadata, partition_columns=()))
+
+
+def clustered_by(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> Snapshot:
+    """Return the table as if it were clustered by these columns, and not partitioned."""
+    protocol = snapshot.protocol
+    if not is_clustered(protocol):
+        protocol = clustering_upgrade(protocol)
+    domains = {**snapshot.domains, CLUSTERING_DOMAIN: clustering_domain(columns)}
+    return replace(unpartitioned(snapshot), protocol=protocol, domains=domains)
+
+
+def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
+    """Return a partitioned table as it is after its files are rewritten; none is in a cube."""
+    problems = tuple(_problems(snapshot))
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "migrated", problems)
+    columns = resolve_columns(
+        snapshot.schema,
+        requested,
+        configuration=snapshot.metadata.configuration,
+        partition_columns=(),
+    )
+    files = snapshot.files
+    for name in _OF_CUBES:
+        place = FILES_SCHEMA.get_field_index(name)
+        kind = FILES_SCHEMA.field(place)
+        files = files.set_column(place, kind, pa.nulls(files.num_rows, kind.type))
+    return replace(clustered_by(snapshot, columns), files=files, plain_files=None)
+
+
+def defining_actions(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn]
+) -> tuple[Protocol | Metadata | DomainMetadata, ...]:
+    """Return the actions that turn partition columns into data, and cluster by these columns."""
+    after = clustered_by(snapshot, columns)
+    protocol = () if after.protocol == snapshot.protocol else (after.protocol,)
+    return (*protocol, after.metadata, after.domains[CLUSTERING_DOMAIN])
+
+
+def migration_parameters(snapshot: Snapshot, cluster_by: str) -> dict[str, object]:
+    """Return the parameters of a migration in commitInfo; `cluster_by` is a JSON list of names."""
+    former = list(snapshot.metadata.partition_columns)
+    return {"oldPartitionBy": msgspec.json.encode(former).decode(), "clusterBy": cluster_by}
+
+
+def bounds_with_values(snapshot: Snapshot, bounds_of: BoundsOf) -> BoundsOf:
+    """Return a function like `bounds_of` that knows the partition values of files too."""
+    partitions = {(name,) for name in snapshot.metadata.partition_columns}
+
+    def bounds(columns: Sequence[Leaf]) -> Bounds:
+        found = bounds_of(columns)
+        known = list(found.columns)
+        for number, leaf in enumerate(columns):
+            if leaf.logical in partitions:
+                values = partition_values(snapshot.files, leaf)
+                no_nulls = pa.scalar(0, pa.int64())
+                nulls = pc.if_else(pa.array(values.is_null), found.num_records, no_nulls)
+                ends = values.values
+                known[number] = ColumnBounds(low=ends, high=ends, null_count=nulls)
+        return Bounds(columns=tuple(known), num_records=found.num_records)
+
+    return bounds
+
+
+def _problems(snapshot: Snapshot) -> Iterator[str]:
+    partitions = snapshot.metadata.partition_columns
+    configuration = snapshot.metadata.configuration
+    yield from file_problems(partitions, configuration)
+    if configuration.get(_UNIFORM):
+        yield f"{_UNIFORM}, since tables of other formats are partitioned by the same columns"
+    fields = partition_fields(snapshot.schema, partitions, where=snapshot.uri)
+    documents = distinct_values(snapshot.files).documents
+    names = {field.physical_name for field in fields}
+    if any(set(document) != names for document in documents):
+        yield f"partition values of other columns than {', '.join(partitions)}"
+        return
+    # Whatever the zone, a value in it has the same form.
+    yield from untyped_values([in_zone(one, fields, READ_AS) for one in documents], fields)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import (
     ClusteringColumn,
-    ClusteringState,
     clustering_state,
     unresolved_problem,
 )
@@ -69,15 +68,6 @@ class CubeHealth:
     max_depth: int
     average_overlaps: float
     overlapping_cubes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cubes:
-    average_depth_within: float | None = None
-    average_overlaps_within: float | None = None
-    average_depth_between: float | None = None
-    average_overlaps_between: float | None = None
-    cubes: tuple[CubeHealth, ...] = ()
 
 
 # Notes: files that were left out, and bounds that mislead
@@ -135,15 +125,9 @@ def truncation(
     return Truncation(at_limit=at_limit[0] | at_limit[1], in_one_prefix=_mask(truncated))
 
 
-def health_notes(
-    snapshot: Snapshot,
-    state: ClusteringState,
-    columns: Sequence[ClusteringColumn],
-    bounds: Bounds,
-    states: pa.Array,
-) -> Iterator[str]:
-    """Yield the notes; `bounds` and `states` have one entry per measured file."""
-    yield from (unresolved_problem(path) for path in state.unresolved)
+def _notes(snapshot: Snapshot, measured: "_Measured") -> Iterator[str]:
+    columns, bounds = measured.columns, measured.bounds
+    yield from map(unresolved_problem, clustering_state(snapshot).unresolved)
     if not columns:
         yield (
             "the table has no clustering columns, so there are no ranges to measure; name columns,"
@@ -159,19 +143,14 @@ def health_notes(
         (OTHER_COLUMNS, "clustered by other columns"),
         (OTHER_PROVIDER, "clustered by another implementation"),
     ):
-        if count := int(_mask(pc.equal(states, name)).sum()):
+        if count := measured.count(name):
             yield f"{_files(count)} {what}; only a full rewrite takes them"
+    vectors = measured.files["deletion_vector"]
+    if count := len(vectors) - vectors.null_count:
+        yield f"{_files(count)} with deleted rows; the ranges may be wider than the live rows"
 
 
-def deleted_rows_note(files: pa.Table) -> Iterator[str]:
-    """Yield a note if any of `files` has deleted rows."""
-    deleted = files.num_rows - files["deletion_vector"].null_count
-    if deleted:
-        yield f"{_files(deleted)} with deleted rows; the ranges may be wider than the live rows"
-
-
-def direct_lake_note(files: pa.Table) -> Iterator[str]:
-    """Yield a note if `files` are near the limits of Direct Lake."""
+def _direct_lake_note(files: pa.Table) -> Iterator[str]:
     count, rows = files.num_rows, int(pc.sum(files["num_records"]).as_py() or 0)
     near = [
         f"{most_files:,} files and {most_rows:,} rows on {capacity}"
@@ -342,6 +321,12 @@ class _Measured:
     def sizes(self) -> NDArray[np.int64]:
         return np.asarray(self.files["size"].to_numpy(), np.int64)
 
+    def count(self, state: str) -> int:
+        return int(_mask(pc.equal(self.states, state)).sum())
+
+    def cubes(self, state: str) -> int:
+        return len(self.files["zcube_id"].filter(pc.equal(self.states, state)).unique())
+
 
 def measure_health(
     snapshot: Snapshot,
@@ -352,22 +337,15 @@ def measure_health(
     mask: pa.BooleanArray | None = None,
     measured_at_ms: int | None = None,
 ) -> Health:
-    """Return the health, by `columns`, of the files where `mask` is true.
-
-    `bounds` has one entry per live file.
-    """
+    """Return the health, by `columns`, of the files where `mask` is true."""
     measured = _measured(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes, mask=mask)
     known = measured.bounds.all_known()
     by_column = [ranges.selected(known) for ranges in measured.ranges]
     ranges = key_ranges(by_column) if by_column else _NO_RANGES
-    depth, overlap = depths(ranges), overlaps(ranges)
     sizes = measured.sizes()
     boxes = box_overlaps(by_column)
-    cubes = _cubes(measured, known)
-    unclustered = _mask(pc.equal(measured.states, UNCLUSTERED))
-    state = clustering_state(snapshot)
-    notes = health_notes(snapshot, state, columns, measured.bounds, measured.states)
     prefix = prefix_chars(snapshot)
+    depth = depths(ranges)
     return Health(
         table_uri=snapshot.uri,
         version=snapshot.version,
@@ -376,35 +354,38 @@ def measure_health(
         cluster_by_keys=tuple(column.name for column in measured.columns),
         total_file_count=measured.files.num_rows,
         total_bytes=int(sizes.sum()),
-        unclustered_file_count=int(unclustered.sum()),
-        unclustered_bytes=int(sizes[unclustered].sum()),
+        unclustered_file_count=measured.count(UNCLUSTERED),
+        unclustered_bytes=int(sizes[_mask(pc.equal(measured.states, UNCLUSTERED))].sum()),
         constant_file_count=int(_constant(measured, known).sum()),
-        stable_cube_count=_cube_count(measured, STABLE),
-        partial_cube_count=_cube_count(measured, PARTIAL),
-        files_with_stats=len(ranges),
-        average_overlaps=_mean(overlap),
-        average_overlaps_by_bytes=_mean(overlap, sizes[known]),
-        average_depth=_mean(depth),
-        average_depth_by_bytes=_mean(depth, sizes[known]),
+        stable_cube_count=measured.cubes(STABLE),
+        partial_cube_count=measured.cubes(PARTIAL),
+        **_means(ranges, sizes[known]),
+        average_overlaps_by_bytes=_mean(overlaps(ranges), sizes[known]),
         p95_depth=_percentile(depth, 95),
         p99_depth=_percentile(depth, 99),
-        max_depth=_percentile(depth, 100),
-        average_depth_within_cubes=cubes.average_depth_within,
-        average_overlaps_within_cubes=cubes.average_overlaps_within,
-        average_depth_between_cubes=cubes.average_depth_between,
-        average_overlaps_between_cubes=cubes.average_overlaps_between,
+        **_cubes(measured, known),
         average_box_overlaps=round(boxes.average, _DECIMALS) if len(ranges) else None,
         box_overlaps_error=round(boxes.error, _DECIMALS) if len(ranges) else None,
         box_files_measured=boxes.files_measured,
         depth_histogram=_histogram(depth),
         columns=tuple(_column_health(measured, number, prefix) for number in range(len(columns))),
-        cubes=cubes.cubes,
         notes=(
-            *notes,
-            *deleted_rows_note(measured.files),
-            *(direct_lake_note(measured.files) if mask is None else ()),
+            *_notes(snapshot, measured),
+            *(_direct_lake_note(measured.files) if mask is None else ()),
         ),
     )
+
+
+def _means(ranges: KeyRanges, sizes: NDArray[np.int64]) -> dict[str, Any]:
+    """Return how files with these ranges and sizes overlap, as both kinds of health have it."""
+    depth = depths(ranges)
+    return {
+        "files_with_stats": len(ranges),
+        "average_overlaps": _mean(overlaps(ranges)),
+        "average_depth": _mean(depth),
+        "average_depth_by_bytes": _mean(depth, sizes),
+        "max_depth": _percentile(depth, 100),
+    }
 
 
 _NO_RANGES: Final = KeyRanges(lo=np.zeros(0, np.int64), hi=np.zeros(0, np.int64))
@@ -450,18 +431,13 @@ def _column_health(measured: _Measured, number: int, prefix: int) -> ColumnHealt
     known = measured.bounds.known(number)
     column = measured.columns[number]
     ranges = key_ranges([measured.ranges[number].selected(known)])
-    depth, overlap = depths(ranges), overlaps(ranges)
     others = len(ranges) - 1
-    ratio = float(overlap.mean()) / others if others > 0 else 0.0
+    ratio = float(overlaps(ranges).mean()) / others if others > 0 else 0.0
     truncated = truncation(measured.bounds, number, column, prefix)
     return ColumnHealth(
         name=column.name,
-        files_with_stats=len(ranges),
-        average_depth=_mean(depth),
-        max_depth=_percentile(depth, 100),
+        **_means(ranges, measured.sizes()[known]),
         overlap_ratio=round(ratio, _DECIMALS) if len(ranges) else None,
-        average_overlaps=_mean(overlap),
-        average_depth_by_bytes=_mean(depth, measured.sizes()[known]),
         files_in_one_prefix=0 if truncated is None else int(truncated.in_one_prefix.sum()),
         min=_end(measured.bounds, number, known, first=True),
         max=_end(measured.bounds, number, known, first=False),
@@ -494,10 +470,11 @@ def _end(bounds: Bounds, number: int, known: Mask, *, first: bool) -> Any:  # no
     return values[int(np.flatnonzero(known)[place])].as_py()
 
 
-def _cubes(measured: _Measured, known: Mask) -> _Cubes:
+def _cubes(measured: _Measured, known: Mask) -> dict[str, Any]:
     there = known & (measured.cube >= 0)
     if not there.any():
-        return _Cubes()
+        parts = ("depth_within", "overlaps_within", "depth_between", "overlaps_between")
+        return {**{f"average_{part}_cubes": None for part in parts}, "cubes": ()}
     cube, ranges = measured.cube[there], [one.selected(there) for one in measured.ranges]
     # With the cube number as outermost column, ranges of different cubes never meet.
     apart = key_ranges([KeyRanges(lo=cube, hi=cube), *ranges])
@@ -505,7 +482,11 @@ def _cubes(measured: _Measured, known: Mask) -> _Cubes:
     _, first, member, count = np.unique(
         cube, return_index=True, return_inverse=True, return_counts=True
     )
-    whole = _ranges_of_cubes(key_ranges(ranges), member, len(first))
+    files = key_ranges(ranges)
+    lo, hi = np.full(len(first), np.iinfo(np.int64).max), np.zeros(len(first), np.int64)
+    np.minimum.at(lo, member, files.lo)
+    np.maximum.at(hi, member, files.hi)
+    whole = KeyRanges(lo=lo, hi=hi)
     between = overlaps(whole)
     deepest = np.zeros(len(first), np.int64)
     np.maximum.at(deepest, member, depth)
@@ -524,21 +505,13 @@ def _cubes(measured: _Measured, known: Mask) -> _Cubes:
     )
     worst = ("average_depth", "overlapping_cubes", "size_bytes")
     ranked = rows.sort_by([*((name, "descending") for name in worst), ("zcube_id", "ascending")])
-    return _Cubes(
-        average_depth_within=_mean(depth),
-        average_overlaps_within=_mean(overlap),
-        average_depth_between=_mean(depths(whole)),
-        average_overlaps_between=_mean(between),
-        cubes=tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
-    )
-
-
-def _ranges_of_cubes(files: KeyRanges, member: NDArray[np.int64], cubes: int) -> KeyRanges:
-    lo = np.full(cubes, np.iinfo(np.int64).max)
-    hi = np.zeros(cubes, np.int64)
-    np.minimum.at(lo, member, files.lo)
-    np.maximum.at(hi, member, files.hi)
-    return KeyRanges(lo=lo, hi=hi)
+    return {
+        "average_depth_within_cubes": _mean(depth),
+        "average_overlaps_within_cubes": _mean(overlap),
+        "average_depth_between_cubes": _mean(depths(whole)),
+        "average_overlaps_between_cubes": _mean(between),
+        "cubes": tuple(CubeHealth(**row) for row in ranked.slice(0, CUBES_LISTED).to_pylist()),
+    }
 
 
 def _sums(member: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -575,11 +548,6 @@ def _mean(values: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -
     # Files of zero bytes have no weight; if there are no others, all have the same weight.
     weighs = weights is not None and weights.sum() > 0
     return round(float(np.average(values, weights=weights if weighs else None)), _DECIMALS)
-
-
-def _cube_count(measured: _Measured, state: str) -> int:
-    cubes = measured.files["zcube_id"].filter(pc.equal(measured.states, state))
-    return len(cubes.unique())
 
 
 # Bars for health, such as `read_ratio > 1.5`, for scripts that watch a table
@@ -634,12 +602,25 @@ def is_crossed(bar: HealthBar, health: Health) -> bool:
 def require_measured(bar: HealthBar, health: Health) -> float:
     """Return the number of the bar, or refuse a health without it."""
     value = _value(bar, health)
-    if value is None:
-        raise UsageError(
-            f"{bar.name} is not measured, so the bar {bar.text!r} says nothing: {_why(health)}",
-            bar=bar.text,
+    if value is not None:
+        return value
+    why = "; ".join(health.notes) or "no file is in a cube"
+    without = health.total_file_count - health.files_with_stats
+    if not health.cluster_by_keys:
+        why = (
+            "the table has no clustering columns; name columns with --columns, or give what its"
+            " readers ask with --workload"
         )
-    return value
+    elif not health.total_file_count:
+        why = "there are no files"
+    elif without:
+        why = (
+            f"{without} of {health.total_file_count} files have no range of these columns;"
+            " doctor --fix missing-statistics computes those of clustering columns"
+        )
+    raise UsageError(
+        f"{bar.name} is not measured, so the bar {bar.text!r} says nothing: {why}", bar=bar.text
+    )
 
 
 def is_measured(bar: HealthBar, health: Health) -> bool:
@@ -647,34 +628,14 @@ def is_measured(bar: HealthBar, health: Health) -> bool:
     return _value(bar, health) is not None
 
 
-def _why(health: Health) -> str:
-    if not health.cluster_by_keys:
-        return (
-            "the table has no clustering columns; name columns with --columns, or give what its"
-            " readers ask with --workload"
-        )
-    if not health.total_file_count:
-        return "there are no files"
-    if health.files_with_stats < health.total_file_count:
-        return (
-            f"{health.total_file_count - health.files_with_stats} of {health.total_file_count}"
-            " files have no range of these columns; doctor --fix missing-statistics computes those"
-            " of clustering columns"
-        )
-    return "; ".join(health.notes) or "no file is in a cube"
-
-
 def _value(bar: HealthBar, health: Health) -> float | None:
     column, _, number = bar.name.rpartition(".")
-    if not column:
-        return _number(getattr(health, number))
-    wanted = quote_path(split_path(column)).lower()
-    for found in health.columns:
-        if found.name.lower() == wanted:
-            return _number(getattr(found, number))
-    listed = ", ".join(known.name for known in health.columns) or "none"
-    raise UsageError(f"health was not measured by the column {column}; its columns are {listed}")
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    named = {one.name.lower(): one for one in health.columns}
+    of = named.get(quote_path(split_path(column)).lower()) if column else health
+    if of is None:
+        listed = ", ".join(known.name for known in health.columns) or "none"
+        raise UsageError(
+            f"health was not measured by the column {column}; its columns are {listed}"
+        )
+    found: float | None = getattr(of, number)
+    return found

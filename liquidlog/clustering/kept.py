@@ -212,15 +212,12 @@ class _Group:
         size = self._space.size_bytes
         mean = float(size.sum()) / self._outputs
         may = may & (size >= _SMALLEST * mean) & (size <= _LARGEST * mean)
-        return self._cheapest(may) if self._outputs > 1 and may.any() else self._everything
-
-    def _cheapest(self, may: Mask) -> Mask:
-        space = self._space
+        if self._outputs <= 1 or not may.any():
+            return self._everything
         limit = self._tolerance * self._cost_of_rewrite(self._everything)
-        cost = self._model.now(space.size_bytes, self._opened)
+        cost = self._model.now(size, self._opened)
         options = {rest.tobytes(): rest for rest in self._options(may)}
-        by_size = sorted(options.values(), key=lambda rest: float(space.size_bytes[rest].sum()))
-        for rest in by_size:
+        for rest in sorted(options.values(), key=lambda rest: float(size[rest].sum())):
             left = limit - float(cost[~rest].sum())
             if left >= 0 and self._cost_of_rewrite(rest) <= left:
                 return rest
@@ -233,14 +230,8 @@ class _Group:
         for step in np.unique(steps):
             wide = ~may | (widths > step)
             yield wide
-            yield wide | (may & self._in_region_of(wide))
-
-    def _in_region_of(self, wide: Mask) -> Mask:
-        """Return which files have their middle where files of `wide` lie, in every column."""
-        inside = self._everything.copy()
-        for spans in self._space.columns:
-            inside &= _covered(spans, wide, (spans.low + spans.high) / 2)
-        return inside
+            # Their region: files whose middle is where they lie, in every column.
+            yield wide | (may & np.all([_covers(wide, one) for one in self._space.columns], axis=0))
 
     def _cost_of_rewrite(self, files: Mask) -> float:
         """Return the cost of `files` for the mean query after a rewrite of them alone, in bytes.
@@ -282,8 +273,9 @@ class _Group:
         return self._model.bounded(size, even)
 
 
-def _covered(spans: ColumnSpans, files: Mask, points: NDArray[np.float64]) -> Mask:
-    rows = spans.order[files[spans.order]]
+def _covers(files: Mask, spans: ColumnSpans) -> Mask:
+    """Return which files have their middle where some `files` lie in a column."""
+    rows, points = spans.order[files[spans.order]], (spans.low + spans.high) / 2
     if not len(rows):
         return np.zeros(len(points), np.bool_)
     reach = np.maximum.accumulate(spans.high[rows])

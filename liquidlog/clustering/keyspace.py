@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -24,9 +23,9 @@ from numpy.typing import NDArray
 
 from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates
 from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import range_ids, sorted_values
+from liquidlog.curve.grid import places_among, sorted_values
 from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
-from liquidlog.plan import FittedWorkload, parsed_as
+from liquidlog.plan import FittedWorkload
 from liquidlog.spec.bounds import Bounds, Mask
 
 Ranks = NDArray[np.int64]
@@ -94,10 +93,7 @@ def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[
 
 
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
-    """Return the largest depth per stretch of the key range, in key order (int64).
-
-    Each of at most `bins` stretches holds equally many distinct bounds.
-    """
+    """Return the largest depth per stretch of the key range, in key order (int64)."""
     begun, ended = _counts(ranges)
     cover = begun - ended[:-1]
     edges = np.unique(np.arange(bins) * len(cover) // bins)
@@ -415,8 +411,7 @@ def space_readers(
 ) -> SpaceReaders:
     """Return the queries of a workload in the key space of these files."""
     sizes = size_bytes.astype(np.float64)
-    kinds = [column.low.type for column in bounds.columns]
-    over_values = fitted.conditions([partial(parsed_as, kind) for kind in kinds])
+    over_values = fitted.conditions([column.low.type for column in bounds.columns])
     lows, ends = np.zeros(len(over_values.axes)), np.ones(len(over_values.axes))
     sides: list[tuple[IntervalEnds, IntervalEnds]] = []
     for number, (low, high) in enumerate(zip(over_values.lows, over_values.highs, strict=True)):
@@ -455,10 +450,9 @@ def _places(values: pa.Array, edges: Floats, ends: IntervalEnds, *, up: bool) ->
     wanted = ends.values.filter(pa.array(known))
     if not len(wanted) or not len(values):
         return found
-    below = range_ids(wanted, values).astype(np.int64) - 1
+    below, is_value = places_among(values, wanted)
     last = len(values) - 1
     before, behind = np.clip(below - 1, 0, last), np.minimum(below, last)
-    same = pc.fill_null(pc.equal(values.take(pa.array(behind)), wanted), fill_value=False)
     inclusive = np.asarray(ends.is_open[known] ^ up, np.bool_)
     on_end = edges[np.minimum(2 * below + inclusive, len(edges) - 1)]
     share = np.full(len(wanted), float(up))  # of the gap, for texts
@@ -470,17 +464,14 @@ def _places(values: pa.Array, edges: Floats, ends: IntervalEnds, *, up: bool) ->
     gap = np.clip(2 * below - 1, 0, max(len(edges) - 2, 0))
     between = edges[gap] + np.clip(share, 0.0, 1.0) * (edges[gap + 1] - edges[gap])
     between = np.where(below == 0, 0.0, np.where(below > last, 1.0, between))
-    found[known] = np.where(np.asarray(same, np.bool_) & (below <= last), on_end, between)
+    found[known] = np.where(is_value, on_end, between)
     return found
 
 
 def placed(
     points: Floats, outputs: int, *, curve: str, conditions: ValuePredicates | None = None
 ) -> NDArray[np.int64]:
-    """Return the file of each row (int64, below `outputs`), as the executor would place rows.
-
-    `points` are the keys of rows, in rows by columns; `conditions` are over them.
-    """
+    """Return the file of each row (int64, below `outputs`), as the executor would place rows."""
     count, columns = points.shape
     kind = Curve(curve) if columns > 1 else Curve.LINEAR
     ordinals = np.arange(count, dtype=np.uint64)

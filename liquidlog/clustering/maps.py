@@ -37,10 +37,7 @@ Floats = NDArray[np.float64]
 
 
 def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
-    """Return values along column `number` of `bounds`, at about equal distances.
-
-    Between the ends, numbers and times are round, texts are bounds of files.
-    """
+    """Return values along column `number` of `bounds`, at about equal distances."""
     known = bounds.known(number)
     mask = pa.array(known)
     values = pa.concat_arrays([bounds.low(number).filter(mask), bounds.high(number).filter(mask)])
@@ -51,13 +48,17 @@ def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
     positions = np.concatenate([spans.low[known], spans.high[known]])[order]
     inner = _inner(values, np.maximum.accumulate(positions))
     first, last = (0.0, values[0].as_py()), (1.0, values[-1].as_py())
-    return (first,) if first[1] == last[1] else (first, *_apart(inner), last)
+    ticks = [first]
+    for tick in sorted(inner, key=lambda tick: tick[0]):
+        if ticks[-1][0] + _CLOSEST <= tick[0] <= 1 - _CLOSEST:
+            ticks.append(tick)
+    return (first,) if first[1] == last[1] else (*ticks, last)
 
 
 def _inner(values: pa.Array, positions: Floats) -> list[tuple[float, Any]]:
     wanted = np.arange(1, _STEPS) / _STEPS
-    numbers = _numbers(values)
-    if numbers is None:
+    numbers = plain_numbers(values)
+    if numbers is None or not np.isfinite(numbers).all():
         places = np.abs(positions[:, None] - wanted).argmin(axis=0)
         return [(float(positions[n]), values[int(n)].as_py()) for n in places]
     found = []
@@ -65,22 +66,6 @@ def _inner(values: pa.Array, positions: Floats) -> list[tuple[float, Any]]:
         value, rounded = _rounded(values.type, float(number), float(numbers[-1] - numbers[0]))
         found.append((float(np.interp(rounded, numbers, positions)), value))
     return found
-
-
-def _apart(found: list[tuple[float, Any]]) -> list[tuple[float, Any]]:
-    kept: list[tuple[float, Any]] = []
-    last = 0.0
-    for position, value in sorted(found, key=lambda tick: tick[0]):
-        if last + _CLOSEST <= position <= 1 - _CLOSEST:
-            kept.append((position, value))
-            last = position
-    return kept
-
-
-def _numbers(values: pa.Array) -> Floats | None:
-    """Return values as numbers, None if they are of another type or not all finite."""
-    numbers = plain_numbers(values)
-    return numbers if numbers is not None and np.isfinite(numbers).all() else None
 
 
 def _rounded(kind: pa.DataType, number: float, extent: float) -> tuple[Any, float]:
@@ -169,10 +154,7 @@ class KeyMap:
 
 
 def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -> KeyMap | None:
-    """Return the map of a table by the columns `names`, None if no file has bounds of them all.
-
-    Columns that are functions of the first one come last.
-    """
+    """Return the map of a table by the columns `names`, None if no file has bounds of them all."""
     if not now.bounds.all_known().any():
         return None
     sides = [now] if after is None else [now, after]
@@ -182,27 +164,21 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
     space = key_space(bounds, np.concatenate(size_bytes))
     low = np.stack([spans.low for spans in space.columns], axis=1)
     high = np.stack([spans.high for spans in space.columns], axis=1)
-    count = len(now.bounds)
-    order = _order(low, high, [slice(count), slice(count, None)][: len(sides)])
+    count, others = len(now.bounds), range(1, low.shape[1])
+    parts = [slice(count), slice(count, None)][: len(sides)]
+    lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in parts)]
+    order = [0, *(n for n in others if n not in lines), *lines]
     low, high = low[:, order], high[:, order]
     axes = tuple(
         MapAxis(name=names[number], ticks=axis_ticks(bounds, number, space.columns[number]))
         for number in order
     )
     is_small = max(int(side.bounds.all_known().sum()) for side in sides) <= BOXES_SHOWN
-    return KeyMap(
-        axes=axes,
-        now=_side(now, low[:count], high[:count], one_by_one=is_small),
-        after=None
-        if after is None
-        else _side(after, low[count:], high[count:], one_by_one=is_small),
-    )
-
-
-def _order(low: Floats, high: Floats, sides: Sequence[slice]) -> list[int]:
-    others = range(1, low.shape[1])
-    lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in sides)]
-    return [0, *(n for n in others if n not in lines), *lines]
+    drawn = [
+        _side(side, low[part], high[part], one_by_one=is_small)
+        for side, part in zip(sides, parts, strict=True)
+    ]
+    return KeyMap(axes=axes, now=drawn[0], after=None if after is None else drawn[1])
 
 
 def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:

@@ -1,30 +1,540 @@
 """From snapshot to plan: the rewrite mode that suits the table, and the strategies by name."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import structs
+from numpy.typing import NDArray
 
-from liquidlog.clustering import overlap, reference
-from liquidlog.clustering.choice import NewId, check_policy, check_table
-from liquidlog.clustering.columns import ClusteringState
-from liquidlog.clustering.reference import plan_compaction, plan_zorder
-from liquidlog.clustering.settings import check_known, prefix_among, require_effect
-from liquidlog.curve.curves import Curve
-from liquidlog.errors import UsageError
+from liquidlog.clustering.choice import (
+    TAKEN,
+    Choice,
+    Columns,
+    NewId,
+    asked_for,
+    build_plan,
+    check_policy,
+    check_table,
+    deleted_shares,
+    output_count,
+    pack,
+    pack_evenly,
+    partitions_of,
+    reason_code,
+)
+from liquidlog.clustering.columns import resolve_columns
+from liquidlog.clustering.kept import ReadModel, keepable, read_model, without_kept
+from liquidlog.clustering.keyspace import KeySpace, key_space
+from liquidlog.clustering.settings import (
+    DEFAULT_STRATEGY,
+    OVERLAP,
+    check_known,
+    prefix_among,
+    require_effect,
+)
+from liquidlog.clustering.zcubes import (
+    STABLE,
+    Membership,
+    file_states,
+    logical_sizes,
+    membership,
+    sizes,
+)
+from liquidlog.curve.curves import Curve, order_rows
+from liquidlog.errors import ClusteringColumnError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
     FittedWorkload,
     RewriteGroup,
+    RewriteMode,
     SkippedFiles,
     SkipReason,
 )
 from liquidlog.predicates.workload import Workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.bounds import BoundsOf
-from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema
+from liquidlog.spec.bounds import BoundsOf, Mask
+from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema, quote_path
+
+# The strategy `cube`: exactly the files and groups that the reference engine's OPTIMIZE takes
+#
+# Partial cubes and unclustered files are merged into new cubes; stable cubes are left alone. The
+# reference engine decides while it walks over the files sorted by cube id. Here the same walk goes
+# over *runs*: stretches of consecutive files of one cube, or of consecutive unclustered files. The
+# result keeps the order of the reference's walk, because the order decides which files become one
+# cube.
+#
+# Source: Delta Spark, ClusteringStrategy.applyMinZCube, ZCube.filterOutLargeZCubes,
+# ZCube.filterOutSingleZCubes, OptimizeExecutor.groupFilesIntoBins.
+
+_UNCLUSTERED_RUN: Final = -1
+
+_TOLERANCE: Final = 1.03
+"""The most bytes that queries read of a group, as a multiple of those after its whole rewrite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Runs:
+    """The candidates as runs: `rows` are files in walking order; `starts` begins each run.
+
+    All arrays are int64. `cube` is the cube of each run; `order` numbers the runs that no filter
+    has removed, as they leave the walk.
+    """
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    cube: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def files(self, runs: NDArray[np.int64]) -> NDArray[np.int64]:
+        ends = np.append(self.starts[1:], len(self.rows))
+        lengths = (ends - self.starts)[runs]
+        offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.asarray(self.rows[np.repeat(self.starts[runs], lengths) + offsets], np.int64)
+
+
+def choose_cubes(
+    snapshot: Snapshot,
+    columns: Columns,
+    policy: ClusteringPolicy,
+    bounds_of: BoundsOf,
+    readers: FittedWorkload | None,
+) -> Choice:
+    """Return the files that the reference engine's OPTIMIZE would rewrite.
+
+    Unclustered files, then cubes below `min_cube_bytes` (logical) by their ids, are packed by their
+    size on storage. A cube that would be alone in its group is left. With `full`, files of other
+    columns and providers are taken too, but never stable cubes of these columns. With
+    `skip_clustered`, files that lie well for `readers` keep their bytes.
+    """
+    places = membership(snapshot.files, columns)
+    choice = _choose(snapshot, policy, places=places)
+    if policy.skip_clustered:
+        bounds = bounds_of([column.leaf for column in columns])
+        space = key_space(bounds, sizes(snapshot.files))
+        model = read_model(space, bounds, places, policy, readers)
+        may = keepable(snapshot, places, bounds)
+        choice = without_kept(choice, space, model, may, tolerance=_TOLERANCE)
+    return choice
+
+
+def _choose(snapshot: Snapshot, policy: ClusteringPolicy, *, places: Membership) -> Choice:
+    reasons = np.where(
+        places.ours, reason_code(SkipReason.OTHER_COLUMNS), reason_code(SkipReason.OTHER_PROVIDER)
+    )
+    walk = np.argsort(places.cube, kind="stable")
+    candidate = places.candidates[walk]
+    foreign = walk[~candidate]
+    runs = _runs(walk[candidate], places)
+    runs, stable = _without_stable(runs, logical_sizes(snapshot.files), policy.min_cube_bytes)
+    reasons[stable] = reason_code(SkipReason.STABLE_CUBE)
+    if policy.full and len(foreign):
+        taken = np.concatenate([runs.files(runs.order), foreign])
+    else:
+        runs, lone = _without_lone_cube(runs)
+        reasons[lone] = reason_code(SkipReason.LONE_CUBE)
+        taken = runs.files(runs.order)
+    reasons[taken] = TAKEN
+    bytes_taken = sizes(snapshot.files)[taken]
+    slices = pack(bytes_taken, max(policy.target_cube_bytes, policy.min_cube_bytes))
+    return Choice(
+        groups=tuple(taken[part] for part in slices),
+        reasons=reasons,
+        expected_outputs=tuple(
+            output_count(int(bytes_taken[part].sum()), policy.max_file_bytes) for part in slices
+        ),
+    )
+
+
+def _runs(rows: NDArray[np.int64], places: Membership) -> _Runs:
+    cube = np.where(places.in_cube, places.cube, _UNCLUSTERED_RUN)[rows]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = cube[1:] != cube[:-1]
+    starts = np.flatnonzero(first)
+    return _Runs(rows=rows, starts=starts, cube=cube[starts], order=np.arange(len(starts)))
+
+
+def _without_stable(
+    runs: _Runs, logical: NDArray[np.int64], min_cube_bytes: int
+) -> tuple[_Runs, NDArray[np.int64]]:
+    if not len(runs.starts):
+        return runs, runs.rows
+    totals = np.add.reduceat(logical[runs.rows], runs.starts)
+    is_stable = (runs.cube != _UNCLUSTERED_RUN) & (totals >= min_cube_bytes)
+    order = _flush_order(runs)
+    kept = replace(runs, order=order[~is_stable[order]])
+    return kept, runs.files(np.flatnonzero(is_stable))
+
+
+def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
+    """Return the runs without a cube that nothing can be merged with, and its rows.
+
+    The reference also drops a cube before the first unclustered file, if that has a ZCUBE_ID.
+    """
+    order = runs.order
+    if not len(order):
+        return runs, order
+    cubes = runs.cube[order] != _UNCLUSTERED_RUN
+    is_lone = bool(cubes[0]) and (len(order) == 1 or not cubes[1])
+    flushed = _flush_order(runs)
+    lone = order[:1] if is_lone else order[:0]
+    return replace(runs, order=flushed[~np.isin(flushed, lone)]), runs.files(lone)
+
+
+def _flush_order(runs: _Runs) -> NDArray[np.int64]:
+    """Return the order (int64) in which a filter of the reference engine returns the runs it keeps.
+
+    It holds a cube back until the next file shows that the cube is complete, but returns the cube
+    of the last file first: a last cube of one file changes places with the cube before it.
+    """
+    order = runs.order.copy()
+    if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():
+        ends = np.append(runs.starts[1:], len(runs.rows))
+        if ends[order[-1]] - runs.starts[order[-1]] == 1:
+            order[-2:] = order[:-3:-1]
+    return order
+
+
+# Plans for tables without clustering columns: compaction, and ZORDER BY
+#
+# `planner.plan` checks that a table has none.
+#
+# Source: Delta Spark, CompactionStrategy and ZOrderStrategy.
+
+MAX_DELETED_SHARE: Final = 0.05
+"""A file with a larger share of deleted rows is compacted, whatever its size.
+
+Source: Delta Spark, spark.databricks.delta.optimize.maxDeletedRowsRatio.
+"""
+
+
+def choose_zorder(
+    snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf
+) -> tuple[Columns, Choice]:
+    """Return the columns of `policy.zorder_by`, and all files, to be rewritten along these.
+
+    The files of a partition are cut, in the order of their bounds along the Z-order curve, into as
+    few groups of up to `target_cube_bytes` as possible, about equally large. Files that share a
+    place keep the order in which they were written.
+    """
+    partitions = {name.casefold() for name in snapshot.metadata.partition_columns}
+    named = [quote_path(one) for one in policy.zorder_by if one[0].casefold() in partitions]
+    if named:
+        raise ClusteringColumnError(
+            tuple(
+                f"{name} is a partition column: all rows of a file have the same value of it, so"
+                " files cannot be ordered by it; order by other columns"
+                for name in named
+            )
+        )
+    asked = asked_for(snapshot, policy.where, bounds_of)
+    columns = resolve_columns(
+        snapshot.data_schema,
+        policy.zorder_by,
+        configuration=snapshot.metadata.configuration,
+        partition_columns=(),
+        limit=len(policy.zorder_by),
+    )
+    groups = _zorder_groups(snapshot, policy, columns, bounds_of, asked)
+    size = sizes(snapshot.files)
+    return columns, Choice(
+        groups=groups,
+        reasons=np.where(asked, TAKEN, reason_code(SkipReason.NOT_ASKED_FOR)),
+        expected_outputs=tuple(
+            output_count(int(size[rows].sum()), policy.max_file_bytes) for rows in groups
+        ),
+    )
+
+
+def _zorder_groups(
+    snapshot: Snapshot, policy: ClusteringPolicy, columns: Columns, bounds_of: BoundsOf, asked: Mask
+) -> tuple[NDArray[np.int64], ...]:
+    size = sizes(snapshot.files)
+    parts = list(partitions_of(snapshot).of(np.flatnonzero(asked)))
+    if all(size[rows].sum() <= policy.target_cube_bytes for rows in parts):
+        return tuple(parts)
+    place = _places(snapshot)
+    space = key_space(bounds_of([column.leaf for column in columns]), size)
+    groups: list[NDArray[np.int64]] = []
+    for part in parts:
+        if size[part].sum() <= policy.target_cube_bytes:
+            groups.append(part)
+            continue
+        rows = part[np.argsort(place[part])]
+        middles = [pa.array(((one.low + one.high) / 2)[rows]) for one in space.columns]
+        rows = rows[order_rows(middles, Curve.ZORDER)]
+        groups += (rows[cut] for cut in pack_evenly(size[rows], policy.target_cube_bytes))
+    return tuple(groups)
+
+
+def _places(snapshot: Snapshot) -> NDArray[np.int64]:
+    """Return the place (int64) of each file among all in the order in which they were written."""
+    written = np.argsort(snapshot.files["modification_time"].to_numpy(), kind="stable")
+    return np.argsort(written)
+
+
+def choose_small(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf) -> Choice:
+    """Return small files and files with many deleted rows, to be joined, each group into one.
+
+    They are packed by partition, smallest first as the reference engine does. The rows of a group
+    stay in the order in which its files were written.
+    """
+    asked = asked_for(snapshot, policy.where, bounds_of)
+    size = sizes(snapshot.files)
+    shares = deleted_shares(snapshot.files)
+    wanted = (size < policy.max_file_bytes) | np.isnan(shares) | (shares > MAX_DELETED_SHARE)
+    reasons = np.full(len(size), reason_code(SkipReason.LARGE_ENOUGH), np.int64)
+    reasons[~asked] = reason_code(SkipReason.NOT_ASKED_FOR)
+    rows = np.flatnonzero(wanted & asked)
+    reasons[rows] = reason_code(SkipReason.LONE_FILE)
+    rows = rows[np.argsort(size[rows], kind="stable")]
+    place = _places(snapshot)
+    groups = tuple(
+        part[cut][np.argsort(place[part[cut]])]
+        for part in partitions_of(snapshot).of(rows)
+        for cut in pack(size[part], policy.max_file_bytes)
+        if cut.stop - cut.start > 1
+    )
+    for group in groups:
+        reasons[group] = TAKEN
+    return Choice(groups=groups, reasons=reasons, expected_outputs=(1,) * len(groups))
+
+
+# The strategy `overlap`: rewrites single files, as few bytes as keep narrow queries fast
+#
+# A narrow query asks for one value of one column. As long as narrow queries read at most
+# `tolerance` times the bytes that they would read after a full rewrite, nothing is rewritten. The
+# widest files cost most, so a rewrite makes one new cube of all files above some width: the width
+# with the fewest bytes to rewrite. Two rules keep it from rewriting the same bytes again and again:
+# each rewrite goes well below the tolerance, so that several appends are rewritten together, and
+# narrow files are left alone, however small their cube is. Files of a group that lie well join its
+# cube with their bytes unchanged. Stable cubes are never touched, so the reference engine finds its
+# cubes as it left them.
+
+_THRESHOLDS: Final = 48
+_DEPTH_OF_REWRITE: Final = 0.85
+"""The share of the tolerance that a rewrite aims at, so that the next appends need no rewrite."""
+_LEAST_GAIN: Final = 0.02
+"""The least share of the bytes read now that a rewrite must save."""
+_MOST_OF_GAIN: Final = 0.9
+_MUCH_CHEAPER: Final = 0.2
+"""A rewrite that barely suffices is taken below this share of a deeper one's bytes."""
+_MOST_DELETED_SHARE: Final = 0.25
+"""A file with a larger share of deleted rows is always rewritten."""
+_TOLERANCE_OF_GROUP: Final = 1.0
+"""As `cube` has it; the tolerance went into the choice of the group."""
+_SMALL_SHARE: Final = 0.5
+"""A clustered file below this share of the maximum file size is small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Considered:
+    """What decides which files to rewrite; all arrays have one entry per file asked for.
+
+    `opened` is the share of the queries that open each file, `cost` what that costs in bytes.
+    `candidates` may be rewritten, `forced` must be. `cube` is -1 for none.
+    """
+
+    space: KeySpace
+    model: ReadModel
+    opened: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    candidates: Mask
+    forced: Mask
+    cube: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Option:
+    """Files that are rewritten together: `rows` has their numbers (int64), `size` is their bytes.
+
+    The mean query reads `gain` bytes less afterwards.
+    """
+
+    rows: NDArray[np.int64]
+    size: float
+    outputs: int
+    gain: float
+
+
+def choose_overlapping(
+    snapshot: Snapshot,
+    columns: Columns,
+    policy: ClusteringPolicy,
+    bounds_of: BoundsOf,
+    readers: FittedWorkload | None,
+) -> Choice:
+    """Return the fewest bytes of files whose rewrite brings queries within the tolerance.
+
+    With `full`, files of other columns and providers may be taken too. Within `budget_bytes`,
+    groups with the largest gain per byte come first.
+    """
+    asked = np.ones(snapshot.files.num_rows, np.bool_)
+    if policy.where is not None:
+        # The SQL parser takes a third of a command's start; most plans have no predicate.
+        from liquidlog.predicates.matching import may_match
+
+        asked = np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
+    rows = np.flatnonzero(asked)
+    is_part = policy.where is not None
+    part = replace(snapshot, files=snapshot.files.take(rows)) if is_part else snapshot
+    places = membership(part.files, columns)
+    states = file_states(snapshot, columns, policy.min_cube_bytes)
+    stable = np.asarray(pc.equal(states, STABLE), np.bool_)[rows]
+    bounds = bounds_of([column.leaf for column in columns])
+    bounds = bounds.take(pa.array(rows)) if is_part else bounds
+    space = key_space(bounds, sizes(part.files))
+    model = read_model(space, bounds, places, policy, readers)
+    table = _table(part, policy, places, stable=stable, space=space, model=model)
+    choice = _choice(table, policy, _left_alone(places, stable, policy))
+    may = keepable(part, places, bounds)
+    found = without_kept(choice, space, model, may, tolerance=_TOLERANCE_OF_GROUP)
+    reasons = np.full(len(asked), reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
+    reasons[rows] = found.reasons
+    return replace(
+        found,
+        groups=tuple(rows[group] for group in found.groups),
+        reasons=reasons,
+        kept=tuple(rows[kept] for kept in found.kept),
+    )
+
+
+def _table(
+    snapshot: Snapshot,
+    policy: ClusteringPolicy,
+    places: Membership,
+    *,
+    stable: Mask,
+    space: KeySpace,
+    model: ReadModel,
+) -> _Considered:
+    cube = places.own_cube
+    opened = model.opened(space)
+    deleted = deleted_shares(snapshot.files)
+    eligible = ~stable & (places.candidates | policy.full)
+    heavy = eligible & (np.nan_to_num(deleted, nan=1.0) > _MOST_DELETED_SHARE)
+    small = space.size_bytes < _SMALL_SHARE * policy.max_file_bytes
+    overlapping = space.mean_depths >= 1 + policy.min_overlapping_files * policy.min_overlap
+    return _Considered(
+        space=space,
+        model=model,
+        opened=opened,
+        cost=model.now(space.size_bytes, opened),
+        candidates=eligible & ((cube < 0) | small | heavy | overlapping),
+        forced=heavy,
+        cube=cube,
+    )
+
+
+def _left_alone(places: Membership, stable: Mask, policy: ClusteringPolicy) -> NDArray[np.int64]:
+    """Return the reason's code per file for not taking it (int64)."""
+    reasons = np.full(len(stable), reason_code(SkipReason.WELL_CLUSTERED), np.int64)
+    if not policy.full:
+        foreign = places.in_cube & ~places.same_columns
+        reasons[foreign] = reason_code(SkipReason.OTHER_COLUMNS)
+        reasons[~places.ours] = reason_code(SkipReason.OTHER_PROVIDER)
+    reasons[stable] = reason_code(SkipReason.STABLE_CUBE)
+    return reasons
+
+
+def _choice(table: _Considered, policy: ClusteringPolicy, reasons: NDArray[np.int64]) -> Choice:
+    options = _options(table, policy)
+    wanted = _wanted(table, policy, options)
+    reasons[wanted & table.candidates] = reason_code(SkipReason.OVER_BUDGET)
+    limit = max(policy.target_cube_bytes, policy.min_cube_bytes)
+    budget = policy.budget_bytes
+    if budget is not None:
+        limit = min(limit, budget)
+        affordable = [option for option in options if option.size <= budget]
+        wanted = _wanted(table, policy, affordable or options)
+    taken = _groups(table, wanted, limit)
+    if budget is not None:
+        left, best_first = (
+            float(budget),
+            sorted(taken, key=lambda one: -one.gain / max(one.size, 1)),
+        )
+        taken = []
+        for group in best_first:
+            if group.size <= left:
+                left -= group.size
+                taken.append(group)
+    for group in taken:
+        reasons[group.rows] = TAKEN
+    return Choice(
+        groups=tuple(group.rows for group in taken),
+        reasons=reasons,
+        expected_outputs=tuple(group.outputs for group in taken),
+    )
+
+
+def _options(table: _Considered, policy: ClusteringPolicy) -> list[_Option]:
+    now = float(table.cost.sum())
+    widths = table.opened[table.candidates]
+    if now <= policy.tolerance * table.model.ideal or not len(widths):
+        return []
+    options = []
+    enough = now - _goal(table, policy)
+    steps = np.unique(np.quantile(widths, np.linspace(0, 1, _THRESHOLDS), method="lower"))
+    for step in steps[::-1]:
+        wide = table.candidates & (table.opened >= step)
+        option = _rewrite(table, np.flatnonzero(table.forced | wide))
+        if option.gain >= _LEAST_GAIN * now:
+            options.append(option)
+        if option.gain >= enough:
+            break  # the rewrites that follow are larger
+    return options
+
+
+def _goal(table: _Considered, policy: ClusteringPolicy) -> float:
+    return max(policy.tolerance * _DEPTH_OF_REWRITE, 1.0) * table.model.ideal
+
+
+def _wanted(table: _Considered, policy: ClusteringPolicy, options: list[_Option]) -> Mask:
+    if not options:
+        return table.forced
+    now = float(table.cost.sum())
+    most = max(option.gain for option in options)
+    cheapest = []
+    for cost in (_goal(table, policy), policy.tolerance * table.model.ideal):
+        gain = now - cost if most >= now - cost else _MOST_OF_GAIN * most
+        enough = (option for option in options if option.gain >= gain)
+        cheapest.append(min(enough, key=lambda option: option.size))
+    deep, shallow = cheapest
+    chosen = shallow if shallow.size < _MUCH_CHEAPER * deep.size else deep
+    return _mask(chosen.rows, len(table.cost))
+
+
+def _rewrite(table: _Considered, rows: NDArray[np.int64]) -> _Option:
+    extent = table.space.extent(_mask(rows, len(table.cost)))
+    size = float(table.space.size_bytes[rows].sum())
+    outputs = table.model.outputs(size, extent)
+    gain = float(table.cost[rows].sum()) - table.model.after(size, extent, outputs)
+    cubes = np.unique(table.cube[rows])
+    if len(cubes) == 1 and cubes[0] >= 0:
+        gain = 0.0  # clustered together before
+    return _Option(rows=rows, size=size, outputs=outputs, gain=gain)
+
+
+def _groups(table: _Considered, wanted: Mask, limit_bytes: int) -> list[_Option]:
+    rows = np.flatnonzero(wanted)
+    if not len(rows):
+        return []
+    narrowest = min(table.space.columns, key=lambda spans: float(spans.width[rows].mean()))
+    middle = narrowest.low[rows] + narrowest.high[rows]
+    rows = rows[np.argsort(middle, kind="stable")]
+    slices = pack(table.space.size_bytes[rows].astype(np.int64), limit_bytes)
+    return [_rewrite(table, rows[part]) for part in slices]
+
+
+def _mask(rows: NDArray[np.int64], length: int) -> Mask:
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask
+
 
 # A plan whose layout is fitted to what readers ask.
 
@@ -102,9 +612,9 @@ def no_bounds(_: Sequence[Leaf]) -> pa.Table:
     raise UsageError("this strategy needs the statistics of the files")
 
 
-STRATEGIES: Final[Mapping[str, Callable[..., ClusteringPlan]]] = {
-    reference.NAME: reference.plan_cubes,
-    overlap.NAME: overlap.plan_overlap,
+STRATEGIES: Final[Mapping[str, Callable[..., Choice]]] = {
+    DEFAULT_STRATEGY: choose_cubes,
+    OVERLAP: choose_overlapping,
 }
 
 
@@ -113,7 +623,7 @@ def plan(
     policy: ClusteringPolicy,
     *,
     new_id: NewId,
-    strategy: str = reference.NAME,
+    strategy: str = DEFAULT_STRATEGY,
     bounds_of: BoundsOf = no_bounds,
     named: Collection[str] = (),
     decided_by: Mapping[str, str] | None = None,
@@ -136,21 +646,31 @@ def plan(
         decided_by=decided_by or {},
         is_partitioned=bool(snapshot.metadata.partition_columns),
     )
+    columns = state.columns
     if policy.zorder_by:
-        _require_unclustered(state)
-        return plan_zorder(snapshot, policy, new_id, bounds_of)
-    if not state.columns:
-        return plan_compaction(snapshot, policy, new_id, bounds_of)
-    if policy.prefix:
-        policy = structs.replace(policy, prefix=prefix_among(policy.prefix, state.columns))
-    asking = readers if readers is not None and readers.asks else None
-    return STRATEGIES[strategy](snapshot, state.columns, policy, new_id, bounds_of, readers=asking)
-
-
-def _require_unclustered(state: ClusteringState) -> None:
-    if state.columns:
-        raise UsageError(
-            f"the table is clustered by {', '.join(state.names)} and cannot be ordered by"
-            " ZORDER BY; plan it without ZORDER BY, or clear its columns with cluster-by --none",
-            columns=list(state.names),
-        )
+        if columns:
+            raise UsageError(
+                f"the table is clustered by {', '.join(state.names)} and cannot be ordered by"
+                " ZORDER BY; plan it without ZORDER BY, or clear its columns with cluster-by"
+                " --none",
+                columns=list(state.names),
+            )
+        mode = RewriteMode.ZORDER
+        columns, choice = choose_zorder(snapshot, policy, bounds_of)
+    elif not columns:
+        mode, choice = RewriteMode.COMPACTION, choose_small(snapshot, policy, bounds_of)
+    else:
+        mode = RewriteMode.CLUSTERING
+        if policy.prefix:
+            policy = structs.replace(policy, prefix=prefix_among(policy.prefix, columns))
+        asking = readers if readers is not None and readers.asks else None
+        choice = STRATEGIES[strategy](snapshot, columns, policy, bounds_of, asking)
+    return build_plan(
+        snapshot,
+        policy,
+        mode=mode,
+        strategy=strategy if mode is RewriteMode.CLUSTERING else mode.value,
+        columns=columns,
+        choice=choice,
+        new_id=new_id,
+    )

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
-import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
@@ -45,13 +44,11 @@ def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
     if not _supported(snapshot):
         return None
     configuration = snapshot.metadata.configuration
-    row_ids = configuration.get(ROW_ID_COLUMN)
-    versions = configuration.get(ROW_COMMIT_VERSION_COLUMN)
+    row_ids, versions = map(configuration.get, HIDDEN_COLUMNS)
     enabled = is_true(configuration, ROW_TRACKING_ENABLED)
-    if enabled:
-        problems = tuple(_enabled_problems(snapshot))
-        if problems:
-            raise UnsupportedFeatureError(snapshot.uri, "rewritten", problems)
+    problems = tuple(_enabled_problems(snapshot)) if enabled else ()
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "rewritten", problems)
     if row_ids is None or versions is None:
         return None
     return RowTracking(row_id_column=row_ids, row_commit_version_column=versions, preserved=enabled)
@@ -60,22 +57,20 @@ def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
 def assign_row_ids(
     snapshot: Snapshot, adds: Sequence[AddFile], rows: Sequence[int]
 ) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
-    """Return the adds with fresh row ids, and the action that raises the high-water mark.
-
-    The adds belong to the version after `snapshot`; `rows` are the physical rows of each.
-    """
+    """Return the adds with fresh row ids, and the action that raises the high-water mark."""
     if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
         return tuple(adds), ()
     mark = _high_water_mark(snapshot)
-    numbered = []
+    numbered, version = [], snapshot.version + 1
     for add, count in zip(adds, rows, strict=True):
-        numbered.append(
-            structs.replace(
-                add, base_row_id=mark + 1, default_row_commit_version=snapshot.version + 1
-            )
-        )
+        fresh = structs.replace(add, base_row_id=mark + 1, default_row_commit_version=version)
+        numbered.append(fresh)
         mark += count
-    return tuple(numbered), (_domain(mark),) if numbered else ()
+    if not numbered:
+        return (), ()
+    configuration = msgspec.json.encode(_Domain(row_id_high_water_mark=mark)).decode()
+    raised = DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)
+    return tuple(numbered), (raised,)
 
 
 def _supported(snapshot: Snapshot) -> bool:
@@ -108,7 +103,11 @@ def _high_water_mark(snapshot: Snapshot) -> int:
         )
     except UNREADABLE as error:
         raise CorruptLogError(_DOMAIN_PLACE, f"cannot be read: {error}") from error
-    used = _highest_row_id(snapshot.files)
+    files = snapshot.files
+    numbered = files.filter(pc.is_valid(files["base_row_id"]))
+    rows = pc.fill_null(num_records(numbered), 1)
+    last = pc.max(pc.subtract(pc.add(numbered["base_row_id"], rows), 1)).as_py()
+    used = -1 if last is None else last
     if used > mark:
         raise CorruptLogError(
             _DOMAIN_PLACE,
@@ -116,17 +115,3 @@ def _high_water_mark(snapshot: Snapshot) -> int:
             " new rows would get ids that others have",
         )
     return mark
-
-
-def _highest_row_id(files: pa.Table) -> int:
-    numbered = files.filter(pc.is_valid(files["base_row_id"]))
-    if not numbered.num_rows:
-        return -1
-    rows = pc.fill_null(num_records(numbered), 1)
-    last = pc.subtract(pc.add(numbered["base_row_id"], rows), 1)
-    return int(pc.max(last).as_py())
-
-
-def _domain(mark: int) -> DomainMetadata:
-    configuration = msgspec.json.encode(_Domain(row_id_high_water_mark=mark)).decode()
-    return DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)

@@ -153,34 +153,30 @@ def _file_size(given: Size, name: str) -> int:
     return size_bytes
 
 
+def _text(given: object, name: str) -> str:
+    return one(given, str, argument=name, expected="text")
+
+
 def _curve(given: object, name: str) -> str:
     from liquidlog.curve.curves import Curve
 
-    found = one(given, str, argument=name, expected="text")
+    found = _text(given, name)
     check_known(name, found, tuple(Curve))
     return found
 
 
-def _tolerance(given: object, name: str) -> float:
-    found = one(given, (int, float), argument=name, expected="a number")
-    if not found >= 1:
-        raise UsageError(f"the {name} must be at least 1, not {found}", option=name)
-    return float(found)
+def _number_from(least: float, most: float, said: str) -> Callable[[Any, str], float]:
+    def read(given: object, name: str) -> float:
+        found = one(given, (int, float), argument=name, expected="a number")
+        if not least <= found <= most:
+            raise UsageError(f"{name} must be {said}, not {found}", option=name)
+        return float(found)
 
-
-def _share(given: object, name: str) -> float:
-    found = one(given, (int, float), argument=name, expected="a number")
-    if not 0 <= found <= 1:
-        raise UsageError(f"{name} must be between 0 and 1, not {found}", option=name)
-    return float(found)
-
-
-def _positive(given: object, name: str) -> float:
-    return number(given, argument=name) or refuse(name, "a number above 0", given)
+    return read
 
 
 def _time_zone(given: object, name: str) -> str:
-    found = one(given, str, argument=name, expected="text")
+    found = _text(given, name)
     try:
         ZoneInfo(found)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -198,9 +194,7 @@ def _number_text(text: str) -> float:
 
 
 def _share_text(text: str) -> float:
-    if text.endswith("%"):
-        return _number_text(text[:-1]) / 100
-    return _number_text(text)
+    return _number_text(text[:-1]) / 100 if text.endswith("%") else _number_text(text)
 
 
 def _whole_text(text: str) -> int:
@@ -250,6 +244,7 @@ def weights_text(weights: Iterable[tuple[Path, float]]) -> str:
 MIN_FILE_BYTES: Final = 128
 """The smallest file size that a caller may give: no Parquet file is smaller."""
 DEFAULT_STRATEGY: Final = "cube"
+OVERLAP: Final = "overlap"
 STRATEGY: Final = "strategy"
 """The one setting of a plan that is not a field of the policy."""
 PREFIX: Final = "liquidlog."
@@ -265,10 +260,8 @@ WEIGHTS: Final = "weights"
 """The one setting that only a property has: callers give a workload instead."""
 TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 """A property of Databricks and delta-rs. Delta Spark keeps it and does nothing with it."""
-_TEXT: Final = Kind(lambda given, name: one(given, str, argument=name, expected="text"))
-_CODEC: Final = Kind(
-    lambda given, name: parse_codec(one(given, str, argument=name, expected="a codec")).value
-)
+_TEXT: Final = Kind(_text)
+_CODEC: Final = Kind(lambda given, name: parse_codec(_text(given, name)).value)
 _CURVE: Final = Kind(_curve)
 _TIME_ZONE: Final = Kind(_time_zone)
 _SIZE: Final = Kind(lambda given, _: parse_size(given), is_size=True)
@@ -279,9 +272,12 @@ FLAG: Final = Kind(
     lambda given, name: one(given, bool, argument=name, expected="True or False"), _flag_text
 )
 _NUMBER: Final = Kind(lambda given, name: number(given, argument=name), _number_text)
-_POSITIVE: Final = Kind(_positive, _number_text)
-_TOLERANCE: Final = Kind(_tolerance, _number_text)
-_SHARE: Final = Kind(_share, _share_text)
+_POSITIVE: Final = Kind(
+    lambda given, name: number(given, argument=name) or refuse(name, "a number above 0", given),
+    _number_text,
+)
+_TOLERANCE: Final = Kind(_number_from(1, float("inf"), "at least 1"), _number_text)
+_SHARE: Final = Kind(_number_from(0, 1, "between 0 and 1"), _share_text)
 
 
 def _count_from(least: int) -> Kind:
@@ -496,7 +492,7 @@ PLAN_SETTINGS: Final = frozenset(
 
 TAKES: Final[Mapping[str, frozenset[str]]] = {
     DEFAULT_STRATEGY: ANY_CLUSTERING | {"skip_clustered"},
-    "overlap": PLAN_SETTINGS - {"zorder_by", "skip_clustered", TIME_ZONE},
+    OVERLAP: PLAN_SETTINGS - {"zorder_by", "skip_clustered", TIME_ZONE},
 }
 
 _DEFAULTS: Final = ClusteringPolicy()
@@ -526,13 +522,9 @@ def default_of(field: str) -> Any:  # noqa: ANN401  any setting's value
 def policy_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy's fields that settings of a plan decide; None decides nothing."""
     found = {name: value for name, value in given.items() if value is not None}
-    known = [name for name in BY_NAME if name in PLAN_SETTINGS]
-    for name in found:
-        if name not in PLAN_SETTINGS:
-            raise UsageError(
-                f"a plan has no setting {name}{suggestion(name, known, what='settings')}",
-                option=name,
-            )
+    for name in found.keys() - PLAN_SETTINGS:
+        near = suggestion(name, sorted(PLAN_SETTINGS), what="settings")
+        raise UsageError(f"a plan has no setting {name}{near}", option=name)
     return {BY_NAME[name].field: BY_NAME[name].parsed(value) for name, value in found.items()}
 
 
@@ -622,16 +614,11 @@ def wrong_value(
 
 def wrong_values(snapshot: Snapshot) -> Mapping[str, str]:
     """Return what is wrong with a table's properties, by their names."""
-    configuration = snapshot.metadata.configuration
+    schema, texts = snapshot.schema, snapshot.metadata.configuration
     found = {
-        name: wrong_value(
-            name,
-            configuration[name],
-            schema=snapshot.schema,
-            configuration=configuration,
-        )
+        name: wrong_value(name, texts[name], schema=schema, configuration=texts)
         for name in BY_PROPERTY
-        if name in configuration
+        if name in texts
     }
     return {name: problem for name, problem in found.items() if problem is not None}
 
@@ -658,12 +645,8 @@ def remembered(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401  any sett
     if name is None:
         return default_of(field)
     with _blaming(snapshot, name):
-        return parse_property(
-            name,
-            configuration[name],
-            schema=snapshot.schema,
-            configuration=configuration,
-        )
+        text, schema = configuration[name], snapshot.schema
+        return parse_property(name, text, schema=schema, configuration=configuration)
 
 
 def remembered_among(snapshot: Snapshot, fields: Collection[str]) -> Mapping[str, Any]:
@@ -679,12 +662,6 @@ def remembered_if_right(snapshot: Snapshot, field: str) -> Any:  # noqa: ANN401 
         return remembered(snapshot, field)
     except UsageError:
         return default_of(field)
-
-
-def partition_time_zone(snapshot: Snapshot) -> str:
-    """Return the zone of timestamps in a table's partition values that name none."""
-    found: str = remembered(snapshot, TIME_ZONE)
-    return found
 
 
 def remembered_readers(snapshot: Snapshot) -> FittedWorkload | None:
@@ -768,7 +745,10 @@ def settle(snapshot: Snapshot, given: Mapping[str, Any]) -> Settled:
 
     remember(STRATEGY if columns else "zorder_by")
     strategy = found.get(STRATEGY, DEFAULT_STRATEGY)
-    takes = _takes(strategy, len(columns), zorder=bool(found.get("zorder_by")))
+    if columns:
+        takes = TAKES.get(strategy, ANY_CLUSTERING) - ({"curve"} if len(columns) == 1 else set())
+    else:
+        takes = ZORDER if found.get("zorder_by") else COMPACTION
     for setting in REMEMBERED:
         if setting.name in takes:
             remember(setting.field)
@@ -778,20 +758,8 @@ def settle(snapshot: Snapshot, given: Mapping[str, Any]) -> Settled:
     if "compression" not in found and CODEC_PROPERTY in configuration:
         decided_by["compression"] = CODEC_PROPERTY
     found.pop(STRATEGY, None)
-    return Settled(
-        strategy=strategy,
-        settings=found,
-        named=frozenset(BY_FIELD[field].name for field in given),
-        decided_by=decided_by,
-    )
-
-
-def _takes(strategy: str, columns: int, *, zorder: bool) -> frozenset[str]:
-    """Return the settings for which the table's properties have an effect."""
-    if not columns:
-        return ZORDER if zorder else COMPACTION
-    taken = TAKES.get(strategy, ANY_CLUSTERING)
-    return taken if columns > 1 else taken - {"curve"}
+    named = frozenset(BY_FIELD[field].name for field in given)
+    return Settled(strategy=strategy, settings=found, named=named, decided_by=decided_by)
 
 
 def require_effect(
@@ -807,35 +775,38 @@ def require_effect(
 
     A setting counts as given if the caller `named` it, or if it differs from its default.
     """
-    given = {*named, *_changed(policy)}
-    inside = {"where"} if is_partitioned else set()
+    taken = COMPACTION | ({"where"} if is_partitioned else set())
     if policy.zorder_by:
+        taken |= ZORDER
         by = decided_by.get("zorder_by", OPTION)
         source = "zorder_by" if by == OPTION else f"the table's property {by}"
-        _refuse(given - ZORDER - inside, f"with {source}, which orders all files by these columns")
+        reason = f"with {source}, which orders all files by these columns"
     elif is_partitioned:
         reason = (
             "on a partitioned table, which has no clustering columns and whose small files are"
             " joined inside partitions; order them with zorder_by"
         )
-        _refuse(given - COMPACTION - inside, reason)
     elif not columns:
         reason = (
             "on a table without clustering columns, whose small files are only joined;"
             " set some with cluster-by"
         )
-        _refuse(given - COMPACTION, reason)
     else:
+        taken, reason = TAKES[strategy], f"with the strategy {strategy}"
+        if strategy == DEFAULT_STRATEGY:
+            reason += ", which takes whole cubes; use the strategy overlap"
+        else:
+            reason += " on a table with clustering columns"
         by = decided_by.get(STRATEGY, OPTION)
-        source = "" if by == OPTION else f"; {strategy} is the table's property {by}"
-        _refuse(given - TAKES[strategy], _other_strategy(strategy) + source)
+        reason += "" if by == OPTION else f"; {strategy} is the table's property {by}"
+    changed = (f for f in BY_FIELD if getattr(policy, f, None) != getattr(_DEFAULTS, f, None))
+    given = {*named, *(BY_FIELD[field].name for field in changed)}
+    listed = sorted(given - taken)
+    if listed:
+        verb = "has" if len(listed) == 1 else "have"
+        raise UsageError(f"{', '.join(listed)} {verb} no effect {reason}", option=listed[0])
+    if columns and not policy.zorder_by:
         _require_effect_of_values(named, policy, columns)
-
-
-def _changed(policy: ClusteringPolicy) -> Iterator[str]:
-    for field in ClusteringPolicy.__struct_fields__:
-        if getattr(policy, field) != getattr(_DEFAULTS, field):
-            yield BY_FIELD[field].name
 
 
 def _require_effect_of_values(
@@ -858,19 +829,6 @@ def _require_effect_of_values(
     for name, other in (pair, pair[::-1]):
         if name in named and getattr(policy, other) == 0:
             raise UsageError(f"{name} has no effect with a {other} of 0", option=name)
-
-
-def _other_strategy(strategy: str) -> str:
-    if strategy == DEFAULT_STRATEGY:
-        return "with the strategy cube, which takes whole cubes; use the strategy overlap"
-    return f"with the strategy {strategy} on a table with clustering columns"
-
-
-def _refuse(names: Collection[str], reason: str) -> None:
-    listed = sorted(names)
-    if listed:
-        verb = "has" if len(listed) == 1 else "have"
-        raise UsageError(f"{', '.join(listed)} {verb} no effect {reason}", option=listed[0])
 
 
 def prefix_among(

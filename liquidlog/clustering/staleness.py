@@ -5,6 +5,7 @@ deleted, and too few to make the rewrite worthless.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -93,10 +94,7 @@ def input_key(file: InputFile) -> tuple[FileKey, int]:
 def deleted_input(
     file: InputFile, vector: DeletionVector | None, reconcilable: Reconcilable
 ) -> DeletedInput | None:
-    """Return what was deleted of an input that changed since the plan, None if that is not clear.
-
-    Its `vector` in the table must be the one that the commits gave it.
-    """
+    """Return what was deleted of an input that changed; None if that is not clear."""
     key, deleted_before = input_key(file)
     course = reconcilable.course(key, deleted_before)
     if course.fate is Fate.REMOVED and vector is None:
@@ -228,7 +226,7 @@ _KEPT: Final = {"size_bytes": "size", **{n: n for n in ("num_records", "zcube_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Located:
+class _Placed:
     """Where the files of a group are in Snapshot.files, in the plan's order.
 
     `positions` (int64) are -1 where a path is not live. `is_missing` marks files that should be
@@ -245,46 +243,23 @@ class Located:
         """The row numbers of the live files that are as planned."""
         return self.positions[(self.positions >= 0) & ~self.is_changed]
 
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The paths that should be live and are not."""
-        return self._named(self.is_missing)
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """The paths of files that are live, but not as planned."""
-        return self._named(self.is_changed)
-
-    @property
-    def gone(self) -> tuple[str, ...]:
-        """The paths that are not live, and need not be."""
-        return self._named((self.positions < 0) & ~self.is_missing)
-
-    def _named(self, mask: Mask) -> tuple[str, ...]:
+    def named(self, mask: Mask) -> tuple[str, ...]:
         return tuple(self.paths.filter(pa.array(mask)).to_pylist())
 
 
 def _other_vector(planned: pa.Table, live: pa.Table) -> Mask:
     expected, found = (one_array(table["deletion_vector"]) for table in (planned, live))
-    return _differ(
-        [
-            (pc.struct_field(expected, name), pc.struct_field(found, twin))
-            for name, twin in _VECTOR_ID.items()
-        ]
-    )
+    pairs = _VECTOR_ID.items()
+    return _differ([(pc.struct_field(expected, a), pc.struct_field(found, b)) for a, b in pairs])
 
 
 def _other_kept(planned: pa.Table, live: pa.Table) -> Mask:
     return _differ([(planned[name], live[twin]) for name, twin in _KEPT.items()])
 
 
-def _other_or_deleted_from(planned: pa.Table, live: pa.Table) -> Mask:
-    return _other_kept(planned, live) | np.asarray(pc.is_valid(live["deletion_vector"]), np.bool_)
-
-
 def _located(
     snapshot: Snapshot, groups: Sequence[pa.Table], differs: Callable[[pa.Table, pa.Table], Mask]
-) -> Iterator[Located]:
+) -> Iterator[_Placed]:
     """Yield where the files of each group are; files that are live and differ are changed."""
     lengths = [files.num_rows for files in groups]
     planned = pa.concat_tables(groups)
@@ -298,7 +273,7 @@ def _located(
     starts = np.cumsum([0, *lengths]).tolist()
     for start, stop in pairwise(starts):
         part = slice(start, stop)
-        yield Located(
+        yield _Placed(
             paths=paths[part],
             positions=positions[part],
             is_missing=~live[part],
@@ -345,9 +320,8 @@ class Staleness:
     """The reasons that prevent the commit of a planned group on top of `snapshot`.
 
     `rows` and `kept` (int64) are rows of Snapshot.files: inputs and kept files. No input may have
-    one of the `new_columns`, which came after the plan. If other commits deleted rows of inputs
-    (`deleted`), the group can be committed only without these rows, and not if there is an `excess`
-    of them. Files that are `gone` were removed.
+    one of the `new_columns`. If others `deleted` rows of inputs, the group can be committed only
+    without these rows, and not if there is an `excess` of them. Files that are `gone` were removed.
     """
 
     snapshot: Snapshot
@@ -383,22 +357,25 @@ def staleness_of(
     groups: Sequence[RewriteGroup],
     reconcilable: Reconcilable | None = None,
 ) -> tuple[Staleness, ...]:
-    """Return, for each group, every reason why it cannot be committed on top of `snapshot`.
-
-    Inputs must be live with the same path and deletion vector, kept files with the same rows in the
-    same cube; clustering columns must be the plan's, and metadata and protocol must allow what was
-    written. With `reconcilable`, rows may have been deleted.
-    """
+    """Return, for each group, every reason why it cannot be committed on top of `snapshot`."""
     terms = written_for(plan)
     new = () if terms is None else new_columns(terms, snapshot.metadata)
     changes = tuple(table_changes(snapshot, plan))
     zone = plan.policy.partition_time_zone or READ_AS
+
+    def changed_kept(planned: pa.Table, live: pa.Table) -> Mask:
+        is_deleted_from = np.asarray(pc.is_valid(live["deletion_vector"]), np.bool_)
+        return _other_kept(planned, live) | is_deleted_from
+
     inputs_of = _located(snapshot, [one.inputs.columns for one in groups], _other_vector)
-    kept_of = _located(snapshot, [one.kept.columns for one in groups], _other_or_deleted_from)
+    kept_of = _located(snapshot, [one.kept.columns for one in groups], changed_kept)
     stale = []
-    for group, all_inputs, all_kept in zip(groups, inputs_of, kept_of, strict=True):
-        inputs, deleted = _without_deleted(snapshot, group, all_inputs, reconcilable)
-        kept = _without_deleted_kept(snapshot, group, all_kept, reconcilable)
+    for group, *placed in zip(groups, inputs_of, kept_of, strict=True):
+        inputs, kept = placed
+        deleted: tuple[DeletedInput, ...] = ()
+        if reconcilable is not None:
+            inputs, deleted = _without_deleted(snapshot, group, inputs, reconcilable)
+            kept = _without_deleted_kept(snapshot, group, kept, reconcilable)
         reasons = (
             *_file_changes(inputs, "with the rows that were read (deletions)"),
             *partition_changes(snapshot, group, inputs.rows),
@@ -416,7 +393,11 @@ def staleness_of(
                 reasons=reasons,
                 new_columns=new,
                 deleted=deleted,
-                gone=(*inputs.gone, *kept.gone),
+                gone=tuple(
+                    path
+                    for one in (inputs, kept)
+                    for path in one.named((one.positions < 0) & ~one.is_missing)
+                ),
                 excess=None if reconcilable is None else excess(group, deleted, reconcilable),
             )
         )
@@ -424,10 +405,8 @@ def staleness_of(
 
 
 def _without_deleted(
-    snapshot: Snapshot, group: RewriteGroup, inputs: Located, reconcilable: Reconcilable | None
-) -> tuple[Located, tuple[DeletedInput, ...]]:
-    if reconcilable is None:
-        return inputs, ()
+    snapshot: Snapshot, group: RewriteGroup, inputs: _Placed, reconcilable: Reconcilable
+) -> tuple[_Placed, tuple[DeletedInput, ...]]:
     numbers = np.flatnonzero(inputs.is_missing | _with_other_vector(snapshot, group, inputs))
     files = InputFiles(group.inputs.columns.take(pa.array(numbers)))
     found = [
@@ -438,26 +417,21 @@ def _without_deleted(
     return _cleared(inputs, clear), tuple(one for one in found if one is not None)
 
 
-def _with_other_vector(snapshot: Snapshot, group: RewriteGroup, inputs: Located) -> Mask:
+def _with_other_vector(snapshot: Snapshot, group: RewriteGroup, inputs: _Placed) -> Mask:
     """Return a mask of the changed inputs that differ only in their vectors."""
     mask = inputs.is_changed.copy()
     numbers = np.flatnonzero(mask)
     planned = group.inputs.columns.take(pa.array(numbers))
     live = snapshot.files.take(pa.array(inputs.positions[numbers]))
-    counted = pc.and_(planned["num_records"].is_valid(), live["num_records"].is_valid())
-    same_rows = pc.or_(
-        pc.invert(counted),
-        pc.fill_null(pc.equal(planned["num_records"], live["num_records"]), fill_value=False),
-    )
+    # Rows that one of the two does not count may be the same.
+    same_rows = pc.fill_null(pc.equal(planned["num_records"], live["num_records"]), fill_value=True)
     mask[numbers] = np.asarray(pc.and_(pc.equal(planned["size_bytes"], live["size"]), same_rows))
     return mask
 
 
 def _without_deleted_kept(
-    snapshot: Snapshot, group: RewriteGroup, kept: Located, reconcilable: Reconcilable | None
-) -> Located:
-    if reconcilable is None:
-        return kept
+    snapshot: Snapshot, group: RewriteGroup, kept: _Placed, reconcilable: Reconcilable
+) -> _Placed:
     numbers = np.flatnonzero(kept.is_missing | kept.is_changed)
     changed = numbers[kept.is_changed[numbers]]
     live = snapshot.files.take(pa.array(kept.positions[changed]))
@@ -474,7 +448,7 @@ def _without_deleted_kept(
 
 
 def _vectors(
-    snapshot: Snapshot, files: Located, numbers: NDArray[np.int64]
+    snapshot: Snapshot, files: _Placed, numbers: NDArray[np.int64]
 ) -> list[DeletionVector | None]:
     rows = files.positions[numbers]
     live = snapshot.files["deletion_vector"].take(pa.array(rows[rows >= 0])).to_pylist()
@@ -482,21 +456,24 @@ def _vectors(
     return [None if row < 0 else deletion_vector(next(found)) for row in rows]
 
 
-def _cleared(files: Located, numbers: NDArray[np.int64]) -> Located:
+def _cleared(files: _Placed, numbers: NDArray[np.int64]) -> _Placed:
     is_missing, is_changed = files.is_missing.copy(), files.is_changed.copy()
     is_missing[numbers] = is_changed[numbers] = False
     return replace(files, is_missing=is_missing, is_changed=is_changed)
 
 
-def _file_changes(files: Located, as_planned: str) -> Iterator[str]:
-    if files.missing:
-        yield f"{_listed(files.missing)} no longer in the table"
-    if files.changed:
-        yield f"{_listed(files.changed)} no longer {as_planned}"
+def _file_changes(files: _Placed, as_planned: str) -> Iterator[str]:
+    for mask, where in ((files.is_missing, "in the table"), (files.is_changed, as_planned)):
+        paths = files.named(mask)
+        if paths:
+            rest = len(paths) - _NAMED
+            more = f" and {rest} more" if rest > 0 else ""
+            verb = "is" if len(paths) == 1 else "are"
+            yield f"{', '.join(paths[:_NAMED])}{more} {verb} no longer {where}"
 
 
 def _row_tracking_changes(
-    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: Located
+    snapshot: Snapshot, plan: ClusteringPlan, group: RewriteGroup, inputs: _Placed
 ) -> Iterator[str]:
     """Yield every change since the plan that makes the written row ids, or their absence, wrong."""
     try:
@@ -506,7 +483,7 @@ def _row_tracking_changes(
         return
     if now != plan.row_tracking:
         yield "the table's row tracking changed"
-    if now is None or not now.preserved or inputs.missing or inputs.changed:
+    if now is None or not now.preserved or (inputs.is_missing | inputs.is_changed).any():
         return
     rows = snapshot.files.take(pa.array(inputs.rows))
     planned = group.inputs.columns.filter(pa.array(inputs.positions >= 0))
@@ -525,20 +502,12 @@ def table_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
     else:
         if snapshot.metadata.id != plan.table_id:
             yield f"the table's id is {snapshot.metadata.id}, not {plan.table_id}"
-        if _schema_changed(snapshot, plan):
+        schema = None
+        with suppress(CorruptLogError):
+            schema = parse_schema(plan.schema_string, where="the plan")
+        if schema != snapshot.schema:
             yield "the table's schema changed"
         yield from partitioning_changes(plan.partitioned_by, snapshot.metadata)
-    yield from _clustering_changes(snapshot, plan)
-
-
-def _schema_changed(snapshot: Snapshot, plan: ClusteringPlan) -> bool:
-    try:
-        return parse_schema(plan.schema_string, where="the plan") != snapshot.schema
-    except CorruptLogError:
-        return True
-
-
-def _clustering_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[str]:
     state = clustering_state(snapshot)
     now = tuple((column.logical, column.physical) for column in state.columns)
     planned = tuple((column.logical, column.physical) for column in plan.columns)
@@ -548,10 +517,3 @@ def _clustering_changes(snapshot: Snapshot, plan: ClusteringPlan) -> Iterator[st
         before = ", ".join(quote_path(logical) for logical, _ in expected) or "none"
         after = ", ".join(state.names) or "none"
         yield f"the table's clustering columns changed from {before} to {after}"
-
-
-def _listed(paths: tuple[str, ...]) -> str:
-    shown = ", ".join(paths[:_NAMED])
-    rest = len(paths) - _NAMED
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"{shown}{more} {'is' if len(paths) == 1 else 'are'}"

@@ -33,19 +33,6 @@ FILE_STATES: Final = (UNCLUSTERED, PARTIAL, STABLE, OTHER_COLUMNS, OTHER_PROVIDE
 
 _UNCLUSTERED, _PARTIAL, _STABLE, _OTHER_COLUMNS, _OTHER_PROVIDER = range(len(FILE_STATES))
 
-# Maps a column of cube_table to the column of the aggregation that it comes from.
-_CUBE_COLUMNS: Final = {
-    "zcube_id": "zcube_id",
-    "zorder_by": "zorder_by",
-    "provider": "provider_max",
-    "files": "files_count",
-    "size_bytes": "size_bytes_sum",
-    "logical_bytes": "logical_bytes_sum",
-    "num_records": "num_records_sum",
-    "state": "state",
-    "created_version": "created_version_min",
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Membership:
@@ -82,14 +69,20 @@ def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
 
 def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membership:
     """Return the cube membership of live files, judged by the current clustering columns."""
-    cube = _ranks(files["zcube_id"])
+    ids, tags = (one_array(files[name]).dictionary_encode() for name in ("zcube_id", "zorder_by"))
+    order = pc.array_sort_indices(ids.dictionary).to_numpy()
+    rank = np.full(len(order) + 1, -1)  # the code -1 of a missing id selects the last entry
+    rank[order] = np.arange(len(order))
+    cube = np.asarray(rank[_codes(ids)], np.int64)
     in_cube = (cube >= 0) & _mask(pc.is_valid(files["zorder_by"]))
-    provider = files["clustering_provider"]
+    names = tuple(column.name for column in columns)
+    equal = [parse_zorder_by(tag) == names for tag in tags.dictionary.to_pylist()]
+    ours = pc.fill_null(pc.equal(files["clustering_provider"], PROVIDER), fill_value=True)
     return Membership(
         cube=cube,
         in_cube=in_cube,
-        same_columns=in_cube & _has_columns(files["zorder_by"], columns),
-        ours=_mask(pc.fill_null(pc.equal(provider, PROVIDER), fill_value=True)),
+        same_columns=in_cube & np.array([*equal, False], np.bool_)[_codes(tags)],
+        ours=_mask(ours),
     )
 
 
@@ -112,17 +105,23 @@ def file_states(
 
     A cube is stable if its files of these columns have at least `min_cube_bytes` logical bytes.
     """
-    codes = _state_codes(snapshot.files, membership(snapshot.files, columns), min_cube_bytes)
+    files = snapshot.files
+    places = membership(files, columns)
+    same = places.ours & places.same_columns
+    cubes = places.cube[same]
+    totals = np.zeros(int(places.cube.max(initial=-1)) + 1, np.int64)
+    np.add.at(totals, cubes, logical_sizes(files)[same])
+    codes = np.full(files.num_rows, _UNCLUSTERED, np.int64)
+    codes[same] = np.where(totals[cubes] >= min_cube_bytes, _STABLE, _PARTIAL)
+    codes[places.in_cube & ~places.same_columns] = _OTHER_COLUMNS
+    codes[~places.ours] = _OTHER_PROVIDER
     return pa.array(FILE_STATES, pa.string()).take(pa.array(codes))
 
 
 def cube_table(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> pa.Table:
-    """Return one row per cube, sorted by its id; numbers are null if unknown for a file.
-
-    Files with the same id but with other columns or another provider get a row of their own.
-    """
+    """Return one row per cube, sorted by its id; numbers are null if unknown for a file."""
     files = snapshot.files
     places = membership(files, columns)
     provider = _text(files, "clustering_provider")
@@ -142,52 +141,26 @@ def cube_table(
     ).filter(pa.array(places.in_cube))
     complete = pc.ScalarAggregateOptions(skip_nulls=False)
     keys = ["zcube_id", "zorder_by", "foreign", "state"]
+    figures = {
+        ("provider", "max"): None,
+        ("files", "count"): None,
+        ("size_bytes", "sum"): None,
+        ("logical_bytes", "sum"): None,
+        ("num_records", "sum"): complete,
+        ("created_version", "min"): complete,
+    }
     cubes = rows.group_by(keys, use_threads=False).aggregate(
-        [
-            ("provider", "max"),
-            ("files", "count"),
-            ("size_bytes", "sum"),
-            ("logical_bytes", "sum"),
-            ("num_records", "sum", complete),
-            ("created_version", "min", complete),
-        ]
+        [(*figure, options) for figure, options in figures.items()]
     )
-    return pa.table({name: cubes[source] for name, source in _CUBE_COLUMNS.items()}).sort_by(
-        [(name, "ascending") for name in ("zcube_id", "zorder_by", "provider")]
-    )
-
-
-def _state_codes(files: pa.Table, places: Membership, min_cube_bytes: int) -> NDArray[np.int64]:
-    same = places.ours & places.same_columns
-    cubes = places.cube[same]
-    totals = np.zeros(int(places.cube.max(initial=-1)) + 1, np.int64)
-    np.add.at(totals, cubes, logical_sizes(files)[same])
-    codes = np.full(files.num_rows, _UNCLUSTERED, np.int64)
-    codes[same] = np.where(totals[cubes] >= min_cube_bytes, _STABLE, _PARTIAL)
-    codes[places.in_cube & ~places.same_columns] = _OTHER_COLUMNS
-    codes[~places.ours] = _OTHER_PROVIDER
-    return codes
+    kept = {name: cubes[name] for name in ("zcube_id", "zorder_by")}
+    found = {name: cubes[f"{name}_{how}"] for name, how in figures}
+    state = {"state": cubes["state"], "created_version": found.pop("created_version")}
+    order = [(name, "ascending") for name in ("zcube_id", "zorder_by", "provider")]
+    return pa.table({**kept, **found, **state}).sort_by(order)
 
 
 def _text(files: pa.Table, name: str) -> pa.Array:
     return pc.cast(one_array(files[name]), pa.string())
-
-
-def _ranks(ids: pa.ChunkedArray) -> NDArray[np.int64]:
-    encoded = one_array(ids).dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    rank = np.empty(len(order) + 1, np.int64)
-    rank[order] = np.arange(len(order))
-    rank[-1] = -1  # the code -1 of a missing id selects the last entry
-    return np.asarray(rank[_codes(encoded)], np.int64)
-
-
-def _has_columns(tags: pa.ChunkedArray, columns: Sequence[ClusteringColumn]) -> NDArray[np.bool_]:
-    names = tuple(column.name for column in columns)
-    encoded = one_array(tags).dictionary_encode()
-    equal = [parse_zorder_by(tag) == names for tag in encoded.dictionary.to_pylist()]
-    lookup = np.array([*equal, False], np.bool_)
-    return np.asarray(lookup[_codes(encoded)], np.bool_)
 
 
 def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
@@ -199,5 +172,4 @@ def _mask(values: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _integers(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
-    filled = one_array(values)
-    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(one_array(values).to_numpy(zero_copy_only=False), np.int64)

@@ -80,11 +80,7 @@ class _Group(NamedTuple):
 def part_by_prefix(
     coords: Coords, parts: int, prefix: Sequence[int]
 ) -> tuple[list[Node], list[TreeLeaf]]:
-    """Return the nodes, each before its children, which stand side by side, and the boxes.
-
-    The boxes' parts add up to `parts`, or to more if more values of the `prefix` columns have
-    enough rows for a file.
-    """
+    """Return the nodes, each before its children, which stand side by side, and the boxes."""
     tree = _PrefixTree(coords, len(coords) / parts)
     tree.divide(0, np.arange(len(coords)), parts, tuple(prefix), frozenset())
     return tree.nodes, tree.boxes
@@ -359,8 +355,9 @@ class _Planes:
         return _Plane(self.axis, int(self.at[number]), int(self.parts_below[number]))
 
     def some(self, numbers: npt.NDArray[np.int64]) -> "_Planes":
-        each = self.at, self.rows_below, self.parts_below, self.unevenness, self.lopsided
-        return _Planes(self.axis, *(values[numbers] for values in each))
+        at, rows, parts = self.at[numbers], self.rows_below[numbers], self.parts_below[numbers]
+        uneven, lopsided = self.unevenness[numbers], self.lopsided[numbers]
+        return _Planes(self.axis, at, rows, parts, uneven, lopsided)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

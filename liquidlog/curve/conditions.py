@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.grid import Axis, range_boundaries, range_ids, sorted_values
+from liquidlog.curve.grid import Axis, places_among, range_boundaries, range_ids, sorted_values
 
 Shares = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -147,10 +147,13 @@ class ValuePredicates:
 
     def borders(self, samples: Sequence[pa.Array]) -> list[pa.Array]:
         """Return per column the sampled values before which, or at which, an interval ends."""
-        return [
-            _Sampled.of(sample).borders(low, high)
-            for sample, low, high in zip(samples, self.lows, self.highs, strict=True)
-        ]
+        found = []
+        for sample, low, high in zip(samples, self.lows, self.highs, strict=True):
+            values = _distinct(sample)
+            places = np.concatenate(_spans(values, low, high)) - 1
+            inside = np.unique(places[(places >= 0) & (places < len(values) - 1)])
+            found.append(values.take(pa.array(inside)))
+        return found
 
     def constants(self) -> list[pa.Array]:
         """Return per column the values at which an interval ends."""
@@ -165,7 +168,7 @@ class ValuePredicates:
         for number, (axis, sample) in enumerate(zip(axes, samples, strict=True)):
             own = self.axes == number
             if own.any():
-                found = _Sampled.of(sample).ids(axis, self.lows[number], self.highs[number])
+                found = _ids(_distinct(sample), axis, self.lows[number], self.highs[number])
                 lows[own], ends[own] = _positions(axis, *found, bits=bits)
         return _with_points(self.between(lows, ends), self.column_weights, axes, samples, bits)
 
@@ -182,53 +185,37 @@ class ValuePredicates:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sampled:
-    """The distinct sampled values of a column, sorted, without nulls."""
+def _distinct(sample: pa.Array) -> pa.Array:
+    return pc.unique(sorted_values(sample))
 
-    values: pa.Array
 
-    @classmethod
-    def of(cls, sample: pa.Array) -> "_Sampled":
-        return cls(pc.unique(sorted_values(sample)))
+def _spans(values: pa.Array, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
+    """Return the first value of each interval, and the first behind it; (k,) each."""
+    first = _below(values, lows, through=lows.is_open)
+    last = _below(values, highs, through=~highs.is_open)
+    unbounded = highs.values.is_null().to_numpy(zero_copy_only=False)
+    return first, np.where(unbounded, len(values), last)
 
-    def spans(self, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
-        """Return the first value of each interval, and the first behind it; (k,) each."""
-        first = self._below(lows, through=lows.is_open)
-        last = self._below(highs, through=~highs.is_open)
-        unbounded = highs.values.is_null().to_numpy(zero_copy_only=False)
-        return first, np.where(unbounded, len(self.values), last)
 
-    def _below(self, ends: IntervalEnds, *, through: npt.NDArray[np.bool_]) -> Numbers:
-        """Return how many values are below each end, or, where `through`, not above it."""
-        count = len(self.values)
-        known = ends.values.is_valid().to_numpy(zero_copy_only=False)
-        below = np.zeros(len(known), np.int64)
-        if not known.any() or not count:
-            return below
-        wanted = ends.values.filter(pa.array(known))
-        found = range_ids(wanted, self.values).astype(np.int64) - 1
-        beside = self.values.take(pa.array(np.minimum(found, count - 1)))
-        same = pc.fill_null(pc.equal(beside, wanted), fill_value=False)
-        found += through[known] & np.asarray(same, np.bool_) & (found < count)
-        below[known] = found
-        return below
+def _below(values: pa.Array, ends: IntervalEnds, *, through: npt.NDArray[np.bool_]) -> Numbers:
+    """Return how many values are below each end, or, where `through`, not above it."""
+    if not len(values):
+        return np.zeros(len(ends.values), np.int64)
+    below, is_value = places_among(values, ends.values)
+    return np.asarray(below.clip(0) + (through & is_value), np.int64)
 
-    def borders(self, lows: IntervalEnds, highs: IntervalEnds) -> pa.Array:
-        first, behind = self.spans(lows, highs)
-        places = np.concatenate([first, behind]) - 1
-        inside = np.unique(places[(places >= 0) & (places < len(self.values) - 1)])
-        return self.values.take(pa.array(inside))
 
-    def ids(self, axis: Axis, lows: IntervalEnds, highs: IntervalEnds) -> tuple[Numbers, Numbers]:
-        """Return the first and the last range id of each interval, (k,) each."""
-        first, behind = self.spans(lows, highs)
-        last = np.maximum(behind - 1, first)
-        most = max(len(self.values) - 1, 0)
-        ids = range_ids(self.values, axis.boundaries).astype(np.int64)
-        if not len(ids):
-            return np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
-        return ids[np.minimum(first, most)], ids[np.minimum(last, most)]
+def _ids(
+    values: pa.Array, axis: Axis, lows: IntervalEnds, highs: IntervalEnds
+) -> tuple[Numbers, Numbers]:
+    """Return the first and the last range id of each interval, (k,) each."""
+    first, behind = _spans(values, lows, highs)
+    last = np.maximum(behind - 1, first)
+    most = max(len(values) - 1, 0)
+    ids = range_ids(values, axis.boundaries).astype(np.int64)
+    if not len(ids):
+        return np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
+    return ids[np.minimum(first, most)], ids[np.minimum(last, most)]
 
 
 def _positions(axis: Axis, first: Numbers, last: Numbers, *, bits: int) -> tuple[Shares, Shares]:

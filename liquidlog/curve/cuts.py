@@ -99,7 +99,8 @@ class KeyOrder(Protocol):
     """What gives rows their keys, by coordinates of `bits` bits."""
 
     @property
-    def bits(self) -> int: ...
+    def bits(self) -> int:
+        """The bits of a coordinate."""
 
     def keys_of(self, coords: Coords) -> Keys:
         """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""

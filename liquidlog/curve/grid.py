@@ -1,7 +1,7 @@
 """What all curves share: grid points and keys, and where the range of a coordinate ends."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -62,15 +62,15 @@ _KEEP: Final = np.array([(2**64 - 1) << (64 - 8 * n) & (2**64 - 1) for n in rang
 
 def bytes_below(values: pa.Array, boundaries: pa.Array) -> Counts:
     """Return for each of n texts the number of sorted boundaries below it, (n,) uint32."""
-    return _count_below(_Texts(values), _Texts(boundaries))
+    return _count_below(_texts(values), _texts(boundaries))
 
 
 def decimals_below(values: pa.Array, boundaries: pa.Array) -> Counts:
     """Return for each of n decimals the number of boundaries of its scale below it, (n,) uint32."""
-    keys, boundary_keys = _Decimals(values), _Decimals(boundaries)
-    if keys.fit_one_word() and boundary_keys.fit_one_word():
-        return positions_in(boundary_keys.low, keys.low).astype(np.uint32)
-    return _count_below(keys, boundary_keys)
+    numbers, edges = _halves(values), _halves(boundaries)
+    if all(np.all(high == low >> 63) for low, high in (numbers.T, edges.T)):
+        return positions_in(edges[:, 0], numbers[:, 0]).astype(np.uint32)
+    return _count_below(_words(numbers), _words(edges))
 
 
 class _Word(NamedTuple):
@@ -80,9 +80,50 @@ class _Word(NamedTuple):
     filled: npt.NDArray[np.int64]
 
 
-class _Keys(Protocol):
-    def __len__(self) -> int: ...
-    def read(self, rows: Rows, depth: int) -> _Word: ...
+class _Keys:
+    """Keys that are the bytes between offsets, as words."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: Rows) -> None:
+        first, last = offsets[0], offsets[-1]
+        # Eight spare bytes, so that a word can be read at the end of the last key.
+        padded = np.zeros(last - first + WORD_BYTES, np.uint8)
+        padded[: last - first] = data[first:last]
+        self._word_at = np.ndarray((len(padded) - WORD_BYTES + 1,), ">u8", padded.data, 0, (1,))
+        self._starts, self._ends = offsets[:-1] - first, offsets[1:] - first
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def read(self, rows: Rows, depth: int) -> _Word:
+        begin = self._starts[rows] + depth * WORD_BYTES
+        filled = np.clip(self._ends[rows] - begin, 0, WORD_BYTES)
+        words = self._word_at[np.minimum(begin, len(self._word_at) - 1)].astype(np.uint64)
+        return _Word(words & _KEEP[filled], filled)
+
+
+def _texts(values: pa.Array) -> _Keys:
+    width: npt.DTypeLike = np.int64 if pa.types.is_large_string(values.type) else np.int32
+    _, buffer, data = values.buffers()
+    offsets = np.zeros(len(values) + 1, np.int64)
+    if buffer is not None and len(values):
+        offsets[:] = np.frombuffer(buffer, width)[values.offset :][: len(values) + 1]
+    return _Keys(np.frombuffer(b"" if data is None else data, np.uint8), offsets)
+
+
+def _halves(values: pa.Array) -> Rows:
+    """Return the low and the high word of each of n decimals, (n, 2), 0 for null."""
+    buffer = values.buffers()[1]
+    if buffer is None:
+        return np.zeros((len(values), 2), np.int64)
+    halves = np.frombuffer(buffer, np.int64).reshape(-1, 2)[values.offset :][: len(values)]
+    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    return np.where(is_null[:, None], 0, halves) if is_null.any() else halves
+
+
+def _words(halves: Rows) -> _Keys:
+    # Flipping the bit of the sign makes two's complement order unsigned.
+    words = halves[:, ::-1].astype(np.uint64) ^ np.array([_SIGN, 0], np.uint64)
+    return _Keys(words.astype(">u8").reshape(-1).view(np.uint8), 16 * np.arange(len(halves) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,67 +168,6 @@ def _count_below(keys: _Keys, boundaries: _Keys) -> Counts:
     return below
 
 
-class _Texts:
-    def __init__(self, values: pa.Array) -> None:
-        width: npt.DTypeLike = np.int64 if pa.types.is_large_string(values.type) else np.int32
-        _, offsets_buffer, data = values.buffers()
-        if offsets_buffer is None or len(values) == 0:
-            offsets = np.zeros(len(values) + 1, np.int64)
-        else:
-            offsets = np.frombuffer(offsets_buffer, width)[
-                values.offset : values.offset + len(values) + 1
-            ].astype(np.int64)
-        first, last = offsets[0], offsets[-1]
-        # Eight spare bytes, so that a word can be read at the end of the last text.
-        padded = np.zeros(last - first + WORD_BYTES, np.uint8)
-        if data is not None:
-            padded[: last - first] = np.frombuffer(data, np.uint8)[first:last]
-        self._word_at = np.ndarray((len(padded) - WORD_BYTES + 1,), ">u8", padded.data, 0, (1,))
-        self._starts, self._ends = offsets[:-1] - first, offsets[1:] - first
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def read(self, rows: Rows, depth: int) -> _Word:
-        begin = self._starts[rows] + depth * WORD_BYTES
-        filled = np.clip(self._ends[rows] - begin, 0, WORD_BYTES)
-        words = self._word_at[np.minimum(begin, len(self._word_at) - 1)].astype(np.uint64)
-        return _Word(words & _KEEP[filled], filled)
-
-
-class _Decimals:
-    """Values of decimal128 as keys: two words, `high` with the sign before `low`."""
-
-    def __init__(self, values: pa.Array) -> None:
-        buffer = values.buffers()[1]
-        if buffer is None:
-            halves = np.zeros((len(values), 2), np.int64)
-        else:
-            halves = np.frombuffer(buffer, np.int64).reshape(-1, 2)
-            halves = halves[values.offset : values.offset + len(values)]
-        if values.null_count:
-            is_valid = values.is_valid().to_numpy(zero_copy_only=False)
-            halves = np.where(is_valid[:, None], halves, 0)
-        self.low, self.high = halves[:, 0], halves[:, 1]
-
-    def __len__(self) -> int:
-        return len(self.low)
-
-    def fit_one_word(self) -> bool:
-        """Return whether `low` alone says which value each is."""
-        return bool(np.all(self.high == self.low >> 63))
-
-    def read(self, rows: Rows, depth: int) -> _Word:
-        if depth == 0:
-            # Flipping the bit of the sign makes two's complement order unsigned.
-            words = self.high[rows].astype(np.uint64) ^ _SIGN
-        elif depth == 1:
-            words = self.low[rows].astype(np.uint64)
-        else:
-            return _Word(np.zeros(len(rows), np.uint64), np.zeros(len(rows), np.int64))
-        return _Word(words, np.full(len(rows), WORD_BYTES, np.int64))
-
-
 # Binary search of many integers in few, by a table of where each stretch of values begins
 #
 # `numpy.searchsorted` takes a dozen steps per value, each a branch that the processor guesses
@@ -206,10 +186,7 @@ _MAX_COMPARISONS: Final = 4
 
 
 def positions_in(boundaries: Integers, values: Integers, side: Side = "left") -> Positions:
-    """Return how many boundaries are below each value, or with side "right" not above it.
-
-    Both are integers of one dtype; the result is that of numpy's `searchsorted`, sooner.
-    """
+    """Return how many boundaries are below each value, or with side "right" not above it."""
     positions = _by_table(boundaries, values, side) if len(values) >= _LEAST_VALUES else None
     if positions is None:
         return np.searchsorted(boundaries, values, side).astype(np.int64, copy=False)
@@ -295,6 +272,17 @@ def range_ids(column: Column, boundaries: pa.Array) -> Ids:
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     ids = [_chunk_ids(chunk, boundaries) for chunk in chunks]
     return ids[0] if len(ids) == 1 else np.concatenate([np.empty(0, np.uint32), *ids])
+
+
+def places_among(values: pa.Array, wanted: pa.Array) -> tuple[Rows, npt.NDArray[np.bool_]]:
+    """Return how many sorted distinct values are below each wanted one, and if it is one of them.
+
+    That is -1 for null. There is at least one value.
+    """
+    below = range_ids(wanted, values).astype(np.int64) - 1
+    beside = values.take(pa.array(below.clip(0, len(values) - 1)))
+    same = np.asarray(pc.fill_null(pc.equal(beside, wanted), fill_value=False), np.bool_)
+    return below, same & (below < len(values))
 
 
 def spread_ids(sample_ids: Ids, *, max_id: int, bits: int) -> Coordinates:

@@ -70,10 +70,7 @@ def fit_grid(
     bits: int,
     share_of_effort: float = 1.0,
 ) -> Placed:
-    """Return the grid over `axes` on which queries open the fewest of some rows.
-
-    `share_of_effort` is the share of the usual number of grids that is tried.
-    """
+    """Return the grid over `axes` on which queries open the fewest of some rows."""
     kind = Curve.LINEAR if len(axes) == 1 else curve
     search = _Search(rows, parts, reach, tuple(axes), kind, bits)
     tried = rows.tried(parts)
@@ -89,8 +86,9 @@ def fit_grid(
     placed = []
     for grid in finalists:
         sample = rows.sorted_on(grid)
-        for wanted in [reach, extents] if reach.asked is not None else [extents]:
-            placed.append(Placed(grid, sample, choose_cuts(sample, parts, wanted)))
+        placed.append(Placed(grid, sample, choose_cuts(sample, parts, extents)))
+        if reach.asked is not None:
+            placed.append(Placed(grid, sample, choose_cuts(sample, parts, reach)))
     return min(placed, key=lambda one: _mean_opened(one.sample, one.cuts, reach))
 
 
@@ -120,9 +118,9 @@ class _Search:
         cells = np.array(list(_possible_cells(distinct, self.parts)), np.int64)
         if not len(cells):
             return
-        order = np.argsort(self._foreseen(cells, values), kind="stable")[:count]
+        best = np.argsort(self._foreseen(cells, values), kind="stable")[:count]
         snaps = [None] if self.reach.asked is None else [None, self.reach.asked]
-        for counts in cells[order].tolist():
+        for counts in cells[best].tolist():
             for asked in snaps:
                 edges = tuple(
                     _edges(own, cut, 1 << self.bits, None if asked is None else asked.borders(axis))
@@ -222,7 +220,7 @@ class Prefixed:
     """Parts of the rows, as boxes of a tree, and a grid per part; its keys have 48 bits at most."""
 
     parts: Boxes
-    grids: tuple[CurveGrid, ...]
+    grids: tuple[KeyOrder, ...]
     bits: int
 
     def keys_of(self, coords: Coords) -> Keys:

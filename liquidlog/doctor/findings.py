@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from liquidlog.clustering.columns import (
     unresolved_problem,
 )
 from liquidlog.clustering.health import PREFIX_PROPERTY, Health, prefix_chars, truncation
-from liquidlog.clustering.reference import MAX_DELETED_SHARE
+from liquidlog.clustering.planner import MAX_DELETED_SHARE
 from liquidlog.clustering.settings import ZORDER_PROPERTY, is_unknown, unknown_text
 from liquidlog.clustering.zcubes import (
     OTHER_COLUMNS,
@@ -31,7 +31,6 @@ from liquidlog.errors import UsageError
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
 from liquidlog.snapshot import Snapshot, logical_bytes
-from liquidlog.spec import text
 from liquidlog.spec.actions import FileChanges, FileKey
 from liquidlog.spec.bounds import (
     NUM_INDEXED_COLUMNS,
@@ -43,7 +42,7 @@ from liquidlog.spec.bounds import (
     indexed_leaves,
 )
 from liquidlog.spec.schema import Leaf, Path, quote_path
-from liquidlog.spec.text import Summary, alter, render_size, set_properties
+from liquidlog.spec.text import Summary, alter, render_size, set_properties, unset_properties
 
 # Removes of past commits that removed nothing, and what they left in the table.
 
@@ -93,7 +92,10 @@ class Histories:
         version = commit.version
         parents: set[int] = set()
         # Of several removes of a file with different vectors, that with its own vector comes first.
-        removed = sorted(set(commit.removed), key=lambda key: self._vector(key[0]) != key[1])
+        unknown = (None, 0)
+        removed = sorted(
+            set(commit.removed), key=lambda key: self._live.get(key[0], unknown)[0] != key[1]
+        )
         for path, vector in removed:
             live = self._live.get(path)
             if live is not None and live[0] == vector:
@@ -111,9 +113,6 @@ class Histories:
             if commit.is_rewrite:
                 self._parents[version] = parents
 
-    def _vector(self, path: str) -> str | None:
-        return self._live.get(path, (None, 0))[0]
-
     def _miss(self, path: str, version: int) -> None:
         earlier = self._removed.get(path)
         if earlier is None:
@@ -126,35 +125,25 @@ class Histories:
         by_version: dict[int, list[str]] = {}
         for path, (_, added) in self._live.items() if self._missed else ():
             by_version.setdefault(added, []).append(path)
-        found = (
-            self._left(version, earlier, paths, by_version)
-            for (version, earlier), paths in self._missed.items()
-        )
-        return tuple(one for one in found if one is not None)
-
-    def _left(
-        self,
-        version: int,
-        earlier: int | None,
-        paths: Sequence[str],
-        by_version: Mapping[int, Sequence[str]],
-    ) -> Missed | None:
-        later, before = (
-            {path for writer in self._family(first) for path in by_version.get(writer, ())}
-            for first in (version, earlier)
-        )
-        are_doubled = earlier is not None and version in self._parents and earlier in self._parents
-        # If nothing is left of one version's files, rows that both moved are there once.
-        if earlier is not None and not (later and before if are_doubled else later or before):
-            return None
-        return Missed(
-            version=version,
-            operation=self._operations[version],
-            paths=tuple(sorted(paths)),
-            earlier=earlier,
-            files=tuple(sorted(later | before)),
-            are_doubled=are_doubled,
-        )
+        found = []
+        for (version, earlier), paths in self._missed.items():
+            later, before = (
+                {path for writer in self._family(first) for path in by_version.get(writer, ())}
+                for first in (version, earlier)
+            )
+            are_doubled = {version, earlier} <= self._parents.keys()
+            # If nothing is left of one version's files, rows that both moved are there once.
+            if earlier is None or (later and before if are_doubled else later or before):
+                one = Missed(
+                    version=version,
+                    operation=self._operations[version],
+                    paths=tuple(sorted(paths)),
+                    earlier=earlier,
+                    files=tuple(sorted(later | before)),
+                    are_doubled=are_doubled,
+                )
+                found.append(one)
+        return tuple(found)
 
     def _family(self, version: int | None) -> Collection[int]:
         """Return a version, and all versions that only rewrote files of it or of one of these."""
@@ -193,8 +182,7 @@ def listed(texts: Iterable[str], most: int = _MOST_LISTED) -> str:
 # The columns that a workload asks for, and what the log lacks for them.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedColumn:
+class AskedColumn(NamedTuple):
     """A column that a workload asks for.
 
     `share` is its share of queries; `files_without` counts live files without its statistics.
@@ -234,10 +222,7 @@ def asked_of(
     bounds_of: BoundsOf,
     now_ms: int | None,
 ) -> Asked:
-    """Return what a workload asks of a table that is clustered by these columns.
-
-    It leaves out predicates that are no condition on the table.
-    """
+    """Return what a workload asks of a table that is clustered by these columns."""
     # Importing the SQL parser takes a third of a command's start.
     from liquidlog.predicates.conditions import referenced_leaves_each
     from liquidlog.predicates.matching import answers
@@ -245,52 +230,32 @@ def asked_of(
     session = Session.at_ms(now_ms)
     found = answers(snapshot, workload, bounds_of, session)
     weights = shares(found.workload)
-    wheres = [one.where for one in found.workload]
-    # Every answered predicate is a condition on the table.
-    named = [
-        leaves
-        for leaves in referenced_leaves_each(snapshot, wheres)
-        if not isinstance(leaves, UsageError)
-    ]
+    size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
+    own, others, read = set(clustered), 0.0, 0.0
     share: dict[Leaf, float] = {}
-    for leaves, weight in zip(named, weights, strict=True):
+    unlike: dict[Path, None] = {}
+    each = referenced_leaves_each(snapshot, [one.where for one in found.workload])
+    for leaves, weight, judged in zip(each, weights, found.judged, strict=True):
+        assert not isinstance(leaves, UsageError)  # noqa: S101  only of predicates not answered
+        is_unlike = not own & {leaf.logical for leaf in leaves}
+        if is_unlike:
+            others += weight
+            may_match = pc.fill_null(judged.may_match, fill_value=True)
+            read += weight * float(size_bytes[np.asarray(may_match, np.bool_)].sum())
         for leaf in leaves:
             if has_bounds(leaf.data_type):
                 share[leaf] = share.get(leaf, 0.0) + weight
+                unlike |= {leaf.logical: None} if is_unlike else {}
     ranked = sorted(share, key=lambda leaf: -share[leaf])
     bounds = bounds_of(ranked)
-    own = set(clustered)
-    unlike = [not own & {leaf.logical for leaf in leaves} for leaves in named]
-    size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
-    total, others = (
-        max(size_bytes.sum(), 1.0),
-        sum(weight for weight, is_unlike in zip(weights, unlike, strict=True) if is_unlike),
-    )
-    read = sum(
-        weight * float(size_bytes[pc.fill_null(one.may_match, True).to_numpy(False)].sum())  # noqa: FBT003
-        for one, weight, is_unlike in zip(found.judged, weights, unlike, strict=True)
-        if is_unlike
-    )
     return Asked(
         columns=tuple(
-            AskedColumn(
-                leaf=leaf,
-                share=share[leaf],
-                files_without=int(bounds.unknown(number).sum()),
-            )
+            AskedColumn(leaf, share[leaf], int(bounds.unknown(number).sum()))
             for number, leaf in enumerate(ranked)
         ),
         unlike_share=others,
-        unlike_columns=tuple(
-            dict.fromkeys(
-                leaf.logical
-                for leaves, is_unlike in zip(named, unlike, strict=True)
-                if is_unlike
-                for leaf in leaves
-                if has_bounds(leaf.data_type)
-            )
-        ),
-        unlike_read_share=read / total / others if others else 0.0,
+        unlike_columns=tuple(unlike),
+        unlike_read_share=read / max(size_bytes.sum(), 1.0) / others if others else 0.0,
         cannot_prune=found.cannot_prune,
         not_usable=found.not_usable,
     )
@@ -319,14 +284,11 @@ class Finding:
 class Examined:
     """The facts about a table that findings are derived from.
 
-    `bounds` are those of the clustering columns, one entry per live file. Cubes are stable from
-    `min_cube_bytes` on. If the domain cannot be read, `state`, `health` and `verdict` are None, and
-    `domain_problem` says why. `wrong_properties` maps layout properties to what is wrong with their
-    values. `rewritten` marks the files that the verdict takes. `asked` is None without a workload;
-    `workload_source` is where a command finds it. `refused_dates` has a sentence for each examined
-    file that a rewrite would refuse for the calendar of its dates. `missed` are past removes that
-    removed nothing; `not_removed` maps live files to a version that removed them with another
-    vector only.
+    `bounds` are those of the clustering columns, one entry per live file. If the domain cannot be
+    read, `state`, `health` and `verdict` are None, and `domain_problem` says why. `rewritten` marks
+    the files that the verdict takes. `asked` is None without a workload; `workload_source` is where
+    a command finds it. `missed` are past removes that removed nothing; `not_removed` maps live
+    files to a version that removed them with another vector only.
     """
 
     snapshot: Snapshot
@@ -372,23 +334,12 @@ class Diagnosis(Summary):
         return self.findings[number]
 
 
-def fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
-    """Return a finding that `doctor --fix` repairs."""
+def _fixable(snapshot: Snapshot, name: str, detail: str, files: int | None = None) -> Finding:
     command = f"liquidlog doctor {shlex.quote(snapshot.uri)} --fix {name}"
     return Finding(name=name, detail=detail, files=files, command=command, fixable=True)
 
 
-def repaired(
-    snapshot: Snapshot, name: str, detail: str, command: str | None, files: int | None = None
-) -> Finding:
-    """Return a finding with its command, in which a verb has `{table}` in place of the table."""
-    filled = command
-    if command is not None and not command.startswith("liquidlog "):
-        filled = "liquidlog " + command.replace("{table}", shlex.quote(snapshot.uri))
-    return Finding(name=name, detail=detail, files=files, command=filled)
-
-
-def by_rewrite(
+def _by_rewrite(
     examined: Examined, name: str, detail: str, files: Mask, *, count: int | None = None
 ) -> Finding:
     """Return a finding about files that only a rewrite changes: a mask, or `count` of them.
@@ -433,7 +384,7 @@ _MOST_NAMED: Final = 5
 """The most columns that a finding names."""
 
 
-def indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
+def _indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
     """Return the command for the property that adds statistics of these columns."""
     named = snapshot.metadata.configuration.get(STATS_COLUMNS)
     if named is None:
@@ -447,63 +398,48 @@ def _columns(examined: Examined) -> Iterator[Finding]:
     snapshot, state = examined.snapshot, examined.state
     partitions = snapshot.metadata.partition_columns
     if partitions:
-        yield repaired(
-            snapshot,
-            "partitioned",
-            f"the table is partitioned by {', '.join(partitions)}: it cannot be clustered until"
-            " migrate has rewritten it; optimize joins small files inside partitions; the order of"
-            " rows there is not measured",
-            None,
+        yield Finding(
+            name="partitioned",
+            detail=f"the table is partitioned by {', '.join(partitions)}: it cannot be clustered"
+            " until migrate has rewritten it; optimize joins small files inside partitions; the"
+            " order of rows there is not measured",
         )
         return
     configuration = snapshot.metadata.configuration
     has_columns = state is None or state.columns or state.unresolved or examined.lost is not None
     if has_columns or ZORDER_PROPERTY in configuration or snapshot.files.num_rows <= 1:
         return
+    detail = "the table has no clustering columns to measure its files by"
     advised = _advise(examined)
-    hint = (
-        ""
-        if advised
-        else "; liquidlog advise with a workload says which columns its readers ask for"
-    )
-    yield repaired(
-        snapshot,
-        "no-clustering-columns",
-        f"the table has no clustering columns to measure its files by{hint}",
-        advised,
-    )
+    if not advised:
+        detail += "; liquidlog advise with a workload says which columns its readers ask for"
+    yield Finding(name="no-clustering-columns", detail=detail, command=advised)
 
 
-def _unclustered(examined: Examined) -> Iterator[Finding]:
-    health, state = examined.health, examined.state
-    if health is None or state is None or not state.columns or not health.unclustered_file_count:
-        return
-    states = file_states(examined.snapshot, state.columns, 0)
-    yield by_rewrite(
-        examined,
-        "unclustered-files",
-        f"{health.unclustered_file_count} file(s) never clustered,"
-        f" {render_size(health.unclustered_bytes)}",
-        np.asarray(pc.equal(states, UNCLUSTERED), np.bool_),
-    )
-
-
-def _constant(examined: Examined) -> Iterator[Finding]:
+def _clustered(examined: Examined) -> Iterator[Finding]:
     health, state = examined.health, examined.state
     if health is None or state is None or not state.columns:
         return
+    if health.unclustered_file_count:
+        states = file_states(examined.snapshot, state.columns, 0)
+        yield _by_rewrite(
+            examined,
+            "unclustered-files",
+            f"{health.unclustered_file_count} file(s) never clustered,"
+            f" {render_size(health.unclustered_bytes)}",
+            np.asarray(pc.equal(states, UNCLUSTERED), np.bool_),
+        )
     # A key in one file is the optimum; a key in many files cannot be separated by a rewrite.
-    if health.constant_file_count > 1 and health.constant_file_count * 2 > health.files_with_stats:
+    constant = health.constant_file_count
+    if constant > 1 and constant * 2 > health.files_with_stats:
         names = ", ".join(health.cluster_by_keys)
-        more = "cluster by one more column that readers ask for"
-        yield repaired(
-            examined.snapshot,
-            "constant-files",
-            f"{health.constant_file_count} of {health.files_with_stats} files hold a single value"
-            f" of {names} each, so no rewrite by {names} helps;"
-            f" {more}, if queries ask for other columns",
-            _advise(examined),
-            files=health.constant_file_count,
+        yield Finding(
+            name="constant-files",
+            detail=f"{constant} of {health.files_with_stats} files hold a single value of {names}"
+            f" each, so no rewrite by {names} helps; cluster by one more column that readers ask"
+            " for, if queries ask for other columns",
+            command=_advise(examined),
+            files=constant,
         )
 
 
@@ -517,7 +453,7 @@ def _small(examined: Examined) -> Iterator[Finding]:
         one.now.files - one.after.files >= 1 and one.saved_seconds > 0 for one in verdict.options
     )
     if any(opens_fewer):
-        yield by_rewrite(
+        yield _by_rewrite(
             examined,
             "small-files",
             f"{int(small.sum())} of {len(small)} files are smaller than"
@@ -534,7 +470,7 @@ def _over_deleted(examined: Examined) -> Iterator[Finding]:
     if not over.any():
         return
     dead = int(pc.sum(files["size"]).as_py()) - int(pc.sum(logical_bytes(files)).as_py())
-    yield by_rewrite(
+    yield _by_rewrite(
         examined,
         "over-deleted",
         f"{int(over.sum())} file(s) with more than {MAX_DELETED_SHARE:.0%} deleted rows; readers"
@@ -565,23 +501,21 @@ def _asked(examined: Examined) -> Iterator[Finding]:
         why = "files get them when they are rewritten"
         if outside:
             why = f"the properties ask for none of {_listed(outside)}; after that, {why}"
-        yield repaired(
-            snapshot,
-            "statistics-missing-for-asked-columns",
-            f"{files} file(s) without statistics of {_listed(names)}, which the workload asks for:"
-            f" each of these queries reads them; {why}",
-            indexing(snapshot, outside) if outside else None,
+        yield Finding(
+            name="statistics-missing-for-asked-columns",
+            detail=f"{files} file(s) without statistics of {_listed(names)}, which the workload"
+            f" asks for: each of these queries reads them; {why}",
+            command=_indexing(snapshot, outside) if outside else None,
             files=files,
         )
     if own and is_unlike(asked):
         named = _listed([quote_path(path) for path in asked.unlike_columns])
         columns, read = named or "no column with bounds", f"{asked.unlike_read_share:.0%}"
-        yield repaired(
-            snapshot,
-            "layout-unlike-workload",
-            f"{asked.unlike_share:.0%} of the queries ask for {columns} and for none of the"
+        yield Finding(
+            name="layout-unlike-workload",
+            detail=f"{asked.unlike_share:.0%} of the queries ask for {columns} and for none of the"
             f" clustering columns, and read {read} of the bytes",
-            _advise(examined),
+            command=_advise(examined),
         )
 
 
@@ -597,11 +531,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _advise(examined: Examined) -> str | None:
     """Return the command that says which columns suit the workload, None without its source."""
-    source = examined.workload_source
-    return None if source is None else f"advise {{table}} --workload {shlex.quote(source)}"
+    source, uri = examined.workload_source, shlex.quote(examined.snapshot.uri)
+    return None if source is None else f"liquidlog advise {uri} --workload {shlex.quote(source)}"
 
-
-__all__ = ["FIXES", "Examined", "Finding", "findings", "with_cut_bounds", "without_range"]
 
 DOUBLED_ROWS: Final = "doubled-rows"
 REMOVED_UNKNOWN: Final = "removed-unknown-files"
@@ -634,7 +566,7 @@ def findings(examined: Examined) -> tuple[Finding, ...]:
         found += _statistics_findings(examined, examined.state.columns)
         found += _tag_findings(examined, examined.state.columns)
     if examined.state is not None:
-        for rule in (_columns, _unclustered, _constant, _small, _over_deleted, _asked):
+        for rule in (_columns, _clustered, _small, _over_deleted, _asked):
             found += rule(examined)
     return tuple(found)
 
@@ -658,9 +590,8 @@ def with_cut_bounds(
 
 def _history_findings(examined: Examined) -> Iterator[Finding]:
     """Yield what writers broke because they missed each other's commits or vectors."""
-    doubled = [one for one in examined.missed if one.are_doubled]
-    others = [one for one in examined.missed if not one.are_doubled]
-    for name, missed in ((DOUBLED_ROWS, doubled), (REMOVED_UNKNOWN, others)):
+    for name, are_doubled in ((DOUBLED_ROWS, True), (REMOVED_UNKNOWN, False)):
+        missed = [one for one in examined.missed if one.are_doubled is are_doubled]
         if missed:
             files = {file for one in missed for file in one.files}
             left = "no row left the table with them"
@@ -695,25 +626,24 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
 def _domain_findings(examined: Examined) -> Iterator[Finding]:
     snapshot, state = examined.snapshot, examined.state
     if state is None:
-        yield fixable(
+        yield _fixable(
             snapshot,
             BROKEN_DOMAIN,
             f"{examined.domain_problem}; no engine knows the clustering columns",
         )
         return
     for path in state.unresolved:
-        yield fixable(snapshot, BROKEN_DOMAIN, unresolved_problem(path))
+        yield _fixable(snapshot, BROKEN_DOMAIN, unresolved_problem(path))
     if not state.clustered and CLUSTERING_DOMAIN in snapshot.domains:
-        yield repaired(
-            snapshot,
-            "domain-without-feature",
-            "the log names clustering columns, but the table does not have the feature clustering,"
-            " so engines ignore them",
-            "cluster-by {table} COLUMNS",
+        yield Finding(
+            name="domain-without-feature",
+            detail="the log names clustering columns, but the table does not have the feature"
+            " clustering, so engines ignore them",
+            command=f"liquidlog cluster-by {shlex.quote(snapshot.uri)} COLUMNS",
         )
     if examined.lost is not None:
         names = ", ".join(column.name for column in examined.lost.columns)
-        yield fixable(
+        yield _fixable(
             snapshot,
             LOST_COLUMNS,
             f"the table was clustered by {names} until version {examined.lost.version}"
@@ -745,7 +675,7 @@ def _property_findings(examined: Examined) -> Iterator[Finding]:
 
 
 def _unset(snapshot: Snapshot, name: str, detail: str, unset: str) -> Finding:
-    command = text.alter(snapshot.uri, text.unset_properties([unset]))
+    command = alter(snapshot.uri, unset_properties([unset]))
     return Finding(name=name, detail=detail, command=command)
 
 
@@ -755,7 +685,7 @@ def _statistics_findings(
     snapshot = examined.snapshot
     missing = without_range(snapshot, examined.bounds).num_rows
     if missing:
-        yield fixable(
+        yield _fixable(
             snapshot,
             MISSING_STATISTICS,
             f"{missing} file(s) without statistics of a clustering column; every query reads them",
@@ -766,20 +696,15 @@ def _statistics_findings(
     outside = [column for column in columns if column.physical not in indexed]
     if outside:
         names = ", ".join(column.name for column in outside)
-        wanted = indexing(snapshot, [column.name for column in columns])
-        yield repaired(
-            snapshot,
-            "unindexed-columns",
-            f"the table's properties ask for no statistics of {names}, so new files lack them",
-            wanted,
+        yield Finding(
+            name="unindexed-columns",
+            detail=f"the table's properties ask for no statistics of {names}, so new files lack"
+            " them",
+            command=_indexing(snapshot, [column.name for column in columns]),
         )
-    yield from _cut_findings(examined)
-
-
-def _cut_findings(examined: Examined) -> Iterator[Finding]:
     for column in examined.health.columns if examined.health else ():
         if column.files_in_one_prefix:
-            yield fixable(
+            yield _fixable(
                 examined.snapshot,
                 CUT_STRINGS,
                 f"{column.files_in_one_prefix} file(s) whose values of {column.name} all begin with"
@@ -795,7 +720,7 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
     renamed = 0 if retagging is None else retagging.files.num_rows
     if retagging is not None and renamed:
         examples = "; ".join(f"{old} is now {new}" for old, new in [*retagging.tags.items()][:3])
-        yield fixable(
+        yield _fixable(
             snapshot,
             RENAMED_CUBES,
             f"{renamed} file(s) with tags from before a rename ({examples}): OPTIMIZE treats"
@@ -803,38 +728,35 @@ def _tag_findings(examined: Examined, columns: Sequence[ClusteringColumn]) -> It
             files=renamed,
         )
     tags = snapshot.files["zorder_by"]
-    unreadable = 0
     odd = [tag for tag in pc.unique(tags).to_pylist() if tag and parse_zorder_by(tag) is None]
-    if odd:
-        unreadable = int(pc.sum(pc.is_in(tags, value_set=pa.array(odd))).as_py())
-        yield by_rewrite(
+    unreadable = np.asarray(pc.is_in(tags, value_set=pa.array(odd, pa.string())), np.bool_)
+    if unreadable.any():
+        yield _by_rewrite(
             examined,
             "unreadable-tags",
-            f"{unreadable} file(s) with a ZCUBE_ZORDER_BY tag that is not a list of names",
-            np.asarray(pc.fill_null(pc.is_in(tags, value_set=pa.array(odd)), fill_value=False)),
+            f"{unreadable.sum()} file(s) with a ZCUBE_ZORDER_BY tag that is not a list of names",
+            unreadable,
         )
     states = file_states(snapshot, columns, 0)
-    foreign = _count(states, OTHER_PROVIDER)
-    if foreign:
-        known = snapshot.files["clustering_provider"].filter(pc.equal(states, OTHER_PROVIDER))
+    is_foreign = pc.equal(states, OTHER_PROVIDER)
+    foreign = np.asarray(is_foreign, np.bool_)
+    if foreign.any():
+        known = snapshot.files["clustering_provider"].filter(is_foreign)
         names = ", ".join(sorted(map(str, pc.unique(known).to_pylist())))
-        yield by_rewrite(
+        yield _by_rewrite(
             examined,
             "other-provider",
-            f"{foreign} file(s) clustered by another implementation ({names}); only a full rewrite"
-            " takes them",
-            np.asarray(pc.equal(states, OTHER_PROVIDER)),
+            f"{foreign.sum()} file(s) clustered by another implementation ({names}); only a full"
+            " rewrite takes them",
+            foreign,
         )
-    others = _count(states, OTHER_COLUMNS) - renamed - unreadable
+    of_others = np.asarray(pc.equal(states, OTHER_COLUMNS), np.bool_)
+    others = int(of_others.sum()) - renamed - int(unreadable.sum())
     if others > 0:
-        yield by_rewrite(
+        yield _by_rewrite(
             examined,
             "other-columns",
             f"{others} file(s) in cubes of other columns; only a full rewrite takes them",
-            np.asarray(pc.equal(states, OTHER_COLUMNS)),
+            of_others,
             count=others,
         )
-
-
-def _count(states: pa.Array, state: str) -> int:
-    return int(pc.sum(pc.equal(states, state)).as_py() or 0)

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn, clustering_domain
-from liquidlog.doctor.findings import BROKEN_DOMAIN, RENAMED_CUBES
+from liquidlog.doctor.findings import BROKEN_DOMAIN
 from liquidlog.snapshot import decoded_paths
 from liquidlog.spec.actions import Change, CopiedAdd
 from liquidlog.spec.bounds import FileStatistics, encode_stats
@@ -44,14 +44,14 @@ def domain_repair(columns: Sequence[ClusteringColumn]) -> Change:
     )
 
 
-def retagging_repair(adds: Sequence[CopiedAdd]) -> Change:
-    """Return the change that retags files."""
-    return _of_files(RENAMED_CUBES, adds)
-
-
-def statistics_repair(fix: str, adds: Sequence[CopiedAdd]) -> Change:
-    """Return the change that adds statistics, or longer bounds, to files."""
-    return _of_files(fix, adds)
+def files_repair(fix: str, adds: Sequence[CopiedAdd]) -> Change:
+    """Return the change that adds files again, with other tags or statistics."""
+    return Change(
+        operation=OPERATION,
+        parameters={"fix": fix},
+        actions=tuple(adds),
+        metrics={"numUpdatedFiles": str(len(adds))},
+    )
 
 
 def with_statistics(
@@ -77,29 +77,33 @@ def with_statistics(
             tight = False if has_deleted else True if tight_bounds else None
             known = msgspec.json.decode(original.get("stats", b"null"), type=str | None)
             stats = _completed(_document(known), statistics, tight=tight, replaces=replaces)
-            adds.append(None if stats is None else _copied(path, original, stats))
-    return tuple(add for add in adds if add is not None)
+            if stats is not None:
+                document = {
+                    **original,
+                    "dataChange": msgspec.Raw(b"false"),
+                    "stats": _encoder.encode(stats).decode(),
+                }
+                adds.append(
+                    CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
+                )
+    return tuple(adds)
 
 
 def _completed(
     before: Document, statistics: FileStatistics, *, tight: bool | None, replaces: bool
 ) -> Document | None:
     """Return statistics completed by others, None if that changes nothing."""
-    after = _merged(before, _decoder.decode(encode_stats(statistics)), replaces=replaces)
+    computed = _decoder.decode(encode_stats(statistics))
+    rows = before.get(_NUM_RECORDS)
+    after = {**before, _NUM_RECORDS: computed[_NUM_RECORDS] if rows is None else rows}
+    for name in _SECTIONS:
+        section = _filled(before.get(name), computed[name], replaces=replaces)
+        after |= {name: section} if section or name in before else {}
     if after == before:
         return None
     if tight is False or (tight and not any(before.get(name) for name in _SECTIONS)):
         after[_TIGHT] = tight
     return after
-
-
-def _copied(path: str, original: Mapping[str, msgspec.Raw], statistics: Document) -> CopiedAdd:
-    document: Document = {
-        **original,
-        "dataChange": msgspec.Raw(b"false"),
-        "stats": _encoder.encode(statistics).decode(),
-    }
-    return CopiedAdd(path=path, document=msgspec.Raw(msgspec.json.encode(document)))
 
 
 def _document(text: str | None) -> Document:
@@ -111,25 +115,8 @@ def _document(text: str | None) -> Document:
     return found if isinstance(found, dict) else {}
 
 
-def _merged(before: Document, computed: Document, *, replaces: bool) -> Document:
-    """Return statistics with computed values for missing ones, or for all of them."""
-    sections = {
-        name: _filled(before.get(name), computed[name], replaces=replaces) for name in _SECTIONS
-    }
-    rows = before.get(_NUM_RECORDS)
-    return {
-        **before,
-        _NUM_RECORDS: computed[_NUM_RECORDS] if rows is None else rows,
-        **{name: section for name, section in sections.items() if section or name in before},
-    }
-
-
-def _filled(
-    before: Any,  # noqa: ANN401  JSON
-    computed: Document,
-    *,
-    replaces: bool,
-) -> Document:
+def _filled(before: object, computed: Document, *, replaces: bool) -> Document:
+    """Return a part of statistics with computed values for missing ones, or for all of them."""
     filled = dict(before) if isinstance(before, dict) else {}
     for name, value in computed.items():
         known = filled.get(name)
@@ -138,12 +125,3 @@ def _filled(
         elif known is None or replaces:
             filled[name] = value
     return filled
-
-
-def _of_files(fix: str, adds: Sequence[CopiedAdd]) -> Change:
-    return Change(
-        operation=OPERATION,
-        parameters={"fix": fix},
-        actions=tuple(adds),
-        metrics={"numUpdatedFiles": str(len(adds))},
-    )

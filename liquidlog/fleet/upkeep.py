@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planner import affordable
+from liquidlog.clustering.settings import OVERLAP
 from liquidlog.commit.transaction import Clock, system_clock
 from liquidlog.errors import (
     EXIT_ERROR,
@@ -41,7 +42,6 @@ from liquidlog.fleet.policy import (
     rank,
     seen_of,
 )
-from liquidlog.foresee.candidates import OVERLAP
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log

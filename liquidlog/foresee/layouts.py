@@ -7,7 +7,6 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.conditions import ValuePredicates
 from liquidlog.curve.curves import Curve
 from liquidlog.curve.grid import Axis, Coords, Keys
 from liquidlog.curve.layouts import (
@@ -18,7 +17,7 @@ from liquidlog.curve.layouts import (
     place_rows,
 )
 from liquidlog.foresee.sample import Floats, Numbers, Parts, Sample, spread
-from liquidlog.plan import FittedWorkload, parsed_as
+from liquidlog.plan import FittedWorkload
 from liquidlog.spec.bounds import Bounds, ColumnBounds, bounds_type
 from liquidlog.spec.schema import Leaf, Path
 
@@ -26,7 +25,7 @@ _LEAST_DENSITY: Final = 0.2
 """Files whose sampled rows are thinner than this, relative to the group's mean, stay as thin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Layout:
     """The order of rows: along a curve through `columns`, first parted by a `prefix`.
 
@@ -163,7 +162,15 @@ class Layouts:
         if outputs == 1 and not prefix:
             return np.zeros(len(rows), np.int64), ordinals
         if layout.readers is not None:
-            return self._fitted(layout, rows, outputs, layout.readers, prefix)
+            values = [self.sample.column(one).values.take(pa.array(rows)) for one in layout.columns]
+            return place_columns(
+                values,
+                ordinals,
+                outputs,
+                curve=layout.curve if len(values) > 1 else Curve.LINEAR,
+                conditions=layout.readers.conditions([one.type for one in values]),
+                prefix=prefix,
+            ).parts(values)
         coords, bits = self._coords(layout, rows, place=(grouping, group))
         order, _, cuts = place_rows(
             coords, ordinals, outputs, curve=layout.curve, bits=bits, prefix=prefix
@@ -172,10 +179,7 @@ class Layouts:
         return np.asarray(cuts.parts_of(keys, ordinals), np.int64), keys
 
     def ordered(self, layout: Layout, rows: Numbers, part: Numbers) -> Numbers:
-        """Return rows by their file (`part`), and inside it as a rewrite sorts them.
-
-        Without columns, rows stay in the order of their files. The layout has no prefix.
-        """
+        """Return rows by their file (`part`), and inside it as a rewrite sorts them."""
         if not layout.columns:
             return rows[np.argsort(part, kind="stable")]
         coords, bits = self._coords(layout, rows)
@@ -186,10 +190,7 @@ class Layouts:
     def _coords(
         self, layout: Layout, rows: Numbers, place: tuple[Grouping, int] | None = None
     ) -> tuple[Coords, int]:
-        """Return the coordinates of rows along a layout's columns, (n, d), and their bits.
-
-        The coordinates of all rows of a `place`, a group of a grouping, are kept.
-        """
+        """Return the coordinates of rows along a layout's columns, (n, d), and their bits."""
         d = len(layout.columns)
         bits = key_order_bits(d, layout.curve, parted=bool(layout.prefix))
         most = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
@@ -205,26 +206,6 @@ class Layouts:
             coords[:, number] = found
         return coords, bits
 
-    def _fitted(
-        self,
-        layout: Layout,
-        rows: Numbers,
-        outputs: int,
-        readers: FittedWorkload,
-        prefix: Sequence[int],
-    ) -> tuple[Numbers, Keys]:
-        values = [self.sample.column(path).values.take(pa.array(rows)) for path in layout.columns]
-        ordinals = np.arange(len(rows), dtype=np.uint64)
-        found = place_columns(
-            values,
-            ordinals,
-            outputs,
-            curve=layout.curve if len(values) > 1 else Curve.LINEAR,
-            conditions=_conditions(readers, values),
-            prefix=prefix,
-        )
-        return found.parts(values)
-
     def _bounds(self, layout: Layout, parts: Parts, rows: Floats) -> Bounds:
         readers = layout.readers
         stops: Mapping[Path, pa.Array] = {}
@@ -232,7 +213,7 @@ class Layouts:
         # Boxes end where readers' constants are; cells along a curve may end behind them.
         if readers is not None and layout.curve is Curve.KD:
             values = [self.sample.column(path).values for path in layout.columns]
-            conditions = _conditions(readers, values)
+            conditions = readers.conditions([one.type for one in values])
             stops = dict(zip(layout.columns, conditions.borders(values), strict=True))
             constants = dict(zip(layout.columns, conditions.constants(), strict=True))
         known = {column.leaf: column for column in self.sample.columns}
@@ -252,13 +233,6 @@ class Layouts:
         )
         records = pa.array(np.ceil(rows).astype(np.int64), pa.int64())
         return Bounds(columns=columns, num_records=records)
-
-
-def _conditions(readers: FittedWorkload, values: Sequence[pa.Array]) -> ValuePredicates:
-    def parsed(kind: pa.DataType):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        return lambda texts: parsed_as(kind, texts)
-
-    return readers.conditions([parsed(column.type) for column in values])
 
 
 def _unknown(leaf: Leaf, count: int) -> ColumnBounds:

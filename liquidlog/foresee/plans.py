@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.migration import bounds_with_values, unpartitioned
+from liquidlog.clustering.columns import bounds_with_values, clustering_state, unpartitioned
 from liquidlog.clustering.staleness import input_rows
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
 from liquidlog.foresee.packing import Packing
-from liquidlog.foresee.prediction import (
+from liquidlog.foresee.reads import (
     EVERYTHING,
     LOCAL_DISK,
     OBJECT_STORE,
@@ -24,10 +23,8 @@ from liquidlog.foresee.prediction import (
     Prediction,
     Range,
     ReadersFrom,
-    StoreProfile,
-)
-from liquidlog.foresee.reads import (
     Readings,
+    StoreProfile,
     imagined_files,
     opened_by_masks,
     readings_of,
@@ -80,8 +77,8 @@ class Readers:
     """The queries of a table: a workload's, or assumed ones.
 
     `names` and `shares` have one entry per query: first the predicates `wheres`, with masks of the
-    files that may match (`masks`), then one for a single value of each of `values`, then a full
-    scan, if `scans`.
+    files that may match (`masks`), then one for a single value of each of `values`. Without
+    predicates, the last one is a full scan.
     """
 
     source: ReadersFrom
@@ -90,7 +87,6 @@ class Readers:
     wheres: tuple[str, ...] = ()
     masks: tuple[Mask, ...] = ()
     values: tuple[Leaf, ...] = ()
-    scans: bool = False
     leaves: tuple[Leaf, ...] = ()
     blind: tuple[tuple[str, ...], ...] = ()
     columns: tuple[tuple[str, ...], ...] = ()
@@ -146,7 +142,6 @@ def assumed_readers(
         names=(*names, EVERYTHING),
         shares=np.full(len(names) + 1, 1 / (len(names) + 1)),
         values=tuple(chosen),
-        scans=True,
         leaves=tuple(chosen),
     )
 
@@ -224,32 +219,23 @@ class Foresight:
         inputs, others = np.flatnonzero(taken), np.flatnonzero(~taken)
         if not self._readers.values:
             others = others[:0]
+        most = _INPUT_FILES + _OTHER_FILES
         chosen = [
-            inputs[
-                spread(len(inputs), max(_INPUT_FILES, _INPUT_FILES + _OTHER_FILES - len(others)))
-            ],
-            others[
-                spread(len(others), max(_OTHER_FILES, _INPUT_FILES + _OTHER_FILES - len(inputs)))
-            ],
+            inputs[spread(len(inputs), max(_INPUT_FILES, most - len(others)))],
+            others[spread(len(others), max(_OTHER_FILES, most - len(inputs)))],
         ]
-        most = max(
-            (sum(group.expected_outputs for group in plan.groups) for plan in self._plans),
-            default=1,
-        )
+        outputs = [sum(group.expected_outputs for group in plan.groups) for plan in self._plans]
+        sampled = tuple(leaf for leaf in self.leaves if has_bounds(leaf.data_type))
         return rows_of(
             self._store,
             self._snapshot,
-            self._sampled_leaves,
-            outputs=most,
+            sampled,
+            outputs=max(outputs, default=1),
             among=np.sort(np.concatenate(chosen)),
             reads_rows=self._reads_rows,
-            bounds=self._bounds.select([self.leaves.index(one) for one in self._sampled_leaves]),
+            bounds=self._bounds.select([self.leaves.index(one) for one in sampled]),
             kept=self._kept,
         )
-
-    @property
-    def _sampled_leaves(self) -> tuple[Leaf, ...]:
-        return tuple(leaf for leaf in self.leaves if has_bounds(leaf.data_type))
 
     @cached_property
     def now(self) -> Readings:
@@ -284,28 +270,22 @@ class Foresight:
             profile=self._profile,
         )
 
-    def _layout(self, plan: ClusteringPlan) -> Layout:
-        columns = tuple(column.logical for column in plan.columns)
-        return Layout(
-            columns=columns,
-            curve=Curve(plan.curve),
-            prefix=tuple(columns[number] for number in plan.prefix),
-            readers=plan.readers,
-        )
-
     def _laid(self, number: int, layouts: Layouts) -> Laid:
         """Return the files that a plan would write; groups without sampled rows are left out."""
         plan, owners = self._plans[number], self._owners[number]
         outputs = [group.expected_outputs for group in plan.groups]
+        columns = tuple(column.logical for column in plan.columns)
+        prefix = tuple(columns[number] for number in plan.prefix)
+        layout = Layout(columns, Curve(plan.curve), prefix, plan.readers)
         is_joined = np.array([_is_joined(plan, count) for count in outputs], np.bool_)
         joined, part = _joined(owners, self._live_sizes, self._bounds, is_joined, outputs)
         if self.rows.stored is not None:
-            joined = _with_parts(joined, part, self._layout(plan), layouts)
+            joined = _with_parts(joined, part, layout, layouts)
         found = [(joined, self._packed(joined, layouts.sample, plan))]
         if not is_joined.all():
             cut = np.where((owners >= 0) & ~is_joined[owners.clip(0)], owners, -1)
             grouping = Grouping.of(cut, self._live_sizes, self._live, groups=len(plan.groups))
-            laid = layouts.laid(self._layout(plan), grouping, outputs)
+            laid = layouts.laid(layout, grouping, outputs)
             found.append((laid, self._packed(laid, layouts.sample, plan)))
         size_bytes = np.concatenate([size for _, size in found])
         if number not in self._shrunk:
@@ -408,27 +388,23 @@ class Foresight:
         share = found[0][1]
         if len(samples) == 1:
             after = found[0][0]
-            drawn = self._drawn(number, samples[0]) if surely else []
-            deviation = [
-                np.std([getattr(one, name) for one in drawn], axis=0) if drawn else 0.0
-                for name in ("files", "bytes")
-            ]
-            ways = [_moved(after, deviation, side) for side in (-_DEVIATIONS, 0.0, _DEVIATIONS)]
+            halves = range(_HALVES) if surely and not _only_joins(plan) else ()
+            drawn = [self._after(number, samples[0].half(seed))[0] for seed in halves] or [after]
+            deviation = replace(
+                after,
+                files=np.std([one.files for one in drawn], axis=0),
+                bytes=np.std([one.bytes for one in drawn], axis=0),
+            )
+            ways = [after + deviation.times(by) for by in (-_DEVIATIONS, 0.0, _DEVIATIONS)]
             errors = _ERROR_OF_ONE, _ERROR_OF_MEAN
         else:
             ways = [one for one, _ in found]
-            after = replace(
-                ways[0],
-                bytes=np.mean([one.bytes for one in ways[:2]], axis=0),
-                files=np.mean([one.files for one in ways[:2]], axis=0),
-            )
+            after = (ways[0] + ways[1]).times(1 / 2)
             errors = _ERROR_OF_ONE * _ERROR_MADE_UP, _ERROR_OF_MEAN * _ERROR_MADE_UP
         owned = self._owners[number] >= 0
         kept = self._of_files(samples[0], ~owned)
         asked = self._of_files(samples[0], owned).files > 0
-        least = replace(
-            kept, files=kept.files + asked * (self._owners[number].max(initial=-1) >= 0)
-        )
+        least = replace(kept, files=kept.files + asked)
         most = Readings(
             files=kept.files + sum(group.expected_outputs for group in plan.groups),
             bytes=kept.bytes
@@ -438,27 +414,10 @@ class Foresight:
         packed = min(_SURELY_PACKED, self._shrunk.get(number, 1.0))
         if not plan.groups:
             errors, packed = (1.0, 1.0), 1.0
+        ranges = _Ranges(ways=ways, least=least, most=most, errors=errors, packed=packed)
         return _prediction(
-            plan,
-            readers,
-            self.now,
-            after,
-            ranges=_Ranges(
-                ways=ways,
-                least=least,
-                most=most,
-                errors=errors,
-                packed=packed,
-            ),
-            rows=self.rows,
-            share=share,
+            plan, readers, self.now, after, ranges=ranges, rows=self.rows, share=share
         )
-
-    def _drawn(self, number: int, sample: Sample) -> list[Readings]:
-        plan = self._plans[number]
-        if _only_joins(plan):
-            return []
-        return [self._after(number, sample.half(seed))[0] for seed in range(_HALVES)]
 
 
 def _is_joined(plan: ClusteringPlan, outputs: int) -> bool:
@@ -488,11 +447,7 @@ def live_rows(snapshot: Snapshot) -> Floats:
 
 
 def joined_files(group: Numbers, sizes: Floats, outputs: Numbers) -> Numbers:
-    """Return the number of the joined file that each file goes to, through all groups.
-
-    Files are in the order of their groups; neighbours are joined, each group to so many `outputs`
-    of about equal size.
-    """
+    """Return the number of the joined file that each file goes to, through all groups."""
     before = np.cumsum(sizes) - sizes
     begins = np.flatnonzero(np.diff(group, prepend=-1))
     counts = np.diff(np.append(begins, len(group)))
@@ -511,10 +466,7 @@ def _joined(
     is_joined: Mask,
     outputs: Sequence[int],
 ) -> tuple[Laid, Numbers]:
-    """Return the files that groups become by joining neighbours in the plan's order.
-
-    Also the number among these of each file (n,), -1 for files that are not joined.
-    """
+    """Return the files that groups become by joining neighbours in the plan's order."""
     files = np.flatnonzero((owners >= 0) & is_joined[owners.clip(0)])
     files = files[np.argsort(owners[files], kind="stable")]
     each = np.array(outputs, np.int64)
@@ -571,12 +523,6 @@ def _ratios(after: Floats, before: Floats) -> Floats:
     return np.divide(after, before, out=np.full_like(after, mean), where=before > 0)
 
 
-def _moved(after: Readings, deviation: Sequence[Floats | float], by: float) -> Readings:
-    return replace(
-        after, files=after.files + by * deviation[0], bytes=after.bytes + by * deviation[1]
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ranges:
     """Ways in which a plan may come out, the ends of all ways, and how far these may be off.
@@ -605,16 +551,12 @@ class _Ranges:
         return Range(min(low * (1 - _ROUNDING), mean), max(high * (1 + _ROUNDING), mean))
 
     def _ends(self, name: str, weights: Floats | None, error: float) -> tuple[Floats, Floats]:
-        drawn, least, most = (
-            np.stack([getattr(one, name) for one in some])
-            for some in (self.ways, (self.least,), (self.most,))
-        )
-        if weights is not None:
-            drawn, least, most = (one @ weights for one in (drawn, least, most))
+        found = np.stack([getattr(one, name) for one in (self.least, self.most, *self.ways)])
+        least, most, *drawn = found if weights is None else found @ weights
         less = self.packed if name == "bytes" else 1.0
         more = less**-0.5
-        low = (drawn.min(axis=0) * less / error).clip(least[0], most[0] * more)
-        high = (drawn.max(axis=0) * more * error).clip(least[0], most[0] * more)
+        low = (np.min(drawn, axis=0) * less / error).clip(least, most * more)
+        high = (np.max(drawn, axis=0) * more * error).clip(least, most * more)
         return low, high
 
 
@@ -629,18 +571,18 @@ def _prediction(
     share: float,
 ) -> Prediction:
     weights, profile = readers.shares, now.profile
-    means = {
-        f"{name}_{when}": float(weights @ getattr(one, name))
+    each = {
+        f"{name}_{when}": getattr(one, name)
         for when, one in (("before", now), ("after", after))
         for name in ("files", "bytes", "requests", "seconds")
     }
+    means = {name: float(weights @ values) for name, values in each.items()}
     files = ranges.mean("files", weights, means["files_after"])
     size_bytes = ranges.mean("bytes", weights, means["bytes_after"])
-    spared = [
-        means["bytes_before"] - one
-        for one in (means["bytes_after"], size_bytes.low, size_bytes.high)
-    ]
-    gains = [one / plan.size_bytes if plan.groups else 0.0 for one in spared]
+    after_bytes = means["bytes_after"], size_bytes.low, size_bytes.high
+    spared, most, least = (means["bytes_before"] - one for one in after_bytes)
+    cost = plan.size_bytes
+    gains = [one / cost if plan.groups else 0.0 for one in (spared, least, most)]
     ends = (files.low, files.high), (size_bytes.low, size_bytes.high)
     blind = readers.blind or ((),) * len(readers.names)
     columns = readers.columns or ((),) * len(readers.names)
@@ -661,23 +603,18 @@ def _prediction(
         requests_after_range=Range(*map(profile.requests, *ends)),
         seconds_after_range=Range(*map(profile.seconds, *ends)),
         gain_per_byte=gains[0],
-        gain_per_byte_range=Range(gains[2], gains[1]),
-        break_even_reads=plan.size_bytes / spared[0] if spared[0] > 0 else None,
-        break_even_reads_range=_pays_off(plan.size_bytes, spared[2], spared[1]),
+        gain_per_byte_range=Range(gains[1], gains[2]),
+        break_even_reads=cost / spared if spared > 0 else None,
+        break_even_reads_range=Range(cost / most, cost / least if least > 0 else math.inf)
+        if most > 0
+        else None,
         predicates=tuple(
             PredictedReads(
                 where=name,
                 share=float(weights[number]),
-                files_before=float(now.files[number]),
-                files_after=float(after.files[number]),
                 files_after_range=of_files,
-                bytes_before=float(now.bytes[number]),
-                bytes_after=float(after.bytes[number]),
                 bytes_after_range=of_bytes,
-                requests_before=float(now.requests[number]),
-                requests_after=float(after.requests[number]),
-                seconds_before=float(now.seconds[number]),
-                seconds_after=float(after.seconds[number]),
+                **{field: float(values[number]) for field, values in each.items()},
                 cannot_prune=blind[number],
                 columns=columns[number],
             )
@@ -689,10 +626,3 @@ def _prediction(
         not_usable=readers.not_usable,
         asked_at=readers.asked_at,
     )
-
-
-def _pays_off(cost: float, least_spared: float, most_spared: float) -> Range | None:
-    """Return after how many queries a cost is saved, None if no query can save anything."""
-    if most_spared <= 0:
-        return None
-    return Range(cost / most_spared, cost / least_spared if least_spared > 0 else math.inf)

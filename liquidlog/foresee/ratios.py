@@ -12,7 +12,7 @@ difference of their own ratios from 1 is the error of made-up rows, and corrects
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -59,8 +59,7 @@ _MOST: Final = 0.5
 _DECIMALS: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratios:
+class Ratios(NamedTuple):
     """What is now, divided by the same after a full rewrite; about 1 just after one.
 
     `depth` is of the average depth, `read` of the bytes that narrow queries open; None if the
@@ -84,11 +83,7 @@ def with_ratios(
     mask: pa.BooleanArray | None = None,
     sample: Sample | None = None,
 ) -> Health:
-    """Return the health with its ratios, of the files and columns that it was measured by.
-
-    The rewrite clusters as many bytes together, and in such an order, as the table remembers.
-    Without a `sample`, rows are made up from the log alone.
-    """
+    """Return the health with its ratios, of the files and columns that it was measured by."""
     is_measured, prefix = bounds.all_known(), prefix_chars(snapshot)
     for number, column in enumerate(columns):
         cut = truncation(bounds, number, column, prefix)
@@ -133,12 +128,6 @@ class Files:
     cube: Numbers
     prefix_chars: int = DEFAULT_PREFIX_CHARS
 
-    def depth(self, mask: Mask) -> float:
-        """Return the average depth of some files among themselves."""
-        taken = self.bounds.filter(pa.array(mask))
-        ranges = [column_ranges(one.low, one.high) for one in taken.columns]
-        return float(depths(key_ranges(ranges)).mean())
-
     def largest_cube(self, among: Mask) -> Mask | None:
         """Return the files of the cube with most of the bytes, None if none has so many."""
         inside = among & (self.cube >= 0)
@@ -180,15 +169,16 @@ def ratios(
     depth, read = average_depth / found.depth, found.width_now / found.width
     if cube is not None:
         own = _reached(files, cube, cube, Curve(curve), 1, sample)
-        depth /= files.depth(cube) / own.depth
+        taken = files.bounds.filter(pa.array(cube))
+        ranges = key_ranges([column_ranges(one.low, one.high) for one in taken.columns])
+        depth /= float(depths(ranges).mean()) / own.depth
         read /= own.width_now / own.width
     # Readers open whatever does not say where its values are.
     read = (read * (total - unmeasured) + unmeasured / found.width) / total
     return Ratios(depth=round(depth, _DECIMALS), read=round(read, _DECIMALS))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reached:
+class _Reached(NamedTuple):
     """Means over files after a rewrite: depth, and width, the mean share of a column from 0 to 1.
 
     `width_now` is the width of the files that are there.

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from liquidlog.clustering.choice import input_files, writer_options
 from liquidlog.clustering.keyspace import finite_numbers
 from liquidlog.clustering.row_tracking import planned_row_tracking
+from liquidlog.curve.grid import sorted_values
 from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.packing import footer_of, repacking
@@ -105,7 +106,7 @@ def _read(
     (inputs,) = input_files(snapshot.files, [numbers]) or ((),)
     sizes = np.array([file.size_bytes for file in inputs], np.float64)
     # Wherever reading stops, the files that were read lie evenly among all.
-    order = np.argsort(_mirrored(len(numbers)), kind="stable")
+    order = np.array(sorted(range(len(numbers)), key=lambda one: f"{one:032b}"[::-1]), np.int64)
     files: dict[int, _OfFile] = {}
     # As many as are needed if no more files than the fewest are read.
     each = rows * sizes / max(1.0, float(sizes.sum())) * max(1.0, len(order) / _FEWEST_FILES)
@@ -146,15 +147,6 @@ def _dictionaries(files: Sequence[Mapping[str, pa.Array]]) -> dict[str, Dictiona
         name: Dictionaries.of([one[name] for one in files if len(one.get(name, ()))])
         for name in sorted(names)
     }
-
-
-def _mirrored(count: int) -> Numbers:
-    """Return the numbers below `count` with their bits in reverse, to visit them evenly."""
-    bits = max(1, int(count - 1).bit_length())
-    numbers, found = np.arange(count), np.zeros(count, np.int64)
-    for bit in range(bits):
-        found |= ((numbers >> bit) & 1) << (bits - 1 - bit)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +322,10 @@ def _spread(low: pa.Array, high: pa.Array, owner: Numbers, random: Floats) -> pa
     if not pc.any(known).as_py():
         return pa.nulls(len(owner), low.type)
     # A file without bounds may hold anything.
-    low, high = pc.fill_null(low, _end(low, 0)), pc.fill_null(high, _end(high, -1))
+    low = pc.fill_null(low, sorted_values(low)[0])
+    high = pc.fill_null(high, sorted_values(high)[-1])
     if pa.types.is_string(low.type):
-        ends = pc.unique(pa.concat_arrays([low, high]))
-        ends = ends.take(pc.sort_indices(ends))
+        ends = pc.unique(sorted_values(pa.concat_arrays([low, high])))
         first, last = (np.asarray(pc.index_in(end, ends), np.int64)[owner] for end in (low, high))
         places = first + np.floor(random * (last - first + 1)).astype(np.int64)
         return ends.take(pa.array(np.minimum(places, last)))
@@ -342,11 +334,6 @@ def _spread(low: pa.Array, high: pa.Array, owner: Numbers, random: Floats) -> pa
     assert end is not None  # noqa: S101
     start, end = start[owner], end[owner]
     return _values(start + random * np.maximum(end - start, 0), low.type)
-
-
-def _end(values: pa.Array, place: int) -> Any:  # noqa: ANN401  a scalar of any type
-    known = values.drop_null()
-    return known[pc.sort_indices(known)[place].as_py()]
 
 
 def _values(numbers: Floats, kind: pa.DataType) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.grid import range_ids, sorted_values
+from liquidlog.curve.grid import places_among, range_ids, sorted_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import ColumnBounds
 from liquidlog.spec.schema import Leaf
@@ -173,10 +173,7 @@ class SampledColumn:
         found = np.zeros(len(self.distinct) + 1, np.int64)
         if constants is None or not len(constants) or not len(self.distinct):
             return found
-        places = range_ids(constants, self.distinct).astype(np.int64) - 1
-        last = len(self.distinct) - 1
-        same = pc.equal(self.distinct.take(pa.array(np.minimum(places, last))), constants)
-        is_sampled = np.asarray(pc.fill_null(same, fill_value=False), np.bool_)
+        places, is_sampled = places_among(self.distinct, constants)
         found[places[~is_sampled & (places > 0)]] = 1
         return found
 

@@ -5,23 +5,28 @@ saved seconds are as many as it took.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal, TypeAlias
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import structs
 
+from liquidlog.clustering.settings import DEFAULT_STRATEGY, OVERLAP, TAKES, WITH_OPTION
 from liquidlog.errors import UsageError
-from liquidlog.foresee.prediction import (
+from liquidlog.foresee.reads import (
     EVERYTHING,
     Opened,
-    PredictedReads,
     Prediction,
     StoreProfile,
 )
-from liquidlog.foresee.sample import Floats, KeptRows
+from liquidlog.foresee.sample import Floats, KeptRows, spread
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Workload, recorded_per_day
+from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Leaf, quote_path
 from liquidlog.spec.text import Summary, render_size
@@ -100,9 +105,12 @@ class Cost:
     def of(cls, plan: ClusteringPlan, profile: StoreProfile) -> "Cost":
         """Return the cost of a plan."""
         files = sum(len(group.inputs) + group.expected_outputs for group in plan.groups)
-        size_bytes = plan.size_bytes
-        seconds = profile.rewrite_seconds(files, 2.0 * size_bytes)
-        return cls(bytes_read=size_bytes, bytes_written=size_bytes, seconds=seconds)
+        seconds = profile.rewrite_seconds(files, 2.0 * plan.size_bytes)
+        return cls(bytes_read=plan.size_bytes, bytes_written=plan.size_bytes, seconds=seconds)
+
+    def document(self) -> dict[str, float]:
+        """Return the cost ready to print as JSON."""
+        return {**asdict(self), "seconds": round(self.seconds, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,9 +120,8 @@ class Option:
     `command` makes exactly this rewrite; `arguments` are those of Table.plan. If it `clusters`, the
     table first gets these clustering columns. `now`, `after`, `low` and `high` are what the mean
     query opens, the last two the ends in nine of ten cases. `judged_share` is the share of the
-    plan's bytes whose groups were predicted; the other groups count as alike. `problem` is why it
-    is not worth it; `is_unsure` says that only its range is why. `files_after` returns the files
-    after the plan, if all of it was predicted.
+    plan's bytes that was predicted. `problem` is why it is not worth it; `is_unsure` says that only
+    its range is why. `files_after` returns the files after the plan, if all of it was predicted.
     """
 
     name: str
@@ -268,13 +275,9 @@ class Verdict(Summary):
                     name: {"mean": mean, "low": low[name], "high": high[name]}
                     for name, mean in _rounded(shown.after).items()
                 },
-                "cost": {
-                    "bytes_read": shown.cost.bytes_read,
-                    "bytes_written": shown.cost.bytes_written,
-                    "seconds": round(shown.cost.seconds, 2),
-                },
-                "payback_queries": _up_to(shown.payback_queries, 3),
-                "payback_days": _up_to(shown.payback_days, 3),
+                "cost": shown.cost.document(),
+                "payback_queries": rounded(shown.payback_queries, 3),
+                "payback_days": rounded(shown.payback_days, 3),
                 "sampled": {
                     "rows": found.sampled_rows,
                     "files": found.sampled_files,
@@ -336,11 +339,12 @@ def _problem(option: Option) -> tuple[str | None, bool]:
         return "there is nothing to rewrite", False
     worst = _worse_off(option.prediction)
     if worst is not None:
+        who, now, after = worst
         return (
-            f"queries for {worst.where} would wait {seconds_text(worst.seconds_after)} instead of"
-            f" {seconds_text(worst.seconds_before)}, and read {_size(worst.bytes_after)} in"
-            f" {_files(worst.files_after)} instead of {_size(worst.bytes_before)} in"
-            f" {_count(worst.files_before)}"
+            f"queries for {who} would wait {seconds_text(after['seconds'])} instead of"
+            f" {seconds_text(now['seconds'])}, and read {_size(after['bytes'])} in"
+            f" {_files(after['files'])} instead of {_size(now['bytes'])} in"
+            f" {_count(now['files'])}"
         ), False
     best, saved = f"the best rewrite ({option.name})", option.saved_share
     if option.saved_seconds <= 0:
@@ -368,8 +372,8 @@ def many(weights: Floats, shapes: Sequence[Collection[object]]) -> Floats:
     return np.asarray(found / found.sum(axis=1, keepdims=True), np.float64)
 
 
-def _worse_off(prediction: Prediction) -> PredictedReads | None:
-    """Return the queries with the longest extra wait, None if no queries wait too long."""
+def _worse_off(prediction: Prediction) -> tuple[str, dict[str, float], dict[str, float]] | None:
+    """Return what queries wait longest for besides, and their means now and after; None if none."""
     rows = prediction.predicates
     readers = many(np.array([row.share for row in rows]), [row.columns for row in rows])
     now, after = (
@@ -381,14 +385,15 @@ def _worse_off(prediction: Prediction) -> PredictedReads | None:
         return None
     shares = readers[longer.argmax()]
     alike = [rows[number] for number in np.flatnonzero(shares)]
-    if len(alike) == 1:
-        return alike[0]
-    means: dict[str, Any] = {
-        f"{name}_{when}": float(shares @ [getattr(row, f"{name}_{when}") for row in rows])
-        for name in (field.name for field in fields(Opened))
+    who = alike[0].where if len(alike) == 1 else f"values of {', '.join(alike[0].columns)}"
+    before, then = (
+        {
+            name: float(shares @ [getattr(row, f"{name}_{when}") for row in rows])
+            for name in ("seconds", "bytes", "files")
+        }
         for when in ("before", "after")
-    }
-    return replace(alike[0], where=f"values of {', '.join(alike[0].columns)}", **means)
+    )
+    return who, before, then
 
 
 def verdict_of(criteria: Criteria, options: Sequence[Option]) -> Verdict:
@@ -492,5 +497,167 @@ def _rounded(opened: Opened) -> dict[str, float]:
     }
 
 
-def _up_to(value: float | None, digits: int) -> float | None:
+def rounded(value: float | None, digits: int) -> float | None:
+    """Return a number rounded to so many digits, None for None."""
     return None if value is None else round(value, digits)
+
+
+# The rewrites to consider, their commands, and parts of large plans
+#
+# Queries gain by the rewrite of one group whatever other groups do, so some groups stand for all,
+# by their share of the bytes. Of a very large table, these groups and an equal share of the files
+# that the plan leaves alone are judged like a small table.
+
+_MIB: Final = 1 << 20
+
+_SMALLER: Final = (
+    (128 * _MIB, 10_000),
+    (32 * _MIB, 1_000),
+    (8 * _MIB, 100),
+    (2 * _MIB, 50),
+)
+"""Smaller file sizes, and how many files of that size a table may have."""
+
+_SMALLER_SIZES: Final = 3
+
+
+class Choice(NamedTuple):
+    """A rewrite to consider: its short `name`, and its `arguments` of Table.plan."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def judged_file_sizes(table_bytes: int, own_max_file_bytes: int) -> tuple[int, ...]:
+    """Return the maximum file sizes to judge: the table's own, then ever smaller ones."""
+    smaller = [
+        size
+        for size, most in _SMALLER
+        if size < own_max_file_bytes and 2 * size <= table_bytes <= size * most
+    ]
+    return (own_max_file_bytes, *smaller[:_SMALLER_SIZES])
+
+
+def candidates(
+    *, strategy: str | None, has_cubes: bool, takes_foreign: bool, sizes: Sequence[int]
+) -> Iterator[Choice]:
+    """Yield the rewrites to consider, the ones with the fewest words first.
+
+    `strategy` is None without clustering columns. The strategy overlap may leave files alone only
+    if the table `has_cubes` of its own columns; a full rewrite `takes_foreign` files, too. `sizes`
+    are bytes, the size that the table remembers first.
+    """
+    if strategy is None:
+        for size in sizes:
+            yield Choice(name=f"files of {size_word(size)}", arguments={"max_file_size": size})
+        return
+    if strategy not in TAKES:
+        # A strategy of another package may refuse any option.
+        yield Choice(name=f"strategy {strategy}", arguments={})
+        strategy = DEFAULT_STRATEGY
+    chosen = [(strategy, False)]
+    if strategy != OVERLAP and has_cubes:
+        chosen.append((OVERLAP, False))
+    if takes_foreign:
+        chosen.append((strategy, True))
+    # By size first: whoever stops early has seen every strategy.
+    for size in sizes:
+        for name, full in chosen:
+            arguments = {"strategy": name, "max_file_size": size}
+            yield Choice(
+                name=f"{name}, {'full, ' if full else ''}files of {size_word(size)}",
+                arguments={**arguments, "full": True} if full else arguments,
+            )
+
+
+def size_word(size_bytes: int) -> str:
+    """Return a size as one word that `--max-file-size` reads back exactly."""
+    for unit, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (_MIB, "MiB"), (1 << 10, "KiB")):
+        if size_bytes % unit == 0:
+            return f"{size_bytes // unit}{name}"
+    return str(size_bytes)
+
+
+def command(uri: str, arguments: Mapping[str, Any], workload_source: str | None = None) -> str:
+    """Return the command that rewrites with these arguments, ready for a shell."""
+    words = ["liquidlog", "optimize", uri]
+    for name, value in arguments.items():
+        option = f"--{name.replace('_', '-')}"
+        if name not in WITH_OPTION:
+            words += ["--set", f"{name}={_word(value)}"]
+        elif value is True:
+            words.append(option)
+        else:
+            words += [option, _word(value)]
+    if workload_source is not None:
+        words += ["--workload", workload_source]
+    return shlex.join(words)
+
+
+def _word(value: Any) -> str:  # noqa: ANN401  an argument of Table.plan
+    match value:
+        case bool():
+            return str(value).lower()
+        case int():
+            return size_word(value)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def outline(plan: ClusteringPlan) -> tuple[tuple[int, int, int], ...]:
+    """Return a value that is equal for two plans of one table if they write the same files."""
+    return tuple(
+        (len(group.inputs), group.size_bytes, group.expected_outputs) for group in plan.groups
+    )
+
+
+MOST_FILES: Final = 2_000
+"""Inputs and outputs of the groups that are predicted; at least one group is."""
+MANY_FILES: Final = 100_000
+"""Of a table with more files, the groups are predicted in a part of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """A part of a plan, and the table, or a part of it, for the prediction.
+
+    `share` is the share of the plan's bytes, `table_share` that of the table, both above 0. `files`
+    marks the live files in the part; None if all are.
+    """
+
+    snapshot: Snapshot
+    plan: ClusteringPlan
+    share: float = 1.0
+    table_share: float = 1.0
+    files: Mask | None = None
+
+
+def part_of(snapshot: Snapshot, plan: ClusteringPlan, most_files: int = MOST_FILES) -> Part:
+    """Return groups spread evenly over the plan, with at most `most_files` files if possible."""
+    files = [len(group.inputs) + group.expected_outputs for group in plan.groups]
+    total, size_bytes = sum(files), plan.size_bytes
+    if total <= most_files or len(files) < 2 or not size_bytes:  # noqa: PLR2004  no part of one
+        return Part(snapshot=snapshot, plan=plan)
+    wanted = max(1, len(files) * most_files // total)
+    # The middle of each of `wanted` equal stretches.
+    chosen = ((np.arange(wanted) + 0.5) * len(files) / wanted).astype(np.int64).tolist()
+    part = structs.replace(plan, groups=tuple(plan.groups[number] for number in chosen))
+    share = part.size_bytes / size_bytes
+    if snapshot.files.num_rows <= MANY_FILES:
+        return Part(snapshot=snapshot, plan=part, share=share)
+    mask = _in_part(snapshot, plan, part, share)
+    kept = replace(snapshot, files=snapshot.files.filter(pa.array(mask)), plain_files=None)
+    return Part(snapshot=kept, plan=part, share=share, table_share=share, files=mask)
+
+
+def _in_part(snapshot: Snapshot, plan: ClusteringPlan, part: ClusteringPlan, share: float) -> Mask:
+    """Return a mask of the part's inputs, and of a share of the files that no group takes."""
+    left = plan.skipped.columns["path"]
+    some = left.take(pa.array(spread(len(left), round(len(left) * share))))
+    paths = [chunk for group in part.groups for chunk in group.inputs.columns["path"].chunks]
+    is_plain = snapshot.plain_files is snapshot.files
+    among = snapshot.files["path"] if is_plain else pa.chunked_array([snapshot.paths()])
+    found = pc.is_in(among, value_set=pa.concat_arrays([*paths, *some.chunks]))
+    return np.asarray(found.to_numpy(), np.bool_)

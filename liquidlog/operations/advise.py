@@ -60,10 +60,11 @@ from liquidlog.clustering.choice import output_count, writer_options
 from liquidlog.clustering.columns import (
     DEFAULT_COLUMN_LIMIT,
     ClusteringColumn,
+    clustered_by,
     clustering_state,
     resolve_columns,
+    unpartitioned,
 )
-from liquidlog.clustering.migration import clustered_by, unpartitioned
 from liquidlog.clustering.planner import plan
 from liquidlog.clustering.settings import remembered, remembered_among
 from liquidlog.definition.create import cluster_by_change
@@ -74,13 +75,12 @@ from liquidlog.errors import (
     TimestampNotFoundError,
     UsageError,
 )
-from liquidlog.foresee.candidates import MANY_FILES
 from liquidlog.foresee.layouts import Grouping, Layouts
 from liquidlog.foresee.plans import joined_files, live_rows, owners_of, profile_of
 from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Sample
-from liquidlog.foresee.verdict import LONGER, Criteria, many
+from liquidlog.foresee.verdict import LONGER, MANY_FILES, Criteria, many
 from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot

@@ -49,8 +49,7 @@ from liquidlog.doctor.findings import (
 from liquidlog.doctor.repairs import (
     NOTHING_LEFT,
     domain_repair,
-    retagging_repair,
-    statistics_repair,
+    files_repair,
     with_statistics,
 )
 from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
@@ -113,7 +112,7 @@ class _StatisticsChange:
             tight_bounds=self.options.tight_bounds,
         )
         self.files = len(adds)
-        return statistics_repair(self.name, adds) if adds else None
+        return files_repair(self.name, adds) if adds else None
 
 
 def _rescanned(
@@ -302,7 +301,7 @@ class _Mending:
             retagging = plan_late_retagging(newest, schemas)
             files = retagging.files.num_rows
             originals = original_adds(self.store, newest, retagging.files)
-            return retagging_repair(retagged(retagging, originals)) if files else None
+            return files_repair(RENAMED_CUBES, retagged(retagging, originals)) if files else None
 
         return self.commit(RENAMED_CUBES, derive, lambda: files)
 

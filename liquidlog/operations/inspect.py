@@ -19,10 +19,10 @@ from liquidlog.clustering.health import Health, measure_health
 from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import (
     REMEMBERED,
+    TIME_ZONE,
     deciding_property,
     default_of,
     notes,
-    partition_time_zone,
     remembered,
     weights_text,
 )
@@ -478,7 +478,7 @@ def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> Re
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
-    time_zone = partition_time_zone(snapshot)
+    time_zone = remembered(snapshot, TIME_ZONE)
     found = tuple(in_zone(values, fields, time_zone) for values in partitions.values)
     for values in found:
         for field in fields:

@@ -14,32 +14,29 @@ from msgspec import structs
 from liquidlog.advice.advice import NOTHING_TO_DO, SAVED_AS, Advice, Steps, steps
 from liquidlog.advice.search import Candidate, layout_arguments
 from liquidlog.clustering.choice import check_table
-from liquidlog.clustering.columns import clustering_state, resolve_columns
-from liquidlog.clustering.migration import clustered_by, migrated
+from liquidlog.clustering.columns import clustered_by, clustering_state, migrated, resolve_columns
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import LiquidlogError, UsageError
-from liquidlog.foresee.candidates import (
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of
+from liquidlog.foresee.reads import Prediction
+from liquidlog.foresee.verdict import (
     MANY_FILES,
+    PAYBACK_DAYS,
+    Bar,
     Choice,
+    Criteria,
+    Option,
     Part,
+    Verdict,
     candidates,
     command,
     judged_file_sizes,
+    no_verdict,
     outline,
     part_of,
     size_word,
-)
-from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of
-from liquidlog.foresee.prediction import Prediction
-from liquidlog.foresee.verdict import (
-    PAYBACK_DAYS,
-    Bar,
-    Criteria,
-    Option,
-    Verdict,
-    no_verdict,
     verdict_of,
     weigh,
 )

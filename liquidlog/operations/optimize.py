@@ -8,14 +8,14 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from liquidlog.clustering.change import column_names, optimize_metrics, planned_metrics
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.health import measure_health
-from liquidlog.clustering.migration import (
+from liquidlog.clustering.columns import (
     MIGRATION,
+    clustering_state,
     defining_actions,
     migrated,
     migration_parameters,
 )
+from liquidlog.clustering.health import measure_health
 from liquidlog.clustering.settings import (
     CommitSettings,
     RewriteSettings,

@@ -13,19 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, structs
 
-from liquidlog.clustering import overlap
 from liquidlog.clustering.choice import NewId
-from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.columns import clustering_state, migrated
 from liquidlog.clustering.keyspace import key_space
-from liquidlog.clustering.migration import migrated
 from liquidlog.clustering.planner import fitted_to, no_bounds, plan, readers_of, require_fitted
 from liquidlog.clustering.settings import (
     BY_NAME,
+    OVERLAP,
     TIME_ZONE,
     deciding_property,
     notes,
-    partition_time_zone,
     policy_settings,
+    remembered,
     remembered_readers,
     settle,
 )
@@ -254,7 +253,7 @@ def migration_notice(snapshot: Snapshot, made: ClusteringPlan | None = None) -> 
         partition_columns=snapshot.metadata.partition_columns,
         protocol_change=clustering_protocol_change(snapshot),
         zoneless=_zoneless(snapshot),
-        time_zone=zone or partition_time_zone(snapshot),
+        time_zone=zone or remembered(snapshot, TIME_ZONE),
     )
 
 
@@ -286,7 +285,7 @@ def planned_migration(
     decided_by = {name: by for name, by in made.decided_by.items() if name not in _FORCED}
     policy = made.policy
     if _zoneless(snapshot):
-        asked = partition_time_zone(snapshot) if zone is None else BY_NAME[TIME_ZONE].parsed(zone)
+        asked = remembered(snapshot, TIME_ZONE) if zone is None else BY_NAME[TIME_ZONE].parsed(zone)
         policy = structs.replace(policy, partition_time_zone=asked)
         by = OPTION if zone else deciding_property(snapshot.metadata.configuration, TIME_ZONE)
         decided_by |= {TIME_ZONE: by} if by else {}
@@ -313,7 +312,7 @@ def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) 
     left = pc.invert(pc.is_in(snapshot.paths(), value_set=known))
     rest = replace(after, files=after.files.filter(left), plain_files=None)
     if _zoneless(snapshot):
-        zone = made.policy.partition_time_zone or partition_time_zone(snapshot)
+        zone = made.policy.partition_time_zone or remembered(snapshot, TIME_ZONE)
         made = structs.replace(made, policy=structs.replace(made.policy, partition_time_zone=zone))
     asked = structs.replace(made.policy, partition_time_zone=UNSET)
     found = structs.replace(plan(rest, asked, new_id=new_id), policy=made.policy)
@@ -423,7 +422,7 @@ def explain(
     plan: ClusteringPlan, snapshot: Snapshot, bounds_of: BoundsOf, path: str | None = None
 ) -> Rows:
     """Return the planner's decision on every live file, or on one, in words, sorted by path."""
-    measures = _measures(snapshot, bounds_of, path) if plan.strategy == overlap.NAME else {}
+    measures = _measures(snapshot, bounds_of, path) if plan.strategy == OVERLAP else {}
     found: list[tuple[str, str, str, str]] = []
     for group in plan.groups:
         goal = f"into cube {group.zcube_id}" if group.zcube_id else _GOALS[plan.mode]

@@ -5,7 +5,7 @@ from typing import Final
 
 from liquidlog.advice.advice import SAVED_AS, Advice, Measured
 from liquidlog.advice.evidence import Backtest
-from liquidlog.foresee.prediction import Range
+from liquidlog.foresee.reads import Range
 from liquidlog.report.layout import (
     Line,
     Part,

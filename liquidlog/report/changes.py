@@ -6,7 +6,7 @@ The report of a dry run never says that something was done; each one contains "w
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.reads import Prediction
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.log.checkpointing import Checkpointed
 from liquidlog.operations.define import DroppedFeature

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from liquidlog.spec.text import render_size
 
 if TYPE_CHECKING:
-    from liquidlog.foresee.prediction import Range
+    from liquidlog.foresee.reads import Range
     from liquidlog.foresee.verdict import Verdict
     from liquidlog.predicates.workload import NotUsable
 

@@ -26,7 +26,7 @@ from liquidlog.clustering.maps import Grid as Counts
 from liquidlog.clustering.maps import KeyMap, Side
 from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed
-from liquidlog.foresee.prediction import PredictedReads, Range
+from liquidlog.foresee.reads import PredictedReads, Range
 from liquidlog.foresee.verdict import (
     Bar,
     Option,

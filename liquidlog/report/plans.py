@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.reads import Prediction
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.planned import Explained
 from liquidlog.plan import ClusteringPlan, FittedWorkload, RewriteGroup

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
-from liquidlog.foresee.prediction import Prediction
+from liquidlog.foresee.reads import Prediction
 from liquidlog.operations.batches import ReconciledRows, reconcile_limits
 from liquidlog.operations.optimize import Round, average_depth, depth_after_round, expected_metrics
 from liquidlog.operations.planned import MigrationNotice

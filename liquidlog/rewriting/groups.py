@@ -35,7 +35,6 @@ from liquidlog.plan import (
     RewriteGroup,
     RewriteMode,
     RewrittenGroup,
-    parsed_as,
     repeated_inputs,
     repeated_message,
     rewrite_digest,
@@ -541,7 +540,7 @@ def _require_layout(plan: ClusteringPlan) -> None:
             schema = parse_schema(plan.schema_string, where="the plan")
             known = {leaf.physical: leaf.data_type for leaf in leaves(schema)}
             kinds = [arrow_type(known[column.physical]) for column in plan.columns]
-            plan.readers.conditions([partial(parsed_as, kind) for kind in kinds])
+            plan.readers.conditions(kinds)
     except LiquidlogError as error:
         raise ExecutorError(error.message) from error
     except (ValueError, OverflowError, KeyError) as error:

@@ -7,7 +7,6 @@ in whatever order tasks run. Files are cut by rows or, if their sizes would diff
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -20,7 +19,6 @@ from liquidlog.curve.curves import RowOrder, stable_order
 from liquidlog.curve.cuts import CurveSample, Cuts, Ordinals, equal_cuts, refine_cuts
 from liquidlog.curve.grid import Axis, Keys
 from liquidlog.curve.layouts import KeyOrder, Prefixed, place_columns
-from liquidlog.plan import parsed_as
 from liquidlog.rewriting.source import Survey, WritingWork
 
 _KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
@@ -161,7 +159,7 @@ def _fitted(
     assert work.curve is not None  # noqa: S101  compaction has no layout
     conditions = None
     if work.readers is not None:
-        conditions = work.readers.conditions([partial(parsed_as, c.type) for c in columns])
+        conditions = work.readers.conditions([column.type for column in columns])
     placed = place_columns(
         columns,
         ordinals,

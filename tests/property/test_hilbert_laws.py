@@ -18,7 +18,7 @@ from liquidlog.clustering.keyspace import (
     KeySpace,
     key_space,
 )
-from liquidlog.curve.boxes import fit_boxes
+from liquidlog.curve.boxes import Boxes, fit_boxes
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.grid import coordinate_ends
 from liquidlog.plan import WriterOptions
@@ -77,6 +77,7 @@ def test_inside_a_box_keys_are_in_hilbert_order_of_its_own_grid(
     coords: np.ndarray, parts: int
 ) -> None:
     boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    assert isinstance(boxes, Boxes)
     keys = boxes.keys_of(coords)
     shift = np.uint64(BITS * coords.shape[1])
     numbers = keys >> shift
@@ -96,6 +97,7 @@ def test_rows_that_were_not_sampled_stay_in_their_box(
 ) -> None:
     others = np.resize(others, (len(others), coords.shape[1]))
     boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    assert isinstance(boxes, Boxes)
     numbers = boxes.keys_of(others) >> np.uint64(BITS * coords.shape[1])
     assert numbers.tolist() == boxes.numbers_of(others).tolist()
 

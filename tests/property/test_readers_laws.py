@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.kept import _DRAWS, _SCAN_SHARE, OPEN_COST_BYTES
 from liquidlog.clustering.keyspace import KeySpace, SpaceReaders, cells, key_space, space_readers
-from liquidlog.clustering.reference import _TOLERANCE
+from liquidlog.clustering.planner import _TOLERANCE
 from liquidlog.clustering.zcubes import PROVIDER, sizes
-from liquidlog.foresee import candidates, plans
-from liquidlog.foresee.prediction import StoreProfile
+from liquidlog.foresee import plans, verdict
+from liquidlog.foresee.reads import StoreProfile
 from liquidlog.plan import (
     AskedPredicate,
     ClusteringPlan,
@@ -341,7 +341,7 @@ def test_readers_are_not_worse_off(
     with (
         tempfile.TemporaryDirectory() as directory,
         mock.patch.object(plans, "LOCAL_DISK", _STORE),
-        mock.patch.object(candidates, "_SMALLER", _SIZES),
+        mock.patch.object(verdict, "_SMALLER", _SIZES),
     ):
         table = Table.create(f"{directory}/t", schema=data[0].schema, cluster_by=columns)
         for rows in data[:-1]:

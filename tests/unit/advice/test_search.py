@@ -33,8 +33,7 @@ from liquidlog.advice.search import (
     sets_of_columns,
 )
 from liquidlog.curve.curves import Curve
-from liquidlog.foresee.prediction import Range
-from liquidlog.foresee.reads import Readings
+from liquidlog.foresee.reads import Range, Readings
 
 A, B, C = ("a",), ("b",), ("c",)
 ONE = np.ones(1)

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, joined_files
-from liquidlog.foresee.prediction import EVERYTHING, LOCAL_DISK, Prediction
+from liquidlog.foresee.reads import EVERYTHING, LOCAL_DISK, Prediction
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
 

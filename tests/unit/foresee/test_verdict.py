@@ -8,11 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.foresee.candidates import candidates, command, judged_file_sizes, part_of, size_word
 from liquidlog.foresee.plans import Foresight, assumed_readers
-from liquidlog.foresee.prediction import LOCAL_DISK, Prediction
+from liquidlog.foresee.reads import LOCAL_DISK, Prediction
 from liquidlog.foresee.sample import Parts, SampledColumn
-from liquidlog.foresee.verdict import Bar, Criteria, Option, verdict_of, weigh
+from liquidlog.foresee.verdict import (
+    Bar,
+    Criteria,
+    Option,
+    candidates,
+    command,
+    judged_file_sizes,
+    part_of,
+    size_word,
+    verdict_of,
+    weigh,
+)
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import Recorded, WeightedPredicate

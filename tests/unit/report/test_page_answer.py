@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from liquidlog.foresee.prediction import Opened, PredictedReads, Range
+from liquidlog.foresee.reads import Opened, PredictedReads, Range
 from liquidlog.foresee.verdict import Cost, Criteria, Option, Verdict, no_verdict
 from liquidlog.operations.doctor import Overview
 from liquidlog.predicates.workload import WeightedPredicate
