@@ -247,11 +247,11 @@ class _Group:
         if self._model.readers is not None:
             draws = _DRAWS if outputs <= _FEW_OUTPUTS else 1
             return min(self._foreseen(part, outputs, draw) for draw in range(draws))
-        foreseen = self._model.now(*cells(part, outputs, curve=self._model.curve))
+        predicted = self._model.now(*cells(part, outputs, curve=self._model.curve))
         width = self._space.extent(files) * outputs ** (-1 / len(part.columns))
         size = np.full(outputs, part.size_bytes.sum() / outputs)
         even = self._model.now(size, np.full(outputs, width))
-        return min(float(foreseen.sum()), float(even.sum()))
+        return min(float(predicted.sum()), float(even.sum()))
 
     def _foreseen(self, part: KeySpace, outputs: int, draw: int) -> float:
         readers = self._model.readers

@@ -1,7 +1,7 @@
 """Layouts of rows by the name of a curve: plain, with a prefix, or fitted to readers.
 
 Cells hold equally many rows, or end at constants that readers use. How many there are along each
-axis is first foreseen, as if columns were independent, for all combinations in reach; the most
+axis is first predicted, as if columns were independent, for all combinations in reach; the most
 promising ones are tried on a part of the sample.
 """
 

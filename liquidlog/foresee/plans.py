@@ -371,9 +371,9 @@ class Foresight:
 
     def table_after(self, number: int) -> tuple[Snapshot, Bounds]:
         """Return the table after a plan, and the bounds of its files in `leaves`."""
-        _, bounds, sizes, foreseen = self.files_after(number)
+        _, bounds, sizes, predicted = self.files_after(number)
         kept = self._snapshot.files.filter(pa.array(self._owners[number] < 0))
-        files = pa.concat_tables([kept, imagined_files(sizes[foreseen])])
+        files = pa.concat_tables([kept, imagined_files(sizes[predicted])])
         return replace(self._snapshot, files=files, plain_files=None), bounds
 
     def prediction(self, number: int, *, surely: bool = True) -> Prediction:

@@ -165,6 +165,7 @@ class _Reader:
         self._row_tracking = planned_row_tracking(snapshot)
         # Data files do not hold the columns that a table is partitioned by.
         self._stored = [leaf for leaf in leaves if not is_partition(snapshot, leaf)]
+        self._names = {".".join(leaf.physical) for leaf in self._stored}
 
     @property
     def codec(self) -> str:
@@ -182,8 +183,7 @@ class _Reader:
         with self._opened(file) as opened:
             if not opened.num_row_groups or opened.file.row_group_memory_bytes(0) > _MOST_BYTES:
                 return {}
-            sampled_names = {".".join(leaf.physical) for leaf in self._stored}
-            return repacking(stored, opened.read(row_groups=[0]), sampled_names, self.codec)
+            return repacking(stored, opened.read(row_groups=[0]), self._names, self.codec)
 
     def of_file(self, file: InputFile, rows: int) -> _OfFile:
         """Return up to `rows` rows, columns named by their numbers.
@@ -211,12 +211,11 @@ class _Reader:
         return _OfFile(_table(columns), size_bytes, 1 + len(groups), stored, values)
 
     def _small_others(self, stored: Stored) -> list[str]:
-        sampled_names = {".".join(leaf.physical) for leaf in self._stored}
         fields = {field.physical_name for field in self._snapshot.schema.fields}
         found = [
             name
             for name, column in stored.columns.items()
-            if column.has_dictionary and name in fields - sampled_names
+            if column.has_dictionary and name in fields - self._names
         ]
         is_small = sum(stored.columns[name].bytes for name in found) <= _MOST_OTHER_BYTES
         return found if is_small else []
