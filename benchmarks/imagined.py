@@ -45,6 +45,7 @@ def imagined_table(columns: Sequence[str], files: ImaginedFiles) -> Snapshot:
     domain = msgspec.json.encode({"clusteringColumns": [[name] for name in columns]}).decode()
     return Snapshot(
         uri="simulation",
+        location="simulation",
         version=0,
         timestamp_ms=0,
         protocol=new_table_protocol(clustered=True),

@@ -14,6 +14,8 @@ LiquidlogError                       the base of all: message
 │   └── CorruptLogError              a log file breaks the protocol: path, line, detail
 ├── StorageError                     the storage said no: path, detail
 ├── UnsupportedFeatureError          the table uses something we refuse: uri, action, features
+│   ├── ManagedTableError            a catalog manages it, and its path was given: uri
+│   └── NotPermittedError            its catalog does not permit it: uri, operation, permitted
 ├── SchemaMismatchError              data of another schema: path, expected, found, problems
 ├── DataFileError                    a data file cannot be read or copied exactly: path, detail
 ├── DocumentError                    a plan or result document cannot be used: path, detail
@@ -317,6 +319,36 @@ class UnsupportedFeatureError(LiquidlogError):
             " nothing was written"
         )
         self.uri, self.action, self.features = uri, action, features
+
+
+class ManagedTableError(UnsupportedFeatureError):
+    """A catalog says which versions of the table at `uri` exist, so its path does not."""
+
+    code = "managed_table"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri, "opened by its path", ("catalogManaged",))
+        self.message = (
+            f"{uri} is managed by a catalog, which alone knows the versions that exist: open it as"
+            " unity://catalog.schema.table; nothing was written"
+        )
+        self.args = (self.message,)
+
+
+class NotPermittedError(UnsupportedFeatureError):
+    """The catalog of the table at `uri` permits `permitted`, among which `operation` is not."""
+
+    code = "not_permitted"
+
+    def __init__(self, uri: str, operation: str, permitted: Sequence[str]) -> None:
+        super().__init__(uri, "changed so", ("catalogManaged",))
+        listed = ", ".join(permitted) or "no maintenance at all"
+        self.message = (
+            f"the catalog does not permit {operation} of {uri}: it permits {listed}. Whoever"
+            " administers the catalog can permit it; nothing was written"
+        )
+        self.args = (self.message,)
+        self.operation, self.permitted = operation, tuple(permitted)
 
 
 class SchemaMismatchError(LiquidlogError):

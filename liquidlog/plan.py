@@ -676,6 +676,12 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     terms: TableTerms | msgspec.UnsetType = msgspec.UNSET
     partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     former_partition_columns: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    table_location: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def location(self) -> str:
+        """The directory of the table's files, which the document has where a catalog chose it."""
+        return self.table_location or self.table_uri
 
     @property
     def partitioned_by(self) -> tuple[str, ...]:
@@ -1160,7 +1166,9 @@ def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: Rewritten
     directory. It leaves out the table's address, which machines may mount elsewhere, and what is
     for people only.
     """
-    bare = msgspec.structs.replace(plan, groups=(), skipped=SkippedFiles.of(), table_uri="")
+    bare = msgspec.structs.replace(
+        plan, groups=(), skipped=SkippedFiles.of(), table_uri="", table_location=msgspec.UNSET
+    )
     terms = dict(plan_document(bare))
     del terms["decided_by"], terms["notes"]
     digest = hashlib.sha256()

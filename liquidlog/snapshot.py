@@ -99,12 +99,13 @@ class Snapshot(Summary):
     """The state of a table at `version`.
 
     `files` has FILES_SCHEMA, sorted by path unless a caller reordered it; planners scan it in this
-    order. `domains` has live domains only. `mark` is the commit's log file, or a checkpoint's if
-    that is gone, None without a log. `plain_files` is `files` if all its paths are known to be
-    canonical, else None.
+    order, below the directory `location`. `domains` has live domains only. `mark` is the commit's
+    log file, or a checkpoint's if that is gone, None without a log. `plain_files` is `files` if all
+    its paths are known to be canonical, else None. `notes` are for whoever plans a change.
     """
 
     uri: str
+    location: str
     version: int
     timestamp_ms: int
     protocol: Protocol
@@ -116,6 +117,7 @@ class Snapshot(Summary):
     statistics: Statistics = field(default_factory=Statistics)
     mark: LogFile | None = None
     plain_files: pa.Table | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:

@@ -22,7 +22,8 @@ from liquidlog.plan import (
 )
 from liquidlog.rewriting.groups import Flight, GroupsInFlight, runs_of, table_location
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.unity import storage_of
 from liquidspark.pipeline import SparkEngine, TaskSlots
 from liquidspark.probing import require_ready
 from liquidspark.session import piece_session
@@ -81,8 +82,8 @@ def execute(
     except ExecutorError:
         places = {group.group_id: group.directories for group in plan.groups}
         for group in finished if on_group is None else ():
-            storage, uri = StorageOptions.of(storage_options), table_location(plan.table_uri)
-            Run(uri, group.run, storage, places[group.group_id]).discard()
+            storage = storage_of(plan.table_uri, plan.location, storage_options)
+            Run(table_location(plan.location), group.run, storage, places[group.group_id]).discard()
         raise
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))
@@ -128,8 +129,7 @@ def execute_groups(
         ExecutorError: If the plan asks for something this executor cannot do, the driver or
             the workers lack what it needs, or the session ends.
     """
-    storage = StorageOptions.of(storage_options)
-    runs = runs_of(plan, groups, options=options, storage=storage, verb=verb)
+    runs = runs_of(plan, groups, options=options, storage=storage_options, verb=verb)
     if not runs:
         return
     inputs = [len(run.group.inputs) for run in runs if not run.is_one_task]

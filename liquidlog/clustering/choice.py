@@ -274,6 +274,7 @@ def build_plan(
         format_version=plan_version(physical),
         plan_id=plan_id,
         table_uri=snapshot.uri,
+        table_location=(UNSET if snapshot.location == snapshot.uri else snapshot.location),
         table_id=snapshot.metadata.id,
         read_version=snapshot.version,
         strategy=strategy,
@@ -303,6 +304,7 @@ def build_plan(
             )
         ),
         skipped=_skipped_files(snapshot.files, choice),
+        notes=snapshot.notes,
         terms=table_terms(snapshot.metadata, snapshot.protocol),
         partition_columns=physical or UNSET,
     )

@@ -127,6 +127,7 @@ def truncation(
 
 def _notes(snapshot: Snapshot, measured: "_Measured") -> Iterator[str]:
     columns, bounds = measured.columns, measured.bounds
+    yield from snapshot.notes
     yield from map(unresolved_problem, clustering_state(snapshot).unresolved)
     if not columns:
         yield (

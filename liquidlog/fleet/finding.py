@@ -7,12 +7,8 @@ asked through boto3, Unity Catalog through its REST API.
 Source: unitycatalog, api/Apis/TablesApi.md, listTables. Databricks answers the same request.
 """
 
-import ipaddress
-import json
 import os
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,17 +16,17 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
-from urllib.parse import unquote, urlencode, urlsplit
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from liquidlog.errors import LiquidlogError, StorageError, UsageError
 from liquidlog.logs import Log
 from liquidlog.spec.paths import LOG_DIR
 from liquidlog.spec.text import masked
-from liquidlog.storage.addresses import is_local, table_address
-from liquidlog.storage.clients import again
+from liquidlog.storage.addresses import is_local, table_address, table_in_catalog
 from liquidlog.storage.files import entries, holds_any
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
+from liquidlog.storage.unity import tables_of
 
 _log: Final = Log(__name__)
 
@@ -121,8 +117,8 @@ def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Fo
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
     catalog, place, pattern = parse_listing(address)
-    tables = _glue_tables if catalog == "glue" else _unity_tables
-    entries = [*islice(tables(place, options), MOST_TABLES + 1)]
+    listed = _glue_tables(place, options) if catalog == "glue" else tables_of(*place)
+    entries = [*islice(listed, MOST_TABLES + 1)]
     if len(entries) > MOST_TABLES:
         where = f"{catalog}://{'.'.join(place)}"
         raise StorageError(where, f"has more than {MOST_TABLES} tables; name fewer")
@@ -227,13 +223,15 @@ MOST_TABLES: Final = 100_000
 """More tables than one run could look at; ends an endless listing."""
 
 _ADDRESS: Final = re.compile(r"(?i)(glue|unity)://([^/?#@:]+)(?:/([^/?#@]+))?/?")
+_TIMEOUT_SECONDS: Final = 30
 _PLACEHOLDER: Final = "-__PLACEHOLDER__"
 _PARTS_OF_UNITY: Final = 2
 
 
 def is_listing(address: str) -> bool:
-    """Return whether an address is a catalog's."""
-    return address.lower().startswith(("glue://", "unity://"))
+    """Return whether an address stands for the tables of a catalog, not for one of them."""
+    is_catalog = address.lower().startswith(("glue://", "unity://"))
+    return is_catalog and table_in_catalog(address) is None
 
 
 def parse_listing(address: str) -> ListingAddress:
@@ -322,108 +320,3 @@ def _arguments(options: StorageOptions) -> dict[str, str]:
         name if name.startswith("aws_") else f"aws_{name}": value for name, value in given.items()
     }
     return {_GLUE_OPTIONS[name]: value for name, value in prefixed.items() if name in _GLUE_OPTIONS}
-
-
-ADDRESSES: Final = ("UNITY_WORKSPACE_URL", "DATABRICKS_WORKSPACE_URL", "DATABRICKS_HOST")
-"""Variables with the server's address, named as in delta-rs and Databricks' tools."""
-
-TOKENS: Final = ("UNITY_ACCESS_TOKEN", "DATABRICKS_ACCESS_TOKEN", "DATABRICKS_TOKEN")
-"""Variables with the bearer token, if the server wants one."""
-
-_UNITY_TABLES: Final = "/api/2.1/unity-catalog/tables"
-_PER_PAGE: Final = 50
-_MOST_BYTES: Final = 64 << 20
-_TIMEOUT_SECONDS: Final = 30
-
-
-def _server() -> tuple[str, str | None]:
-    environment = os.environ
-    server = next((environment[name] for name in ADDRESSES if environment.get(name)), None)
-    if server is None:
-        raise UsageError(f"unity:// needs the address of a server: set {ADDRESSES[0]}")
-    server = server if "://" in server else f"https://{server}"
-    parts = urlsplit(server)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        raise UsageError(
-            f"{ADDRESSES[0]} is no address of a server: write https://host, and put a token into"
-            f" {TOKENS[0]}"
-        )
-    token = next((environment[name] for name in TOKENS if environment.get(name)), None)
-    if token is not None and parts.scheme == "http" and not _is_here(parts.hostname):
-        raise UsageError(
-            f"the server {parts.hostname} is http, which would show the token to everybody on the"
-            " way; write https://"
-        )
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", token
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, which would take the token elsewhere."""
-
-    def redirect_request(self, *_: Any) -> None:  # noqa: ANN401  urllib's signature
-        return None
-
-
-_OPENER: Final = urllib.request.build_opener(_NoRedirects)
-
-
-def _unity_tables(place: tuple[str, ...], options: StorageOptions) -> Iterator[tuple[str, str]]:
-    where, (server, token) = f"unity://{'.'.join(place)}", _server()
-    query = dict(zip(("catalog_name", "schema_name"), place, strict=True))
-    query["max_results"] = str(_PER_PAGE)
-    seen: set[str] = set()
-    while True:
-        request = urllib.request.Request(f"{server}{_UNITY_TABLES}?{urlencode(query)}")  # noqa: S310  http(s)
-        request.add_header("Accept", "application/json")
-        if token is not None:
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
-        try:
-            page = json.loads(again(lambda asked=request: _content(asked)))  # type: ignore[misc]
-            next_token = page.get("next_page_token")
-            found = []
-            for table in page.get("tables") or []:
-                is_delta = str(table.get("data_source_format", "")).upper() == "DELTA"
-                location = str(table.get("storage_location") or "") if is_delta else ""
-                found.append((str(table.get("name", "")), location))
-        except StorageError:
-            raise
-        except Exception as error:  # noqa: BLE001  it may hold a secret
-            _refuse(where, error, options)
-        yield from found
-        if not next_token:
-            return
-        if next_token in seen:
-            raise StorageError(where, "cannot be listed: the server sends the same page again")
-        seen.add(str(next_token))
-        query["page_token"] = str(next_token)
-
-
-def _content(request: urllib.request.Request) -> bytes:
-    with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-        content: bytes = answer.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise StorageError(request.host or "", f"sends more than {_MOST_BYTES} bytes for a page")
-    return content
-
-
-def _refuse(where: str, error: Exception, options: StorageOptions) -> NoReturn:
-    detail = redacted(str(error), options, os.environ)
-    if isinstance(error, urllib.error.HTTPError):
-        said = redacted(_said(error), options, os.environ)
-        detail = f"HTTP status {error.code}{f': {said}' if said else ''}"
-    raise StorageError(where, f"cannot be listed: {type(error).__name__}: {detail}") from None
-
-
-def _said(error: urllib.error.HTTPError) -> str:
-    """Return the server's own `message` in its JSON, if there is one."""
-    try:
-        return str(json.loads(error.read(1 << 16)).get("message") or "")
-    except (OSError, ValueError, AttributeError):
-        return ""

@@ -175,7 +175,7 @@ class _Reader:
         layout = DataLayout(
             schema=self._snapshot.schema, mapping=self._mapping, row_tracking=self._row_tracking
         )
-        located = Located.of(self._store.uri, file)
+        located = Located.of(self._store.location, file)
         return LogicalFile.open(located, layout, storage=self._store.storage)
 
     def repacked(self, stored: Stored, file: InputFile) -> dict[str, float]:

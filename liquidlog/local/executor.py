@@ -30,7 +30,7 @@ from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, SplitT
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import Assignment, ExecutorOptions, GroupWork, Split
 from liquidlog.spec.text import render_size
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.options import OptionsSource
 
 T = TypeVar("T")
 
@@ -262,7 +262,7 @@ class LocalExecutor:
     ) -> Iterator[Outcome]:
         """Yield each group when it finishes or fails; closing stops and deletes the rest."""
         self.require_doable(plan, groups, self._limit_bytes)
-        storage = StorageOptions.of(self._storage_options)
+        storage = self._storage_options
         runs = runs_of(plan, groups, options=self._options, storage=storage, verb=self._verb)
         if runs:
             _require_access(runs[0])

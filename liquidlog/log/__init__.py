@@ -1,6 +1,7 @@
 """Read log files into a Snapshot; nothing else reads the log on storage.
 
 - `store` the storage contract, who meets it, and what is there where no table is
+- `managed` a table whose versions a catalog ratifies, behind the same contract
 - `segment` which files make a version, and what its commits say
 - `checkpoints` decoding them, and what none can claim; the bounds of live files, their text, and
   adds as written

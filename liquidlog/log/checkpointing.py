@@ -7,9 +7,9 @@ and null or an empty map for a file without tags.
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from msgspec import structs
 
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, LiquidlogError, StorageError
@@ -37,10 +39,12 @@ from liquidlog.spec.actions import (
     Metadata,
     Protocol,
     RemoveFile,
+    decode_line,
     encode_actions,
     file_key,
 )
 from liquidlog.spec.arrow import one_array
+from liquidlog.spec.features import CATALOG_MANAGED, with_catalog, without_catalog
 from liquidlog.spec.paths import (
     LAST_CHECKPOINT,
     LOG_DIR,
@@ -84,7 +88,13 @@ class SecondOpinion:
     def require(self, snapshot: Snapshot) -> None:
         """Compare the live files with those that delta-rs sees at the same version."""
         if self._agreed is None or not self._follows(self._agreed, snapshot):
-            require_agreement(snapshot, self._store.storage)
+            if self._store.is_managed:
+                with TemporaryDirectory(prefix="liquidlog-second-opinion-") as directory:
+                    _, segment = load_segment(self._store, snapshot.version)
+                    _stage(self._store, snapshot, segment, Path(directory) / LOG_DIR)
+                    require_agreement(replace(snapshot, location=directory))
+            else:
+                require_agreement(snapshot, self._store.storage)
             self._plain_paths = None
         self._agreed = snapshot
 
@@ -125,7 +135,7 @@ def require_agreement(snapshot: Snapshot, storage: StorageOptions = NO_OPTIONS) 
     from deltalake.exceptions import DeltaError
 
     try:
-        with _readable_by_delta_rs(snapshot.uri) as uri:
+        with _readable_by_delta_rs(snapshot.location) as uri:
             options = storage.fresh().given()
             table = DeltaTable(uri, version=snapshot.version, storage_options=options or None)
             found = _paths_in(table)
@@ -192,7 +202,10 @@ def _replayed_by_delta_rs(
     from deltalake.exceptions import DeltaError
 
     adds = map(add_of, before.to_pylist())
-    start = encode_actions((agreed.protocol, agreed.metadata, *adds))
+    protocol = agreed.protocol
+    if CATALOG_MANAGED in (protocol.reader_features or ()):
+        protocol = without_catalog(protocol)
+    start = encode_actions((protocol, agreed.metadata, *adds))
     with TemporaryDirectory(prefix="liquidlog-second-opinion-") as directory:
         log = Path(directory) / LOG_DIR
         log.mkdir()
@@ -384,6 +397,9 @@ def write_checkpoint(
             staged = Path(directory) / LOG_DIR
             _stage(store, snapshot, segment, staged)
             _write(Path(directory), version)
+            if store.is_managed:
+                there = staged / name
+                there.write_bytes(_with_protocol(name, there.read_bytes(), with_catalog))
             aside = LocalTableStore(Path(directory))
             _require_same(store, snapshot, segment, aside, name, now_ms)
             content = (staged / name).read_bytes()
@@ -413,7 +429,38 @@ def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: P
         content = store.read_log(name)
         if content is None:
             raise CorruptLogError(name, "is not there any more")
+        if store.is_managed:
+            content = _with_protocol(name, content, without_catalog)
         (target / name).write_bytes(content)
+
+
+# delta-rs opens no table that a catalog manages: it gets a copy of the log without that feature,
+# and its checkpoint gets the feature back.
+
+
+def _with_protocol(name: str, content: bytes, change: Callable[[Protocol], Protocol]) -> bytes:
+    """Return a file of the log with its protocol actions changed, all else as it is."""
+    if name.startswith(f"{SIDECAR_DIR}/") or (
+        b"catalog" not in content and not name.endswith(".parquet")
+    ):
+        return content
+    if not name.endswith(".parquet"):
+        lines = content.split(b"\n")
+        for number, line in enumerate(lines):
+            if isinstance(action := decode_line(line) if b'"protocol"' in line else None, Protocol):
+                lines[number] = encode_actions((change(action),)).rstrip(b"\n")
+        return b"\n".join(lines)
+    table = pq.read_table(pa.BufferReader(content))
+    there = table["protocol"].combine_chunks()
+    (row,) = np.flatnonzero(np.asarray(there.is_valid()))
+    protocol = msgspec.convert(there[int(row)].as_py(), Protocol)
+    changed = pa.array([msgspec.to_builtins(change(protocol))], there.type)
+    values = pa.chunked_array([there[:row], changed, there[row + 1 :]])
+    out = pa.BufferOutputStream()
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("protocol"), "protocol", values), out
+    )
+    return bytes(out.getvalue())
 
 
 def _write(directory: Path, version: int) -> None:

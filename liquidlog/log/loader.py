@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 
 from liquidlog.errors import (
     CorruptLogError,
+    ManagedTableError,
     TableReplacedError,
     UnsupportedFeatureError,
     UsageError,
     VersionNotFoundError,
 )
 from liquidlog.log.checkpoints import CheckpointState, read_checkpoint
+from liquidlog.log.managed import ManagedTableStore
 from liquidlog.log.replay import TailState, reconciled_files, replay_tail, tail_statistics
 from liquidlog.log.segment import (
     LogListing,
@@ -36,11 +38,17 @@ from liquidlog.snapshot import STATISTICS_TYPE, Snapshot, Statistics, unsound
 from liquidlog.spec.actions import Commit, CommitInfo, Protocol
 from liquidlog.spec.arguments import address
 from liquidlog.spec.arrow import one_array
-from liquidlog.spec.features import has_in_commit_timestamps, unsupported_for_inspection
+from liquidlog.spec.features import (
+    CATALOG_MANAGED,
+    has_in_commit_timestamps,
+    table_features,
+    unsupported_for_inspection,
+)
 from liquidlog.spec.paths import LOG_DIR, are_plain, commit_name, log_path
 from liquidlog.spec.schema import parse_schema
-from liquidlog.storage.addresses import is_local, table_address
+from liquidlog.storage.addresses import is_local, table_address, table_in_catalog
 from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.unity import NamedTable, VendedOptions
 
 _log: Final = Log(__name__)
 
@@ -52,11 +60,27 @@ def open_store(
     options = StorageOptions.of(storage_options)
     given = address(uri, argument="a table's address")
     place = table_address(given)
+    if table_in_catalog(place):
+        return _in_catalog(place, options)
     if not is_local(given):
         _log.debug("open %s with %s", place, options)
         return ObjectTableStore(place, options)
     require_used(given, storage_options)
     return LocalTableStore(Path(place))
+
+
+def _in_catalog(uri: str, options: StorageOptions) -> TableStore:
+    """Return the store of a table that a catalog has by name; its storage is the catalog's word."""
+    named = NamedTable.at(uri)
+    state = named.load()
+    location = table_address(state.metadata.location)
+    vended = VendedOptions(named, location, options)
+    files: TableStore = (
+        LocalTableStore(Path(location))
+        if is_local(location)
+        else ObjectTableStore(location, StorageOptions.of(vended))
+    )
+    return ManagedTableStore(named, files, state, vended) if state.is_managed else files
 
 
 def require_used(uri: str, storage_options: OptionsSource | None) -> None:
@@ -208,12 +232,14 @@ def _apply(
     texts = (*base.statistics.texts.chunks, tail_statistics(tail))
     files = reconciled_files(tail, base.files, base.statistics.rows, plain=base.plain)
     plain = _is_plain(files, base, segment)
-    problems = unsound(files, store.uri, plain=plain)
+    problems = unsound(files, store.location, plain=plain)
     if problems:
         raise CorruptLogError(_where(segment), "; ".join(problems))
     domains = {**base.domains, **tail.domains}
     return Snapshot(
         uri=store.uri,
+        location=store.location,
+        notes=store.notes,
         version=segment.version,
         timestamp_ms=_timestamp_ms(store, segment, newest_first, own_times=own_times),
         protocol=protocol,
@@ -252,6 +278,8 @@ def _protocol(
     protocol = tail.protocol or base.protocol
     if protocol is None:
         raise CorruptLogError(_where(segment), "the log has no protocol action")
+    if not store.is_managed and CATALOG_MANAGED in table_features(protocol):
+        raise ManagedTableError(store.uri)
     problems = unsupported_for_inspection(protocol)
     if problems:
         raise UnsupportedFeatureError(store.uri, "read", problems)

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
@@ -46,6 +47,14 @@ from liquidlog.storage.options import NO_OPTIONS, SINGLE_WRITER, StorageOptions
 __all__ = ["AmbiguousPutError", "TableStore"]
 
 
+class Maintenance(StrEnum):
+    """What the catalog of a managed table may permit beyond ordinary commits, under its names."""
+
+    REWRITE = "DATA_REORGANIZATION"
+    VACUUM = "DATA_CLEANUP"
+    LOG_CLEANUP = "METADATA_CLEANUP"
+
+
 class TableStore(Protocol):
     """A table's directory on storage. Names of log files are relative to `_delta_log`."""
 
@@ -53,6 +62,22 @@ class TableStore(Protocol):
     """The table's address as other engines understand it."""
     storage: StorageOptions
     """The options with which the table's files are opened; never shown."""
+    is_managed: bool = False
+    """Whether a catalog decides which versions exist."""
+
+    @property
+    def location(self) -> str:
+        """The directory of the table's files; `uri`, unless a catalog has the table by a name."""
+        return self.uri
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for whoever plans to change the table."""
+        return ()
+
+    def require_permitted(self, operation: Maintenance) -> None:
+        """Refuse what the catalog of a managed table does not permit; other tables have none."""
+        del operation
 
     def require_writable(self) -> None:
         """Refuse a storage that cannot create each version once, whole or not at all."""
@@ -88,7 +113,7 @@ class TableStore(Protocol):
 
     def data_path(self, path: str) -> str:
         """Return the local path or URI of the data file at a decoded path."""
-        return file_address(self.uri, path)
+        return file_address(self.location, path)
 
 
 # A table on local disk: a version is a file that is flushed, then linked to its name.
@@ -133,7 +158,7 @@ class LocalTableStore(TableStore):
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         target = str(self._log / name)
         try:
-            self._log.mkdir(parents=True, exist_ok=True)
+            (self._log / name).parent.mkdir(parents=True, exist_ok=True)
             # The files that the commit names must survive a power cut if the commit does.
             sync_directory(str(self._root))
         except OSError as error:

@@ -220,7 +220,7 @@ def table_readers(
         readers=readers,
         asked=named,
         halves=_halves(readers.workload, named.shapes),
-        now=opened_by_masks(sizes, masks, profile_of(snapshot.uri), scale=scale),
+        now=opened_by_masks(sizes, masks, profile_of(snapshot.location), scale=scale),
         masks=masks,
         files=files,
         scale=scale,
@@ -777,6 +777,7 @@ def advised(
     try:
         readers = table_readers(opened.store, snapshot, criteria.workload, now_ms)
         columns, problems = _columns(snapshot, readers.asked.paths, asked.columns)
+        problems = (*snapshot.notes, *problems)
         if not snapshot.files.num_rows:
             return readers.left_alone("the table has no files", notes=problems)
         if not columns:

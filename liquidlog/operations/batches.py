@@ -68,7 +68,7 @@ from liquidlog.errors import (
 from liquidlog.log.checkpoints import original_adds
 from liquidlog.log.loader import load_commits
 from liquidlog.log.segment import list_log_from
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import Maintenance, TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import (
@@ -383,7 +383,7 @@ class Reconciler:
 
     def _location(self, file: InputFile, vector: DeletionVector | None) -> str | None:
         data_file = self.store.data_path(file.path)
-        return located_vector(self.store.uri, vector, data_file=data_file)
+        return located_vector(self.store.location, vector, data_file=data_file)
 
     def _find(
         self, rows: Sequence[DeletedRows], state: GroupState
@@ -697,6 +697,7 @@ class _Attempt:
         )
 
     def _before_put(self, snapshot: Snapshot) -> None:
+        self._run.store.require_permitted(Maintenance.REWRITE)
         self._run.opinion.require(snapshot)
         claims: list[OutputClaim] = []
         for one in self._claimed:

@@ -59,7 +59,7 @@ from liquidlog.log.checkpoints import load_bounds, original_adds
 from liquidlog.log.loader import load_snapshot, past_definitions
 from liquidlog.log.replay import file_keys
 from liquidlog.log.segment import list_log, newest_versions, read_file_changes
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import Maintenance, TableStore
 from liquidlog.operations.define import Derive, commit_in_place
 from liquidlog.operations.inspect import Scan, detail, judged_health, scan
 from liquidlog.operations.judge import judge
@@ -233,6 +233,7 @@ def mend(
     unknown = [name for name in names if name not in FIXES]
     if unknown:
         raise UsageError(f"there is no fix {', '.join(unknown)}; the fixes are {', '.join(FIXES)}")
+    store.require_permitted(Maintenance.REWRITE)
     store.require_writable()
     require_writable(snapshot)
     done: list[Mended] = []

@@ -97,7 +97,7 @@ def detail(snapshot: Snapshot) -> Mapping[str, Any]:
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "location": snapshot.uri,
+        "location": snapshot.location,
         "createdAt": None if metadata.created_time is None else iso_time(metadata.created_time),
         "lastModified": iso_time(snapshot.timestamp_ms),
         "partitionColumns": list(metadata.partition_columns),
@@ -494,7 +494,7 @@ def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> Re
     if ids is not None and versions is not None:
         hidden = RowTracking(row_id_column=ids, row_commit_version_column=versions, preserved=False)
     return ReadPlan(
-        table_uri=snapshot.uri,
+        table_uri=snapshot.location,
         table_id=snapshot.metadata.id,
         version=snapshot.version,
         schema_string=snapshot.metadata.schema_string,

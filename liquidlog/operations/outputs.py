@@ -42,7 +42,7 @@ _HOUR_MS: Final = 3_600_000
 
 def table_directory(store: TableStore) -> str:
     """Return the address of a table's directory, without a trailing slash."""
-    return file_address(store.uri, "").rstrip("/")
+    return file_address(store.location, "").rstrip("/")
 
 
 def run_of(store: TableStore, token: str, directories: tuple[str, ...] = ()) -> Run:

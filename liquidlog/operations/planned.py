@@ -173,7 +173,9 @@ def planned(
         readers=readers,
     )
     made = structs.replace(
-        made, decided_by=dict(settled.decided_by), notes=notes(snapshot.metadata.configuration)
+        made,
+        decided_by=dict(settled.decided_by),
+        notes=(*made.notes, *notes(snapshot.metadata.configuration)),
     )
     if made.columns and readers is not None:
         made = structs.replace(made, fitted=readers)

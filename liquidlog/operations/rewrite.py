@@ -40,7 +40,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.loader import open_store
 from liquidlog.log.segment import list_log_from, newest_versions, read_file_changes
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import Maintenance, TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.batches import (
     CommitRun,
@@ -294,6 +294,7 @@ class CommitReport(Summary):
 
 def require_rewritable(opened: OpenedTable, plan: ClusteringPlan) -> None:
     """Refuse a plan whose outputs could not be committed, before any data is rewritten."""
+    opened.store.require_permitted(Maintenance.REWRITE)
     opened.store.require_writable()
     snapshot = opened.snapshot()
     require_writable(snapshot)

@@ -23,7 +23,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.history import Needed, named_files, needed_files
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.store import TableStore
+from liquidlog.log.store import Maintenance, TableStore
 from liquidlog.logs import Log
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import delete_unnamed, max_age_ms, table_directory
@@ -126,6 +126,8 @@ def orphans(
     """
     opened.require_newest()
     store, snapshot, clock = opened.store, opened.snapshot(), opened.clock
+    if delete:
+        store.require_permitted(Maintenance.VACUUM)
     strays = find_strays(store, snapshot, clock, older_than_ms=older_than_ms, finished=finished)
     files = [(file, stray.run.token) for stray in strays.runs for file in stray.files]
     temporaries = [(file, None) for file in strays.temporaries]
@@ -353,6 +355,7 @@ def vacuum(
 ) -> Vacuumed:
     """Delete the files that no version within the retention needs; return them and what is kept."""
     store, snapshot, clock = opened.store, opened.to_change(), opened.clock
+    store.require_permitted(Maintenance.VACUUM)
     store.require_writable()
     require_writable(snapshot)
     kept_ms = retention_to_keep(

@@ -192,7 +192,7 @@ def plan_append(snapshot: Snapshot, clock: Clock) -> WritePlan:
     columns = clustering_state(snapshot).columns
     return WritePlan(
         write_id=clock.new_id(),
-        table_uri=snapshot.uri,
+        table_uri=snapshot.location,
         table_id=snapshot.metadata.id,
         read_version=snapshot.version,
         schema_string=snapshot.metadata.schema_string,
@@ -612,7 +612,7 @@ def append(
     origin = Origin.here(APPEND, now_ms=clock.now_ms())
     result = write_in_run(plan, run, arrival.written, origin=origin)
     if blind is None:
-        blind = all(isinstance(one, str) and are_apart(one, store.uri) for one in sources)
+        blind = all(isinstance(one, str) and are_apart(one, store.location) for one in sources)
     done = commit_write(opened, snapshot, plan, result, is_blind=blind)
     text = "appended %d rows in %d files (%s) to %s in %d ms"
     size = render_size(result.costs.written_bytes)

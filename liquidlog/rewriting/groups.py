@@ -48,7 +48,8 @@ from liquidlog.spec.partitions import is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema
 from liquidlog.spec.text import render_size
 from liquidlog.storage.addresses import file_address, table_address
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
+from liquidlog.storage.unity import storage_of
 
 _INPUT_BYTES: Final = 2 << 10
 _SAMPLED_BYTES: Final = 32
@@ -63,7 +64,7 @@ def runs_of(
     groups: int | Collection[int] | None,
     *,
     options: ExecutorOptions,
-    storage: StorageOptions,
+    storage: OptionsSource | None,
     verb: str,
 ) -> list["GroupRun"]:
     """Return an attempt at each of these groups, all if None, groups of many tasks first."""
@@ -72,10 +73,11 @@ def runs_of(
     repeated = repeated_inputs(plan.groups)
     if repeated:
         raise ExecutorError(f"the plan {repeated_message(repeated)}")
+    own = storage_of(plan.table_uri, plan.location, storage)
     verb, now_ms = one(verb, str, argument="verb", expected="text"), time.time_ns() // 1_000_000
     origin = Origin.here(verb, now_ms=now_ms, plan_id=plan.plan_id)
     runs = [
-        GroupRun(plan=plan, group=group, options=options, storage=storage, origin=origin)
+        GroupRun(plan=plan, group=group, options=options, storage=own, origin=origin)
         for group in wanted
     ]
     for run in runs:
@@ -137,12 +139,12 @@ class GroupRun:
     def first_input(self) -> str | None:
         """The first input, which tests access to the table; None without inputs."""
         file = next(iter(self.group.inputs), None)
-        return None if file is None else located(self.plan.table_uri, file).path
+        return None if file is None else located(self.plan.location, file).path
 
     @property
     def directory(self) -> str:
         """The table's directory: a local path or a URI."""
-        return table_location(self.plan.table_uri)
+        return table_location(self.plan.location)
 
     @property
     def run(self) -> Run:
@@ -164,17 +166,17 @@ class GroupRun:
                 f"{self.group.directory!r} is no directory of data files of the table; plan again"
             )
         try:
-            table_address(self.plan.table_uri)
+            table_address(self.plan.location)
         except LiquidlogError as error:
             raise ExecutorError(error.message) from error
         for file in self.group.inputs:
-            located(self.plan.table_uri, file)
+            located(self.plan.location, file)
 
     def work(self) -> GroupWork:
         """Return the group as tasks see it."""
         return GroupWork(
             directory=self.directory,
-            inputs=tuple(located(self.plan.table_uri, file) for file in self.group.inputs),
+            inputs=tuple(located(self.plan.location, file) for file in self.group.inputs),
             outputs=self.outputs,
             schema_string=self.plan.schema_string,
             row_tracking=self.plan.row_tracking,

@@ -17,6 +17,7 @@ from liquidlog.spec.actions import FEATURE_ALIASES, Protocol
 READER_FEATURE_VERSION: Final = 3
 WRITER_FEATURE_VERSION: Final = 7
 
+CATALOG_MANAGED: Final = "catalogManaged"
 CHECKPOINT_PROTECTION: Final = "checkpointProtection"
 CLUSTERING: Final = "clustering"
 COLUMN_MAPPING: Final = "columnMapping"
@@ -63,7 +64,14 @@ LEGACY_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 # vectors are counted, column mapping is resolved, types are named.
 _INSPECT_READER_FEATURES: Final = frozenset(
     {
-        *(COLUMN_MAPPING, DELETION_VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+        *(
+            CATALOG_MANAGED,
+            COLUMN_MAPPING,
+            DELETION_VECTORS,
+            "timestampNtz",
+            "v2Checkpoint",
+            "vacuumProtocolCheck",
+        ),
         *("typeWidening", "typeWidening-preview", "variantType", "variantType-preview"),
         *("variantShredding", "variantShredding-preview"),
     }
@@ -72,7 +80,14 @@ _INSPECT_READER_FEATURES: Final = frozenset(
 _WRITE_FEATURES: Final = frozenset(
     {
         *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints"),
-        *(CHECKPOINT_PROTECTION, CLUSTERING, COLUMN_MAPPING, DELETION_VECTORS, DOMAIN_METADATA),
+        *(
+            CATALOG_MANAGED,
+            CHECKPOINT_PROTECTION,
+            CLUSTERING,
+            COLUMN_MAPPING,
+            DELETION_VECTORS,
+            DOMAIN_METADATA,
+        ),
         *("generatedColumns", "icebergCompatV1", "identityColumns", IN_COMMIT_TIMESTAMP),
         *("invariants", ROW_TRACKING, "timestampNtz", "typeWidening", "typeWidening-preview"),
         *("v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview"),
@@ -269,4 +284,22 @@ def without_feature(protocol: Protocol, feature: str) -> Protocol:
     legacy = None if protocol.reader_features else _legacy(frozenset(left), 1)
     return legacy or structs.replace(
         protocol, min_writer_version=WRITER_FEATURE_VERSION, writer_features=left
+    )
+
+
+def without_catalog(protocol: Protocol) -> Protocol:
+    """Return the protocol as it were if no catalog managed the table: other engines refuse it."""
+    return structs.replace(
+        protocol,
+        reader_features=tuple(n for n in protocol.reader_features or () if n != CATALOG_MANAGED),
+        writer_features=tuple(n for n in protocol.writer_features or () if n != CATALOG_MANAGED),
+    )
+
+
+def with_catalog(protocol: Protocol) -> Protocol:
+    """Return the protocol of a table that a catalog manages; inverse of without_catalog."""
+    return structs.replace(
+        protocol,
+        reader_features=(CATALOG_MANAGED, *(protocol.reader_features or ())),
+        writer_features=(CATALOG_MANAGED, *(protocol.writer_features or ())),
     )

@@ -302,6 +302,7 @@ def run_token_of(path: str) -> str | None:
 
 LOG_DIR: Final = "_delta_log"
 SIDECAR_DIR: Final = "_sidecars"
+STAGED_DIR: Final = "_staged_commits"
 LAST_CHECKPOINT: Final = "_last_checkpoint"
 VERSION_DIGITS: Final = 20
 MAX_VERSION: Final = 2**63 - 1
@@ -370,6 +371,11 @@ def parse_log_file(
 def commit_name(version: int) -> str:
     """Return the file name of a commit."""
     return f"{version:0{VERSION_DIGITS}d}.json"
+
+
+def staged_name(version: int, token: str) -> str:
+    """Return the name, below STAGED_DIR, of a commit that a catalog is to ratify."""
+    return f"{version:0{VERSION_DIGITS}d}.{token}.json"
 
 
 def classic_checkpoint_name(version: int) -> str:

@@ -20,6 +20,7 @@ _ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)(.*)")
 _SQL_PATH: Final = re.compile(r"\w+\.`(.+)`")
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """Beginning of a path that is a URI: neither relative to a table nor local."""
+_IN_CATALOG: Final = re.compile(r"(?i)unity://([^./?#@]+)\.([^./?#@]+)\.([^./?#@]+)/?")
 _SLASHES_IN_FRONT: Final = re.compile(r"^//+")
 _LOCAL: Final = frozenset({"file", "local"})
 _FAMILIES: Final = {
@@ -77,9 +78,17 @@ def table_address(uri: str) -> str:
         # POSIX lets two leading slashes have a meaning of their own; no current system uses that.
         path = _SLASHES_IN_FRONT.sub("/", path)
         return os.path.abspath(path)  # noqa: PTH100  keeps symbolic links as they are
+    if names := table_in_catalog(uri):
+        return f"unity://{'.'.join(names)}"
     parse_object_address(uri)
     scheme, _, rest = uri.partition("://")
     return f"{_CANONICAL.get(scheme.lower(), scheme.lower())}://{rest.rstrip('/')}"
+
+
+def table_in_catalog(address: str) -> tuple[str, str, str] | None:
+    """Return catalog, schema and table of an address in Unity Catalog, None for any other."""
+    found = _IN_CATALOG.fullmatch(address)
+    return None if found is None else (found[1], found[2], found[3])
 
 
 def _check_spelling(uri: str) -> None:
@@ -151,10 +160,13 @@ def parse_object_address(uri: str) -> ObjectAddress:
     if family == "azure" and "@" in bucket:
         bucket, _, host = bucket.partition("@")
         account = host.partition(".")[0]
+    if scheme == "unity":
+        raise UsageError(f"{uri} names no table: expected unity://catalog.schema.table")
     if family not in _FAMILIES.values():
         raise UsageError(
             f"there is no storage {scheme}://; tables are on local disk (a path or file:), in S3"
-            " (s3://), Google Cloud Storage (gs://) or Azure (az://, abfss://)"
+            " (s3://), Google Cloud Storage (gs://), Azure (az://, abfss://) or Unity Catalog"
+            " (unity://)"
         )
     problems = []
     if "::" in uri:

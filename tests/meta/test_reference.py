@@ -89,6 +89,7 @@ def _features(row_start: str) -> list[str]:
 
 
 READER_FEATURES = {
+    "unknownReaderFeature",
     "catalogManaged",
     "columnMapping",
     "deletionVectors",
@@ -119,7 +120,7 @@ def test_features_are_what_the_table_of_features_says() -> None:
     said = {
         "inspected, written": _features("supported"),
         "inspected": [*_features("read only"), "unknownWriterFeature"],
-        "": _features("refused"),
+        "": [*_features("refused"), "unknownReaderFeature"],
     }
     assert all(said.values())
     for uses, names in said.items():

@@ -101,7 +101,7 @@ def _rewrite(
     *,
     told: Mapping[str, object],
 ) -> RewrittenGroup:
-    table = file_address(plan.table_uri, "").rstrip("/")
+    table = file_address(plan.location, "").rstrip("/")
     run = Run(table, secrets.token_hex(6), storage, group.directories)
     try:
         run.begin()
@@ -145,7 +145,7 @@ def read_group(
 
 
 def _open(plan: ClusteringPlan, file: InputFile, storage: StorageOptions) -> LogicalFile:
-    located = Located.of(plan.table_uri, file)
+    located = Located.of(plan.location, file)
     return LogicalFile.open(located, FileLayout.of(plan), storage=storage)
 
 
@@ -157,7 +157,7 @@ def _parts(rows: pa.Table, number: int) -> Iterator[pa.Table]:
 def _write(plan: ClusteringPlan, rows: pa.Table, run: Run, number: int) -> WrittenFile:
     schema = file_schema(plan.data_schema, plan.row_tracking)
     name = run.path(run.file_name(number, "0", plan.writer_options.compression))
-    path = f"{plan.table_uri}/{name}"
+    path = f"{plan.location}/{name}"
     options = plan.writer_options
     with DataFileWriter(path, schema=schema, options=options, storage=run.storage) as writer:
         writer.write(rows)

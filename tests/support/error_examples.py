@@ -49,6 +49,8 @@ EXAMPLES = (
     errors.CorruptLogError("00000000000000000003.json", "no JSON", line=4),
     errors.StorageError("s3://bucket/orders", "access denied"),
     errors.UnsupportedFeatureError("/data/orders", "written", ("v2Checkpoint", "x")),
+    errors.ManagedTableError("/data/orders"),
+    errors.NotPermittedError("unity://main.sales.orders", "DATA_CLEANUP", ("METADATA_CLEANUP",)),
     errors.SchemaMismatchError("new.parquet", "a: long", "a: string", ("a is string",)),
     errors.DataFileError("part-0.parquet", "it is cut off"),
     errors.DocumentError("plan.json", "it is no plan"),

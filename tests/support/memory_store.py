@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from liquidlog.log.store import AmbiguousPutError
+from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.spec.paths import LogFile, parse_log_file
 from liquidlog.storage.files import Source
 from liquidlog.storage.objects import FileFacts
@@ -13,7 +13,7 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 @dataclass
-class MemoryStore:
+class MemoryStore(TableStore):
     """Log files and data file sizes in dictionaries.
 
     `before_put` runs before the next put, so that a test can let another writer win.

@@ -122,6 +122,7 @@ def snapshot_of(
     texts = pa.chunked_array([pa.array([file.stats for file in specs], STATISTICS_TYPE)])
     return Snapshot(
         uri="/table",
+        location="/table",
         version=7,
         timestamp_ms=1_700_000_000_000,
         protocol=protocol or new_table_protocol(clustered=cluster_by is not None),

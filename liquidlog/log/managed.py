@@ -1,0 +1,414 @@
+"""A table whose versions a catalog ratifies, behind the contract of every table's store.
+
+A commit is staged under a name of its own, and is a version once the catalog ratified it. It is
+then published: copied to the name that the version has in the log. A listing is what the catalog
+says: staged commits that it ratified stand for their versions, and files of later versions do not
+count. So all that reads a log reads a managed table without knowing it.
+
+Source: PROTOCOL.md, "Catalog-managed tables"; unitycatalog, ManagedTablesSpec.md. docs/adr/0030.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from liquidlog.errors import (
+    CorruptLogError,
+    NotPermittedError,
+    StorageError,
+    TableReplacedError,
+    UnsupportedFeatureError,
+)
+from liquidlog.log.store import AmbiguousPutError, Maintenance, TableStore
+from liquidlog.logs import Log
+from liquidlog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, decode_line
+from liquidlog.spec.paths import (
+    STAGED_DIR,
+    LogFile,
+    LogFileKind,
+    commit_name,
+    log_path,
+    parse_log_file,
+    staged_name,
+)
+from liquidlog.storage.files import Source
+from liquidlog.storage.unity import (
+    CatalogTable,
+    NamedTable,
+    RatifiedCommit,
+    Refusal,
+    Unanswered,
+    VendedOptions,
+    said_of,
+)
+
+_log: Final = Log(__name__)
+
+_CLUSTERING_DOMAIN: Final = "delta.clustering"
+"""The one domain that the catalog keeps beside the log."""
+_ASKED: Final = 4
+"""How often a commit without an answer is proposed, always under the name of one staged file."""
+_FULL: Final = "ResourceExhaustedException"
+"""The catalog keeps no more unpublished commits of the table."""
+_FIRST_SERVER_ERROR: Final = 500
+_MAY_STAND: Final = frozenset({408, 409, 429})
+"""Statuses after which the catalog is asked what became of a commit."""
+_DERIVED: Final = (
+    *("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion"),
+    *("delta.lastUpdateVersion", "delta.lastCommitTimestamp"),
+    *("clusteringColumns", "delta.clusteringColumns"),
+)
+"""How properties begin that the catalog makes from the log, and that are never written back."""
+_KEPT: Final = ("delta.enableInCommitTimestamps", "io.unitycatalog.tableId")
+"""Properties that stay as they are while a catalog manages the table."""
+
+
+class ManagedTableStore(TableStore):
+    """A table that a catalog manages: `files` is its directory, `named` its place in the catalog.
+
+    What the catalog said last is kept for the reads after a listing, which belong to it.
+    """
+
+    is_managed = True
+
+    def __init__(
+        self, named: NamedTable, files: TableStore, state: CatalogTable, vended: VendedOptions
+    ) -> None:
+        self.uri, self.storage = named.address, files.storage
+        self._named, self._files, self._vended = named, files, vended
+        self._table_id = state.metadata.table_uuid
+        self._published = -1
+        self._listed: dict[str, LogFile] = {}
+        self._take(state)
+
+    @property
+    def location(self) -> str:
+        """The table's directory, which the catalog chose."""
+        return self._files.location
+
+    def require_writable(self) -> None:
+        """Refuse a storage that does not put commits whole; its credentials may write from now."""
+        self._vended.operation = "READ_WRITE"
+        self.storage.fresh()
+        self._files.require_writable()
+
+    def require_permitted(self, operation: Maintenance) -> None:
+        """Refuse what the catalog does not permit now."""
+        allowed = self._load().allowed_maintenance_operations or ()
+        if operation.value not in allowed:
+            raise NotPermittedError(self.uri, operation.value, allowed)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the catalog does not permit."""
+        name = Maintenance.REWRITE.value
+        if name in (self._state.allowed_maintenance_operations or ()):
+            return ()
+        note = (
+            f"the catalog does not permit {name} of the table, so optimize would be refused:"
+            " whoever administers the catalog can permit it"
+        )
+        return (note,)
+
+    def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
+        """Return the files of the versions that exist now, each listed as it was at first."""
+        self._load()
+        files = self._files.list_log(first_version)
+        if files is None:
+            return None
+        found = {file.name: file for file in files if file.version <= self._latest}
+        self._note_published(found)
+        found |= {commit_name(version): _log_file(commit) for version, commit in self._tail.items()}
+        newest = commit_name(self._latest)
+        if newest not in found and all(file.version < self._latest for file in found.values()):
+            detail = "is ratified by the catalog, but neither staged nor published"
+            raise CorruptLogError(log_path(newest), detail)
+        return tuple(self._as_listed(found[name]) for name in sorted(found))
+
+    def _as_listed(self, file: LogFile) -> LogFile:
+        """Return a file as it was listed first: publishing a version does not change it."""
+        first = self._listed.setdefault(file.name, file)
+        return first if first.size_bytes == file.size_bytes else file
+
+    def read_log(self, name: str) -> bytes | None:
+        """Return the content of a log file, of a staged one for a version that is not published."""
+        return self.read_logs([name])[0]
+
+    def read_logs(self, names: Sequence[str]) -> tuple[bytes | None, ...]:
+        """Return the contents of log files, as read_log does."""
+        places = [self._place_of(name) for name in names]
+        there = [place for place in places if place is not None]
+        contents = dict(zip(there, self._files.read_logs(there), strict=True))
+        for place in there:
+            # A staged commit may be published, and deleted, since the catalog was asked.
+            if contents[place] is None and place.startswith(STAGED_DIR):
+                contents[place] = self._files.read_log(_published_name(place))
+        return tuple(None if place is None else contents[place] for place in places)
+
+    def _place_of(self, name: str) -> str | None:
+        """Return the file of the log with a name's content, None for a version that is none."""
+        file = parse_log_file(name, 0, 0)
+        if file is None or file.kind is not LogFileKind.COMMIT:
+            return name
+        if file.version > self._latest:
+            self._load()
+        if file.version > self._latest:
+            return None
+        commit = self._tail.get(file.version)
+        return name if commit is None else f"{STAGED_DIR}/{commit.file_name}"
+
+    def put_log_if_absent(self, name: str, content: bytes) -> bool:
+        """Stage, propose and publish a commit; create any other file."""
+        file = parse_log_file(name, 0, 0)
+        if file is None or file.kind is not LogFileKind.COMMIT:
+            return self._files.put_log_if_absent(name, content)
+        return self._propose(file.version, content)
+
+    def replace_log(self, name: str, content: bytes) -> None:
+        """Replace a log file in the directory."""
+        self._files.replace_log(name, content)
+
+    def open_log(self, name: str) -> Source:
+        """Open a log file in the directory."""
+        return self._files.open_log(name)
+
+    def temporaries(self) -> tuple[str, ...]:
+        """Return the temporary files in the directory."""
+        return self._files.temporaries()
+
+    # What the catalog says
+
+    def _load(self) -> CatalogTable:
+        state = self._named.load()
+        self._take(state)
+        return state
+
+    def _take(self, state: CatalogTable) -> None:
+        found = state.metadata.table_uuid
+        if found != self._table_id:
+            detail = (
+                f"the table was replaced: its id is {found}, that of the opened {self._table_id}"
+            )
+            raise TableReplacedError(self.uri, detail)
+        commits = state.commits or ()
+        if state.latest_table_version is None or not all(map(_is_sound, commits)):
+            raise StorageError(self.uri, "the catalog's answer does not say which versions exist")
+        self._state, self._latest = state, state.latest_table_version
+        self._tail = {one.version: one for one in commits if one.version <= self._latest}
+
+    # A commit is staged, proposed, and published once it is ratified
+
+    def _propose(self, version: int, content: bytes) -> bool:
+        if version > self._latest + 1:
+            self._load()
+        if version <= self._latest:
+            return False
+        if version > self._latest + 1:
+            detail = f"version {version} cannot follow {self._latest}, the newest of the catalog"
+            raise StorageError(self.uri, detail)
+        actions = _actions(content)
+        updates = _updates(self._state, actions)
+        commit = self._staged(version, content, actions)
+        if self._is_ratified(commit, updates):
+            self._try_to_publish({version: content})
+            return True
+        return False
+
+    def _staged(self, version: int, content: bytes, actions: "_Actions") -> RatifiedCommit:
+        name = staged_name(version, str(uuid.uuid4()))  # noqa: TID251  unique to this attempt
+        place = f"{STAGED_DIR}/{name}"
+        try:
+            self._files.put_log_if_absent(place, content)
+        except AmbiguousPutError:
+            _log.info("the put of %s is read back", place)
+        # The catalog does not look whether the file is there.
+        if self._files.read_log(place) != content:
+            raise AmbiguousPutError(f"{place} could not be staged")
+        return RatifiedCommit(
+            version=version,
+            timestamp=actions.timestamp_ms,
+            file_name=name,
+            file_size=len(content),
+            file_modification_timestamp=actions.timestamp_ms,
+        )
+
+    def _is_ratified(self, commit: RatifiedCommit, updates: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether the catalog ratified a commit, asked for it until that is known."""
+        detail = ""
+        for _ in range(_ASKED):
+            try:
+                detail = self._ask_for(commit, updates)
+                if not detail:
+                    return True
+                self._load()
+            except (StorageError, Unanswered) as error:
+                if not detail:
+                    raise
+                raise AmbiguousPutError(f"{detail}; {error}") from error
+            ratified = self._tail.get(commit.version)
+            if ratified is not None:
+                return ratified.file_name == commit.file_name
+            if self._latest >= commit.version:
+                return False  # published since; whose it is, its content says
+        raise AmbiguousPutError(detail)
+
+    def _ask_for(self, commit: RatifiedCommit, updates: Sequence[Mapping[str, Any]]) -> str:
+        """Propose a commit once; return why its fate must be looked up, "" if it is ratified."""
+        try:
+            proposed = {"action": "add-commit", "commit": msgspec.to_builtins(commit)}
+            self._take(self._update(proposed, *updates))
+        except Unanswered as error:
+            return str(error)
+        except Refusal as error:
+            if error.kind == _FULL:
+                self._make_room()
+            elif error.status not in _MAY_STAND and error.status < _FIRST_SERVER_ERROR:
+                doing = f"version {commit.version} is refused by the catalog"
+                raise said_of(self.uri, error, doing) from None
+            return f"HTTP status {error.status}: {error.message}"
+        return ""
+
+    def _make_room(self) -> None:
+        self._publish({})
+        try:
+            self._take(self._update())
+        except (Refusal, Unanswered) as error:
+            _log.info("%s: what is published could not be reported: %s", self.uri, error)
+
+    def _update(self, *updates: Mapping[str, Any]) -> CatalogTable:
+        """Ask for updates, and report what is published in the same request."""
+        if self._published in self._tail:
+            name = "set-latest-backfilled-version"
+            updates = (*updates, {"action": name, "latest-published-version": self._published})
+        etag = self._state.metadata.etag or None
+        return self._named.update(table_uuid=self._table_id, etag=etag, updates=updates)
+
+    def _try_to_publish(self, contents: Mapping[int, bytes]) -> None:
+        """Publish what is ratified; a failure is nobody's loss: who commits next tries again."""
+        try:
+            self._publish(contents)
+        except (StorageError, AmbiguousPutError) as error:
+            _log.warning("%s: a ratified commit is not published yet: %s", self.uri, error)
+
+    def _publish(self, contents: Mapping[int, bytes]) -> None:
+        """Copy ratified commits to their names in the log, in the order of versions."""
+        for version, commit in sorted(self._tail.items()):
+            if version <= self._published:
+                continue
+            content = contents.get(version) or self._files.read_log(
+                f"{STAGED_DIR}/{commit.file_name}"
+            )
+            if content is None:
+                raise StorageError(log_path(f"{STAGED_DIR}/{commit.file_name}"), "is not there")
+            self._files.put_log_if_absent(commit_name(version), content)
+            self._published = version
+
+    def _note_published(self, listed: Mapping[str, LogFile]) -> None:
+        for version in sorted(self._tail):
+            if commit_name(version) not in listed:
+                return
+            self._published = max(self._published, version)
+
+
+# What a commit says that the catalog keeps beside the log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Actions:
+    timestamp_ms: int
+    metadata: Metadata | None
+    protocol: Protocol | None
+    clustering: DomainMetadata | None
+
+
+def _actions(content: bytes) -> _Actions:
+    found: dict[type, Any] = {}
+    for line in content.split(b"\n"):
+        if not line.startswith((b'{"add"', b'{"remove"')) and line:
+            action = decode_line(line)
+            if not isinstance(action, DomainMetadata) or action.domain == _CLUSTERING_DOMAIN:
+                found[type(action)] = action
+    info = found.get(CommitInfo)
+    if info is None or info.in_commit_timestamp is None:
+        raise UnsupportedFeatureError("a managed table", "written", ("no in-commit timestamps",))
+    return _Actions(
+        timestamp_ms=info.in_commit_timestamp,
+        metadata=found.get(Metadata),
+        protocol=found.get(Protocol),
+        clustering=found.get(DomainMetadata),
+    )
+
+
+def _updates(state: CatalogTable, actions: _Actions) -> tuple[Mapping[str, Any], ...]:
+    """Return what must travel with a commit that changes more than files."""
+    found: list[Mapping[str, Any]] = []
+    if actions.metadata is not None:
+        found.extend(_metadata_updates(state, actions.metadata))
+    if actions.protocol is not None:
+        protocol = {
+            name.replace("_", "-"): value
+            for name, value in msgspec.structs.asdict(actions.protocol).items()
+            if value is not None
+        }
+        found.append({"action": "set-protocol", "protocol": protocol})
+    if (domain := actions.clustering) is not None:
+        changed = {domain.domain: _clustering_of(domain)}
+        found.append(
+            {"action": "remove-domain-metadata", "domains": [domain.domain]}
+            if domain.removed
+            else {"action": "set-domain-metadata", "updates": changed}
+        )
+    return tuple(found)
+
+
+def _clustering_of(domain: DomainMetadata) -> Mapping[str, Any]:
+    """Return the part of the domain that the catalog knows; it refuses all else."""
+    name = "clusteringColumns"
+    return {name: msgspec.json.decode(domain.configuration or "{}").get(name, [])}
+
+
+def _metadata_updates(state: CatalogTable, metadata: Metadata) -> Iterator[Mapping[str, Any]]:
+    known, wanted = state.metadata, metadata.configuration
+    properties = {
+        name: value for name, value in known.properties.items() if not name.startswith(_DERIVED)
+    }
+    lost = [name for name in _KEPT if wanted.get(name) != properties.get(name)]
+    if lost:
+        reason = f"a change of {', '.join(lost)}, which the catalog's management of it needs,"
+        raise UnsupportedFeatureError("a managed table", "written", (reason,))
+    changed = {name: value for name, value in wanted.items() if properties.get(name) != value}
+    removed = sorted(properties.keys() - wanted.keys())
+    columns = msgspec.json.decode(metadata.schema_string)
+    if columns != msgspec.json.decode(known.columns):
+        yield {"action": "set-columns", "columns": columns}
+    if metadata.partition_columns != known.partition_columns:
+        partitions = list(metadata.partition_columns)
+        yield {"action": "set-partition-columns", "partition-columns": partitions}
+    if changed:
+        yield {"action": "set-properties", "updates": changed}
+    if removed:
+        yield {"action": "remove-properties", "removals": removed}
+
+
+def _log_file(commit: RatifiedCommit) -> LogFile:
+    return LogFile(
+        name=commit_name(commit.version),
+        kind=LogFileKind.COMMIT,
+        version=commit.version,
+        size_bytes=commit.file_size,
+        modification_time_ms=commit.timestamp,
+    )
+
+
+def _is_sound(commit: RatifiedCommit) -> bool:
+    """Return whether a commit's file has the name of a staged commit of its version."""
+    start = commit_name(commit.version).removesuffix("json")
+    name = commit.file_name
+    return name.startswith(start) and name.endswith(".json") and "/" not in name
+
+
+def _published_name(place: str) -> str:
+    return f"{place.removeprefix(f'{STAGED_DIR}/').partition('.')[0]}.json"
