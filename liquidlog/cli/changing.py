@@ -234,8 +234,8 @@ def doctor(
     document = {
         "findings": found.findings,
         "fixed": fixed,
-        "verdict": None if found.verdict is None else found.verdict.document(),
-        "workload": None if found.asked is None else found.asked.document(),
+        "verdict": found.verdict,
+        "workload": found.asked,
     }
     shown = partial(tables.diagnosis, judged=found.verdict, asked=found.asked, dry_run=dry_run)
     emit(document, shown, dry_run=dry_run)

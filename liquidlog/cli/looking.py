@@ -261,9 +261,8 @@ def report(table: Address, output: Path, workload: str | None, bar: Mapping[str,
         "size_bytes": len(content),
         "findings": len(overview.findings),
     }
-    verdict = overview.verdict
     if is_json():
-        done["verdict"] = None if verdict is None else verdict.document()
-    elif verdict is not None:
-        done = {"answer": verdict.sentence, **done}
+        done["verdict"] = overview.verdict
+    elif overview.verdict is not None:
+        done = {"answer": overview.verdict.sentence, **done}
     emit(done, pairs)

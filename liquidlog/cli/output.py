@@ -161,8 +161,7 @@ def emit(
     if not is_json():
         show(render(value), cut=_is_cut())
         return
-    plain = value.document() if hasattr(value, "document") else value
-    document = jsonable(plain if root is None else {root: plain})
+    document = jsonable(value if root is None else {root: value})
     if dry_run:
         document["dry_run"] = True
     show_json(render_json({"format_version": FORMAT_VERSION, **document}))

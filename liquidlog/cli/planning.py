@@ -141,9 +141,9 @@ def plan(
     if not is_json():
         emit(made, partial(plans.judged_plan, verdict))
         return
-    document = {**printed_plan(made), "verdict": verdict.document()}
+    document = {**printed_plan(made), "verdict": verdict}
     if criteria.workload:
-        document["prediction"] = predicted(opened.opened, made, criteria).document()
+        document["prediction"] = predicted(opened.opened, made, criteria)
     emit(document, plans.plan)
 
 

@@ -236,7 +236,7 @@ def optimize(
     chosen = engine.chosen(made)
     criteria = criteria_for(opened, made, asked, workload)
     verdict = judged(opened, made, criteria, policy, advice) if made.groups else None
-    end = {**_by(chosen), "verdict": None if verdict is None else verdict.document()}
+    end = {**_by(chosen), "verdict": verdict}
     if dry_run:
         engine.require_doable(chosen, made)
         would = would_do(opened, made, seconds, gain, commits)

@@ -23,12 +23,13 @@ from liquidlog.cli.output import emit, executors_heard, replace_file
 from liquidlog.errors import UsageError
 from liquidlog.fleet.finding import is_listing
 from liquidlog.fleet.policy import UpkeepPolicy, read_policy
-from liquidlog.fleet.upkeep import FleetRequest, Pages, Ticked, TickRequest, survey
+from liquidlog.fleet.upkeep import FleetRequest, survey
 from liquidlog.fleet.upkeep import tick as run_tick
 from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.executors import (
     AUTO,
     LOCAL,
+    ExecutorWhenNeeded,
     choose_executor,
     find_executor,
     open_executor,
@@ -93,18 +94,15 @@ def tick(
         require_settings(name, spark_conf, None)
         find_executor(LOCAL if name == AUTO else name)
     storage_options = storage_options or _defaults((*policy.tables, *tables))
-    options = storage_options or None
-    request = TickRequest(
-        policy=policy,
-        tables=tables,
-        storage_options=options,
-        choose_executor=lambda plan: choose_executor(name, plan, spark_conf).name,
-        open_executor=lambda one: open_executor(one, spark_conf, storage_options, verb="tick"),
-        dry_run=dry_run,
-        plans=plans,
+    waiting = ExecutorWhenNeeded(
+        lambda plan: choose_executor(name, plan, spark_conf).name,
+        lambda one: open_executor(one, spark_conf, storage_options, verb="tick"),
     )
-    with executors_heard():
-        ticked: Ticked = run_tick(request)
+    options = storage_options or None
+    with executors_heard(), waiting:
+        ticked = run_tick(
+            policy, tables, waiting, storage_options=options, dry_run=dry_run, plans=plans
+        )
     if openmetrics is not None:
         replace_file(openmetrics, tick_openmetrics(ticked))
     shown = partial(fleets.ticked, dry_run=dry_run)
@@ -152,7 +150,8 @@ def fleet(
         workload=workload,
         bar=Bar(**{name: value for name, value in bar.items() if value is not None}),
         storage_options=storage_options or None,
-        pages=None if directory is None else Pages(directory=directory, render=page),
+        pages=directory,
+        render=page,
     )
     with counted_progress("tables") as (expect, advance):
         found = survey(request, on_found=expect, on_table=lambda _: advance())

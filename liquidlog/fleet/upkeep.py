@@ -11,11 +11,11 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planner import affordable
@@ -46,7 +46,7 @@ from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local.workers import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.operations.doctor import Overview
-from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
+from liquidlog.operations.executors import ExecutorWhenNeeded
 from liquidlog.operations.judge import judge, judge_plan
 from liquidlog.operations.optimize import rewritten
 from liquidlog.operations.outputs import at_work, claimed
@@ -121,16 +121,54 @@ def judged(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
-    """What was found about a table; None is unknown, `verdict` is a document.
-
-    `action` is REWRITE, LEAVE or FAIL; `page` is the name of a file.
-    """
+class Outcome:
+    """What became of a table: REWRITE, LEAVE or FAIL if it was only looked at; None is unknown."""
 
     table: str
-    action: Decision
-    reason: str
+    decision: Decision = Decision.FAIL
+    reason: str = ""
     version: int | None = None
+    seconds: float = 0.0
+    error: LiquidlogError | None = None
+
+    def failed(self, error: Exception) -> Self:
+        """Return the outcome after an error; a foreign one is named by its class."""
+        known = error
+        if not isinstance(known, LiquidlogError):
+            known = LiquidlogError(f"{type(error).__name__}: {error}")
+        return replace(self, decision=Decision.FAIL, reason=known.message, error=known)
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+
+def timed(before: OutcomeT, work: Callable[[], OutcomeT]) -> OutcomeT:
+    """Return what `work` makes of an outcome, and its time; any error becomes the outcome."""
+    started = time.monotonic()
+    try:
+        found = work()
+    except Exception as error:  # noqa: BLE001  one table's failure stops no other
+        found = before.failed(error)
+    return replace(found, seconds=before.seconds + time.monotonic() - started)
+
+
+def looked_at(empty: OutcomeT, look: Callable[[], OutcomeT]) -> OutcomeT:
+    """Return the same of a first look: what we cannot work on is left alone."""
+    found = timed(empty, look)
+    if isinstance(found.error, UnsupportedFeatureError):
+        return replace(found, decision=Decision.LEAVE, error=None)
+    return found
+
+
+def _say_looked(found: Outcome) -> None:
+    asked = found.table, found.seconds, found.decision, found.reason
+    _log.info("looked at %s in %.2f s: %s, %s", *asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed(Outcome):
+    """What was found about a table; `verdict` is a document, `page` the name of a file."""
+
     files: int | None = None
     size_bytes: int | None = None
     columns: tuple[str, ...] = ()
@@ -138,18 +176,16 @@ class Surveyed:
     verdict: Mapping[str, Any] | None = None
     rank: float = 0.0
     page: str | None = None
-    seconds: float = 0.0
-    error: LiquidlogError | None = None
 
     @property
     def answer(self) -> str:
-        """The answer of the verdict; without one, the action."""
-        return self.action.value if self.verdict is None else str(self.verdict["answer"])
+        """The answer of the verdict; without one, the decision."""
+        return self.decision.value if self.verdict is None else str(self.verdict["answer"])
 
     @property
     def worth(self) -> Mapping[str, Any] | None:
         """The verdict if a rewrite is worth it, else None."""
-        return self.verdict if self.action is Decision.REWRITE else None
+        return self.verdict if self.decision is Decision.REWRITE else None
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of the table."""
@@ -158,26 +194,15 @@ class Surveyed:
             "files": self.files,
             "bytes": self.size_bytes,
             "depth_ratio": self.depth_ratio,
-            "action": self.action.value,
+            "action": self.decision.value,
             "reason": self.reason,
             "version": self.version,
             "cluster_by_keys": list(self.columns),
             "verdict": self.verdict,
             "page": self.page,
             "seconds": round(self.seconds, 3),
-            "error": None if self.error is None else self.error.document(),
+            "error": self.error,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pages:
-    """The directory of the tables' pages, and the function that makes one.
-
-    It takes an overview and a workload's name; other processes must be able to import it.
-    """
-
-    directory: str
-    render: Callable[[Overview, str], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,14 +210,17 @@ class FleetRequest:
     """The arguments of a survey.
 
     `prefixes` are addresses of tables or directories above them, and globs. Without a `workload`
-    (an address), readers are assumed. One process is this one; None is about one per core.
+    (an address), readers are assumed. `pages` is a directory for tables' pages, made by `render`
+    from an overview and a workload's name; other processes must be able to import it. One process
+    is this one; None is about one per core.
     """
 
     prefixes: tuple[str, ...]
     workload: str | None = None
     bar: Bar = field(default_factory=Bar)
     storage_options: Mapping[str, str] | None = None
-    pages: Pages | None = None
+    pages: str | None = None
+    render: Callable[[Overview, str], str] | None = None
     processes: int | None = None
 
 
@@ -211,7 +239,7 @@ class Fleet:
     def document(self) -> dict[str, Any]:
         """Return the JSON document of the survey."""
         return {
-            "tables": [table.document() for table in self.tables],
+            "tables": self.tables,
             "readers": "assumed" if self.workload is None else "workload",
             "queries_per_day": self.bar.queries_per_day,
             "payback_days": self.bar.payback_days,
@@ -238,7 +266,7 @@ def survey(
         raise UsageError("there is nothing to look at: name tables, or what is above them")
     started = time.monotonic()
     if request.pages is not None:
-        make_directory(request.pages.directory)
+        make_directory(request.pages)
     options = StorageOptions.of(request.storage_options)
     found = find_tables(request.prefixes, (), options, below=True)
     addresses = [one.address for one in found if one.problem is None]
@@ -246,12 +274,12 @@ def survey(
     on_found(len(addresses))
     _log.info("looking at %d tables", len(addresses))
     tables = [
-        _not_surveyed(one.address, LiquidlogError(one.problem))
+        Surveyed(table=one.address).failed(LiquidlogError(one.problem))
         for one in found
         if one.problem is not None
     ]
     for one in _all(request, [(address, readers.queries_of(address)) for address in addresses]):
-        _log.info("looked at %s in %.2f s: %s, %s", one.table, one.seconds, one.action, one.reason)
+        _say_looked(one)
         on_table(one)
         tables.append(one)
     return Fleet(
@@ -266,7 +294,7 @@ def ranked(tables: Sequence[Surveyed]) -> tuple[Surveyed, ...]:
     """Return tables in the order of `Fleet`."""
 
     def place(one: Surveyed) -> tuple[int, float, int, str]:
-        return _ORDER.index(one.action), one.rank, -(one.size_bytes or 0), one.table
+        return _ORDER.index(one.decision), one.rank, -(one.size_bytes or 0), one.table
 
     return tuple(sorted(tables, key=place))
 
@@ -286,34 +314,24 @@ def _all(
             try:
                 yield future.result()
             except TaskFailedError as error:
-                yield _not_surveyed(running[future], LiquidlogError(str(error)))
+                yield Surveyed(table=running[future]).failed(LiquidlogError(str(error)))
     finally:
         workers.close()
 
 
 def surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
     """Look at one table and its queries in the workload; any error becomes its result."""
-    started = time.monotonic()
-    try:
-        found = _surveyed(request, address, queries)
-    except UnsupportedFeatureError as error:
-        found = Surveyed(table=address, action=Decision.LEAVE, reason=error.message)
-    except Exception as error:  # noqa: BLE001  one table's failure stops no other
-        found = _not_surveyed(address, as_known(error))
-    return replace(found, seconds=time.monotonic() - started)
-
-
-def _not_surveyed(address: str, error: LiquidlogError) -> Surveyed:
-    return Surveyed(table=address, action=Decision.FAIL, reason=error.message, error=error)
+    look = partial(_surveyed, request, address, queries)
+    return looked_at(Surveyed(table=address), look)
 
 
 def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
     table = Table.open(address, storage_options=own_options(address, request.storage_options))
     snapshot, opened = table.snapshot(), table.opened
-    source, bar, pages = request.workload, request.bar, request.pages
+    source, bar, pages, render = request.workload, request.bar, request.pages, request.render
     asked = predicates_of(queries, table.uri, opened.store.storage)
     page, problem, verdict = None, None, None
-    if pages is not None and (asked or source is None):
+    if pages is not None and render is not None and (asked or source is None):
         overview = table.overview(
             workload=asked,
             workload_source=source,
@@ -322,8 +340,8 @@ def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -
             past=False,
         )
         ratio = None if overview.health is None else overview.health.depth_ratio
-        content = pages.render(overview, source or "W")
-        page = save(pages.directory, table.uri, ".html", content.encode()).name
+        content = render(overview, source or "W")
+        page = save(pages, table.uri, ".html", content.encode()).name
         verdict, problem = overview.verdict, overview.problem or "it is not judged"
     else:
         ratio = depth_ratio(snapshot, opened.bounds_of(snapshot))
@@ -332,7 +350,7 @@ def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -
     idle = Decision.FAIL if verdict is None else Decision.LEAVE
     return Surveyed(
         table=table.uri,
-        action=idle if best is None else Decision.REWRITE,
+        decision=idle if best is None else Decision.REWRITE,
         reason=problem or "" if verdict is None else verdict.sentence,
         version=snapshot.version,
         files=snapshot.files.num_rows,
@@ -343,13 +361,6 @@ def _surveyed(request: FleetRequest, address: str, queries: tuple[Query, ...]) -
         rank=0.0 if best is None else rank(best),
         page=page,
     )
-
-
-def as_known(error: Exception) -> LiquidlogError:
-    """Return an error as one of ours; a foreign one is named by its class."""
-    if isinstance(error, LiquidlogError):
-        return error
-    return LiquidlogError(f"{type(error).__name__}: {error}")
 
 
 def save(directory: str, address: str, suffix: str, content: bytes) -> Path:
@@ -378,33 +389,43 @@ class Chore:
     done: Mapping[str, Any] | None = None
     error: LiquidlogError | None = None
 
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document of the chore."""
-        error = None if self.error is None else self.error.document()
-        return {"reason": self.reason, "done": self.done, "error": error}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worthwhile:
+    """A rewrite that is worth it by `bar`; its plan is made again when it is its turn.
+
+    `arguments` are for Table.plan, and the layout is fitted to `workload`, if to any.
+    """
+
+    arguments: Mapping[str, Any]
+    workload: Workload | None
+    size_bytes: int
+    rank: float
+    bar: Bar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableOutcome:
+class TableOutcome(Outcome):
     """What the run did with one table.
 
     `version` is the last that the run saw or made. `bytes_rewritten` are those of the inputs of
-    groups that were or would be committed, as `versions`.
+    groups that were or would be committed, as `versions`. `candidate` and `due` are what the look
+    found to do; `due` says why chores are, by their names.
     """
 
-    table: str
-    decision: Decision
-    reason: str
-    version: int | None = None
     bytes_rewritten: int = 0
-    seconds: float = 0.0
     triggers: tuple[Trigger, ...] = ()
     versions: tuple[int, ...] = ()
     verdict: Verdict | None = None
     plan: str | None = None
     checkpoint: Chore | None = None
     vacuum: Chore | None = None
-    error: LiquidlogError | None = None
+    candidate: Worthwhile | None = None
+    due: Mapping[str, str] = field(default_factory=dict)
+
+    def held(self, reason: str) -> "TableOutcome":
+        """Return the outcome if the rewrite is postponed."""
+        return replace(self, decision=Decision.POSTPONE, reason=reason)
 
     @property
     def errors(self) -> tuple[LiquidlogError, ...]:
@@ -424,11 +445,11 @@ class TableOutcome:
             "seconds": round(self.seconds, 3),
             "triggers": [trigger.name for trigger in self.triggers],
             "versions": list(self.versions),
-            "verdict": None if self.verdict is None else self.verdict.document(),
+            "verdict": self.verdict,
             "plan": self.plan,
-            "checkpoint": None if self.checkpoint is None else self.checkpoint.document(),
-            "vacuum": None if self.vacuum is None else self.vacuum.document(),
-            "error": None if self.error is None else self.error.document(),
+            "checkpoint": self.checkpoint,
+            "vacuum": self.vacuum,
+            "error": self.error,
         }
 
 
@@ -449,7 +470,7 @@ class Ticked:
     def document(self) -> dict[str, Any]:
         """Return the JSON document of the run."""
         return {
-            "tables": [table.document() for table in self.tables],
+            "tables": self.tables,
             "budget": {"bytes": self.budget_bytes, "spent": self.spent_bytes},
             "seconds": round(self.seconds, 3),
             "left_out": self.left_out,
@@ -462,82 +483,29 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worthwhile:
-    """A rewrite that is worth it by `bar`; its plan is made again when it is its turn.
-
-    `arguments` are for Table.plan, and the layout is fitted to `workload`, if to any.
-    """
-
-    arguments: Mapping[str, Any]
-    workload: Workload | None
-    size_bytes: int
-    rank: float
-    bar: Bar
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """A table's outcome if nothing is done, and what is due; `chores` say why by their names."""
-
-    outcome: TableOutcome
-    candidate: Worthwhile | None = None
-    chores: Mapping[str, str] = field(default_factory=dict)
-
-    def held(self, reason: str) -> TableOutcome:
-        """Return the outcome if the rewrite is postponed."""
-        return replace(self.outcome, decision=Decision.POSTPONE, reason=reason)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickRequest:
-    """The arguments of a run; `tables` adds addresses and globs to those of the policy.
-
-    `choose_executor` names the executor of a plan, `open_executor` starts it for its first rewrite.
-    With `dry_run` nothing is written, with `plans` (a directory) only plans.
-    """
-
-    policy: UpkeepPolicy
-    tables: tuple[str, ...] = ()
-    storage_options: OptionsSource | None = None
-    choose_executor: Callable[[ClusteringPlan], str]
-    open_executor: Callable[[str], AbstractContextManager[Executor]]
-    dry_run: bool = False
-    plans: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     """Looks at tables and acts on them, for the same readers, within one budget."""
 
-    request: TickRequest
+    policy: UpkeepPolicy
+    storage_options: OptionsSource | None
+    dry_run: bool
+    plans: str | None
     readers: Readers
     clock: Clock
     executor: ExecutorWhenNeeded
     spending: Spending
 
     def _open(self, address: str) -> Table:
-        options = own_options(address, self.request.storage_options)
-        return Table.open(address, storage_options=options)
+        return Table.open(address, storage_options=own_options(address, self.storage_options))
 
-    def look(self, address: str) -> Looked:
+    def look(self, address: str) -> TableOutcome:
         """Return what a table needs; any error becomes its outcome."""
-        started_ms = self.clock.now_ms()
-        try:
-            looked = self._looked(address)
-        except UnsupportedFeatureError as error:
-            left = TableOutcome(table=address, decision=Decision.LEAVE, reason=error.message)
-            looked = Looked(outcome=left)
-        except Exception as error:  # noqa: BLE001  one table's failure stops no other
-            looked = Looked(outcome=_not_looked_at(address, error))
-        seconds = (self.clock.now_ms() - started_ms) / 1000
-        outcome = replace(looked.outcome, seconds=seconds)
-        _log.info(
-            "looked at %s in %.2f s: %s, %s", address, seconds, outcome.decision, outcome.reason
-        )
-        return replace(looked, outcome=outcome)
+        found = looked_at(TableOutcome(table=address), partial(self._looked, address))
+        _say_looked(found)
+        return found
 
-    def _looked(self, address: str) -> Looked:
-        table, vacuum = self._open(address), self.request.policy.vacuum
+    def _looked(self, address: str) -> TableOutcome:
+        table, vacuum = self._open(address), self.policy.vacuum
         version = table.snapshot().version
         past = past_work(
             table.opened.store,
@@ -558,18 +526,19 @@ class _Run:
                 bar=found.bar,
             )
         idle = Decision.POSTPONE if found.is_early else Decision.LEAVE
-        outcome = TableOutcome(
+        return TableOutcome(
             table=table.uri,
             decision=idle if candidate is None else Decision.REWRITE,
             reason=found.reason,
             version=version,
             triggers=found.triggers,
             verdict=found.verdict,
+            candidate=candidate,
+            due=self._due(past),
         )
-        return Looked(outcome=outcome, candidate=candidate, chores=self._chores(past))
 
     def _answer(self, table: Table, past: PastWork) -> Answer:
-        policy, source = self.request.policy.rewrite, self.readers.source
+        policy, source = self.policy.rewrite, self.readers.source
         if policy is None:
             return Answer(reason="the policy asks for no rewrites")
         snapshot = table.snapshot()
@@ -579,9 +548,11 @@ class _Run:
             policy, seen, lambda bar: judged(table, self.readers.of(table.uri), source, bar)
         )
 
-    def _chores(self, past: PastWork) -> Mapping[str, str]:
-        checkpoint, vacuum = self.request.policy.checkpoint, self.request.policy.vacuum
+    def _due(self, past: PastWork) -> Mapping[str, str]:
+        checkpoint, vacuum = self.policy.checkpoint, self.policy.vacuum
         due: dict[str, str] = {}
+        if self.plans is not None:
+            return due
         if checkpoint is not None and past.commits_since_checkpoint >= checkpoint.commits:
             due["checkpoint"] = (
                 f"{past.commits_since_checkpoint} commits since the newest checkpoint"
@@ -594,55 +565,44 @@ class _Run:
                 due["vacuum"] = f"the last vacuum was {age_ms / 86_400_000:.1f} days ago"
         return due
 
-    def act(self, looked: Looked) -> TableOutcome:
+    def act(self, found: TableOutcome) -> TableOutcome:
         """Do what is due for a table, or postpone it; any error becomes its outcome."""
-        if looked.candidate is None and self._skips_chores(looked):
-            return looked.outcome
-        started_ms = self.clock.now_ms()
-        try:
-            outcome = self._acted(looked)
-        except Exception as error:  # noqa: BLE001  one table's failure stops no other
-            outcome = _failed(looked.outcome, error)
-        seconds = looked.outcome.seconds + (self.clock.now_ms() - started_ms) / 1000
-        _log.info(
-            "%s: %s after %.2f s, %s", outcome.table, outcome.decision, seconds, outcome.reason
-        )
-        return replace(outcome, seconds=seconds)
+        if found.candidate is None and not found.due:
+            return found
+        done = timed(found, partial(self._acted, found))
+        _log.info("%s: %s after %.2f s, %s", done.table, done.decision, done.seconds, done.reason)
+        return done
 
-    def _skips_chores(self, looked: Looked) -> bool:
-        return self.request.plans is not None or not looked.chores
-
-    def _acted(self, looked: Looked) -> TableOutcome:
+    def _acted(self, found: TableOutcome) -> TableOutcome:
         over = self.spending.is_over(self.clock.now_ms())
         if over is not None:
-            return looked.held(over)
+            return found.held(over)
         spent = self.spending.is_spent()
-        if looked.candidate is not None and spent is not None:
-            looked = replace(looked, candidate=None, outcome=looked.held(spent))
-            if self._skips_chores(looked):
-                return looked.outcome
-        table = self._open(looked.outcome.table)
-        store, writes = table.opened.store, not self.request.dry_run and self.request.plans is None
+        if found.candidate is not None and spent is not None:
+            found = replace(found.held(spent), candidate=None)
+            if not found.due:
+                return found
+        table = self._open(found.table)
+        store, writes = table.opened.store, not self.dry_run and self.plans is None
         claim = claimed(store, self.clock) if writes else nullcontext(at_work(store, self.clock))
         with claim as others:
             if others:
-                return looked.held(f"{others[0]} may be at work on it; {_SEE_ORPHANS}")
-            return self._done(table, looked)
+                return found.held(f"{others[0]} may be at work on it; {_SEE_ORPHANS}")
+            return self._done(table, found)
 
-    def _done(self, table: Table, looked: Looked) -> TableOutcome:
+    def _done(self, table: Table, found: TableOutcome) -> TableOutcome:
         """Look again if the table has changed, then do what is due."""
-        if looked.candidate is not None and table.snapshot().version != looked.outcome.version:
-            looked = self.look(looked.outcome.table)
-            if looked.outcome.error is not None:
-                raise looked.outcome.error
-        outcome = looked.outcome
-        if looked.candidate is not None:
-            outcome = self._rewritten(table, looked, looked.candidate)
-        if self.request.plans is not None or outcome.error is not None:
-            return outcome
-        return self._tidied(table, looked, outcome)
+        if found.candidate is not None and table.snapshot().version != found.version:
+            found = self.look(found.table)
+            if found.error is not None:
+                raise found.error
+        if found.candidate is not None:
+            found = self._rewritten(table, found, found.candidate)
+        if self.plans is not None or found.error is not None:
+            return found
+        return self._tidied(table, found)
 
-    def _rewritten(self, table: Table, looked: Looked, candidate: Worthwhile) -> TableOutcome:
+    def _rewritten(self, table: Table, found: TableOutcome, candidate: Worthwhile) -> TableOutcome:
         plan = self._affordable(table, candidate)
         if plan is None:
             left = self.spending.left_bytes or 0
@@ -650,21 +610,21 @@ class _Run:
                 f"its rewrite takes {render_size(candidate.size_bytes)}, and no part of it that is"
                 f" worth it fits into the {render_size(left)} that are left of the budget"
             )
-            return looked.held(f"{reason}; {looked.outcome.reason}")
+            return found.held(f"{reason}; {found.reason}")
         require_rewritable(table.opened, plan)
         self.spending.spent_bytes += plan.size_bytes
-        outcome = replace(looked.outcome, bytes_rewritten=plan.size_bytes)
+        found = replace(found, bytes_rewritten=plan.size_bytes)
         if plan.size_bytes < candidate.size_bytes:
             part = (
                 f"{render_size(plan.size_bytes)} of {render_size(candidate.size_bytes)}, as the"
                 " budget allows"
             )
-            outcome = replace(outcome, reason=f"{part}; {outcome.reason}")
-        if (plans := self.request.plans) is not None:
-            make_directory(plans)
-            where = save(plans, plan.table_uri, ".json", encode_plan(plan))
-            return replace(outcome, decision=Decision.PLAN, plan=str(where))
-        return outcome if self.request.dry_run else self._committed(table, plan, outcome)
+            found = replace(found, reason=f"{part}; {found.reason}")
+        if self.plans is not None:
+            make_directory(self.plans)
+            where = save(self.plans, plan.table_uri, ".json", encode_plan(plan))
+            return replace(found, decision=Decision.PLAN, plan=str(where))
+        return found if self.dry_run else self._committed(table, plan, found)
 
     def _affordable(self, table: Table, candidate: Worthwhile) -> ClusteringPlan | None:
         """Return the plan, or a part within the budget that is worth it by itself, or None.
@@ -687,43 +647,40 @@ class _Run:
                 return made
         return None
 
-    def _committed(self, table: Table, plan: ClusteringPlan, outcome: TableOutcome) -> TableOutcome:
+    def _committed(self, table: Table, plan: ClusteringPlan, found: TableOutcome) -> TableOutcome:
         report = rewritten(table.opened, plan, executor=self.executor, commits={})
         sizes = {group.group_id: group.size_bytes for group in plan.groups}
         done = replace(
-            outcome,
-            version=max(report.versions, default=outcome.version),
+            found,
+            version=max(report.versions, default=found.version),
             versions=report.versions,
             bytes_rewritten=sum(sizes[group_id] for group_id in report.committed_groups),
         )
         try:
             report.require_success()
         except LiquidlogError as error:
-            return _failed(done, error)
+            return done.failed(error)
         return done
 
-    def _tidied(self, table: Table, looked: Looked, outcome: TableOutcome) -> TableOutcome:
+    def _tidied(self, table: Table, found: TableOutcome) -> TableOutcome:
         """Do the chores; the error of one does not undo earlier work."""
         does = {"checkpoint": self._checkpoint, "vacuum": self._vacuum}
-        for name, reason in looked.chores.items():
+        for name, reason in found.due.items():
             try:
                 chore = Chore(reason=reason, done=does[name](table))
             except LiquidlogError as error:
                 chore = Chore(reason=reason, error=error)
             done: Mapping[str, Any] = {name: chore}
-            outcome = replace(outcome, **done)
-        if self.request.dry_run:
-            return outcome
-        return replace(outcome, version=table.snapshot().version)
+            found = replace(found, **done)
+        return found if self.dry_run else replace(found, version=table.snapshot().version)
 
     def _checkpoint(self, table: Table) -> Mapping[str, Any]:
-        made = table.checkpoint(dry_run=self.request.dry_run)
+        made = table.checkpoint(dry_run=self.dry_run)
         return {"version": made.version, "created": made.created}
 
     def _vacuum(self, table: Table) -> Mapping[str, Any]:
-        vacuum = self.request.policy.vacuum
-        retain = None if vacuum is None else vacuum.retain
-        done = table.vacuum(retain=retain, dry_run=self.request.dry_run)
+        retain = None if self.policy.vacuum is None else self.policy.vacuum.retain
+        done = table.vacuum(retain=retain, dry_run=self.dry_run)
         return {
             "versions": list(done.versions),
             "deleted_files": done.deleted_files,
@@ -731,48 +688,51 @@ class _Run:
         }
 
 
-def _failed(outcome: TableOutcome, error: Exception) -> TableOutcome:
-    known = as_known(error)
-    return replace(outcome, decision=Decision.FAIL, reason=known.message, error=known)
-
-
-def _not_looked_at(address: str, error: Exception) -> TableOutcome:
-    return _failed(TableOutcome(table=address, decision=Decision.FAIL, reason=""), error)
-
-
-def tick(request: TickRequest, *, clock: Clock | None = None) -> Ticked:
+def tick(
+    policy: UpkeepPolicy,
+    tables: Sequence[str],
+    executor: ExecutorWhenNeeded,
+    *,
+    storage_options: OptionsSource | None = None,
+    dry_run: bool = False,
+    plans: str | None = None,
+    clock: Clock | None = None,
+) -> Ticked:
     """Look at each table, decide and act; the failure of one stops no other.
 
-    Two runs may work at once, since each claims a table before it works on it.
+    `tables` adds addresses and globs to those of the policy. With `dry_run` nothing is written,
+    with `plans` (a directory) only plans. Two runs may work at once, since each claims a table
+    before it works on it.
     """
-    policy, now = request.policy, clock or system_clock()
-    wanted = (*policy.tables, *request.tables)
+    now, wanted = clock or system_clock(), (*policy.tables, *tables)
     if not wanted:
         raise UsageError("there is no table to look at: name some, or set tables in the policy")
     begun_ms = now.now_ms()
-    options = StorageOptions.of(request.storage_options)
+    options = StorageOptions.of(storage_options)
     found = find_tables(wanted, policy.exclude, options)
     addresses = [one.address for one in found if one.problem is None]
-    source = None if policy.rewrite is None else policy.rewrite.workload
     outcomes = [
-        _not_looked_at(one.address, LiquidlogError(one.problem))
+        TableOutcome(table=one.address).failed(LiquidlogError(one.problem))
         for one in found
         if one.problem is not None
     ]
-    with ExecutorWhenNeeded(request.choose_executor, request.open_executor) as executor:
-        run = _Run(
-            request=request,
-            readers=Readers(source, addresses, options),
-            clock=now,
-            executor=executor,
-            spending=Spending(budget=policy.budget, begun_ms=begun_ms),
-        )
-        _log.info("looking at %d tables", len(addresses))
-        with ThreadPoolExecutor(_LOOKING) as pool:
-            looked = [*pool.map(run.look, addresses)]
-        # In the order in which rewrites pay back, others last.
-        looked.sort(key=lambda one: math.inf if one.candidate is None else one.candidate.rank)
-        outcomes += map(run.act, looked)
+    source = None if policy.rewrite is None else policy.rewrite.workload
+    run = _Run(
+        policy=policy,
+        storage_options=storage_options,
+        dry_run=dry_run,
+        plans=plans,
+        readers=Readers(source, addresses, options),
+        clock=now,
+        executor=executor,
+        spending=Spending(budget=policy.budget, begun_ms=begun_ms),
+    )
+    _log.info("looking at %d tables", len(addresses))
+    with ThreadPoolExecutor(_LOOKING) as pool:
+        looked = [*pool.map(run.look, addresses)]
+    # In the order in which rewrites pay back, others last.
+    looked.sort(key=lambda one: math.inf if one.candidate is None else one.candidate.rank)
+    outcomes += map(run.act, looked)
     return Ticked(
         tables=tuple(outcomes),
         budget_bytes=policy.budget.bytes,

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.settings import BY_FIELD, DEFAULT_STRATEGY
-from liquidlog.errors import Conflict, LiquidlogError
+from liquidlog.errors import LiquidlogError
 from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy, RewriteMode, plan_document
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import json_scalar, render_size, visible_json
@@ -54,12 +54,12 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
             return jsonable(printed_plan(value))
         case msgspec.Struct():
             return jsonable(msgspec.to_builtins(value))
-        case Conflict():
-            return jsonable(value.document())
         case Mapping():
             return {str(key): jsonable(child) for key, child in value.items()}
         case list() | tuple() | set() | frozenset():
             return [jsonable(child) for child in value]
+        case _ if hasattr(value, "document"):
+            return jsonable(value.document())
         case _ if is_dataclass(value) and not isinstance(value, type):
             return {field.name: jsonable(getattr(value, field.name)) for field in fields(value)}
         case _:

@@ -466,7 +466,7 @@ def _fleet_tiles(fleet: Fleet) -> Iterator[tuple[str, str, str]]:
     """Yield (style, figure, unit)."""
     tables = fleet.tables
     costs = [one.worth["cost"] for one in tables if one.worth is not None]
-    failed = sum(one.action is Decision.FAIL for one in tables)
+    failed = sum(one.decision is Decision.FAIL for one in tables)
     whole = size(sum(one.size_bytes or 0 for one in tables))
     yield "", number(len(tables)), f"tables of {whole}"
     yield "main", number(len(costs)), "worth a rewrite"

@@ -96,7 +96,7 @@ def migration_document(
         "protocol_change": None
         if change is None
         else {"before": change.before, "after": change.after},
-        "prediction": None if predicted is None else predicted.document(),
+        "prediction": predicted,
     }
 
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from liquidlog.data.runs import Origin, Run
 from liquidlog.fleet.policy import RewritePolicy, RewriteWhen, UpkeepPolicy, read_policy
-from liquidlog.fleet.upkeep import TableOutcome, Ticked, TickRequest, tick
-from liquidlog.operations.executors import Executor
+from liquidlog.fleet.upkeep import TableOutcome, Ticked, tick
+from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
 from liquidlog.plan import ClusteringPlan, Outcome, Progress
+from liquidlog.report.jsonable import render_json
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
@@ -69,15 +70,9 @@ def ticked(
     **more: Any,
 ) -> Ticked:
     """Return what a run does, with an executor that first calls `begun` with each plan."""
-    clock = more.pop("clock", None)
-    request = TickRequest(
-        policy=policy,
-        tables=tuple(map(str, tables)),
-        choose_executor=lambda _: "tests",
-        open_executor=lambda _: _opened(begun, storage),
-        **more,
-    )
-    return tick(request, clock=clock)
+    waiting = ExecutorWhenNeeded(lambda _: "tests", lambda _: _opened(begun, storage))
+    with waiting as executor:
+        return tick(policy, tuple(map(str, tables)), executor, **more)
 
 
 def by_name(run: Ticked) -> Mapping[str, TableOutcome]:
@@ -122,7 +117,7 @@ def _tick(order: Mapping[str, Any]) -> int:
         time.sleep(0.1)  # so that a rewrite takes longer than finding out about it
 
     done = ticked(read_policy(order["policy"]), begun=begun)
-    Path(f"{order['journal']}.{os.getpid()}").write_text(json.dumps(done.document()))
+    Path(f"{order['journal']}.{os.getpid()}").write_text(render_json(done.document()))
     return done.exit_status
 
 

@@ -17,7 +17,7 @@ from liquidlog.fleet.policy import (
     RewriteWhen,
     VacuumPolicy,
 )
-from liquidlog.fleet.upkeep import Fleet, FleetRequest, Pages, Surveyed, survey, surveyed
+from liquidlog.fleet.upkeep import Fleet, FleetRequest, Surveyed, survey, surveyed
 from liquidlog.foresee.verdict import Bar
 from liquidlog.local.workers import Workers
 from liquidlog.log import store
@@ -269,7 +269,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_worth_it_comes_first_as_in_tick(lake: Path) -> None:
     fleet = looked_at(lake)
     found = fleet_by_name(fleet)
-    assert {name: str(one.action) for name, one in found.items()} == {
+    assert {name: str(one.decision) for name, one in found.items()} == {
         "large": "rewrite",
         "small": "rewrite",
         "one": "leave",
@@ -285,7 +285,7 @@ def test_what_is_worth_it_comes_first_as_in_tick(lake: Path) -> None:
         assert one.reason == decided.reason
     paid = [one.worth["payback_queries"] for one in fleet.tables if one.worth is not None]
     assert paid == sorted(paid)
-    assert fleet.tables[2].action == "fail"
+    assert fleet.tables[2].decision == "fail"
 
 
 def ended(request: FleetRequest, address: str, queries: tuple[Query, ...]) -> Surveyed:
@@ -304,9 +304,9 @@ def test_a_process_that_ends_takes_one_table_with_it(
 
     monkeypatch.setattr(Workers, "submit", submit)
     found = fleet_by_name(looked_at(lake, processes=2))
-    assert found["large"].action == "fail"
+    assert found["large"].decision == "fail"
     assert "a worker process ended" in found["large"].reason
-    assert found["small"].action == "rewrite"
+    assert found["small"].decision == "rewrite"
     assert len(found) == 5
 
 
@@ -316,10 +316,10 @@ def test_a_workload_is_asked_table_by_table(lake: Path, tmp_path: Path) -> None:
     line |= {"last": None, "observed": None, "ambiguous": False, "source": "sql"}
     workload.write_text(json.dumps(line) + "\n")
     found = fleet_by_name(looked_at(lake, workload=str(workload)))
-    assert found["large"].action == "rewrite"
+    assert found["large"].decision == "rewrite"
     assert found["large"].worth is not None
     assert str(workload) in found["large"].worth["candidate"]["command"]
-    assert found["small"].action == "leave"
+    assert found["small"].decision == "leave"
     assert found["small"].reason == f"Leave it: {workload} asks nothing of it."
     assert found["small"].depth_ratio == Table.open(lake / "deep" / "small").health().depth_ratio
 
@@ -328,7 +328,7 @@ def test_prefixes_are_tables_or_what_is_above_them(lake: Path) -> None:
     def found(*names: str) -> list[str]:
         request = FleetRequest(prefixes=tuple(f"{lake}/{name}" for name in names))
         return [
-            f"{one.action} {one.table.removeprefix(f'{lake}/')}" for one in survey(request).tables
+            f"{one.decision} {one.table.removeprefix(f'{lake}/')}" for one in survey(request).tables
         ]
 
     assert found("large") == ["rewrite large"]
@@ -345,7 +345,7 @@ def test_hostile_names_make_plain_files_of_their_own(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "lake" / "t", tmp_path / "lake" / str(place) / name)
     shutil.copytree(tmp_path / "lake" / "t", tmp_path / "lake" / "again" / "t")
     where = tmp_path / "pages"
-    fleet = looked_at(tmp_path / "lake", pages=Pages(directory=str(where), render=page))
+    fleet = looked_at(tmp_path / "lake", pages=str(where), render=page)
     names = {one.page for one in fleet.tables}
     assert len(names) == len(fleet.tables) == len(HOSTILE) + 2
     assert {path.name for path in where.iterdir()} == names
@@ -353,7 +353,7 @@ def test_hostile_names_make_plain_files_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_made_is_told_before_anything(lake: Path) -> None:
-    pages = Pages(directory=str(lake / "large" / "_delta_log" / f"{0:020d}.json"), render=page)
+    pages = str(lake / "large" / "_delta_log" / f"{0:020d}.json")
     with pytest.raises(StorageError):
         looked_at(lake, pages=pages)
 
@@ -376,11 +376,12 @@ def test_the_command(lake: Path, tmp_path: Path) -> None:
 
 def test_recorded_logs_of_every_kind_get_a_line(tmp_path: Path) -> None:
     logs, some = ROOT / "fixtures" / "logs", "*[0-9]_[b-du]*/table"
-    pages = Pages(directory=str(tmp_path), render=page)
-    fleet = survey(FleetRequest(prefixes=(f"{logs}/{some}",), pages=pages, processes=1))
+    prefixes = (f"{logs}/{some}",)
+    request = FleetRequest(prefixes=prefixes, pages=str(tmp_path), render=page, processes=1)
+    fleet = survey(request)
     assert len(fleet.tables) == len(list(logs.glob(f"{some}/_delta_log")))
-    failed = [one.error for one in fleet.tables if one.action == "fail"]
+    failed = [one.error for one in fleet.tables if one.decision == "fail"]
     assert {type(error) for error in failed} <= {CorruptLogError}
     assert all(one.reason for one in fleet.tables)
     unread = [one for one in fleet.tables if one.files is None]
-    assert all(one.page is None and one.action != "rewrite" for one in unread)
+    assert all(one.page is None and one.decision != "rewrite" for one in unread)

@@ -40,7 +40,7 @@ Array.from(document.querySelectorAll('body *')).filter(e => e.getClientRects().l
 def table(number: int, **more: object) -> Surveyed:
     known = {
         "table": f"/lake/t{number}",
-        "action": Decision.LEAVE,
+        "decision": Decision.LEAVE,
         "reason": f"because of {number}",
         "files": number * 7 % 11,
         "size_bytes": (number * 5 % 13) << 30,
@@ -64,14 +64,14 @@ def fleet(*more: Surveyed) -> Fleet:
     worth = [
         table(
             number,
-            action=Decision.REWRITE,
+            decision=Decision.REWRITE,
             verdict=verdict(number),
             rank=500.0 - number,
             page=f"t{number}-0123.html",
         )
         for number in range(10)
     ]
-    failed = table(90, action=Decision.FAIL, files=None, size_bytes=None)
+    failed = table(90, decision=Decision.FAIL, files=None, size_bytes=None)
     tables = ranked([*worth, failed, *(table(number) for number in range(91, 95)), *more])
     return Fleet(tables=tables, bar=Bar(), workload=None, seconds=1.0)
 

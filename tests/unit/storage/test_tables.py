@@ -2,7 +2,6 @@
 
 import errno
 import io
-import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from liquidlog.fleet.upkeep import Fleet, FleetRequest, survey
 from liquidlog.log.loader import follow, load_snapshot, open_store
 from liquidlog.log.store import TableStore
 from liquidlog.operations.rewrite import require_rewritable
+from liquidlog.report.jsonable import render_json
 from liquidlog.spec.paths import LAST_CHECKPOINT
 from liquidlog.storage.addresses import file_address, local_path, table_address
 from liquidlog.storage.clients import BackOff, Failure, again, classify, may_pass
@@ -451,9 +451,9 @@ def test_globs_and_prefixes(emulator: Emulator, lake: str) -> None:
 def test_a_store_that_refuses_is_a_line(emulator: Emulator, lake: str) -> None:
     bucket = lake.replace("://", "://no-such-")
     fleet = surveyed(emulator, f"{bucket}/*", f"{lake}/a")
-    assert [str(one.action) for one in fleet.tables] == ["rewrite", "fail"]
+    assert [str(one.decision) for one in fleet.tables] == ["rewrite", "fail"]
     assert fleet.exit_status == 1
-    assert SENTINEL not in json.dumps(fleet.document())
+    assert SENTINEL not in render_json(fleet.document())
 
 
 def test_tick_keeps_what_a_glob_finds_in_shape(emulator: Emulator, lake: str) -> None:
