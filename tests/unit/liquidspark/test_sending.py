@@ -197,6 +197,14 @@ def test_the_sample_of_all_partitions_is_even() -> None:
     assert all(one.columns[0].to_pylist() == one.rows.tolist() for one in sample)
 
 
+def test_one_sampled_row_of_many_bounds_the_sample_of_others() -> None:
+    one, every = survey(0, [300], 1), survey(1, [300], 300)
+    _, kept = even_sample([one, every], 1_000)
+    assert kept.rows.tolist() == [
+        row for row in every.rows if row_hashes(1, row[None]) <= row_hashes(0, one.rows)
+    ]
+
+
 # Attempts of tasks, and what a worker does first.
 
 
