@@ -8,8 +8,6 @@ at none. We may find fewer files than Delta Spark, for a reason that is named; n
 Exits with 1 at any other difference.
 """
 
-import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,9 +27,8 @@ from liquidlog.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
-from interop.golden_tables import Outcome, cases, tally
+from interop.golden_tables import Outcome, compare_with_engine
 from support.copies import make_old
-from support.spark_servers import open_reference
 
 CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -49,26 +46,11 @@ LEFT: Final = {
 """What is put into each table, and what becomes of it."""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("cases", nargs="*", help="names of cases; all if none")
-    options = parser.parse_args()
-    spark = open_reference(os.environ["LIQUID_REFERENCE_JARS"], quiet=True)
-    wanted = [
-        case for case in cases(options.directory) if not options.cases or case.name in options.cases
-    ]
-    found = (
-        (f"{case.name} {step}", outcome)
-        for case in wanted
-        if (case / "table" / "_delta_log").is_dir()
-        for step, outcome in compare_case(spark, case / "table")
-    )
-    return tally(found, verbose=True)
-
-
-def compare_case(spark: SparkSession, source: Path) -> Iterator[tuple[str, Outcome]]:
+def compare_case(spark: SparkSession, case: Path) -> Iterator[tuple[str, Outcome]]:
     """Yield how answers about a copy of a table compare, by retention."""
+    source = case / "table"
+    if not (source / "_delta_log").is_dir():
+        return
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory).resolve() / "table"
         copytree(source, root, symlinks=True)
@@ -147,4 +129,4 @@ def _delta_rs(root: Path, hours: int | None) -> frozenset[str] | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_with_engine(__doc__, compare_case))
