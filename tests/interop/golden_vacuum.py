@@ -45,6 +45,13 @@ LEFT: Final = {
 }
 """What is put into each table, and what becomes of it."""
 
+EXPLAINED: Final = {
+    # Its commits' own times lie in 2046, when its files were removed.
+    "DIFFERS: fewer without a reason": {"16_in_commit_timestamps_enabled_later"},
+    # Delta Spark passes over a damaged checkpoint.
+    "DIFFERS: we fail": {"32_checkpoint_truncated", "32_checkpoint_zero_bytes"},
+}
+
 
 def compare_case(spark: SparkSession, case: Path) -> Iterator[tuple[str, Outcome]]:
     """Yield how answers about a copy of a table compare, by retention."""
@@ -59,10 +66,10 @@ def compare_case(spark: SparkSession, case: Path) -> Iterator[tuple[str, Outcome
             (root / name).write_bytes(b"left")
         make_old(root)
         for hours in (None, 0):
-            yield (
-                ("at its retention" if hours is None else "at none"),
-                _compared(spark, root, hours),
-            )
+            outcome, detail = _compared(spark, root, hours)
+            if case.name in EXPLAINED.get(outcome, ()):
+                outcome = f"explained: {outcome.removeprefix('DIFFERS: ')}"
+            yield ("at its retention" if hours is None else "at none"), (outcome, detail)
 
 
 def _compared(spark: SparkSession, root: Path, hours: int | None) -> Outcome:

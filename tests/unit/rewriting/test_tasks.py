@@ -1,6 +1,7 @@
 """The tasks without Spark: pieces are carried from the map side to the reduce side by hand."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +23,7 @@ from liquidlog.rewriting import shuffle
 from liquidlog.rewriting.groups import located as located_or_refused
 from liquidlog.rewriting.layout import slices_per_output
 from liquidlog.rewriting.passes import GroupTask
-from liquidlog.rewriting.sink import check_rows
+from liquidlog.rewriting.sink import OutputFile, Proof, check_rows
 from liquidlog.rewriting.source import (
     ExecutorOptions,
     GroupWork,
@@ -167,6 +168,14 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
     facts = GroupTask(work=work, sample_rows=100).run()
     assert facts.failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
+
+
+def test_a_file_that_is_finished_after_its_run_is_deleted(tmp_path: Path) -> None:
+    work = work_of(tmp_path, InputFile(path="none", size_bytes=1))
+    with suppress(ExecutorError), OutputFile(work, 0, proof=Proof()) as file:
+        file.write(pa.table({"key": [1]}))
+        file.finish()
+    assert parquet_names(tmp_path) == set()
 
 
 @pytest.mark.parametrize("curve", list(Curve))
