@@ -72,7 +72,4 @@ def test_all_writers_are_back_after_the_features_are_dropped(spark: Any, tmp_pat
     assert DeltaTable(root).protocol().min_writer_version == 2
     assert {
         row.a for row in spark.sql(f"SELECT a FROM delta.`{root}` VERSION AS OF 2").collect()
-    } == {
-        1,
-        2,
-    }
+    } == {1, 2}

@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from msgspec import structs
 
-from liquidlog.clustering.keyspace import (
-    KeySpace,
-    key_space,
-)
+from liquidlog.clustering.keyspace import KeySpace, key_space
 from liquidlog.curve.boxes import Boxes, fit_boxes
 from liquidlog.curve.curves import Curve, curve_index
 from liquidlog.curve.grid import coordinate_ends

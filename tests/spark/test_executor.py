@@ -13,13 +13,7 @@ from pyspark.sql import SparkSession
 from liquidlog.data.runs import RunStage, runs_in
 from liquidlog.errors import ExecutorError
 from liquidlog.local.executor import LocalExecutor
-from liquidlog.plan import (
-    ClusteringPlan,
-    GroupFailure,
-    InputFile,
-    Outcome,
-    RewrittenGroup,
-)
+from liquidlog.plan import ClusteringPlan, GroupFailure, InputFile, Outcome, RewrittenGroup
 from liquidlog.rewriting.passes import Engine, run_together
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.text import parse_size
@@ -28,13 +22,7 @@ from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, send
 from liquidspark.pipeline import TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, shuffled
 from support.partitioned import TEXTS, map_columns, partitioned_table
-from support.plans import (
-    copy_inputs,
-    make_plan,
-    parquet_names,
-    schema_json_of,
-    write_inputs,
-)
+from support.plans import copy_inputs, make_plan, parquet_names, schema_json_of, write_inputs
 from support.processes import eventually
 from support.races import Scene
 from support.repository import ROOT

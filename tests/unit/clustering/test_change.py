@@ -15,11 +15,7 @@ from liquidlog.errors import (
     ResultMismatchError,
     UnsupportedFeatureError,
 )
-from liquidlog.plan import (
-    ClusteringPlan,
-    ClusteringPolicy,
-    RowTracking,
-)
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RowTracking
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import (
     AddFile,

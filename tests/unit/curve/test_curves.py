@@ -8,17 +8,9 @@ import pytest
 
 from liquidlog.curve.boxes import fit_boxes
 from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates, axis_of
-from liquidlog.curve.curves import (
-    Curve,
-    curve_index,
-    hilbert_index,
-)
+from liquidlog.curve.curves import Curve, curve_index, hilbert_index
 from liquidlog.curve.cuts import Reach
-from liquidlog.curve.grid import (
-    coordinate_ends,
-    range_boundaries,
-    range_ids,
-)
+from liquidlog.curve.grid import coordinate_ends, range_boundaries, range_ids
 from liquidlog.errors import ClusteringColumnError, UsageError
 
 

@@ -350,10 +350,7 @@ def test_cluster_by_writes_the_domain_only() -> None:
     change = cluster_by_change(snapshot_of(cluster_by=[["x"], ["gone"]]), [("S",), ("y",)])
     assert change is not None
     assert change.operation == "CLUSTER BY"
-    assert change.parameters == {
-        "oldClusteringColumns": "x,gone",
-        "newClusteringColumns": "s,y",
-    }
+    assert change.parameters == {"oldClusteringColumns": "x,gone", "newClusteringColumns": "s,y"}
     assert change.is_blind_append
     (domain,) = change.actions
     assert isinstance(domain, DomainMetadata)

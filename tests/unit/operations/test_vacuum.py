@@ -326,10 +326,7 @@ def leave_run(directory: Path, token: str, *, files: int, age_s: int) -> list[st
 
 
 def age_run(directory: Path, token: str, *names: str, seconds: int) -> None:
-    for path in (
-        *directory.glob(f"_liquidspark-{token}*"),
-        *(directory / name for name in names),
-    ):
+    for path in (*directory.glob(f"_liquidspark-{token}*"), *(directory / name for name in names)):
         written_s = path.stat().st_mtime - seconds
         os.utime(path, (written_s, written_s))
 

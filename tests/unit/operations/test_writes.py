@@ -64,9 +64,7 @@ def test_files_have_the_tags_of_one_cube(table: Table) -> None:
     assert runs_in(table.uri) == ()
 
 
-def test_rows_are_made_without_a_look_at_the_table_only_if_the_writer_says_so(
-    table: Table,
-) -> None:
+def test_rows_are_made_without_a_look_at_the_table_only_if_the_writer_says_so(table: Table) -> None:
     plan = table.plan_write(DELTA)
     table.commit_write(plan, write(plan, rows(40)), blind=True)
     assert table.history(1)[0]["isBlindAppend"] is True

@@ -33,14 +33,7 @@ from liquidlog.rewriting.source import (
 )
 from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
-from support.tasks import (
-    ROWS,
-    RUN,
-    located,
-    make_work,
-    shuffled,
-    surveys_of,
-)
+from support.tasks import ROWS, RUN, located, make_work, shuffled, surveys_of
 
 ROW_TRACKING = RowTracking(
     row_id_column="_id", row_commit_version_column="_version", preserved=True

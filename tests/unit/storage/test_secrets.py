@@ -68,10 +68,7 @@ FAILING: dict[str, Callable[[Table, Emulator], Any]] = {
     ("name", "status"), [*((name, 403) for name in FAILING), ("snapshot", 400), ("cluster by", 503)]
 )
 def test_no_error_shows_the_secret(
-    s3: Emulator,
-    name: str,
-    status: int,
-    caplog: pytest.LogCaptureFixture,
+    s3: Emulator, name: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {**s3.options, "aws_session_token": SENTINEL}
     table = Table.create(
