@@ -226,27 +226,23 @@ def port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.fixture
-def closed_port() -> int:
-    """A port on this machine that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        number: int = server.getsockname()[1]
-    return number
+CLOSED = 1
+"""A port on this machine that nobody listens at."""
 
 
-def test_what_answers_is_left_to_spark(port: int, closed_port: int) -> None:
+def test_what_answers_is_left_to_spark(port: int) -> None:
     require_answer({"spark.master": f"spark://127.0.0.1:{port}"}, {})
-    require_answer({"spark.master": f"spark://127.0.0.1:{closed_port},127.0.0.1:{port}"}, {})
+    require_answer({"spark.master": f"spark://127.0.0.1:{CLOSED},127.0.0.1:{port}"}, {})
     require_answer({"spark.remote": f"sc://127.0.0.1:{port}/;token=secret"}, {})
     require_answer({}, {"SPARK_REMOTE": f"sc://127.0.0.1:{port}"})
 
 
-def test_what_does_not_answer_is_refused_at_once(closed_port: int) -> None:
-    where = f"127.0.0.1:{closed_port}"
+def test_what_does_not_answer_is_refused_at_once() -> None:
+    where = f"127.0.0.1:{CLOSED}"
     master, remote = f"spark://{where}", f"sc://{where}/;token=secret"
     cases: list[tuple[Mapping[str, str], Mapping[str, str]]] = [
         ({"spark.master": master}, {}),
-        ({"spark.master": f"{master},localhost:{closed_port}"}, {}),
+        ({"spark.master": f"{master},localhost:{CLOSED}"}, {}),
         ({}, {"MASTER": master}),
         ({"spark.remote": remote}, {"MASTER": "local"}),
         ({}, {"SPARK_REMOTE": remote}),
