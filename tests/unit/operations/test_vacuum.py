@@ -276,8 +276,12 @@ def test_files_of_runs_and_of_no_age_stay(tmp_path: Path, monkeypatch: pytest.Mo
     kept = reasons(table.vacuum(dry_run=True))
     assert (kept[operation._RUN], kept[operation._AGELESS]) == (1, 1)
     run.forget(named=[name])
-    # The run begins after the first look.
-    monkeypatch.setattr(operation, "_require_one_time", lambda *_: run.begin() or wait(*_))
+
+    def begin_after_the_first_look(*given: Any) -> None:
+        run.begin()
+        wait(*given)
+
+    monkeypatch.setattr(operation, "_require_one_time", begin_after_the_first_look)
     assert name not in {file.path for file in table.vacuum(**SHORT).files}
     assert {name, "part-left.parquet"} <= there(tmp_path)
 
