@@ -44,6 +44,8 @@ from liquidlog.clustering.columns import CLUSTERING_DOMAIN
 from liquidlog.commit.transaction import Clock
 from liquidlog.fleet.policy import PastWork, UpkeepPolicy, answer, seen_of
 from liquidlog.foresee.reads import OBJECT_STORE
+from liquidlog.foresee.rows import FROM_ROWS
+from liquidlog.foresee.sample import KeptRows, Rows, sampled
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict
 from liquidlog.operations.judge import judge
 from liquidlog.operations.opened import OpenedTable
@@ -51,7 +53,7 @@ from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan, RewriteGroup
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds
-from liquidlog.spec.schema import Leaf
+from liquidlog.spec.schema import Leaf, leaves
 
 GIB = 1 << 30
 TIB = 1 << 40
@@ -137,6 +139,11 @@ def _asked_columns(habit: Habit) -> int:
     return habit.columns if habit.by == "columns" else 1
 
 
+def _assumed_readers(habit: Habit) -> int:
+    """Return the kinds of queries that a verdict assumes: full scans, and values of each column."""
+    return habit.columns + 1 if habit.by == "columns" else 1
+
+
 def _kept(habit: Habit, keeper: str, kept: Kept, now_ms: int) -> Kept:
     """Return the table after a keeper's night."""
     if keeper == "never" or not len(kept.files.size):
@@ -147,12 +154,14 @@ def _kept(habit: Habit, keeper: str, kept: Kept, now_ms: int) -> Kept:
         return _after(kept, planned(snapshot, arguments, bounds_of, _ids()), now_ms)
     policy = UpkeepPolicy().rewrite
     assert policy is not None  # noqa: S101  the default has one
-    policy = replace(policy, bar=Bar(queries_per_day=QUERIES_A_DAY * _asked_columns(habit)))
+    policy = replace(policy, bar=Bar(queries_per_day=QUERIES_A_DAY * _assumed_readers(habit)))
+    rows = KeptRows()
+    rows.keep(snapshot, _rows(snapshot, kept.files))
 
     def judged(bar: Bar) -> Verdict:
         clock = Clock(now_ms=lambda: now_ms, new_id=_ids())
         opened = SimpleNamespace(store=_Anywhere(), clock=clock, bounds_of=lambda _: bounds_of)
-        criteria = Criteria(bar=bar, now_ms=now_ms, reads_rows=False)
+        criteria = Criteria(bar=bar, now_ms=now_ms, rows=rows)
         return judge(cast("OpenedTable", opened), snapshot, criteria).verdict
 
     seen = seen_of(snapshot, _past(kept), policy.when, bounds_of, now_ms)
@@ -171,6 +180,15 @@ def _past(kept: Kept) -> PastWork:
         since_ms=0 if kept.last_ms is None else kept.last_ms,
         last_rewrite=None if kept.last_ms is None else 1,
     )
+
+
+def _rows(snapshot: Snapshot, files: SimulatedTable) -> Rows:
+    """Return the sampled rows as if they had been read of the files."""
+    names = [f"k{number}" for number in range(files.columns)]
+    points = pa.table(list(files.points.T), names=names)
+    found = leaves(snapshot.schema)
+    read = sampled(found, points, files.owner, source=FROM_ROWS, files=len(files.size))
+    return Rows(samples=(read,))
 
 
 def _bounds(files: SimulatedTable, leaves: Sequence[Leaf]) -> Bounds:

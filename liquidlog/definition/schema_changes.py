@@ -15,7 +15,6 @@ from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     ClusteringColumn,
     clustering_state,
-    parse_zorder_by,
     read_domain,
 )
 from liquidlog.clustering.settings import (
@@ -25,6 +24,7 @@ from liquidlog.clustering.settings import (
     weights_in,
     weights_text,
 )
+from liquidlog.clustering.zcubes import parse_zorder_by
 from liquidlog.definition.create import (
     ADDABLE,
     CONSTRAINT_PREFIX,

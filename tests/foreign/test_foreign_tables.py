@@ -38,17 +38,17 @@ MOST_ROWS = 200_000
 REFUSED = {
     # What we refuse and delta-rs reads, by the words of the refusal; docs/reference/tables.md says
     # why.
-    "not a valid action: Input data was truncated": "an action over several lines",
+    "not a valid action: Input data was truncated": "an action over several lines"
 }
 OTHERWISE = {
     # Where delta-rs is known to differ.
-    "canonicalized-paths-": "delta-rs takes file:/a and /a for two files; Delta Spark for one",
+    "canonicalized-paths-": "delta-rs takes file:/a and /a for two files; Delta Spark for one"
 }
 WRITTEN_IN = {"golden_data/data-reader-": "America/Los_Angeles"}
 """The zone of the Spark session that wrote timestamps without one, where shipped rows are of it."""
 
 OTHER_ROWS = {
-    "table_with_edge_timestamps": "delta-rs takes 9999-12-30 of an INT96 for a day of 1816",
+    "table_with_edge_timestamps": "delta-rs takes 9999-12-30 of an INT96 for a day of 1816"
 }
 
 HISTORY = ("operation", "operationParameters", "operationMetrics", "readVersion", "isBlindAppend")

@@ -105,10 +105,7 @@ def test_values_on_which_both_calendars_agree_are_read_whatever_the_footer_says(
     rows = _since_1900()
     path = tmp_path / "f.parquet"
     with pq.ParquetWriter(
-        path,
-        rows.schema,
-        store_schema=False,
-        use_deprecated_int96_timestamps="int96" in case,
+        path, rows.schema, store_schema=False, use_deprecated_int96_timestamps="int96" in case
     ) as writer:
         writer.write_table(rows)
         writer.add_key_value_metadata(metadata)

@@ -371,20 +371,7 @@ CHECKPOINTED = sorted(
 
 
 @pytest.mark.parametrize("table", CHECKPOINTED, ids=lambda table: table.parent.name)
-def test_texts_have_the_bounds_that_columns_have(table: Path) -> None:
-    store = open_store(str(table))
-    try:
-        snapshot = load_snapshot(store)
-    except LiquidlogError:
-        pytest.skip("cannot be read at all")
-    leaves = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
-    texts = pa.array(raw_statistics(store, snapshot, snapshot.files), STATISTICS_TYPE)
-    expected = load_bounds(store, snapshot, leaves)
-    assert plain_bounds(parse_bounds(texts, leaves)) == plain_bounds(expected)
-
-
-@pytest.mark.parametrize("table", CHECKPOINTED, ids=lambda path: path.parent.name)
-def test_bounds_of_some_files_are_those_among_all(
+def test_texts_and_bounds_of_some_files_are_those_of_columns(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(str(table))
@@ -392,13 +379,15 @@ def test_bounds_of_some_files_are_those_among_all(
         snapshot = load_snapshot(store)
     except LiquidlogError:
         pytest.skip("cannot be read at all")
-    columns = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
-    among_all = load_bounds(store, snapshot, columns)
+    leaves = indexed_leaves(snapshot.schema, snapshot.metadata.configuration)
+    texts = pa.array(raw_statistics(store, snapshot, snapshot.files), STATISTICS_TYPE)
+    among_all = load_bounds(store, snapshot, leaves)
+    assert plain_bounds(parse_bounds(texts, leaves)) == plain_bounds(among_all)
     monkeypatch.setattr(checkpoints, "_FEW_SHARE", 1.0)
     for step in (1, 2, 3):
         rows = pa.array(range(0, snapshot.files.num_rows, step), pa.int64())
         some = replace(snapshot, files=snapshot.files.take(rows), plain_files=None)
-        found = load_bounds(store, some, columns)
+        found = load_bounds(store, some, leaves)
         assert plain_bounds(found) == plain_bounds(among_all.take(rows))
 
 

@@ -37,10 +37,7 @@ def fixable(table: Table) -> list[str]:
 
 @pytest.mark.parametrize(
     ("case", "new_tag"),
-    [
-        ("09_cm_name_rename", '["x_renamed","s"]'),
-        ("11_struct_column_mapping", '["`pp qq`.`k.1`"]'),
-    ],
+    [("09_cm_name_rename", '["x_renamed","s"]'), ("11_struct_column_mapping", '["`pp qq`.`k.1`"]')],
 )
 def test_cubes_from_before_a_rename_are_the_tables_own_again(
     case: str, new_tag: str, tmp_path: Path

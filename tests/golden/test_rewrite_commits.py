@@ -70,9 +70,7 @@ def _plan(snapshot: Snapshot, commit: Commit, cube: str | None) -> ClusteringPla
         strategy="cube",
         columns=clustering_state(snapshot).columns,
         choice=Choice(
-            groups=(rows,),
-            reasons=np.full(len(paths), TAKEN, np.int64),
-            expected_outputs=(1,),
+            groups=(rows,), reasons=np.full(len(paths), TAKEN, np.int64), expected_outputs=(1,)
         ),
         new_id=lambda: next(ids),
     )

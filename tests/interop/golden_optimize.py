@@ -8,9 +8,7 @@ recorded; Delta Spark finds the rows, and where they have any the row ids and co
 it found before; and its own OPTIMIZE finds nothing to do. Exits with 1 at any difference.
 """
 
-import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -30,31 +28,13 @@ from liquidspark.executor import execute
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
-from interop.golden_tables import Outcome, cases, compare_rows, load, moved_clone, tally
-from support.spark_servers import open_reference
+from interop.golden_tables import Outcome, compare_rows, compare_with_engine, load, moved_clone
 
 SMALL_FILES = 4
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("cases", nargs="*", help="names of cases; all if none")
-    options = parser.parse_args()
-    canon = load(options.directory / "canon.py")
-    spark = open_reference(os.environ["LIQUID_REFERENCE_JARS"], quiet=True)
-    wanted = [
-        case for case in cases(options.directory) if not options.cases or case.name in options.cases
-    ]
-    found = (
-        (f"{case.name} {step}", outcome)
-        for case in wanted
-        for step, outcome in rewrite_case(spark, case, canon)
-    )
-    return tally(found, verbose=True)
-
-
-def rewrite_case(spark: SparkSession, case: Path, canon: Any) -> Iterator[tuple[str, Outcome]]:
+def rewrite_case(spark: SparkSession, case: Path) -> Iterator[tuple[str, Outcome]]:
+    canon = load(case.parent / "canon.py")
     expected = json.loads((case / "expected.json").read_text())
     versions = expected.get("versions") or {}
     if not versions or not (case / expected["table"]).is_dir():
@@ -152,4 +132,4 @@ def nothing_to_do(spark: SparkSession, uri: Path) -> Outcome:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_with_engine(__doc__, rewrite_case))

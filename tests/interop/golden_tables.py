@@ -12,13 +12,14 @@ not among those listed here with their reason.
 import argparse
 import importlib.util
 import json
+import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -34,6 +35,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
 from support.recordings import differences, recorded_facts, snapshot_facts
 from support.table_rows import live_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # The engine believes a compacted file that lost clusteringProvider; we read the commits it covers.
 COMPACTED = "19_log_compaction"
@@ -69,6 +73,26 @@ def main() -> int:
         for name, outcome in compare_case(case, canon)
     )
     return tally(found, verbose=options.verbose)
+
+
+def compare_with_engine(
+    about: str | None, compare: Callable[["SparkSession", Path], Iterator[tuple[str, Outcome]]]
+) -> int:
+    """Compare the cases that the command line names, or all; return 1 if some differ."""
+    from support.spark_servers import open_reference
+
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("cases", nargs="*", help="names of cases; all if none")
+    options = parser.parse_args()
+    spark = open_reference(os.environ["LIQUID_REFERENCE_JARS"], quiet=True)
+    found = (
+        (f"{case.name} {step}", outcome)
+        for case in cases(options.directory)
+        if not options.cases or case.name in options.cases
+        for step, outcome in compare(spark, case)
+    )
+    return tally(found, verbose=True)
 
 
 def cases(directory: Path) -> list[Path]:

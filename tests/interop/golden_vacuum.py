@@ -8,8 +8,6 @@ at none. We may find fewer files than Delta Spark, for a reason that is named; n
 Exits with 1 at any other difference.
 """
 
-import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,9 +27,8 @@ from liquidlog.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script
 
-from interop.golden_tables import Outcome, cases, tally
+from interop.golden_tables import Outcome, compare_with_engine
 from support.copies import make_old
-from support.spark_servers import open_reference
 
 CHECK: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -48,27 +45,19 @@ LEFT: Final = {
 }
 """What is put into each table, and what becomes of it."""
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("cases", nargs="*", help="names of cases; all if none")
-    options = parser.parse_args()
-    spark = open_reference(os.environ["LIQUID_REFERENCE_JARS"], quiet=True)
-    wanted = [
-        case for case in cases(options.directory) if not options.cases or case.name in options.cases
-    ]
-    found = (
-        (f"{case.name} {step}", outcome)
-        for case in wanted
-        if (case / "table" / "_delta_log").is_dir()
-        for step, outcome in compare_case(spark, case / "table")
-    )
-    return tally(found, verbose=True)
+EXPLAINED: Final = {
+    # Its commits' own times lie in 2046, when its files were removed.
+    "DIFFERS: fewer without a reason": {"16_in_commit_timestamps_enabled_later"},
+    # Delta Spark passes over a damaged checkpoint.
+    "DIFFERS: we fail": {"32_checkpoint_truncated", "32_checkpoint_zero_bytes"},
+}
 
 
-def compare_case(spark: SparkSession, source: Path) -> Iterator[tuple[str, Outcome]]:
+def compare_case(spark: SparkSession, case: Path) -> Iterator[tuple[str, Outcome]]:
     """Yield how answers about a copy of a table compare, by retention."""
+    source = case / "table"
+    if not (source / "_delta_log").is_dir():
+        return
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory).resolve() / "table"
         copytree(source, root, symlinks=True)
@@ -77,10 +66,10 @@ def compare_case(spark: SparkSession, source: Path) -> Iterator[tuple[str, Outco
             (root / name).write_bytes(b"left")
         make_old(root)
         for hours in (None, 0):
-            yield (
-                ("at its retention" if hours is None else "at none"),
-                _compared(spark, root, hours),
-            )
+            outcome, detail = _compared(spark, root, hours)
+            if case.name in EXPLAINED.get(outcome, ()):
+                outcome = f"explained: {outcome.removeprefix('DIFFERS: ')}"
+            yield ("at its retention" if hours is None else "at none"), (outcome, detail)
 
 
 def _compared(spark: SparkSession, root: Path, hours: int | None) -> Outcome:
@@ -147,4 +136,4 @@ def _delta_rs(root: Path, hours: int | None) -> frozenset[str] | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_with_engine(__doc__, compare_case))

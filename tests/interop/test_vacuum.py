@@ -29,8 +29,8 @@ CASES: Final = (
 def test_delta_spark_would_delete_the_same(case: str, spark: Any, tmp_path: Path) -> None:
     from interop.golden_vacuum import compare_case
 
-    root = filled(LOGS / case / "table", tmp_path / "source")
-    outcomes = [outcome for _, outcome in compare_case(spark, root)]
+    filled(LOGS / case / "table", tmp_path / "table")
+    outcomes = [outcome for _, outcome in compare_case(spark, tmp_path)]
     assert {kind for kind, _ in outcomes} == {"the same files, but names that are not of data"}, (
         outcomes
     )
@@ -72,7 +72,4 @@ def test_all_writers_are_back_after_the_features_are_dropped(spark: Any, tmp_pat
     assert DeltaTable(root).protocol().min_writer_version == 2
     assert {
         row.a for row in spark.sql(f"SELECT a FROM delta.`{root}` VERSION AS OF 2").collect()
-    } == {
-        1,
-        2,
-    }
+    } == {1, 2}

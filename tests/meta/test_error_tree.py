@@ -6,8 +6,6 @@ import json
 import pickle
 import re
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 
@@ -113,19 +111,6 @@ def test_errors_survive_copying_and_pickling(again: Copy) -> None:
     for error in EXAMPLES:
         error.add_note("seen while planning")
         _assert_same(again(error), error)
-
-
-def test_errors_cross_the_border_of_a_process() -> None:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        raised = [pool.submit(_raise, error).exception() for error in EXAMPLES]
-    for error, there in zip(EXAMPLES, raised, strict=True):
-        assert isinstance(there, LiquidlogError)
-        assert "_raise" in str(there.__cause__)
-        _assert_same(there, error)
-
-
-def _raise(error: LiquidlogError) -> None:
-    raise error
 
 
 def _assert_same(one: LiquidlogError, other: LiquidlogError) -> None:

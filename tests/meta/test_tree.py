@@ -23,7 +23,7 @@ from support.repository import ROOT, committed_files, modules, text
 MACHINE_PATHS = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 INDEX_HOSTS = re.compile(
     rb"(?:files\.)?python" + rb"hosted\.org|\bpy" + rb"pi\.org|registry\.npm" + rb"js|"
-    rb"crates\." + rb"io|repo1\.ma" + rb"ven|--(?:extra-)?index" + rb"-url|--find" + rb"-links",
+    rb"crates\." + rb"io|repo1\.ma" + rb"ven|--(?:extra-)?index" + rb"-url|--find" + rb"-links"
 )
 MAX_FIXTURES_BYTES = 10 << 20
 

@@ -13,25 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.curve.boxes import LEAST_SHARE, CurveGrid
-from liquidlog.curve.curves import (
-    Curve,
-    Side,
-    coordinate_bits,
-    order_rows,
-    positions_in,
-    range_boundaries,
-    range_ids,
-    spread_ids,
-    stable_order,
-)
-from liquidlog.curve.cuts import (
-    Cuts,
-    GridPredicates,
-    asked_share,
-    choose_cuts,
-    equal_cuts,
-    refine_cuts,
-)
+from liquidlog.curve.conditions import GridPredicates
+from liquidlog.curve.curves import Curve, coordinate_bits, order_rows, stable_order
+from liquidlog.curve.cuts import Cuts, asked_share, choose_cuts, equal_cuts, refine_cuts
+from liquidlog.curve.grid import Side, positions_in, range_boundaries, range_ids, spread_ids
 from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
 from support.curves import as_sample, asked_of, ordinals_of, spread
 from support.effort import effort
@@ -40,8 +25,7 @@ keys_lists = st.lists(st.integers(0, 12) | st.integers(0, 2**64 - 1), max_size=2
 
 
 @given(
-    keys=keys_lists,
-    cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 250)), max_size=8),
+    keys=keys_lists, cuts=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 250)), max_size=8)
 )
 def test_parts_count_the_cuts_at_or_before_the_row(
     keys: list[int], cuts: list[tuple[int, int]]
@@ -175,10 +159,7 @@ def test_fitted_is_never_worse_than_even(
     assert sorted(found.tolist()) == places.tolist()
 
 
-@given(
-    found=predicates,
-    boxes=st.lists(st.tuples(intervals, intervals), min_size=1, max_size=8),
-)
+@given(found=predicates, boxes=st.lists(st.tuples(intervals, intervals), min_size=1, max_size=8))
 def test_a_box_is_opened_by_whom_its_intervals_meet(
     found: list[tuple[float, list[dict[int, list[tuple[float, float]]]]]],
     boxes: list[tuple[tuple[float, float], tuple[float, float]]],
@@ -293,17 +274,9 @@ CASES: list[tuple[pa.DataType, st.SearchStrategy[Value], Callable[[Value], Value
     (pa.float32(), st.floats(width=32), number_order),
     (pa.float64(), st.floats(), number_order),
     (pa.decimal128(9, 2), st.decimals(-99999, 99999, places=2), number_order),
-    (
-        pa.decimal128(38, 0),
-        st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal),
-        number_order,
-    ),
+    (pa.decimal128(38, 0), st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal), number_order),
     (pa.date32(), st.dates(), number_order),
-    (
-        pa.timestamp("us", "UTC"),
-        st.datetimes(timezones=st.just(dt.UTC)),
-        number_order,
-    ),
+    (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC)), number_order),
     (pa.timestamp("us"), st.datetimes(), number_order),
     (pa.string(), tricky_text, text_order),
     (pa.string(), prefixed_text, text_order),
@@ -361,8 +334,7 @@ def test_boundaries_are_sorted_distinct_sampled_values(
 
 
 @given(
-    values=st.lists(st.none() | tricky_text, max_size=40),
-    bounds=st.lists(tricky_text, max_size=20),
+    values=st.lists(st.none() | tricky_text, max_size=40), bounds=st.lists(tricky_text, max_size=20)
 )
 @example(values=["a", "a\0", "a\0\0", None, ""], bounds=["a", "a\0", ""])
 def test_dictionary_and_chunked_columns_have_the_ids_of_plain_ones(
@@ -377,10 +349,7 @@ def test_dictionary_and_chunked_columns_have_the_ids_of_plain_ones(
     assert range_ids(chunks.dictionary_encode(), edges).tolist() == expected
 
 
-@given(
-    ids=st.lists(st.integers(0, 50), max_size=200),
-    bits=st.integers(6, 16),
-)
+@given(ids=st.lists(st.integers(0, 50), max_size=200), bits=st.integers(6, 16))
 def test_spread_ids_never_decrease_and_fit_their_bits(ids: list[int], bits: int) -> None:
     spread = spread_ids(np.array(ids, np.uint32), max_id=50, bits=bits).astype(np.int64)
     assert len(spread) == 51

@@ -16,24 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.curve.curves import order_rows, range_boundaries, range_ids
+from liquidlog.curve.curves import order_rows
+from liquidlog.curve.grid import range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
 from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrow_columns, widened
 from liquidlog.data.reader import DataFile
-from liquidlog.data.statistics import (
-    StatisticsCollector,
-)
+from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.log.replay import path_order
 from liquidlog.plan import WriterOptions
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column
-from liquidlog.spec.bounds import (
-    FileStatistics,
-    encode_stats,
-    exact_bounds,
-)
+from liquidlog.spec.bounds import FileStatistics, encode_stats, exact_bounds
 from liquidlog.spec.schema import (
     FIELD_ID,
     MAX_COLUMN_ID,
@@ -220,9 +215,7 @@ def halves(total: int, index_type: pa.DataType) -> Iterator[list[int]]:
 
 
 @given(columns())
-def test_any_tables_can_be_joined_and_combined(
-    drawn: tuple[pa.DataType, list[pa.Array]],
-) -> None:
+def test_any_tables_can_be_joined_and_combined(drawn: tuple[pa.DataType, list[pa.Array]]) -> None:
     value_type, arrays = drawn
     joined = concat([pa.table({"x": array}) for array in arrays])
     order = pa.array(np.arange(len(joined))[::-1].copy())

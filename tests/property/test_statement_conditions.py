@@ -145,10 +145,7 @@ class _Writer:
         return f"({item} {kind} {other} ON {on} AND {keys})", both
 
     def on(
-        self,
-        seen: list[tuple[str, list[str]]],
-        new: list[tuple[str, list[str]]],
-        merged: set[str],
+        self, seen: list[tuple[str, list[str]]], new: list[tuple[str, list[str]]], merged: set[str]
     ) -> str:
         self.merged, self.around = set(merged), [*seen, *new]
         parts = [f"{self.column(seen)} = {self.column(new)}"]

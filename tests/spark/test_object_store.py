@@ -125,9 +125,7 @@ def new_table(s3: Emulator) -> Callable[[int], str]:
 
 
 def test_a_run_outlives_its_tokens(
-    spark: SparkSession,
-    s3: Emulator,
-    new_table: Callable[[int], str],
+    spark: SparkSession, s3: Emulator, new_table: Callable[[int], str]
 ) -> None:
     uri = new_table(6)
     tokens = Tokens(s3, lambda _: 80)
@@ -143,9 +141,7 @@ def test_a_run_outlives_its_tokens(
 
 
 def test_a_job_whose_token_expires_begins_again_with_another(
-    spark: SparkSession,
-    s3: Emulator,
-    new_table: Callable[[int], str],
+    spark: SparkSession, s3: Emulator, new_table: Callable[[int], str]
 ) -> None:
     uri = new_table(3)
     plan = Table.open(uri, storage_options=s3.direct_options).plan(max_file_size=4_000)

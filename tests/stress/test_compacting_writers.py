@@ -21,6 +21,7 @@ from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.effort import effort
+from support.logs import write_actions
 
 ROUNDS = effort(20, 100)
 ROWS = range(12)
@@ -72,17 +73,8 @@ class CompactingWriter:
         return {"add": add}
 
     def _put(self, operation: str, actions: list[dict[str, object]]) -> None:
-        log = self._path / "_delta_log"
-        lines = [json.dumps(one) for one in ({"commitInfo": {"operation": operation}}, *actions)]
-        version = len(list(log.glob("*.json")))
-        while True:
-            try:
-                with (log / f"{version:020d}.json").open("x") as file:
-                    file.write("\n".join(lines) + "\n")
-            except FileExistsError:
-                version += 1
-            else:
-                return
+        version = len(list((self._path / "_delta_log").glob("*.json")))
+        write_actions(self._path, version, {"commitInfo": {"operation": operation}}, *actions)
 
 
 class Ground:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from msgspec import UNSET, structs
@@ -35,13 +36,9 @@ from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 def execute(
-    plan: ClusteringPlan,
-    groups: Sequence[int] | None = None,
-    *,
-    storage: StorageOptions = NO_OPTIONS,
-    read_back: bool = True,
+    plan: ClusteringPlan, groups: Sequence[int] | None = None, **options: Any
 ) -> RewriteResult:
-    done = tuple(execute_groups(plan, groups, storage=storage, read_back=read_back))
+    done = tuple(execute_groups(plan, groups, **options))
     return RewriteResult(plan_id=plan.plan_id, groups=done)
 
 

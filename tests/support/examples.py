@@ -238,10 +238,7 @@ def _session(*, wanted: bool) -> Iterator[object]:
 def main(arguments: list[str]) -> None:
     """Write pages anew, all if none is named, with what their commands print now."""
     named = [(ROOT / name).resolve() for name in arguments if not name.startswith("--")]
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        _session(wanted="--spark" in arguments) as spark,
-    ):
+    with tempfile.TemporaryDirectory() as scratch, _session(wanted="--spark" in arguments) as spark:
         template = Path(scratch).resolve() / "template"
         template.mkdir()
         rewritten(TUTORIAL.read_text(encoding="utf-8"), template)

@@ -27,14 +27,7 @@ from liquidlog.plan import (
 from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
-from support.plans import (
-    copy_inputs,
-    make_plan,
-    parquet_names,
-    read_outputs,
-    rows_of,
-    write_inputs,
-)
+from support.plans import copy_inputs, make_plan, parquet_names, read_outputs, rows_of, write_inputs
 
 Rewriting = Callable[[ClusteringPlan, ExecutorOptions], Iterator[Outcome]]
 """Yields the outcomes of a plan's groups."""

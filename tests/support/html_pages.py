@@ -103,6 +103,17 @@ for place, end in enumerate(ends, 3):
 os.execv(sys.argv[3], sys.argv[3:])
 """
 _CHUNK: Final = 1 << 16
+_OVERFLOWING: Final = """
+Array.from(document.querySelectorAll('body *'))
+  .filter(e => !e.closest('.scroll') && !e.closest('svg') && e.getClientRects().length)
+  .filter(e => {
+    const r = e.getBoundingClientRect(), style = getComputedStyle(e);
+    if (r.right > innerWidth + 0.5 || r.left < -0.5) return true;
+    return e.scrollWidth > e.clientWidth + 1 && style.display !== 'inline'
+      && style.textOverflow !== 'ellipsis';
+  })
+  .map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 40))
+"""
 
 
 def chromium() -> str | None:
@@ -160,6 +171,10 @@ class Browser:
         )
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def overflowing(self) -> list[str]:
+        """Return the elements that are wider than their place, or than the page."""
+        return [*self.value(_OVERFLOWING)]
 
     def picture(self, begin: str = "html", *, height: int, quality: int = 80) -> bytes:
         """Return the page as WebP, in its width, `height` from the first element `begin` on."""

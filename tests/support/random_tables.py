@@ -217,11 +217,7 @@ def _nested(row: Row) -> dict[str, Any]:
     stored = {name: _stored(name, value) for name, value in row.items()}
     nested = {name: value for name, value in stored.items() if "." not in name}
     return nested | {
-        "st": {
-            "x": stored["st.x"],
-            "a b": stored["st.a b"],
-            "q": {"r": stored["st.q.r"]},
-        },
+        "st": {"x": stored["st.x"], "a b": stored["st.a b"], "q": {"r": stored["st.q.r"]}},
         "sc": {"c": stored["sc.c"]},
     }
 

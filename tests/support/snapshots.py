@@ -151,10 +151,7 @@ def bounds_of(snapshot: Snapshot) -> BoundsOf:
 
 
 def planned(
-    snapshot: Snapshot,
-    policy: ClusteringPolicy,
-    bounds: BoundsOf | None = None,
-    **more: Any,
+    snapshot: Snapshot, policy: ClusteringPolicy, bounds: BoundsOf | None = None, **more: Any
 ) -> ClusteringPlan:
     """Return a plan whose ids are counted; the bounds are those of a snapshot made here."""
     numbers = count()

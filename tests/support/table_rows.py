@@ -32,10 +32,7 @@ def live_rows(store: TableStore, snapshot: Snapshot) -> pa.Table:
 
 def _parts(plan: ReadPlan) -> Iterator[FilePart]:
     for file, number in zip(plan.files, plan.partition_numbers, strict=True):
-        yield FilePart(
-            located=Located.of(plan.table_uri, file),
-            values=plan.partitions[number],
-        )
+        yield FilePart(located=Located.of(plan.table_uri, file), values=plan.partitions[number])
 
 
 # The Bloom filters of a Parquet file, as DuckDB finds them

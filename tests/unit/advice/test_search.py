@@ -148,10 +148,7 @@ def test_other_columns_are_preferred_by_those_who_ask_now() -> None:
 
 @pytest.mark.parametrize(
     ("weights", "firsts", "lasts", "newest"),
-    [
-        ([1] * 10, range(10), range(10), [0] * 7 + [1] * 3),
-        ([10, 10], [0, 0], [100, 100], [3, 3]),
-    ],
+    [([1] * 10, range(10), range(10), [0] * 7 + [1] * 3), ([10, 10], [0, 0], [100, 100], [3, 3])],
     ids=["one after the other", "all the time"],
 )
 def test_the_newest_queries_have_three_tenths_of_all_readings(

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from liquidlog.clustering.change import rewrite_change
-from liquidlog.clustering.columns import assign_row_ids, planned_row_tracking
+from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
+from liquidlog.clustering.staleness import Reconcilable
 from liquidlog.errors import (
     CommitConflictError,
     CorruptLogError,
@@ -14,13 +15,17 @@ from liquidlog.errors import (
     ResultMismatchError,
     UnsupportedFeatureError,
 )
-from liquidlog.plan import (
-    ClusteringPlan,
-    ClusteringPolicy,
-    RowTracking,
-)
+from liquidlog.plan import ClusteringPlan, ClusteringPolicy, RowTracking
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.actions import AddFile, DomainMetadata, Protocol, RemoveFile
+from liquidlog.spec.actions import (
+    AddFile,
+    Course,
+    DeletionVector,
+    DomainMetadata,
+    Fate,
+    Protocol,
+    RemoveFile,
+)
 from support.plans import finished, output, staleness
 from support.snapshots import SCHEMA, FileSpec, snapshot_of
 from support.snapshots import planned as counted
@@ -84,6 +89,23 @@ def test_all_reasons_for_a_stale_plan_come_at_once() -> None:
     with pytest.raises(CommitConflictError) as caught:
         rewrite_change(now, made, finished(), now_ms=8)
     assert caught.value.conflicts == tuple(Outdated(reason) for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "followed"),
+    [({}, {}, 1), ({"rows": None}, {}, 1), ({}, {"rows": 9}, 0), ({}, {"size": 71}, 0)],
+)
+def test_deletions_are_followed_in_the_same_file_alone(
+    was: dict[str, Any], now: dict[str, Any], followed: int
+) -> None:
+    plan = planned(snapshot_of([replace(FILES[0], deleted=0, **was), FILES[1]]))
+    newer = snapshot_of([replace(FILES[0], **now), FILES[1]])
+    vector = DeletionVector(
+        storage_type="u", path_or_inline_dv="dv-a%20b", size_in_bytes=30, cardinality=4, offset=1
+    )
+    course = Course(fate=Fate.DELETED_FROM, vector=vector, versions=(2,))
+    follows = Reconcilable(course=lambda *_: course, max_share=1.0)
+    assert len(staleness(newer, plan, plan.groups[0], follows).deleted) == followed
 
 
 DOMAIN = "delta.rowTracking"

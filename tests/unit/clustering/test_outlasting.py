@@ -53,37 +53,21 @@ FIELDS = [
 ]
 
 
-def snapshot(*, mapping: bool = False, tracked: bool = False, clustered: bool = True) -> Snapshot:
+def snapshot(*, mapping: bool = False, clustered: bool = True) -> Snapshot:
     fields = mapped(FIELDS[:3], count(1)) if mapping else FIELDS
-    features = (*(("columnMapping",) if mapping else ()), *(("rowTracking",) if tracked else ()))
-    configuration = {**(MAPPED if mapping else {}), "delta.appendOnly": "false", "owner": "me"}
-    if tracked:
-        names = ("materializedRowIdColumnName", "materializedRowCommitVersionColumnName")
-        configuration |= {f"delta.rowTracking.{name}": f"_{name}" for name in names}
-        configuration["delta.enableRowTracking"] = "true"
-    protocol = new_table_protocol(features, clustered=True)
-    if tracked:  # a feature of writers only
-        protocol = Protocol(
-            min_reader_version=1, min_writer_version=7, writer_features=protocol.writer_features
-        )
-    version = 1 if tracked else None
-    files = [
-        FileSpec(path=path, rows=2, base_row_id=version and 2 * number, commit_version=version)
-        for number, path in enumerate("ab")
-    ]
+    features = ("columnMapping",) if mapping else ()
     return snapshot_of(
-        files,
+        [FileSpec(path=path, rows=2) for path in "ab"],
         cluster_by=[["c1" if mapping else "x"]] if clustered else [],
         schema=parse_schema(json.dumps(struct(*fields)), where="test"),
-        configuration=configuration,
-        protocol=protocol,
+        configuration={**(MAPPED if mapping else {}), "delta.appendOnly": "false", "owner": "me"},
+        protocol=new_table_protocol(features, clustered=True),
     )
 
 
 PLANS: dict[str, tuple[dict[str, bool], dict[str, Any]]] = {
     "clustering": ({}, {}),
     "mapped": ({"mapping": True}, {}),
-    "tracked": ({"tracked": True}, {}),
     "zorder": ({"clustered": False}, {"zorder_by": (("x",),)}),
 }
 """Kinds of plans: what their tables have, and their policies."""

@@ -326,6 +326,15 @@ def test_a_rehearsal_sees_what_landed_after_the_version_that_is_loaded() -> None
         rehearse(store, loaded)
 
 
+def test_a_winner_is_a_conflict_before_and_after_a_lost_race() -> None:
+    early, late = new_store(), new_store()
+    put(early, 2, remove("a"))
+    late.before_put = lambda store: put(store, 2, remove("a"))
+    for store in (early, late):
+        with pytest.raises(CommitConflictError):
+            land(store, proposal(), clock())
+
+
 def test_a_refusal_after_a_lost_request_leaves_the_state_unknown() -> None:
     store = new_store()
 

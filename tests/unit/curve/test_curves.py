@@ -1,18 +1,16 @@
 """Curves, the order that they give rows, and the words and grids that they are made of."""
 
+from itertools import product
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.curves import (
-    Curve,
-    coordinate_ends,
-    curve_index,
-    hilbert_index,
-    range_boundaries,
-    range_ids,
-)
-from liquidlog.curve.cuts import IntervalEnds, ValuePredicates, axis_of
+from liquidlog.curve.boxes import fit_boxes
+from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates, axis_of
+from liquidlog.curve.curves import Curve, curve_index, hilbert_index
+from liquidlog.curve.cuts import Reach
+from liquidlog.curve.grid import coordinate_ends, range_boundaries, range_ids
 from liquidlog.errors import ClusteringColumnError, UsageError
 
 
@@ -30,6 +28,20 @@ def test_hilbert_index_on_a_4x4_grid_is_the_published_curve() -> None:
 def test_a_range_ends_where_the_next_sampled_one_begins() -> None:
     coords = np.array([[0], [5], [5], [2]], np.uint32)
     assert coordinate_ends(coords, 3).tolist() == [[2], [8], [8], [5]]
+
+
+def test_planes_are_where_queries_end() -> None:
+    coords = np.array([*product(range(8), repeat=2)] * 8, np.uint32)
+    nothing, ordinals = np.zeros(1, np.int64), np.arange(512, dtype=np.uint64)
+    asked = GridPredicates(
+        *(nothing, np.zeros(1), np.full(1, 3 / 8)), *(nothing,) * 3, weights=np.ones(1)
+    )
+    reach = Reach(asked, np.full(2, 0.5))
+    order, _, cuts = fit_boxes(coords, ordinals, 8, bits=3, reach=reach)
+    parts = cuts.parts_of(order.keys_of(coords), ordinals)
+    assert set(parts[coords[:, 0] < 3]) == {0, 1, 2}
+    assert set(parts[coords[:, 0] >= 3]) == {3, 4, 5, 6, 7}
+    assert np.bincount(parts).min() >= 48
 
 
 # Predicates over values, where they lie on axes.

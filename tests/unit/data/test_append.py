@@ -11,13 +11,7 @@ from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import DataFileError, SchemaMismatchError, UsageError
 from liquidlog.plan import InputFile, RowTracking
 from liquidlog.spec.arrow import arrow_schema, arrow_type, delta_schema, parse_limits
-from liquidlog.spec.schema import (
-    DataType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    parse_schema,
-)
+from liquidlog.spec.schema import DataType, PrimitiveType, StructField, StructType, parse_schema
 from support.deleted import write_vector
 from support.plans import schema_json_of, write_inputs
 

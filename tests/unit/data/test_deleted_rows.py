@@ -38,10 +38,7 @@ from liquidlog.errors import (
 )
 from liquidlog.plan import InputFile, PlannedDeletionVector, WrittenFile
 from liquidlog.spec.bounds import encode_stats
-from liquidlog.spec.deletion_vectors import (
-    encoded_payload,
-    vector_file,
-)
+from liquidlog.spec.deletion_vectors import encoded_payload, vector_file
 from liquidlog.spec.schema import parse_schema
 from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import put_if_absent
@@ -326,10 +323,7 @@ def files_of(path: Path, columns: Sequence[tuple[str]], *, wide: bool = False) -
     ("columns", "sent_bytes"), [([], 1), ([("x",)], 1 << 20), ([("s",), ("x",)], 1)]
 )
 def test_tasks_find_the_rows_that_are_found_here(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    columns: list[tuple[str]],
-    sent_bytes: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[tuple[str]], sent_bytes: int
 ) -> None:
     files = files_of(tmp_path, columns)
     here = found_by(None, files, limit_bytes=LIMIT)

@@ -14,10 +14,7 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 
 from liquidlog.data import writer
 from liquidlog.data import writer as writing
-from liquidlog.data.encodings import (
-    decimals_of,
-    decoded,
-)
+from liquidlog.data.encodings import decimals_of, decoded
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector, truncate_max, truncate_min
 from liquidlog.data.writer import (

@@ -224,6 +224,8 @@ def test_a_deletion_that_did_not_see_a_rewrite_is_told() -> None:
     assert not found.are_doubled
     assert found.files == ("d",)
     assert "may be there twice, or still" in str(found)
+    (found,) = missed(FIRST, commit(1, removed="b"), THEIRS)
+    assert (found.are_doubled, found.files) == (False, ("e",))
 
 
 def test_a_file_that_no_version_had_is_told_where_the_log_is_whole() -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from werkzeug.serving import make_server
 
 from liquidlog.errors import UsageError
 from liquidlog.fleet.finding import Found, find_tables, glue_location
@@ -69,32 +69,23 @@ class UnityServer:
 def unity_server(server: UnityServer) -> Iterator[UnityServer]:
     """Serve, as long as the block lasts; the server gets its `url`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, document = server.answer(self.path, self.headers.get("Authorization"))
-            content = json.dumps(document).encode()
-            self.send_response(status)
-            if server.redirect_to is not None:
-                self.send_header("Location", server.redirect_to)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def application(request: Mapping[str, Any], respond: Callable[..., object]) -> list[bytes]:
+        target = f"{request['PATH_INFO']}?{request['QUERY_STRING']}"
+        status, document = server.answer(target, request.get("HTTP_AUTHORIZATION"))
+        where = [] if server.redirect_to is None else [("Location", server.redirect_to)]
+        respond(f"{status} Said", [("Content-Type", "application/json"), *where])
+        return [json.dumps(document).encode()]
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listening.daemon_threads = True
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    listening = make_server("127.0.0.1", 0, application, threaded=True)
     server.url = f"http://127.0.0.1:{listening.server_port}"
-    thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=listening.serve_forever)
     thread.start()
     try:
         yield server
     finally:
         listening.shutdown()
         thread.join()
-        listening.server_close()
 
 
 def unity_table(name: str, location: str | None, kind: str = "DELTA") -> Mapping[str, Any]:

@@ -54,13 +54,7 @@ def predict(snapshot: Snapshot, plan: ClusteringPlan) -> Prediction:
     readers = assumed_readers(snapshot, bounds_of(snapshot), [("x",)])
     store = cast("TableStore", None)  # no file is there
     return Foresight(
-        store,
-        snapshot,
-        bounds_of(snapshot),
-        readers,
-        [plan],
-        profile=LOCAL_DISK,
-        reads_rows=False,
+        store, snapshot, bounds_of(snapshot), readers, [plan], profile=LOCAL_DISK, reads_rows=False
     ).prediction(0)
 
 

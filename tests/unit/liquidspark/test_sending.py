@@ -23,14 +23,14 @@ from liquidlog.rewriting.source import Assignment, GroupWork, Survey, WritingWor
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.arriving import Arriving, even_sample, row_hashes, sampled
-from liquidspark.executor import (
+from liquidspark.pipeline import task_attempts
+from liquidspark.sending import (
     AssignedTasks,
     answer_batches,
     answers_of,
     decoded_request,
     encoded_request,
     partition_values,
-    task_attempts,
 )
 from support.plans import schema_json_of
 from support.tasks import numbered
@@ -197,13 +197,21 @@ def test_the_sample_of_all_partitions_is_even() -> None:
     assert all(one.columns[0].to_pylist() == one.rows.tolist() for one in sample)
 
 
+def test_one_sampled_row_of_many_bounds_the_sample_of_others() -> None:
+    one, every = survey(0, [300], 1), survey(1, [300], 300)
+    _, kept = even_sample([one, every], 1_000)
+    assert kept.rows.tolist() == [
+        row for row in every.rows if row_hashes(1, row[None]) <= row_hashes(0, one.rows)
+    ]
+
+
 # Attempts of tasks, and what a worker does first.
 
 
 PROGRAM = """
 import gc
 import pyarrow as pa
-from liquidspark.executor import prepare_worker
+from liquidspark.sending import prepare_worker
 
 prepare_worker()
 prepare_worker()

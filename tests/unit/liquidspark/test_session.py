@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidspark import executor, session
+from liquidspark import pipeline, session
 from liquidspark.session import (
     BYTES_PER_BATCH,
     ROWS_PER_BATCH,
@@ -115,62 +116,57 @@ def test_spark_submit_keeps_its_choice_of_master_and_memory(
     assert not submitted.keys() & {"spark.master", "spark.driver.memory", "spark.driver.host"}
 
 
-class Conf:
+class Conf(dict[str, str]):
     """The settings of a session that refuses some of them, to be read and to be set."""
 
-    def __init__(self, *refused: str) -> None:
-        self.refused, self.values = refused, dict(BEFORE)
+    refused = "none"
 
-    def get(self, name: str, default: str | None = None) -> str | None:
+    def get(self, name: str, default: Any = None) -> Any:
         self._check(name)
-        return self.values.get(name, default)
+        return super().get(name, default)
 
     def set(self, name: str, value: str) -> None:
         self._check(name)
-        self.values[name] = value
+        self[name] = value
 
     def unset(self, name: str) -> None:
-        self.values.pop(name, None)
+        self.pop(name, None)
 
     def _check(self, name: str) -> None:
-        if any(name.startswith(one) for one in self.refused):
+        if name.startswith(self.refused):
             raise RuntimeError(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
 
 
-class Session:
-    """One of several objects for a session of Connect, which cannot be copied."""
+def session_of(conf: Conf) -> Any:
+    """Return one of several objects for a session of Connect, which cannot be copied."""
+    return SimpleNamespace(session_id="s", conf=conf)
 
-    session_id = "s"
 
-    def __init__(self, *refused: str, conf: Conf | None = None) -> None:
-        self.conf = conf or Conf(*refused)
-
-    @property
-    def sparkContext(self) -> None:  # noqa: N802  Spark's name
-        raise AttributeError
+def refusing(name: str) -> Any:
+    conf = Conf(BEFORE)
+    conf.refused = name
+    return session_of(conf)
 
 
 def setting(conf: Conf, value: str, name: str = "spark.a") -> AbstractContextManager[None]:
-    found: Any = Session(conf=conf)
-    return setting_applied(found, name, value)
+    return setting_applied(session_of(conf), name, value)
 
 
 @pytest.mark.parametrize("refused", ["spark.sql.adaptive", ROWS_PER_BATCH, BYTES_PER_BATCH])
 def test_a_session_may_refuse_what_is_not_needed(refused: str) -> None:
-    refusing: Any = Session(refused)
-    before = dict(refusing.conf.values)
-    with piece_session(refusing):
-        assert {ROWS_PER_BATCH, BYTES_PER_BATCH} & refusing.conf.values.keys()
-    assert refusing.conf.values == before
+    found = refusing(refused)
+    with piece_session(found):
+        assert {ROWS_PER_BATCH, BYTES_PER_BATCH} & found.conf.keys()
+    assert found.conf == BEFORE
 
 
 def test_a_session_that_refuses_what_is_needed_is_told_what(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    refusing: Any = Session("spark.")
-    monkeypatch.setattr(executor, "_partitions", lambda _: 8)
-    assert executor.task_slots(refusing) == 8  # it has not ended
-    with pytest.raises(ExecutorError) as caught, piece_session(refusing):
+    found = refusing("spark.")
+    monkeypatch.setattr(pipeline, "_partitions", lambda _: 8)
+    assert pipeline.task_slots(found) == 8  # it has not ended
+    with pytest.raises(ExecutorError) as caught, piece_session(found):
         pytest.fail("it was used")
     assert f"refuses {ROWS_PER_BATCH}=64 or {BYTES_PER_BATCH}=64m" in caught.value.message
     assert "CONFIG_NOT_AVAILABLE" in caught.value.message
@@ -178,7 +174,7 @@ def test_a_session_that_refuses_what_is_needed_is_told_what(
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 2), max_size=12))
 def test_any_overlap_of_users_restores_exactly(moves: list[int], values: list[int]) -> None:
-    conf = Conf()
+    conf = Conf(BEFORE)
     running: dict[int, AbstractContextManager[None]] = {}
     for number, value in zip(moves, values, strict=False):
         if number in running:
@@ -186,16 +182,16 @@ def test_any_overlap_of_users_restores_exactly(moves: list[int], values: list[in
         else:
             running[number] = setting(conf, str(value))
             running[number].__enter__()
-            assert conf.values["spark.a"] == str(value)
-        assert running or conf.values == BEFORE
+            assert conf["spark.a"] == str(value)
+        assert running or conf == BEFORE
     for user in running.values():
         user.__exit__(None, None, None)
-    assert conf.values == BEFORE
+    assert conf == BEFORE
     assert not session._in_use
 
 
 def test_threads_never_see_a_setting_missing() -> None:
-    conf, threads = Conf(), 8
+    conf, threads = Conf(BEFORE), 8
     together = Barrier(threads)
 
     def rewrite(_: int) -> bool:
@@ -203,24 +199,24 @@ def test_threads_never_see_a_setting_missing() -> None:
         together.wait()
         for _ in range(300):
             with setting(conf, "1"):
-                kept &= conf.values["spark.a"] == "1"
+                kept &= conf["spark.a"] == "1"
         return kept
 
     with ThreadPoolExecutor(threads) as pool:
         assert all(pool.map(rewrite, range(threads)))
-    assert conf.values == BEFORE
+    assert conf == BEFORE
     assert not session._in_use
 
 
 def test_what_the_user_sets_stays_and_comes_back_after_those_that_begin_later() -> None:
-    conf = Conf()
+    conf = Conf(BEFORE)
     with setting(conf, "1"), setting(conf, "2", "spark.b"):
         conf.set("spark.a", "user")
         conf.unset("spark.b")
         with setting(conf, "1"):
             pass
-        assert conf.values["spark.a"] == "1"
-    assert conf.values == BEFORE | {"spark.a": "user"}
+        assert conf["spark.a"] == "1"
+    assert conf == BEFORE | {"spark.a": "user"}
 
 
 @pytest.fixture
@@ -230,27 +226,23 @@ def port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-@pytest.fixture
-def closed_port() -> int:
-    """A port on this machine that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        number: int = server.getsockname()[1]
-    return number
+CLOSED = 1
+"""A port on this machine that nobody listens at."""
 
 
-def test_what_answers_is_left_to_spark(port: int, closed_port: int) -> None:
+def test_what_answers_is_left_to_spark(port: int) -> None:
     require_answer({"spark.master": f"spark://127.0.0.1:{port}"}, {})
-    require_answer({"spark.master": f"spark://127.0.0.1:{closed_port},127.0.0.1:{port}"}, {})
+    require_answer({"spark.master": f"spark://127.0.0.1:{CLOSED},127.0.0.1:{port}"}, {})
     require_answer({"spark.remote": f"sc://127.0.0.1:{port}/;token=secret"}, {})
     require_answer({}, {"SPARK_REMOTE": f"sc://127.0.0.1:{port}"})
 
 
-def test_what_does_not_answer_is_refused_at_once(closed_port: int) -> None:
-    where = f"127.0.0.1:{closed_port}"
+def test_what_does_not_answer_is_refused_at_once() -> None:
+    where = f"127.0.0.1:{CLOSED}"
     master, remote = f"spark://{where}", f"sc://{where}/;token=secret"
     cases: list[tuple[Mapping[str, str], Mapping[str, str]]] = [
         ({"spark.master": master}, {}),
-        ({"spark.master": f"{master},localhost:{closed_port}"}, {}),
+        ({"spark.master": f"{master},localhost:{CLOSED}"}, {}),
         ({}, {"MASTER": master}),
         ({"spark.remote": remote}, {"MASTER": "local"}),
         ({}, {"SPARK_REMOTE": remote}),

@@ -194,10 +194,23 @@ def test_a_conflict_deletes_only_what_the_run_wrote(table: Table) -> None:
     result = execute(plan)
     before = files_of(table) - {output.path for output in result.groups[0].outputs}
     table.cluster_by(None)
+    written = files_of(table)
+    assert table.commit_each(plan, result.groups, dry_run=True).conflicts
+    # The run did not leave this document, so it proves nothing about the run's files.
+    assert table.commit_each(plan, [structs.replace(result.groups[0], seconds=9.0)]).conflicts
+    assert files_of(table) == written
     report = table.commit_each(plan, result.groups)
     assert {conflict.group_id for conflict in report.conflicts} == {0}
     assert files_of(table) == before
     assert table.orphans(older_than="0s") == ()
+
+
+def test_outputs_that_a_vacuum_may_be_deleting_are_not_committed(table: Table) -> None:
+    plan = table.plan()
+    (group,) = execute(plan).groups
+    os.utime(Path(table.uri) / group.outputs[0].path, (0, 0))
+    (failure,) = table.commit_each(plan, [group]).failures
+    assert "a VACUUM may be deleting it" in failure
 
 
 def test_a_run_is_not_forgotten_while_it_has_files_that_nothing_names(table: Table) -> None:

@@ -74,6 +74,7 @@ def test_joins_small_files_inside_partitions(tmp_path: Path) -> None:
     before = rows_read(tmp_path / "t")
     plan, report = compacted(table)
     assert (report.failures, report.conflicts) == ((), ())
+    assert plan.strategy == "compaction"
     assert {group.directory for group in plan.groups} == DIRECTORIES
     assert rows_read(tmp_path / "t") == before
     adds = live_adds(tmp_path / "t").values()
@@ -82,6 +83,8 @@ def test_joins_small_files_inside_partitions(tmp_path: Path) -> None:
     assert not any(add["dataChange"] for add in adds)
     assert tidy(tmp_path / "t")
     assert not table.plan().groups
+    assert table.health(columns=["id"], where="p = 'a'").total_file_count == 1
+    assert table.health(columns=["id"], where="p = 'a' AND n = 2").total_file_count == 0
 
 
 def test_reads_files_that_hold_partition_columns_too(tmp_path: Path) -> None:
@@ -108,7 +111,9 @@ def test_orders_rows_inside_partitions(tmp_path: Path) -> None:
     table = partitioned_table(tmp_path / "t")
     before = rows_read(tmp_path / "t")
     plan, report = compacted(table, zorder_by="v")
-    assert len(plan.groups) == len(TEXTS)
+    assert (plan.strategy, len(plan.groups)) == ("zorder", len(TEXTS))
+    parameters = table.history(limit=1)[0]["operationParameters"]
+    assert (parameters["zOrderBy"], parameters["clusterBy"]) == ('["v"]', "[]")
     assert len(report.versions) == 1
     assert rows_read(tmp_path / "t") == before
     for group in report.finished:

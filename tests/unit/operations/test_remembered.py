@@ -60,9 +60,7 @@ def deciders(table: Table, **options: Any) -> dict[str, tuple[Any, str]]:
     }
 
 
-def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(
-    tmp_path: Path,
-) -> None:
+def test_a_table_without_clustering_columns_is_ordered_by_what_it_remembers(tmp_path: Path) -> None:
     table = made(tmp_path, (), zorderBy="y, X", strategy="overlap", curve="kd")
     assert [column.logical for column in table.plan().columns] == [("y",), ("x",)]
     assert deciders(table) == {"zorder_by": ((("y",), ("X",)), "liquidlog.zorderBy")}

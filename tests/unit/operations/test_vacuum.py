@@ -100,7 +100,8 @@ def test_a_removal_without_a_time_counts_from_its_commit(tmp_path: Path) -> None
     assert Table.open(tmp_path).vacuum().deleted_files == 0, "its time is not known"
     written_s = (tmp_path / path).stat().st_mtime
     os.utime(commit, (written_s, written_s))
-    assert [file.path for file in Table.open(tmp_path).vacuum().files] == [path]
+    (gone,) = Table.open(tmp_path).vacuum().files
+    assert (gone.path, gone.reason) == (path, operation._REMOVED)
 
 
 def test_a_longer_retention_keeps_what_a_checkpoint_says_was_removed(tmp_path: Path) -> None:
@@ -199,8 +200,8 @@ def test_a_live_file_behind_a_link_is_found_by_its_name(tmp_path: Path) -> None:
     remove = {"path": name, "deletionTimestamp": 1, "dataChange": True}
     write_actions(tmp_path, 3, {"remove": remove}, {"add": {**add, "path": f"link/{name}"}})
     age(tmp_path, 8)
-    done = Table.open(tmp_path).vacuum()
-    assert done.deleted_files == 0
+    for dry_run in (True, False):
+        assert Table.open(tmp_path).vacuum(dry_run=dry_run).deleted_files == 0
     assert rows_at(table, 3) == 2
     assert other in there(tmp_path)
 
@@ -267,6 +268,24 @@ def test_what_another_engine_restores_meanwhile_stays(
     assert (tmp_path / restored).exists()
 
 
+def test_files_of_runs_and_of_no_age_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, run, wait = rewritten(tmp_path), Run(str(tmp_path), DEAD), operation._require_one_time
+    (name,) = leave_run(tmp_path, DEAD, files=1, age_s=9 * DAY_S)
+    leave(tmp_path, "part-left.parquet")
+    os.utime(tmp_path / "part-left.parquet", (0, 0))
+    kept = reasons(table.vacuum(dry_run=True))
+    assert (kept[operation._RUN], kept[operation._AGELESS]) == (1, 1)
+    run.forget(named=[name])
+
+    def begin_after_the_first_look(*given: Any) -> None:
+        run.begin()
+        wait(*given)
+
+    monkeypatch.setattr(operation, "_require_one_time", begin_after_the_first_look)
+    assert name not in {file.path for file in table.vacuum(**SHORT).files}
+    assert {name, "part-left.parquet"} <= there(tmp_path)
+
+
 def test_a_failed_deletion_is_said_and_finished_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,10 +330,7 @@ def leave_run(directory: Path, token: str, *, files: int, age_s: int) -> list[st
 
 
 def age_run(directory: Path, token: str, *names: str, seconds: int) -> None:
-    for path in (
-        *directory.glob(f"_liquidspark-{token}*"),
-        *(directory / name for name in names),
-    ):
+    for path in (*directory.glob(f"_liquidspark-{token}*"), *(directory / name for name in names)):
         written_s = path.stat().st_mtime - seconds
         os.utime(path, (written_s, written_s))
 

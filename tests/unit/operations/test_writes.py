@@ -11,10 +11,12 @@ import pytest
 from deltalake import write_deltalake
 from msgspec import structs
 
+from liquidlog.commit import transaction
 from liquidlog.commit.transaction import Clock
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import (
     CommitConflictError,
+    CommitStateUnknownError,
     DataFileError,
     ResultMismatchError,
     UnsupportedFeatureError,
@@ -24,6 +26,7 @@ from liquidlog.log.loader import open_store
 from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.writes import append
 from liquidlog.plan import WriteResult
+from liquidlog.rewriting import sink
 from liquidlog.spec.actions import Metadata
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.storage.files import are_apart
@@ -61,9 +64,7 @@ def test_files_have_the_tags_of_one_cube(table: Table) -> None:
     assert runs_in(table.uri) == ()
 
 
-def test_rows_are_made_without_a_look_at_the_table_only_if_the_writer_says_so(
-    table: Table,
-) -> None:
+def test_rows_are_made_without_a_look_at_the_table_only_if_the_writer_says_so(table: Table) -> None:
     plan = table.plan_write(DELTA)
     table.commit_write(plan, write(plan, rows(40)), blind=True)
     assert table.history(1)[0]["isBlindAppend"] is True
@@ -211,6 +212,10 @@ def test_rows_that_come_meanwhile_are_a_conflict_if_they_may_match(table: Table)
     assert {path.name for path in Path(table.uri).glob("*.parquet")} == set(
         table.files()["path"].to_pylist()
     )
+    plan = table.plan_write(DELTA, where="x >= 20")
+    result = write(plan, rows(21))
+    table.append(rows(5))
+    assert table.commit_write(plan, result).version == 7
 
 
 def test_files_that_went_meanwhile_are_a_conflict(table: Table) -> None:
@@ -230,6 +235,25 @@ def test_an_append_outlasts_others_but_no_change_of_the_table(table: Table) -> N
     table.set_properties({"delta.appendOnly": "true"})
     with pytest.raises(CommitConflictError, match="metadata"):
         table.commit_write(late, late_result)
+
+
+def test_rows_of_an_append_that_may_have_landed_stay(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise CommitStateUnknownError(4, "no answer")
+
+    monkeypatch.setattr(transaction, "put_commit", unknown)
+    with pytest.raises(CommitStateUnknownError):
+        table.append(rows(1))
+    assert len([*Path(table.uri).glob("*.parquet")]) == 4
+
+
+def test_every_part_of_an_appended_file_is_proved(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "_PROVED_BYTES", 64)
+    assert table.append(rows(*range(10_000))).rows == 10_000
 
 
 def test_a_transaction_lands_once(table: Table) -> None:

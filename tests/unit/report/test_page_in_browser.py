@@ -20,17 +20,6 @@ WORKLOAD = (
 )
 VIEWS = [(1100, True, "screen"), (390, False, "screen"), (700, False, "print")]
 
-OVERFLOWING = """
-Array.from(document.querySelectorAll('body *'))
-  .filter(e => !e.closest('.scroll') && !e.closest('svg') && e.getClientRects().length)
-  .filter(e => {
-    const r = e.getBoundingClientRect(), style = getComputedStyle(e);
-    if (r.right > innerWidth + 0.5 || r.left < -0.5) return true;
-    return e.scrollWidth > e.clientWidth + 1 && style.display !== 'inline'
-      && style.textOverflow !== 'ellipsis';
-  })
-  .map(e => e.tagName + '.' + e.className + ': ' + e.textContent.slice(0, 40))
-"""
 TOUCHING = """
 Array.from(document.querySelectorAll('.ticks, .upwards')).flatMap(axis => {
   const marks = Array.from(axis.children).filter(e => e.getClientRects().length)
@@ -70,7 +59,7 @@ def test_the_page_fits_asks_for_nothing_and_complains_of_nothing(
     assert shown.asked == []
     assert shown.complaints == []
     assert opened.value("document.documentElement.scrollWidth") <= width
-    assert opened.value(OVERFLOWING) == []
+    assert opened.overflowing() == []
     assert opened.value(TOUCHING) == []
     assert opened.value("document.querySelector('.answer h2').textContent")
 

@@ -13,10 +13,7 @@ LONG = "part-" + "x y" * 200 + "-end.parquet"
 
 
 def printed(
-    *parts: Line | Bars | Grid,
-    terminal: bool = False,
-    encoding: str = "utf-8",
-    cut: bool = False,
+    *parts: Line | Bars | Grid, terminal: bool = False, encoding: str = "utf-8", cut: bool = False
 ) -> str:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True, newline="")
     show(parts, stream, terminal=terminal, cut=cut)

@@ -1,6 +1,7 @@
 """The tasks without Spark: pieces are carried from the map side to the reduce side by hand."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,12 +17,13 @@ from msgspec import structs
 from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
-from liquidlog.errors import LiquidlogError, UsageError
+from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
-from liquidlog.rewriting.groups import rewrite_alone
-from liquidlog.rewriting.shuffle import slices_per_output
-from liquidlog.rewriting.sink import check_rows
+from liquidlog.rewriting.groups import located as located_or_refused
+from liquidlog.rewriting.layout import slices_per_output
+from liquidlog.rewriting.passes import GroupTask
+from liquidlog.rewriting.sink import OutputFile, Proof, check_rows
 from liquidlog.rewriting.source import (
     ExecutorOptions,
     GroupWork,
@@ -31,14 +33,7 @@ from liquidlog.rewriting.source import (
 )
 from support.deleted import write_vector
 from support.plans import parquet_names, rows_of, schema_json_of, write_inputs
-from support.tasks import (
-    ROWS,
-    RUN,
-    located,
-    make_work,
-    shuffled,
-    surveys_of,
-)
+from support.tasks import ROWS, RUN, located, make_work, shuffled, surveys_of
 
 ROW_TRACKING = RowTracking(
     row_id_column="_id", row_commit_version_column="_version", preserved=True
@@ -83,7 +78,8 @@ def test_files_may_have_a_text_each(tmp_path: Path, way: str) -> None:
     )
     with open_logical_file(work, 0) as opened:
         assert pa.types.is_dictionary(opened.read().schema.field("b").type)
-    facts = shuffled(work) if way == "shuffled" else rewrite_alone((work, 500))
+    whole = GroupTask(work=work, sample_rows=500)
+    facts = shuffled(work) if way == "shuffled" else whole.run()
     outputs = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
     assert pa.concat_tables(outputs).sort_by("row").equals(table)
 
@@ -98,7 +94,8 @@ def test_live_rows_and_their_row_ids_are_all_written_once(
 ) -> None:
     curve = None if way == "compaction" else Curve.HILBERT
     work = with_vectors(make_work(tmp_path, curve=curve, slice_bytes=500), DELETED[deleted])
-    facts = shuffled(work) if way == "shuffled" else rewrite_alone((work, 500))
+    whole = GroupTask(work=work, sample_rows=500)
+    facts = shuffled(work) if way == "shuffled" else whole.run()
     assert facts.failure is None
     expected = []
     for number, rows in enumerate(DELETED[deleted]):
@@ -136,7 +133,7 @@ def test_a_value_too_large_to_be_moved_fails_the_group(
 def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     surveys = surveys_of(work, 0)
-    facts = rewrite_alone((work, 100))
+    facts = GroupTask(work=work, sample_rows=100).run()
     assert check_rows(facts, surveys) is facts
     assert check_rows(facts, surveys[:3]).failure == "the inputs have 2250 rows, 3000 were read"
 
@@ -144,7 +141,7 @@ def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
 def test_ending_a_run_deletes_its_files_and_nothing_else(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     before = parquet_names(tmp_path)
-    facts = rewrite_alone((work, 100))
+    facts = GroupTask(work=work, sample_rows=100).run()
     assert len(facts.outputs) == 3
     Run(str(tmp_path), "ba9876543210").discard()
     assert len(parquet_names(tmp_path)) == len(before) + 3
@@ -161,9 +158,17 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
     work = make_work(tmp_path, slice_bytes=1 << 30, curve=curve)
     before = parquet_names(tmp_path)
     Run(str(tmp_path), RUN).discard()
-    facts = rewrite_alone((work, 100))
+    facts = GroupTask(work=work, sample_rows=100).run()
     assert facts.failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
+
+
+def test_a_file_that_is_finished_after_its_run_is_deleted(tmp_path: Path) -> None:
+    work = work_of(tmp_path, InputFile(path="none", size_bytes=1))
+    with suppress(ExecutorError), OutputFile(work, 0, proof=Proof()) as file:
+        file.write(pa.table({"key": [1]}))
+        file.finish()
+    assert parquet_names(tmp_path) == set()
 
 
 @pytest.mark.parametrize("curve", list(Curve))
@@ -228,8 +233,8 @@ def test_location_refuses_a_file_in_another_storage() -> None:
     }
     for uri, paths in elsewhere.items():
         for path in paths:
-            with pytest.raises(LiquidlogError):
-                Located.of(uri, InputFile(path=path, size_bytes=1))
+            with pytest.raises(ExecutorError):
+                located_or_refused(uri, InputFile(path=path, size_bytes=1))
 
 
 def work_of(directory: Path, file: InputFile) -> GroupWork:

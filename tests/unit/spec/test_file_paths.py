@@ -98,9 +98,7 @@ def test_many_paths_are_as_each_alone(paths: list[str], skipped: int, *, chunks:
     ]
 
 
-def test_what_stands_across_the_steps_of_the_look_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_stands_across_the_steps_of_the_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths_module, "_LOOK_BYTES", 64)
     for spelled in ("%20", "//", "/./", "file:/x"):
         for shift in range(8):

@@ -16,8 +16,9 @@ from liquidlog.log.loader import open_store
 from liquidlog.plan import InputFile
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.paths import commit_name
+from liquidlog.storage import objects as objects_rules
 from liquidlog.storage.addresses import parse_object_address
-from liquidlog.storage.clients import FAMILIES, OtherSizeError, open_client
+from liquidlog.storage.clients import FAMILIES, AmbiguousPutError, OtherSizeError, open_client
 from liquidlog.storage.files import StoredFile, create
 from liquidlog.storage.objects import Objects
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions, Supply, redacted
@@ -192,7 +193,26 @@ def test_a_put_with_an_expired_token_is_sent_again_with_another(s3: Emulator) ->
     assert objects.put_if_absent(objects.path, b"x")
     given.expire()
     assert not objects.put_if_absent(objects.path, b"y")
+    given.expire()
+    with pytest.raises(AmbiguousPutError):
+        objects.put_if_absent(objects.path, b"x")
     assert objects.read(objects.path) == b"x"
+
+
+def test_a_put_that_is_refused_though_it_may_be_there_is_in_doubt(
+    s3: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects(s3.new_table(), StorageOptions.of(s3.options))
+    assert objects.put_if_absent(objects.path, b"x")
+    s3.proxy.refuse = lambda request: 403 if request.method == "PUT" else None
+    with pytest.raises(AmbiguousPutError):
+        objects.put_if_absent(objects.path, b"x")
+    with pytest.raises(StorageError):
+        objects.put_if_absent(objects.path, b"y")
+    s3.proxy.refuse = lambda _: 403
+    monkeypatch.setattr(objects_rules, "_SENT_ONCE", frozenset[str]())
+    with pytest.raises(AmbiguousPutError):
+        objects.put_if_absent(objects.path, b"y")
 
 
 def test_what_stays_refused_is_an_error(s3: Emulator) -> None:

@@ -66,9 +66,7 @@ def test_of_many_writers_one_wins_and_its_content_stays(
         assert new_store().read_log(commit_name(version)) == contents[won.index(True)]
 
 
-def test_the_hint_can_be_replaced_and_is_always_whole(
-    new_store: Callable[[], TableStore],
-) -> None:
+def test_the_hint_can_be_replaced_and_is_always_whole(new_store: Callable[[], TableStore]) -> None:
     store, contents = new_store(), {b"a" * 100_000, b"b" * 200_000}
     store.put_log_if_absent(commit_name(0), b"first")
     store.replace_log("_last_checkpoint", b"a" * 100_000)
@@ -194,10 +192,7 @@ def test_reads_and_lists_are_tried_again(s3: Emulator) -> None:
 
 @pytest.mark.parametrize("output", ["_LocalOutput", "_Upload"])
 def test_a_small_file_that_is_interrupted_leaves_nothing(
-    output: str,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    output: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if output == "_LocalOutput":
         store = open_store(str(tmp_path))

@@ -17,12 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.errors import (
-    DataFileError,
-    TableReplacedError,
-    UnsupportedFeatureError,
-    UsageError,
-)
+from liquidlog.errors import DataFileError, TableReplacedError, UnsupportedFeatureError, UsageError
 from liquidlog.fleet.finding import find_tables
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, survey
 from liquidlog.log.loader import follow, load_snapshot, open_store
@@ -415,10 +410,7 @@ def lake(emulator: Emulator) -> str:
         for number in range(2):
             table.append(rows(number))
     files = fsspec.filesystem(
-        "s3",
-        key="test",
-        secret=SENTINEL,
-        endpoint_url=emulator.options["AWS_ENDPOINT_URL"],
+        "s3", key="test", secret=SENTINEL, endpoint_url=emulator.options["AWS_ENDPOINT_URL"]
     )
     for name in ("file.txt", "nothing/part-0.parquet"):
         files.pipe_file(f"{root}/{name}", b"x")

@@ -10,9 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
+import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from liquidlog.errors import LiquidlogError, UsageError
@@ -38,26 +37,18 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_databricks_history_in_three_formats(tmp_path: Path, table: Table) -> None:
-    rows = pa.table(
-        {
-            "statement_text": [
-                "SELECT * FROM main.s.t WHERE x < 4",
-                "SELECT 1 FROM other",
-                "nope(",
-                "SELECT s FROM t WHERE x < 4",
-            ],
-            "start_time": [datetime(2026, 1, day) for day in (2, 2, 3, 1)],  # noqa: DTZ001
-            "execution_status": ["FINISHED"] * 4,
-            "read_files": [3, 1, 0, 5],
-            "read_bytes": [300, 10, 0, 500],
-        }
-    )
-    pq.write_table(rows, tmp_path / "h.parquet")
-    frame = duckdb.from_arrow(rows)
-    frame.to_csv(str(tmp_path / "h.csv"))
-    (tmp_path / "h.json").write_text(
-        "\n".join(json.dumps(row, default=str) for row in rows.to_pylist())
-    )
+    texts = ["SELECT * FROM main.s.t WHERE x < 4", "SELECT 1 FROM other", "nope("]
+    rows = {
+        "statement_text": [*texts, "SELECT s FROM t WHERE x < 4"],
+        "start_time": [datetime(2026, 1, day) for day in (2, 2, 3, 1)],  # noqa: DTZ001
+        "execution_status": ["FINISHED"] * 4,
+        "read_files": [3, 1, 0, 5],
+        "read_bytes": [300, 10, 0, 500],
+    }
+    frame = pd.DataFrame(rows)
+    frame.to_parquet(tmp_path / "h.parquet")
+    frame.to_csv(tmp_path / "h.csv")
+    frame.to_json(tmp_path / "h.json", orient="records", lines=True, date_format="iso")
     for name in ("h.parquet", "h.csv", "h.json"):
         found = import_workload([str(tmp_path / name)], tables=[table.uri])
         (query,) = found.queries
@@ -73,6 +64,8 @@ def test_databricks_history_in_three_formats(tmp_path: Path, table: Table) -> No
         }
         assert (found.scans, found.used, found.other_tables) == (4, 2, {"other": 1})
         assert [one.reason for one in found.not_understood] == ["it is not SQL"]
+        found = import_workload([str(tmp_path / name)], tables=[table.uri], since="2026-01-02")
+        assert [one.weight for one in found.queries] == [1]
 
 
 def test_trino_events(tmp_path: Path, table: Table) -> None:
