@@ -11,10 +11,17 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.boxes import fit_curve
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index, order_rows, stable_order
+from liquidlog.curve.boxes import CurveRows, fit_curve
+from liquidlog.curve.curves import (
+    Curve,
+    coordinate_bits,
+    curve_index,
+    order_rows,
+    range_boundaries,
+    range_ids,
+    stable_order,
+)
 from liquidlog.curve.cuts import CurveSample, choose_cuts, equal_cuts
-from liquidlog.curve.grid import range_boundaries, range_ids
 
 SEED = 20261121
 REPEATS = 3
@@ -76,7 +83,7 @@ def cases(rows: int) -> Iterator[Case]:
     cuts = choose_cuts(sample, FILES)
     yield f"equal_cuts, {FILES} files", lambda: equal_cuts(sample, FILES)
     yield f"choose_cuts, {FILES} files", lambda: choose_cuts(sample, FILES)
-    fitted = partial(fit_curve, sampled, numbers, FILES, curve=Curve.HILBERT, bits=16)
+    fitted = partial(fit_curve, CurveRows.of(sampled, numbers, 16), FILES, Curve.HILBERT)
     yield f"fit_curve, {FILES} files", fitted
     yield f"parts_of, {FILES} files", lambda: cuts.parts_of(keys, ordinals)
 

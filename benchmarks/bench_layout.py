@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from liquidlog.curve.boxes import CurveGrid
-from liquidlog.curve.curves import Curve, coordinate_bits
+from liquidlog.curve.curves import Curve, coordinate_bits, range_boundaries, range_ids
 from liquidlog.curve.cuts import CurveSample, equal_cuts
-from liquidlog.curve.grid import range_boundaries, range_ids
+from liquidlog.curve.layouts import Layout
 from liquidlog.data.logical_file import Located
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.layout import Layout, build_layout, first_ordinals
+from liquidlog.rewriting.shuffle import build_layout, first_ordinals
 from liquidlog.rewriting.source import GroupWork, Survey, rows_to_sample, survey_file
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json

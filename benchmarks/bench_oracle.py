@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from bench_layout import SAMPLE_ROWS, group_work
 
 from liquidlog.curve.curves import Curve
-from liquidlog.rewriting.layout import build_layout
+from liquidlog.rewriting.shuffle import build_layout
 from liquidlog.rewriting.source import survey_file
 
 CURVES = (Curve.HILBERT, Curve.KD)

@@ -31,8 +31,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from liquidlog.curve.curves import Curve, coordinate_bits, curve_index, stable_order
-from liquidlog.curve.grid import range_boundaries, range_ids, spread_ids
+from liquidlog.curve.curves import (
+    Curve,
+    coordinate_bits,
+    curve_index,
+    range_boundaries,
+    range_ids,
+    spread_ids,
+    stable_order,
+)
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,

@@ -31,12 +31,10 @@ from large_group import simulate
 from msgspec import structs
 
 from liquidlog.plan import GroupFailure, RewriteMode, RewrittenGroup
-from liquidlog.rewriting.groups import GroupRun
-from liquidlog.rewriting.passes import compact_share, shares
+from liquidlog.rewriting.groups import GroupRun, compact_share, shares
 from liquidlog.rewriting.source import survey_file
 from liquidlog.table import Table
-from liquidspark.executor import execute_groups
-from liquidspark.sending import prepare_worker
+from liquidspark.executor import execute_groups, prepare_worker
 from liquidspark.session import open_session
 
 MIB: Final = 1 << 20

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
 from liquidlog.table import Table
-from liquidspark import execute_groups, pipeline
+from liquidspark import execute_groups, executor
 from liquidspark.session import open_session
 
 SLOTS = 8
@@ -88,8 +88,8 @@ def small_groups(home: Path | None, rows: int) -> None:  # noqa: ARG001  tiny fi
         with open_session(conf) as spark:
             list(execute_groups(spark, plan, groups=range(MANY_SLOTS)))
             for _ in range(ROUNDS):
-                for slots_per_group in (pipeline.SLOTS_PER_GROUP, 1 << 20):
-                    with mock.patch.object(pipeline, "SLOTS_PER_GROUP", slots_per_group):
+                for slots_per_group in (executor.SLOTS_PER_GROUP, 1 << 20):
+                    with mock.patch.object(executor, "SLOTS_PER_GROUP", slots_per_group):
                         print(json.dumps(rate(spark, plan)))
 
 
@@ -107,7 +107,7 @@ def rate(spark: SparkSession, plan: ClusteringPlan) -> dict[str, Any]:
     groups = sum(1 for _ in execute_groups(spark, plan))
     return {
         "part": "small-groups",
-        "groups_per_job": max(1, MANY_SLOTS // pipeline.SLOTS_PER_GROUP),
+        "groups_per_job": max(1, MANY_SLOTS // executor.SLOTS_PER_GROUP),
         "groups_per_second": round(groups / (time.perf_counter() - started), 1),
         "driver_python_cpu_ms_per_group": round(
             (time.process_time() - python_cpu) / groups * 1e3, 1

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 
 from liquidlog.data.logical_file import Located
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.passes import Share, shares
+from liquidlog.rewriting.groups import Share, shares
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey
-from liquidspark.sending import assigned
+from liquidspark.executor import assigned
 from liquidspark.session import open_session
 
 TASKS: Final = 1000

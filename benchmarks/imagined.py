@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN
-from liquidlog.clustering.zcubes import PROVIDER
+from liquidlog.clustering.columns import CLUSTERING_DOMAIN, PROVIDER
 from liquidlog.snapshot import DELETION_VECTOR_TYPE, FILES_SCHEMA, Snapshot
 from liquidlog.spec.actions import DomainMetadata, Format, Metadata
 from liquidlog.spec.features import new_table_protocol

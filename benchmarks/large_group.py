@@ -26,14 +26,18 @@ from bench_memory import high_water_bytes
 from liquidlog.data.encodings import decode_table
 from liquidlog.plan import ClusteringPlan
 from liquidlog.rewriting.groups import GroupRun
-from liquidlog.rewriting.layout import Layout, Route, build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.shuffle import (
     NOTES,
     SLICE_COLUMN,
+    Layout,
     OutputTasks,
     Piece,
     RegroupTasks,
+    Route,
     SplitTasks,
+    build_layout,
+    choose_route,
+    first_ordinals,
     in_batches,
     pieces_of,
     received,
@@ -47,7 +51,7 @@ from liquidlog.rewriting.source import (
     split_file,
     survey_file,
 )
-from liquidspark.sending import partition_values, prepare_worker
+from liquidspark.executor import partition_values, prepare_worker
 
 MIB = 1 << 20
 LIMIT_BYTES = 192 * MIB

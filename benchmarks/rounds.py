@@ -20,7 +20,6 @@ import pyarrow as pa
 from imagined import ImaginedFiles, Points, Rows, imagined_table
 from numpy.typing import NDArray
 
-from liquidlog.clustering.choice import check_policy
 from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, placed
 from liquidlog.clustering.planner import plan
 from liquidlog.curve.curves import parse_curve
@@ -366,8 +365,6 @@ def simulate(
 ) -> tuple[Course, ...]:
     """Return the course per contender, each starting from the table `first`."""
     _check(setting)
-    for contender in contenders:
-        check_policy(contender.policy)
     arriving = batches(setting.scenario, setting.rounds, rows=SAMPLED_ROWS, first=first)
     questions = tuple(_questions(setting, arriving, first))
     return tuple(

@@ -7,6 +7,7 @@ else may change from release to release.
 - `table` the facade, one method per stage and per question
 - `plan` what planner, executor and commit say to each other: documents of plans and results
 - `snapshot` the table at one version, columnar
+- `local` the executor without Spark
 - `sql` statements of SQL about tables, text to values
 - `errors` the tree of errors, codes, exit statuses, and the reasons that errors hold
 - `version` of this distribution

@@ -35,7 +35,7 @@ from liquidlog.spec.schema import MappingMode, PrimitiveType, StructField, Struc
 from liquidlog.spec.text import Summary
 
 if TYPE_CHECKING:
-    from liquidlog.curve.conditions import ValuePredicates
+    from liquidlog.curve.cuts import ValuePredicates
 
 
 _BATCH_FILES: Final = 8_192
@@ -460,7 +460,7 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
 
     def conditions(self, kinds: Sequence[pa.DataType]) -> "ValuePredicates":
         """Return the predicates over values of columns of these types."""
-        from liquidlog.curve.conditions import IntervalEnds, ValuePredicates
+        from liquidlog.curve.cuts import IntervalEnds, ValuePredicates
 
         alternatives = [one for predicate in self.predicates for one in predicate.any_of]
         terms = [term for alternative in alternatives for term in alternative]
@@ -846,7 +846,7 @@ class RowCheck(Document, frozen=True, kw_only=True):
     expression: str
 
 
-class WritePlan(Summary, Document, frozen=True, kw_only=True):
+class WritePlan(Document, frozen=True, kw_only=True):
     """What to write into a table, planned at `read_version`; ids are UUIDs, sizes bytes.
 
     `schema_string` is the schema that the table will have. Rows are placed along `curve` by
@@ -879,19 +879,8 @@ class WritePlan(Summary, Document, frozen=True, kw_only=True):
     rewritten_partitions: tuple[PartitionTexts, ...] = ()
     rewritten: InputFiles = msgspec.field(default_factory=InputFiles.of)
 
-    def _facts(self) -> Mapping[str, object]:
-        return {
-            "table_uri": self.table_uri,
-            "read_version": self.read_version,
-            "columns": tuple(".".join(column.logical) for column in self.columns),
-            "max_file_bytes": self.max_file_bytes,
-            "where": self.where,
-            "removed_files": len(self.removed),
-            "rewritten_files": len(self.rewritten),
-        }
 
-
-class WriteResult(Summary, Document, frozen=True, kw_only=True):
+class WriteResult(Document, frozen=True, kw_only=True):
     """The files that were written for a plan. Checksums are 32 hex digits.
 
     `partitions` has the partition values of files by path, if the table has partition columns.
@@ -908,20 +897,6 @@ class WriteResult(Summary, Document, frozen=True, kw_only=True):
     checksum_written: str
     seconds: float
     costs: GroupCosts = GroupCosts()
-
-    def _facts(self) -> Mapping[str, object]:
-        return {
-            "write_id": self.write_id,
-            "files": len(self.outputs),
-            "size_bytes": sum(file.size_bytes for file in self.outputs),
-            "rows_written": self.rows_written,
-            "seconds": self.seconds,
-        }
-
-    def _rows(self) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
-        return ("path", "rows", "size_bytes"), [
-            (file.path, file.num_records, file.size_bytes) for file in self.outputs
-        ]
 
 
 class Written(Summary, Document, frozen=True, kw_only=True):
@@ -949,7 +924,7 @@ def files_digest(written: Sequence[WrittenFile]) -> str:
 # What a reader of a table needs: the files that may have the rows it asks for, and their forms
 
 
-class ReadPlan(Summary, Document, frozen=True, kw_only=True):
+class ReadPlan(Document, frozen=True, kw_only=True):
     """The live files of a table at `version` that may have rows of a query.
 
     `partition_columns` are physical names; the values of file n, as the log spells them, are
@@ -967,15 +942,6 @@ class ReadPlan(Summary, Document, frozen=True, kw_only=True):
     files: InputFiles = msgspec.field(default_factory=InputFiles.of)
     partition_numbers: tuple[int, ...] = ()
     total_files: int
-
-    def _facts(self) -> Mapping[str, object]:
-        return {
-            "table_uri": self.table_uri,
-            "version": self.version,
-            "files": len(self.files),
-            "size_bytes": self.files.size_bytes,
-            "total_files": self.total_files,
-        }
 
 
 # Plans and results as bytes: encoded, decoded, told apart, and bound to each other by a digest

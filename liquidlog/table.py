@@ -288,8 +288,7 @@ class Table(Summary):
         Raises:
             UsageError: If a needed property of the table has a wrong value.
         """
-        from liquidlog.clustering.columns import clustering_state
-        from liquidlog.clustering.zcubes import cube_table
+        from liquidlog.clustering.columns import clustering_state, cube_table
 
         snapshot = self.snapshot()
         columns = clustering_state(snapshot).columns

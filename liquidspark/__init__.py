@@ -3,14 +3,11 @@
 The names below are loaded on first use: without pyspark the package can still be imported, and
 `liquidspark.session` says what is missing.
 
-- `executor` plan to result, group by group
-- `pipeline` the tasks of a group, or of several, as Spark jobs, named, counted and stopped; any
-  function as tasks
-- `sending` what each task is sent, functions over batches
+- `executor` plan to result, group by group; the tasks of a group, or of several, as Spark jobs,
+  named, counted and stopped; what each task is sent, functions over batches
 - `arriving` rows of a DataFrame instead of inputs: tasks that sample, place and write them;
-  `writing` append and overwrite, rows aligned with the table, and the jobs; `streaming` batch by
-  batch
-- `reading` rows of a table as a DataFrame
+  `frames` append and overwrite, rows aligned with the table, the jobs, and rows of a table as a
+  DataFrame; `streaming` batch by batch
 - `session` Spark, started quietly, with our settings, and what differs between its versions;
   `probing` whether workers can do it, asked first
 - `cli` the entry point, `__main__` the program for spark-submit
@@ -25,12 +22,10 @@ from typing import TYPE_CHECKING, Any
 from liquidlog.version import __version__
 
 if TYPE_CHECKING:
-    from liquidspark.executor import ExecutorOptions, execute, execute_groups
-    from liquidspark.pipeline import session_tasks
-    from liquidspark.reading import read
+    from liquidspark.executor import ExecutorOptions, execute, execute_groups, session_tasks
+    from liquidspark.frames import append, overwrite, read
     from liquidspark.streaming import InlineClustering, stream
     from liquidspark.tables import sql
-    from liquidspark.writing import append, overwrite
 
 __all__ = [
     "ExecutorOptions",
@@ -50,10 +45,10 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _MODULES = {
     "InlineClustering": "liquidspark.streaming",
-    "append": "liquidspark.writing",
-    "overwrite": "liquidspark.writing",
-    "read": "liquidspark.reading",
-    "session_tasks": "liquidspark.pipeline",
+    "append": "liquidspark.frames",
+    "overwrite": "liquidspark.frames",
+    "read": "liquidspark.frames",
+    "session_tasks": "liquidspark.executor",
     "sql": "liquidspark.tables",
     "stream": "liquidspark.streaming",
 }

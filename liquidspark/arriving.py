@@ -25,7 +25,7 @@ from liquidlog.data.encodings import concat, convert_chunks, decoded, flat_array
 from liquidlog.data.writer import encoded_bytes, with_light_dictionaries
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import WrittenFile
-from liquidlog.rewriting.passes import sorted_outputs
+from liquidlog.rewriting.groups import sorted_outputs
 from liquidlog.rewriting.shuffle import MapSide, Piece, facts_batch
 from liquidlog.rewriting.sink import (
     ArrivingFiles,
@@ -38,7 +38,7 @@ from liquidlog.rewriting.sink import (
 from liquidlog.rewriting.source import Survey, WritingWork, sample_positions
 from liquidlog.spec.arrow import arrow_type, leaf_column, without_void
 from liquidlog.spec.schema import StructType, leaves, schema_json
-from liquidspark.sending import Batches
+from liquidspark.executor import Batches
 
 _HELD_SHARE: Final = 2
 """A slice's share of memory that rows gather up to: dividing them by slice holds them twice."""
@@ -225,7 +225,6 @@ class ArrivingTasks(MapSide):
     firsts: Mapping[int, int]
 
     def __call__(self, batches: Batches) -> Iterator[Piece]:
-        """Yield the pieces of a partition."""
         number = _partition_number()
         yield from self.pieces(number, lambda: self._rows(number, batches))
         deque(batches, maxlen=0)

@@ -46,7 +46,7 @@ class _OnSession:
         )
 
     def tasks(self, function: Callable[[Any], Any], requests: Sequence[Any]) -> Sequence[Any]:
-        from liquidspark.pipeline import session_tasks
+        from liquidspark.executor import session_tasks
 
         return session_tasks(self.spark)(function, requests)
 

@@ -4,13 +4,30 @@ As many groups run beside each other as keep the cluster busy. Each is reported 
 whatever the order, so that it can be committed at once. Nothing here reads or writes the log.
 """
 
-from collections.abc import Callable, Collection, Iterator
-from typing import NoReturn
+import os
+import pickle
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
+from uuid import uuid4  # noqa: TID251  names jobs, not files
 
-from pyspark.sql import SparkSession
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
+from pyspark.sql.types import StructType
 
+from liquidlog.curve.layouts import Layout
 from liquidlog.data.runs import Run
-from liquidlog.errors import ExecutorError
+from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import (
     Cancelled,
     ClusteringPlan,
@@ -19,14 +36,437 @@ from liquidlog.plan import (
     Progress,
     RewriteResult,
     RewrittenGroup,
+    Tasks,
 )
-from liquidlog.rewriting.groups import Flight, GroupsInFlight, runs_of, table_location
-from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
+from liquidlog.rewriting.groups import Engine, Flight, GroupsInFlight, Slots, runs_of
+from liquidlog.rewriting.shuffle import (
+    FACTS_SCHEMA,
+    SHUFFLE_SCHEMA,
+    OutputTasks,
+    Piece,
+    RegroupTasks,
+    Route,
+    SplitTasks,
+    in_batches,
+)
+from liquidlog.rewriting.sink import (
+    TaskFacts,
+    begin_attempt,
+    decode_facts,
+    encode_facts,
+    failed,
+    is_tried_again,
+    merge_facts,
+)
+from liquidlog.rewriting.source import (
+    DEFAULT_OPTIONS,
+    Assignment,
+    ExecutorOptions,
+    GroupWork,
+    Split,
+    WritingWork,
+    prepare_process,
+)
+from liquidlog.storage.addresses import file_address
+from liquidlog.storage.clients import may_pass
 from liquidlog.storage.options import OptionsSource
 from liquidlog.storage.unity import storage_of
-from liquidspark.pipeline import SparkEngine, TaskSlots
 from liquidspark.probing import require_ready
-from liquidspark.session import piece_session
+from liquidspark.session import (
+    OWN_WORKERS,
+    arrow_frame,
+    cancel_tagged,
+    context_of,
+    failure_reason,
+    piece_session,
+    setting_of,
+    tagged,
+)
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext, SparkJobInfo
+
+# Functions over the batches of a frame's partitions, and how each task gets its request
+#
+# A function travels whole to every task of a job, so a task's request is a row of a DataFrame.
+# Small requests travel with the function instead, which saves a stage.
+#
+# Spark's `repartition(n, column)` sends a row to partition murmur3(column) mod n.
+# `partition_values` finds for each partition a value that lands there; that works in every version
+# of Spark and over Spark Connect.
+
+Batches: TypeAlias = Iterable[pa.RecordBatch]
+Made = TypeVar("Made")
+
+TaskFunction = Callable[[int, Any], Iterator[Made]]
+"""(number of the task, its request) -> what it yields."""
+
+
+class BatchFunction(Protocol):
+    """A function that mapInArrow calls once per task; must be picklable."""
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    function: BatchFunction
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        context = TaskContext.get()
+        begin_attempt(0 if context is None else int(context.attemptNumber()))
+        return self.function(batches)
+
+
+def map_batches(frame: DataFrame, function: BatchFunction, schema: str | StructType) -> DataFrame:
+    """Return what a function makes of a frame's batches; Spark calls it once per task."""
+    return frame.mapInArrow(_Prepared(function).__call__, schema)
+
+
+def collected(frame: DataFrame) -> TaskFacts:
+    return merge_facts([decode_facts(bytes(row.facts)) for row in frame.collect()])
+
+
+_ANSWER_SCHEMA: Final = "answer binary, failure binary"
+
+
+def answer_batches(
+    work: WritingWork, ask: Callable[[Batches], object], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """Yield the answer of a task about its batches, or its failure; nothing for the answer None."""
+    answer, failure = None, None
+    try:
+        found = ask(batches)
+        if found is None:
+            return
+        answer = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    except LiquidlogError as error:
+        failure = encode_facts(failed(error, work))
+        deque(batches, maxlen=0)
+    arrays = [pa.array([answer], pa.binary()), pa.array([failure], pa.binary())]
+    yield pa.RecordBatch.from_arrays(arrays, ["answer", "failure"])
+
+
+def answers_of(
+    frame: DataFrame,
+    work: WritingWork,
+    ask: Callable[[Batches], object],
+    *,
+    most: int | None = None,
+) -> tuple[list[Any], TaskFacts | None]:
+    """Return the answers of tasks about their batches, at most `most`, or their failures."""
+    mapped = map_batches(frame, partial(answer_batches, work, ask), _ANSWER_SCHEMA)
+    rows = (mapped if most is None else mapped.limit(most)).collect()
+    failures = [decode_facts(bytes(row.failure)) for row in rows if row.failure is not None]
+    if failures:
+        return [], merge_facts(failures)
+    return [pickle.loads(row.answer) for row in rows], None  # noqa: S301  ours
+
+
+def prepare_worker() -> None:
+    """Prepare a Python worker of Spark once; see `prepare_process`."""
+    prepare_process(runs_only_tasks=OWN_WORKERS in os.environ)
+
+
+_MAX_EMBEDDED_BYTES: Final = 64 << 10
+"""Most bytes of all requests together that travel with the function."""
+
+_ASSIGNMENTS: Final = "id bigint, content binary, target int"
+_MURMUR_SEED: Final = 42
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedTasks(Generic[Made]):
+    """Runs tasks with their requests, from the rows of batches or from `embedded`."""
+
+    function: TaskFunction[Made]
+    embedded: tuple[bytes, ...] | None
+
+    def __call__(self, batches: Batches) -> Iterator[Made]:
+        for batch in batches:
+            for row, number in enumerate(batch.column(0).to_pylist()):
+                if self.embedded is None:
+                    content = batch.column(1)[row].as_py()
+                else:
+                    content = self.embedded[number]
+                yield from self.function(number, decoded_request(content))
+
+
+_SIZE_BYTES: Final = 8
+_CODEC: Final = "zstd"
+
+
+def encoded_request(request: object) -> bytes:
+    """Return a request as bytes; inverse: `decoded_request`."""
+    plain = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+    packed: bytes = pa.compress(plain, codec=_CODEC, asbytes=True)
+    return len(plain).to_bytes(_SIZE_BYTES, "little") + packed
+
+
+def decoded_request(content: bytes) -> Any:  # noqa: ANN401  whatever was sent
+    """Return the request in bytes that `encoded_request` made in this run."""
+    size = int.from_bytes(content[:_SIZE_BYTES], "little")
+    plain = pa.decompress(content[_SIZE_BYTES:], size, codec=_CODEC, asbytes=True)
+    return pickle.loads(plain)  # noqa: S301  the driver of this run made it
+
+
+def assigned(
+    spark: SparkSession, function: TaskFunction[Made], requests: Sequence[Any]
+) -> tuple[DataFrame, AssignedTasks[Made]]:
+    """Return a frame with one partition per request, and the function that maps its batches."""
+    contents = tuple(map(encoded_request, requests))
+    count = len(contents)
+    if sum(map(len, contents)) <= _MAX_EMBEDDED_BYTES:
+        return spark.range(0, count, 1, count), AssignedTasks(function, contents)
+    numbers = pa.array(range(count), pa.int64())
+    targets = pa.array(partition_values(count), pa.int32())
+    rows = pa.table(
+        [numbers, pa.array(contents, pa.binary()), targets], ["id", "content", "target"]
+    )
+    frame = arrow_frame(spark, rows, _ASSIGNMENTS).repartition(count, "target")
+    return frame, AssignedTasks(function, None)
+
+
+def partition_values(partitions: int) -> tuple[int, ...]:
+    """Return an int per partition that Spark's hash partitioning sends there.
+
+    Source: Spark, Murmur3_x86_32.hashInt and HashPartitioning.partitionIdExpression.
+    """
+    found: dict[int, int] = {}
+    start, step = 0, max(1024, 4 * partitions)
+    while len(found) < partitions:
+        values = np.arange(start, start + step, dtype=np.int64)
+        homes = _murmur3(values).astype(np.int32) % np.int32(partitions)
+        for home, value in zip(homes.tolist(), values.tolist(), strict=True):
+            found.setdefault(home, value)
+        start += step
+    return tuple(found[partition] for partition in range(partitions))
+
+
+def _murmur3(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    mixed = values.astype(np.uint32) * np.uint32(0xCC9E2D51)
+    mixed = _rotate(mixed, 15) * np.uint32(0x1B873593)
+    hashed = _rotate(mixed ^ np.uint32(_MURMUR_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed ^= np.uint32(4)
+    hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return hashed ^ (hashed >> np.uint32(16))
+
+
+def _rotate(words: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+
+
+# The tasks of groups as Spark jobs, and any function as tasks
+#
+# `spark.range(n)` with n partitions gives n tasks, each its own number; what a task has to do
+# travels with the function. So only numbers are Spark rows until the table's rows move.
+
+T = TypeVar("T")
+
+SLOTS_PER_GROUP: Final = 16
+"""With twice as many groups in flight as there are slots, there are 32 jobs at a time."""
+_MEASURE_SECONDS: Final = 30.0
+_RANGE: Final = 1 << 16
+
+
+class TaskSlots(Slots):
+    """Measures how many tasks the cluster runs at a time, again twice a minute: it may grow."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__(task_slots(spark))
+        self._spark, self._measured = spark, time.monotonic()
+        self.watched = context_of(spark) is not None
+
+    @property
+    def groups_per_job(self) -> int:
+        return max(1, self._count // SLOTS_PER_GROUP)
+
+    def count(self) -> int:
+        if time.monotonic() - self._measured > _MEASURE_SECONDS:
+            self._measured = time.monotonic()
+            with suppress(ExecutorError):  # the jobs of the groups say what is wrong
+                self._count = task_slots(self._spark)
+        return self._count
+
+
+def task_slots(spark: SparkSession) -> int:
+    """Return how many tasks the session's cluster runs at a time, at least 1."""
+    try:
+        context = context_of(spark)
+        cores = _partitions(spark) if context is None else int(context.defaultParallelism)
+    except Exception as error:
+        raise ExecutorError(f"the Spark session has ended: {failure_reason(error)}") from error
+    return max(1, cores // int(setting_of(spark, "spark.task.cpus") or 1))
+
+
+def _partitions(spark: SparkSession) -> int:
+    """Return how many partitions Spark makes by default: one per core."""
+    numbers = spark.range(_RANGE).select(spark_partition_id().alias("number"))
+    (row,) = numbers.agg({"number": "max"}).collect()
+    return int(row[0]) + 1
+
+
+_LOCAL_ATTEMPTS: Final = re.compile(r"local(?:\[[^,\]]*(?:,\s*(\d+)\s*)?\])?")
+_DEFAULT_ATTEMPTS: Final = 4
+
+
+class SparkEngine(Engine):
+    """Runs the tasks of one group on a session, in jobs under a name of its own."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        super().__init__()
+        self._spark = spark
+        self._name = f"liquidspark-{uuid4().hex}"
+
+    @property
+    def task_attempts(self) -> int:
+        return task_attempts(self._spark)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        context = context_of(self._spark)
+        if context is not None:
+            context.setJobGroup(self._name, "liquidspark", interruptOnCancel=True)
+        with nullcontext() if context is not None else tagged(self._spark, self._name):
+            yield
+
+    def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> Sequence[T]:
+        return _answers(self._spark, function, requests)
+
+    def moved(
+        self,
+        work: GroupWork,
+        layout: Layout,
+        route: Route,
+        sent: Sequence[Assignment[tuple[Split, ...]]],
+    ) -> list[TaskFacts]:
+        targets = partition_values(route.tasks)
+        reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
+        frame, mapped = assigned(self._spark, reading, sent)
+        return [shuffled(frame, mapped, work, route)]
+
+    def reason_of(self, error: Exception) -> str:
+        return failure_reason(error)
+
+    def require_running(self) -> None:
+        task_slots(self._spark)
+
+    def _tasks_done(self) -> int:
+        context = context_of(self._spark)
+        if context is None:
+            return 0
+        stages = {stage for job in self._jobs(context) for stage in job.stageIds}
+        infos = map(context.statusTracker().getStageInfo, stages)
+        return sum(int(info.numCompletedTasks) for info in infos if info is not None)
+
+    def _stop(self, *, is_again: bool) -> None:
+        context = context_of(self._spark)
+        with suppress(Exception):
+            if context is None:
+                cancel_tagged(self._spark, self._name)
+            elif not is_again or "RUNNING" in {job.status for job in self._jobs(context)}:
+                # Spark logs a warning whenever there is nothing to stop.
+                context.cancelJobGroup(self._name)
+
+    def _jobs(self, context: "SparkContext") -> "list[SparkJobInfo]":
+        tracker = context.statusTracker()
+        found = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._name))
+        return [job for job in found if job is not None]
+
+
+PieceFunction = Callable[[Batches], Iterator[Piece]]
+"""Maps the batches of a reading task's partition to pieces; must be picklable."""
+
+
+def shuffled(
+    frame: DataFrame, reading: PieceFunction, work: WritingWork, route: Route
+) -> TaskFacts:
+    """Send the pieces that a function makes of a frame to the tasks that write them."""
+    pieces = map_batches(frame, partial(_sent, reading), SHUFFLE_SCHEMA)
+    moved = pieces.repartition(route.tasks, "target")
+    if route.in_two_steps:
+        moved = moved.sortWithinPartitions("slice", "ordinal")
+        moved = map_batches(moved, RegroupTasks(work=work), SHUFFLE_SCHEMA)
+    if route.slices_per_task > 1:
+        moved = moved.sortWithinPartitions("slice", "ordinal")
+    return collected(map_batches(moved, OutputTasks(work=work, route=route), FACTS_SCHEMA))
+
+
+def _sent(reading: PieceFunction, batches: Batches) -> Iterator[pa.RecordBatch]:
+    return in_batches(reading(batches))
+
+
+def task_attempts(spark: SparkSession) -> int:
+    local = _LOCAL_ATTEMPTS.fullmatch(setting_of(spark, "spark.master") or "")
+    if local is not None:
+        return int(local[1] or 1)
+    return int(setting_of(spark, "spark.task.maxFailures") or _DEFAULT_ATTEMPTS)
+
+
+_NUMBERED_SCHEMA: Final = "number long, answer binary, failure string"
+
+
+def session_tasks(spark: SparkSession) -> Tasks:
+    return partial(_run_tasks, spark)
+
+
+def _run_tasks(
+    spark: SparkSession, function: Callable[[Any], Any], requests: Sequence[Any]
+) -> Sequence[Any]:
+    if not requests:
+        return ()
+    # The names of jobs belong to the thread, and the caller's thread may have set its own.
+    with piece_session(spark) as own, ThreadPoolExecutor(1) as pool:
+        engine = SparkEngine(own)
+
+        def answers() -> Sequence[Any]:
+            with engine.at_work():
+                return engine.each(function, requests)
+
+        running = pool.submit(answers)
+        try:
+            return running.result()
+        except Exception as error:
+            raise ExecutorError(failure_reason(error)) from error
+        except BaseException:
+            engine.cancel()
+            raise
+
+
+def _answers(
+    spark: SparkSession, function: Callable[[Any], T], requests: Sequence[Any]
+) -> Sequence[T]:
+    task = partial(_answer, function, task_attempts(spark))
+    frame, mapped = assigned(spark, task, requests)
+    rows = map_batches(frame, mapped, _NUMBERED_SCHEMA).collect()
+    failures = sorted({row.failure for row in rows if row.failure is not None})
+    if failures:
+        raise ExecutorError("; ".join(failures))
+    answers = {row.number: bytes(row.answer) for row in rows}
+    if answers.keys() != set(range(len(requests))):
+        raise ExecutorError(f"Spark ran {len(answers)} of {len(requests)} tasks")
+    return [pickle.loads(answers[number]) for number in range(len(requests))]  # noqa: S301  ours
+
+
+def _answer(
+    function: Callable[[Any], Any], attempts: int, number: int, request: object
+) -> Iterator[pa.RecordBatch]:
+    answer, failure = None, None
+    try:
+        answer = pickle.dumps(function(request), pickle.HIGHEST_PROTOCOL)
+    except LiquidlogError as error:
+        if may_pass(error) and is_tried_again(attempts):
+            raise
+        failure = "; ".join(str(error).splitlines())
+    kinds = (pa.int64(), pa.binary(), pa.string())
+    values = zip((number, answer, failure), kinds, strict=True)
+    arrays = [pa.array([value], kind) for value, kind in values]
+    yield pa.RecordBatch.from_arrays(arrays, ["number", "answer", "failure"])
+
+
+# Groups of a plan, one by one as they finish
 
 __all__ = ["ExecutorOptions", "execute", "execute_groups"]
 
@@ -44,14 +484,13 @@ def execute(
     """Rewrite the plan's groups and return the facts about all of them, in group order.
 
     Args:
-        spark: A classic or Connect session whose workers can import this package.
+        spark: As for `execute_groups`.
         plan: What to rewrite.
-        groups: Ids of the groups to rewrite, or one id; all if None.
+        groups: As for `execute_groups`.
         on_group: Called with each group when it finishes or fails.
-        progress: Called now and then with the share of a running group that is done.
-        options: How the work of a group is divided.
-        storage_options: Workers open the table's files with these and with what their own
-            environment says. A callable that returns options is asked here, before each job.
+        progress: As for `execute_groups`.
+        options: As for `execute_groups`.
+        storage_options: As for `execute_groups`.
 
     Raises:
         UsageError: If the plan has no such group.
@@ -83,7 +522,8 @@ def execute(
         places = {group.group_id: group.directories for group in plan.groups}
         for group in finished if on_group is None else ():
             storage = storage_of(plan.table_uri, plan.location, storage_options)
-            Run(table_location(plan.location), group.run, storage, places[group.group_id]).discard()
+            directory = file_address(plan.location, "")
+            Run(directory, group.run, storage, places[group.group_id]).discard()
         raise
     finished.sort(key=lambda group: group.group_id)
     return RewriteResult(plan_id=plan.plan_id, groups=tuple(finished))

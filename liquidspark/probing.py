@@ -1,7 +1,7 @@
 """Probing: checks that a rewrite can work where it will run, before Spark does any work on it.
 
 The driver and one worker each create and delete a file in the table and read the beginning of one
-input (`rewriting.access`).
+input (`rewriting.source`).
 
 The worker's part, `probe_task`, travels by value, as workers may lack this package. So it and the
 functions that it calls use only what every Python has.
@@ -23,7 +23,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.process import CANNOT_READ, new_token, storage_problem
+from liquidlog.rewriting.source import can_read, new_token
 from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidspark.session import OWN_WORKERS, context_of, failure_reason, setting_of
 
@@ -76,12 +76,9 @@ def require_ready(
     problem = memory_problem(partial(setting_of, spark))
     if problem is not None:
         raise ExecutorError(problem)
+    is_readable = can_read("the driver", directory=directory, file=file, storage=storage)
     options = dict(storage.fresh().items)
     table: dict[str, Any] = {"directory": directory, "file": file, "options": options}
-    here = storage_problem(**table, token=new_token())
-    unreadable = here is not None and here.startswith(CANNOT_READ)
-    if here is not None and not unreadable:
-        raise ExecutorError(f"the driver {here}; it needs the right to")
     least = least_versions()
     try:
         context, workers = context_of(spark), 1
@@ -92,7 +89,7 @@ def require_ready(
     except Exception as error:
         raise ExecutorError(start_problem(error)) from error
     # If the driver cannot read the file either, the workers are not to blame: its group will fail.
-    there = None if unreadable and answer.storage else answer.storage
+    there = None if not is_readable and answer.storage else answer.storage
     problem = worker_problem(msgspec.structs.replace(answer, storage=there), least)
     if problem is not None:
         raise ExecutorError(problem)
@@ -232,7 +229,7 @@ def probe_task(
 
         for batch in batches:
             if batch.column(0)[0].as_py():
-                import_module("liquidspark.sending").prepare_worker()
+                import_module("liquidspark.executor").prepare_worker()
                 continue
             answer = json.dumps(_answer(packages, storage))
             yield pa.RecordBatch.from_arrays([pa.array([answer])], names=["answer"])
@@ -250,8 +247,8 @@ def _answer(packages: Sequence[str], storage: Mapping[str, Any]) -> dict[str, An
         "storage": None,
     }
     try:
-        import_module("liquidspark.sending").prepare_worker()
-        problem_of = import_module("liquidlog.rewriting.process").storage_problem
+        import_module("liquidspark.executor").prepare_worker()
+        problem_of = import_module("liquidlog.rewriting.source").storage_problem
     except ImportError as error:
         answer["missing"] = str(error)
     else:

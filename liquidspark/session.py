@@ -48,7 +48,6 @@ _FIRST_WITH_ARROW: Final = 4
 
 
 def context_of(spark: "SparkSession") -> "SparkContext | None":
-    """Return the context of a classic session; None for one of Spark Connect."""
     try:
         return spark.sparkContext
     except (AttributeError, NotImplementedError):  # the first from 4.0 on
@@ -57,7 +56,6 @@ def context_of(spark: "SparkSession") -> "SparkContext | None":
 
 @contextmanager
 def tagged(spark: "SparkSession", tag: str) -> Iterator[None]:
-    """Context manager: the jobs that this thread starts have a tag."""
     context: Any = context_of(spark)
     add, remove = (
         (spark.addTag, spark.removeTag)
@@ -72,7 +70,6 @@ def tagged(spark: "SparkSession", tag: str) -> Iterator[None]:
 
 
 def cancel_tagged(spark: "SparkSession", tag: str) -> None:
-    """Stop the jobs that have a tag."""
     context = context_of(spark)
     (spark.interruptTag if context is None else context.cancelJobsWithTag)(tag)
 

@@ -24,10 +24,9 @@ from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.spec.arguments import address, one, refuse, whole_number
 from liquidlog.storage.options import OptionsSource
 from liquidlog.table import Size, Table
-from liquidspark.executor import execute_groups
-from liquidspark.pipeline import session_tasks
+from liquidspark.executor import execute_groups, session_tasks
+from liquidspark.frames import append, frame_schema, opened_table
 from liquidspark.session import context_of, require_frame
-from liquidspark.writing import append, frame_schema, opened_table
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -56,11 +55,9 @@ class InlineClustering:
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the number."""
         whole_number(self.every, argument="every", least=1)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `Table.plan`."""
         return {"strategy": "overlap", "budget": self.budget, "tolerance": self.tolerance}
 
 
@@ -157,7 +154,6 @@ class _Batches:
 
 
 def query_id_of(spark: SparkSession, checkpoint: str) -> str:
-    """Return the id of a checkpoint's query. Source: Spark, StreamMetadata."""
     place = f"{checkpoint}/metadata"
     try:
         lines = spark.read.text(place).collect()

@@ -17,19 +17,22 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import (
     MIGRATION,
+    PRESERVED_TAG,
+    PROVIDER,
+    assign_row_ids,
     clustering_state,
     defining_actions,
+    membership,
     migration_parameters,
     resolve_columns,
+    sizes,
 )
-from liquidlog.clustering.row_tracking import PRESERVED_TAG, assign_row_ids
 from liquidlog.clustering.staleness import (
     Staleness,
     deleted_rows,
     partition_mismatches,
     staleness_of,
 )
-from liquidlog.clustering.zcubes import PROVIDER, membership, sizes
 from liquidlog.errors import (
     ClusteringColumnError,
     CommitConflictError,
@@ -337,7 +340,6 @@ def not_rewritten(snapshot: Snapshot, stale: Sequence[Staleness]) -> FilesAdded 
 
 
 def missing_groups(plan: ClusteringPlan, groups: Sequence[RewrittenGroup]) -> Iterator[str]:
-    """Yield a sentence if groups of a migration are missing from a commit."""
     missing = {group.group_id for group in plan.groups} - {group.group_id for group in groups}
     if missing:
         listed = ", ".join(map(str, sorted(missing)))
@@ -490,7 +492,6 @@ def require_sound(
 
 
 def planned_group(plan: ClusteringPlan, group: RewrittenGroup) -> RewriteGroup:
-    """Return the planned group that was finished."""
     if group.plan_id != plan.plan_id:
         raise ResultMismatchError((f"the result is of plan {group.plan_id}, not {plan.plan_id}",))
     number = group.group_id
@@ -631,7 +632,6 @@ def _parameters(snapshot: Snapshot, plan: ClusteringPlan) -> dict[str, object]:
 
 
 def column_names(plan: ClusteringPlan | WritePlan) -> str:
-    """Return the logical names of the plan's columns as a JSON list."""
     return msgspec.json.encode([quote_path(column.logical) for column in plan.columns]).decode()
 
 

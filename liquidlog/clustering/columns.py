@@ -1,4 +1,4 @@
-"""Clustering columns: which columns a table may be clustered by, and which it is clustered by.
+"""What a table's log says of its clustering: columns, row ids, and cubes with their states.
 
 The domain `delta.clustering` of a table lists its clustering columns by their physical names.
 
@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
+from numpy.typing import NDArray
 
 from liquidlog.errors import (
     ClusteringColumnError,
@@ -21,11 +23,27 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.snapshot import FILES_SCHEMA, Snapshot, distinct_values, partition_values
-from liquidlog.spec.actions import UNREADABLE, DomainMetadata, Metadata, Protocol
+from liquidlog.plan import RowTracking
+from liquidlog.snapshot import (
+    FILES_SCHEMA,
+    Snapshot,
+    distinct_values,
+    logical_bytes,
+    num_records,
+    partition_values,
+)
+from liquidlog.spec.actions import UNREADABLE, AddFile, DomainMetadata, Metadata, Protocol
+from liquidlog.spec.arrow import one_array
 from liquidlog.spec.bounds import Bounds, BoundsOf, ColumnBounds, has_bounds, indexed_leaves
 from liquidlog.spec.evolution import file_problems
-from liquidlog.spec.features import clustering_upgrade, is_clustered
+from liquidlog.spec.features import (
+    ROW_TRACKING,
+    ROW_TRACKING_ENABLED,
+    ROW_TRACKING_SUSPENDED,
+    clustering_upgrade,
+    is_clustered,
+    is_true,
+)
 from liquidlog.spec.partitions import READ_AS, in_zone, partition_fields, untyped_values
 from liquidlog.spec.schema import (
     ArrayType,
@@ -68,7 +86,6 @@ class ClusteringColumn:
 
     @property
     def leaf(self) -> Leaf:
-        """The column as a leaf of the schema, for its statistics."""
         return Leaf(self.logical, self.physical, self.data_type, nullable=True)
 
 
@@ -148,7 +165,6 @@ def _shape_problem(schema: StructType, path: Path) -> str | None:
 
 
 def repeated_names(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield a sentence for each column that is named more than once."""
     for path, times in Counter(paths).items():
         if times > 1:
             yield f"{quote_path(path)} is named more than once"
@@ -224,7 +240,6 @@ def read_domain(configuration: str) -> tuple[Path, ...]:
 
 
 def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
-    """Return the action that sets the clustering columns; the text is the reference engine's."""
     physical = [column.physical for column in columns]
     document = {"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}
     configuration = msgspec.json.encode(document).decode()
@@ -232,7 +247,6 @@ def clustering_domain(columns: Sequence[ClusteringColumn]) -> DomainMetadata:
 
 
 def clustering_state(snapshot: Snapshot) -> ClusteringState:
-    """Return the clustering columns of a table."""
     clustered = is_clustered(snapshot.protocol)
     domain = snapshot.domains.get(CLUSTERING_DOMAIN)
     if not clustered or domain is None or domain.removed:
@@ -333,14 +347,12 @@ _OF_CUBES: Final = ("zcube_id", "zorder_by", "clustering_provider")
 
 
 def unpartitioned(snapshot: Snapshot) -> Snapshot:
-    """Return the table as if it were not partitioned."""
     if not snapshot.metadata.partition_columns:
         return snapshot
     return replace(snapshot, metadata=structs.replace(snapshot.metadata, partition_columns=()))
 
 
 def clustered_by(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> Snapshot:
-    """Return the table as if it were clustered by these columns, and not partitioned."""
     protocol = snapshot.protocol
     if not is_clustered(protocol):
         protocol = clustering_upgrade(protocol)
@@ -370,7 +382,6 @@ def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
 def defining_actions(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn]
 ) -> tuple[Protocol | Metadata | DomainMetadata, ...]:
-    """Return the actions that turn partition columns into data, and cluster by these columns."""
     after = clustered_by(snapshot, columns)
     protocol = () if after.protocol == snapshot.protocol else (after.protocol,)
     return (*protocol, after.metadata, after.domains[CLUSTERING_DOMAIN])
@@ -415,3 +426,264 @@ def _problems(snapshot: Snapshot) -> Iterator[str]:
         return
     # Whatever the zone, a value in it has the same form.
     yield from untyped_values([in_zone(one, fields, READ_AS) for one in documents], fields)
+
+
+# Row tracking: fresh row ids for new files, and hidden columns in which rows keep their ids
+#
+# A table *supports* row tracking if it has the feature: new files get row ids. Row tracking is
+# *enabled* by a property: then rows keep their ids when they move, in two hidden columns of the
+# data files. It is *suspended* by another property: then no ids are assigned.
+#
+# Source: PROTOCOL.md, "Row Tracking".
+
+ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
+ROW_ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
+ROW_COMMIT_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
+HIDDEN_COLUMNS: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
+
+PRESERVED_TAG: Final = "delta.rowTracking.preserved"
+"""Tag of commitInfo: every copied row kept its row id and its commit version."""
+_DOMAIN_PLACE: Final = f"the domain {ROW_TRACKING_DOMAIN}"
+
+
+class _RowIds(msgspec.Struct, rename="camel"):
+    row_id_high_water_mark: int
+
+
+def planned_row_tracking(snapshot: Snapshot) -> RowTracking | None:
+    """Return the hidden columns that data files may have, None if the table names none."""
+    if not _supported(snapshot):
+        return None
+    configuration = snapshot.metadata.configuration
+    row_ids, versions = map(configuration.get, HIDDEN_COLUMNS)
+    enabled = is_true(configuration, ROW_TRACKING_ENABLED)
+    problems = tuple(_enabled_problems(snapshot)) if enabled else ()
+    if problems:
+        raise UnsupportedFeatureError(snapshot.uri, "rewritten", problems)
+    if row_ids is None or versions is None:
+        return None
+    return RowTracking(row_id_column=row_ids, row_commit_version_column=versions, preserved=enabled)
+
+
+def assign_row_ids(
+    snapshot: Snapshot, adds: Sequence[AddFile], rows: Sequence[int]
+) -> tuple[tuple[AddFile, ...], tuple[DomainMetadata, ...]]:
+    """Return the adds with fresh row ids, and the action that raises the high-water mark."""
+    if not _supported(snapshot) or is_true(snapshot.metadata.configuration, ROW_TRACKING_SUSPENDED):
+        return tuple(adds), ()
+    mark = _high_water_mark(snapshot)
+    numbered, version = [], snapshot.version + 1
+    for add, count in zip(adds, rows, strict=True):
+        fresh = structs.replace(add, base_row_id=mark + 1, default_row_commit_version=version)
+        numbered.append(fresh)
+        mark += count
+    if not numbered:
+        return (), ()
+    configuration = msgspec.json.encode(_RowIds(row_id_high_water_mark=mark)).decode()
+    raised = DomainMetadata(domain=ROW_TRACKING_DOMAIN, configuration=configuration, removed=False)
+    return tuple(numbered), (raised,)
+
+
+def _supported(snapshot: Snapshot) -> bool:
+    return ROW_TRACKING in (snapshot.protocol.writer_features or ())
+
+
+def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
+    configuration = snapshot.metadata.configuration
+    names = [configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
+    taken = {field.name for field in snapshot.schema.fields}
+    taken |= {field.physical_name for field in snapshot.schema.fields}
+    if None in names or len(set(names)) < len(names):
+        yield "row tracking that is enabled without names for its columns"
+    elif taken.intersection(names):
+        yield "row tracking whose columns have the names of others"
+    files = snapshot.files
+    missing = max(files[key].null_count for key in ("base_row_id", "default_row_commit_version"))
+    if missing:
+        yield f"row tracking that is enabled with {missing} file(s) without row ids"
+
+
+def _high_water_mark(snapshot: Snapshot) -> int:
+    """Return the highest row id that was ever assigned, -1 if none was."""
+    domain = snapshot.domains.get(ROW_TRACKING_DOMAIN)
+    try:
+        mark = (
+            -1
+            if domain is None
+            else msgspec.json.decode(domain.configuration, type=_RowIds).row_id_high_water_mark
+        )
+    except UNREADABLE as error:
+        raise CorruptLogError(_DOMAIN_PLACE, f"cannot be read: {error}") from error
+    files = snapshot.files
+    numbered = files.filter(pc.is_valid(files["base_row_id"]))
+    rows = pc.fill_null(num_records(numbered), 1)
+    last = pc.max(pc.subtract(pc.add(numbered["base_row_id"], rows), 1)).as_py()
+    used = -1 if last is None else last
+    if used > mark:
+        raise CorruptLogError(
+            _DOMAIN_PLACE,
+            f"says that row ids up to {mark} are taken, files have ids up to {used};"
+            " new rows would get ids that others have",
+        )
+    return mark
+
+
+# ZCubes: which files were clustered together, by which columns, and whether their cube is full
+#
+# A file belongs to a cube if it has both tags, ZCUBE_ID and ZCUBE_ZORDER_BY; with only one of them
+# it counts as unclustered. A missing provider counts as ours, because some writers drop that tag.
+# `ZCUBE_ZORDER_BY` is a JSON list of logical names; order matters.
+#
+# Source: Delta Spark, ZCubeInfo and OptimizeTableStrategy.
+
+PROVIDER: Final = "liquid"
+
+UNCLUSTERED: Final = "unclustered"
+PARTIAL: Final = "partial"
+STABLE: Final = "stable"
+OTHER_COLUMNS: Final = "other_columns"
+OTHER_PROVIDER: Final = "other_provider"
+
+FILE_STATES: Final = (UNCLUSTERED, PARTIAL, STABLE, OTHER_COLUMNS, OTHER_PROVIDER)
+
+_UNCLUSTERED, _PARTIAL, _STABLE, _OTHER_COLUMNS, _OTHER_PROVIDER = range(len(FILE_STATES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Membership:
+    """The cube membership of live files; all arrays have one entry per file.
+
+    `cube` (int64) is the rank of the file's ZCUBE_ID, -1 without that tag. Files `in_cube` have
+    both tags; files of the `same_columns` are in a cube of exactly the current columns; `ours` have
+    no foreign provider.
+    """
+
+    cube: NDArray[np.int64]
+    in_cube: NDArray[np.bool_]
+    same_columns: NDArray[np.bool_]
+    ours: NDArray[np.bool_]
+
+    @property
+    def own_cube(self) -> NDArray[np.int64]:
+        """The cube of files that we clustered by the current columns, -1 for others (int64)."""
+        return np.where(self.ours & self.same_columns, self.cube, -1)
+
+    @property
+    def candidates(self) -> NDArray[np.bool_]:
+        """The mask of files that clustering may take: ours, unclustered or of the same columns."""
+        return self.ours & (~self.in_cube | self.same_columns)
+
+
+def parse_zorder_by(tag: str) -> tuple[str, ...] | None:
+    """Return the quoted logical names in a ZCUBE_ZORDER_BY tag, None if it lists no names."""
+    try:
+        return msgspec.json.decode(tag, type=tuple[str, ...]) or None
+    except msgspec.MsgspecError:
+        return None
+
+
+def membership(files: pa.Table, columns: Sequence[ClusteringColumn]) -> Membership:
+    """Return the cube membership of live files, judged by the current clustering columns."""
+    ids, tags = (one_array(files[name]).dictionary_encode() for name in ("zcube_id", "zorder_by"))
+    order = pc.array_sort_indices(ids.dictionary).to_numpy()
+    rank = np.full(len(order) + 1, -1)  # the code -1 of a missing id selects the last entry
+    rank[order] = np.arange(len(order))
+    cube = np.asarray(rank[_codes(ids)], np.int64)
+    in_cube = (cube >= 0) & _mask(pc.is_valid(files["zorder_by"]))
+    names = tuple(column.name for column in columns)
+    equal = [parse_zorder_by(tag) == names for tag in tags.dictionary.to_pylist()]
+    ours = pc.fill_null(pc.equal(files["clustering_provider"], PROVIDER), fill_value=True)
+    return Membership(
+        cube=cube,
+        in_cube=in_cube,
+        same_columns=in_cube & np.array([*equal, False], np.bool_)[_codes(tags)],
+        ours=_mask(ours),
+    )
+
+
+def logical_sizes(files: pa.Table) -> NDArray[np.int64]:
+    """Return the logical bytes per file (int64): its size scaled by its share of live rows."""
+    if files["deletion_vector"].null_count == files.num_rows:
+        return sizes(files)
+    return _integers(logical_bytes(files))
+
+
+def sizes(files: pa.Table) -> NDArray[np.int64]:
+    return _integers(files["size"])
+
+
+def file_states(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
+) -> pa.Array:
+    """Return the state per live file, one of FILE_STATES.
+
+    A cube is stable if its files of these columns have at least `min_cube_bytes` logical bytes.
+    """
+    files = snapshot.files
+    places = membership(files, columns)
+    same = places.ours & places.same_columns
+    cubes = places.cube[same]
+    totals = np.zeros(int(places.cube.max(initial=-1)) + 1, np.int64)
+    np.add.at(totals, cubes, logical_sizes(files)[same])
+    codes = np.full(files.num_rows, _UNCLUSTERED, np.int64)
+    codes[same] = np.where(totals[cubes] >= min_cube_bytes, _STABLE, _PARTIAL)
+    codes[places.in_cube & ~places.same_columns] = _OTHER_COLUMNS
+    codes[~places.ours] = _OTHER_PROVIDER
+    return pa.array(FILE_STATES, pa.string()).take(pa.array(codes))
+
+
+def cube_table(
+    snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
+) -> pa.Table:
+    """Return one row per cube, sorted by its id; numbers are null if unknown for a file."""
+    files = snapshot.files
+    places = membership(files, columns)
+    provider = _text(files, "clustering_provider")
+    rows = pa.table(
+        {
+            "zcube_id": _text(files, "zcube_id"),
+            "zorder_by": _text(files, "zorder_by"),
+            "foreign": pc.if_else(pa.array(places.ours), pa.scalar(None, pa.string()), provider),
+            "state": file_states(snapshot, columns, min_cube_bytes),
+            "provider": provider,
+            "files": files["size"],
+            "size_bytes": files["size"],
+            "logical_bytes": pa.array(logical_sizes(files)),
+            "num_records": num_records(files),
+            "created_version": files["version"],
+        }
+    ).filter(pa.array(places.in_cube))
+    complete = pc.ScalarAggregateOptions(skip_nulls=False)
+    keys = ["zcube_id", "zorder_by", "foreign", "state"]
+    figures = {
+        ("provider", "max"): None,
+        ("files", "count"): None,
+        ("size_bytes", "sum"): None,
+        ("logical_bytes", "sum"): None,
+        ("num_records", "sum"): complete,
+        ("created_version", "min"): complete,
+    }
+    cubes = rows.group_by(keys, use_threads=False).aggregate(
+        [(*figure, options) for figure, options in figures.items()]
+    )
+    kept = {name: cubes[name] for name in ("zcube_id", "zorder_by")}
+    found = {name: cubes[f"{name}_{how}"] for name, how in figures}
+    state = {"state": cubes["state"], "created_version": found.pop("created_version")}
+    order = [(name, "ascending") for name in ("zcube_id", "zorder_by", "provider")]
+    return pa.table({**kept, **found, **state}).sort_by(order)
+
+
+def _text(files: pa.Table, name: str) -> pa.Array:
+    return pc.cast(one_array(files[name]), pa.string())
+
+
+def _codes(encoded: pa.DictionaryArray) -> NDArray[np.int64]:
+    return _integers(pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1))
+
+
+def _mask(values: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(values.to_numpy(), np.bool_)
+
+
+def _integers(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    return np.asarray(one_array(values).to_numpy(zero_copy_only=False), np.int64)

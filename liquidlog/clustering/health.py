@@ -16,8 +16,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.columns import (
+    OTHER_COLUMNS,
+    OTHER_PROVIDER,
+    PARTIAL,
+    STABLE,
+    UNCLUSTERED,
     ClusteringColumn,
     clustering_state,
+    file_states,
+    membership,
     unresolved_problem,
 )
 from liquidlog.clustering.keyspace import (
@@ -28,15 +35,6 @@ from liquidlog.clustering.keyspace import (
     depths,
     key_ranges,
     overlaps,
-)
-from liquidlog.clustering.zcubes import (
-    OTHER_COLUMNS,
-    OTHER_PROVIDER,
-    PARTIAL,
-    STABLE,
-    UNCLUSTERED,
-    file_states,
-    membership,
 )
 from liquidlog.errors import UsageError
 from liquidlog.predicates.workload import NotUsable
@@ -104,7 +102,6 @@ class Truncation:
 
 
 def prefix_chars(snapshot: Snapshot) -> int:
-    """Return how many characters of a string the table's statistics keep."""
     text = snapshot.metadata.configuration.get(PREFIX_PROPERTY, "")
     return int(text) if text.isdecimal() else DEFAULT_PREFIX_CHARS
 
@@ -596,7 +593,6 @@ def parse_bar(text: str) -> HealthBar:
 
 
 def is_crossed(bar: HealthBar, health: Health) -> bool:
-    """Return whether the health crosses the bar."""
     return bar.compare(require_measured(bar, health), bar.limit)
 
 
@@ -625,7 +621,6 @@ def require_measured(bar: HealthBar, health: Health) -> float:
 
 
 def is_measured(bar: HealthBar, health: Health) -> bool:
-    """Return whether the health has the number of the bar."""
     return _value(bar, health) is not None
 
 

@@ -1,4 +1,4 @@
-"""Where files lie in the space of clustering keys, how they overlap, and who opens them.
+"""Where files lie in the space of clustering keys, how they overlap, who opens them, and maps.
 
 A file's *range* is a pair of ranks, lo <= hi, both inclusive. Ranks are small integers, so that
 files can be counted instead of sorted. The *depth* of a file is the largest number of files, itself
@@ -14,21 +14,23 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates
-from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import places_among, sorted_values
+from liquidlog.curve.curves import Curve, places_among, sorted_values
+from liquidlog.curve.cuts import GridPredicates, IntervalEnds, ValuePredicates
 from liquidlog.curve.layouts import key_order_bits, place_columns, place_rows
 from liquidlog.plan import FittedWorkload
-from liquidlog.spec.bounds import Bounds, Mask
+from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
 
 Ranks = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 Values = TypeVar("Values", NDArray[np.int64], NDArray[np.float64])
 """Numbers of files: counts, or sums of weights."""
@@ -52,7 +54,6 @@ class KeyRanges:
         return len(self.lo)
 
     def selected(self, mask: NDArray[np.bool_]) -> "KeyRanges":
-        """Return the ranges of the files where `mask` is true."""
         return KeyRanges(lo=self.lo[mask], hi=self.hi[mask])
 
 
@@ -86,10 +87,8 @@ def depths(ranges: KeyRanges) -> Ranks:
 
 def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the depth of each file (float64), where a file counts as its weight."""
-    points = int(ranges.hi.max(initial=-1)) + 1
-    begun = np.cumsum(np.bincount(ranges.lo, weights, points))
-    ended = np.cumsum(np.bincount(ranges.hi, weights, points))
-    return _range_max(begun - np.concatenate([[0.0], ended[:-1]]), ranges.lo, ranges.hi)
+    begun, ended = _counts(ranges, weights)
+    return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
 
 
 def depth_profile(ranges: KeyRanges, bins: int) -> Ranks:
@@ -106,12 +105,13 @@ def _ranked(both: pa.Array) -> KeyRanges:
     return KeyRanges(lo=lo, hi=hi)
 
 
-def _counts(ranges: KeyRanges) -> tuple[Ranks, Ranks]:
+def _counts(ranges: KeyRanges, weights: Floats | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return per rank r how many ranges begin at or before r, and how many end before r."""
     points = int(ranges.hi.max(initial=-1)) + 1
-    begun = np.cumsum(np.bincount(ranges.lo, minlength=points))
-    ended = np.concatenate([[0], np.cumsum(np.bincount(ranges.hi, minlength=points))])
-    return np.asarray(begun, np.int64), np.asarray(ended, np.int64)
+    begun, ended = (
+        np.cumsum(np.bincount(side, weights, points)) for side in (ranges.lo, ranges.hi)
+    )
+    return begun, np.concatenate([[0], ended])
 
 
 def _range_max(values: Values, first: Ranks, last: Ranks) -> Values:
@@ -189,7 +189,6 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
 # the share of rows in it, and a reader that asks for one value of the column opens a file with
 # a probability equal to the file's width in that column.
 
-Floats = NDArray[np.float64]
 
 _END_WEIGHT: Final = 0.05
 """The weight of an end's own value, relative to the mean distance between two ends."""
@@ -214,7 +213,6 @@ class ColumnSpans:
 
     @property
     def width(self) -> Floats:
-        """The share of the column that each file's range spans (float64, from 0 to 1)."""
         return self.high - self.low
 
 
@@ -477,10 +475,10 @@ def placed(
     ordinals = np.arange(count, dtype=np.uint64)
     if conditions is not None:
         values = [pa.array(column) for column in points.T]
-        found = place_columns(
+        layout, _ = place_columns(
             values, ordinals, min(outputs, count), curve=kind, conditions=conditions
         )
-        return found.parts(values)[0]
+        return layout.slices(values)[0]
     bits = key_order_bits(columns, kind)
     steps = ((np.arange(count) << bits) // max(count, 1)).astype(np.uint32)
     coords = np.empty(points.shape, np.uint32, order="F")
@@ -531,3 +529,257 @@ def cells(
         return size, np.minimum((last - first).mean(axis=1) * unseen, 1.0)
     more = (last - first) * (unseen[:, np.newaxis] - 1) / 2
     return size, readers.opened_boxes(np.maximum(first - more, 0.0), np.minimum(last + more, 1.0))
+
+
+# Maps: where files lie now and where they would lie, in one scale
+#
+# A position, from 0 to 1, is the share of the table's bytes before a value. So a length is a share
+# of the rows, whatever the type, and where no file has rows there is no length: values that nobody
+# stored leave no gap between files. Few files are shown as boxes, many as a grid of counts, so that
+# a map of a million files is as small as one of a thousand.
+
+Ticks = tuple[tuple[float, Any], ...]
+"""(position, value), in the order of positions; the first is at 0, the last at 1."""
+
+_STEPS: Final = 4
+_CLOSEST: Final = 0.12
+"""The least distance between two positions that are labelled."""
+_ROUND_PARTS: Final = 8
+"""Values are rounded to a power of ten that is below this part of the column."""
+_MONTH_DAYS: Final = 28
+_YEAR_DAYS: Final = 365
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_US: Final = 86_400_000_000
+
+
+def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
+    """Return values along column `number` of `bounds`, at about equal distances."""
+    known = bounds.known(number)
+    mask = pa.array(known)
+    values = pa.concat_arrays([bounds.low(number).filter(mask), bounds.high(number).filter(mask)])
+    if not len(values):
+        return ()
+    order = np.asarray(pc.array_sort_indices(values), np.int64)
+    values = values.take(pa.array(order))
+    positions = np.concatenate([spans.low[known], spans.high[known]])[order]
+    inner = _inner(values, np.maximum.accumulate(positions))
+    first, last = (0.0, values[0].as_py()), (1.0, values[-1].as_py())
+    ticks = [first]
+    for tick in sorted(inner, key=lambda tick: tick[0]):
+        if ticks[-1][0] + _CLOSEST <= tick[0] <= 1 - _CLOSEST:
+            ticks.append(tick)
+    return (first,) if first[1] == last[1] else (*ticks, last)
+
+
+def _inner(values: pa.Array, positions: Floats) -> list[tuple[float, Any]]:
+    wanted = np.arange(1, _STEPS) / _STEPS
+    numbers = plain_numbers(values)
+    if numbers is None or not np.isfinite(numbers).all():
+        places = np.abs(positions[:, None] - wanted).argmin(axis=0)
+        return [(float(positions[n]), values[int(n)].as_py()) for n in places]
+    found = []
+    for number in np.interp(wanted, positions, numbers):
+        value, rounded = _rounded(values.type, float(number), float(numbers[-1] - numbers[0]))
+        found.append((float(np.interp(rounded, numbers, positions)), value))
+    return found
+
+
+def _rounded(kind: pa.DataType, number: float, extent: float) -> tuple[Any, float]:
+    """Return a round value of a type near a number, and its own number."""
+    if pa.types.is_date32(kind):
+        day = _round_day(_EPOCH + timedelta(days=number), extent)
+        return day.date(), float((day - _EPOCH).days)
+    if pa.types.is_timestamp(kind):
+        moment = _round_day(_EPOCH + timedelta(microseconds=number), extent / _DAY_US)
+        value = moment if kind.tz else moment.replace(tzinfo=None)
+        return value, float((moment - _EPOCH) // timedelta(microseconds=1))
+    unit = 10.0 ** np.floor(np.log10(max(extent / _ROUND_PARTS, np.finfo(np.float64).tiny)))
+    if pa.types.is_integer(kind):
+        whole = round(number / max(unit, 1.0)) * round(max(unit, 1.0))
+        return whole, float(whole)
+    rounded = float(np.round(number / unit) * unit)
+    return (Decimal(f"{rounded:.12g}") if pa.types.is_decimal(kind) else rounded), rounded
+
+
+def _round_day(moment: datetime, extent_days: float) -> datetime:
+    if extent_days < _STEPS:
+        return (moment + timedelta(seconds=30)).replace(second=0, microsecond=0)
+    midnight = (moment + timedelta(hours=12)).replace(hour=0, minute=0, second=0, microsecond=0)
+    if extent_days < _STEPS * _MONTH_DAYS:
+        return midnight
+    if extent_days < _STEPS * _YEAR_DAYS:
+        return (midnight + timedelta(days=_MONTH_DAYS // 2)).replace(day=1)
+    return (midnight + timedelta(days=_YEAR_DAYS // 2)).replace(month=1, day=1)
+
+
+BOXES_SHOWN: Final = 400
+GRID_BINS: Final = 64
+PROFILE_BINS: Final = 96
+
+_UNSEEN: Final = 1 / 8
+"""The part of a predicted file's range beside it in which unsampled rows may lie."""
+_DIAGONAL: Final = 0.98
+"""The correlation of files' middles from which two columns count as one."""
+_FEWEST_FILES: Final = 4
+
+_EDGE: Final = 1e-9
+
+Grid = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MappedFiles:
+    """Files to draw: bounds, bytes (int64), and which are predicted; one entry per file."""
+
+    bounds: Bounds
+    size_bytes: NDArray[np.int64]
+    is_predicted: Mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapAxis:
+    """One column of a map."""
+
+    name: str
+    ticks: Ticks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One state of a table on a map: files that are drawn, and files that lack bounds.
+
+    `boxes` are (low x, low y, high x, high y) by the first two columns, up to 400 files; else
+    `grid` counts the files in each cell, its rows upwards along the second column. `profiles` has
+    per column and stretch the mean number of files that share a point.
+    """
+
+    files: int
+    not_drawn: int
+    boxes: tuple[tuple[float, float, float, float], ...]
+    grid: Grid
+    profiles: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyMap:
+    """A table now and after a rewrite; `after` is None if there is none to show."""
+
+    axes: tuple[MapAxis, ...]
+    now: Side
+    after: Side | None
+
+
+def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -> KeyMap | None:
+    """Return the map of a table by the columns `names`, None if no file has bounds of them all."""
+    if not now.bounds.all_known().any():
+        return None
+    sides = [now] if after is None else [now, after]
+    bounds = concat_bounds([side.bounds for side in sides])
+    # Only bytes that are there now make up the scale, and so a gap of it is one of the table.
+    size_bytes = [now.size_bytes] + [np.zeros_like(side.size_bytes) for side in sides[1:]]
+    space = key_space(bounds, np.concatenate(size_bytes))
+    low = np.stack([spans.low for spans in space.columns], axis=1)
+    high = np.stack([spans.high for spans in space.columns], axis=1)
+    count, others = len(now.bounds), range(1, low.shape[1])
+    parts = [slice(count), slice(count, None)][: len(sides)]
+    lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in parts)]
+    order = [0, *(n for n in others if n not in lines), *lines]
+    low, high = low[:, order], high[:, order]
+    axes = tuple(
+        MapAxis(name=names[number], ticks=axis_ticks(bounds, number, space.columns[number]))
+        for number in order
+    )
+    is_small = max(int(side.bounds.all_known().sum()) for side in sides) <= BOXES_SHOWN
+    drawn = [
+        _side(side, low[part], high[part], one_by_one=is_small)
+        for side, part in zip(sides, parts, strict=True)
+    ]
+    return KeyMap(axes=axes, now=drawn[0], after=None if after is None else drawn[1])
+
+
+def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:
+    """Return whether files lie along a line in two columns: one is a function of the other."""
+    ends = np.stack([low[:, pair], high[:, pair]])
+    known = ~np.isnan(ends).any(axis=(0, 2))
+    middle = ends[:, known].mean(axis=0)
+    width, other = np.diff(ends[:, known], axis=0)[0].mean(axis=0)
+    if known.sum() < _FEWEST_FILES or width > 1 / 2 or other > 2 * width:
+        return False
+    spread = middle.std(axis=0)
+    return bool(spread.min() > 0 and abs(np.corrcoef(middle.T)[0, 1]) > _DIAGONAL)
+
+
+def closed(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of predicted boxes, drawn together where no row was made up between them."""
+    low, high = low.copy(), high.copy()
+    reach = (high - low) * _UNSEEN
+    meets = (low[:, None, :] < high[None]) & (low[None] < high[:, None, :])
+    for column in range(low.shape[1]):
+        beside = np.asarray(np.delete(meets, column, axis=2).all(axis=2), np.bool_)
+        _close(low[:, column], high[:, column], reach[:, column], beside)
+    return low, high
+
+
+def _close(low: Floats, high: Floats, reach: Floats, beside: Mask) -> None:
+    """Move the ends of boxes in one column; `beside` says which boxes meet in the others."""
+    middle = (low + high) / 2
+    first = ~(beside & (middle[:, None] < low[None, :])).any(axis=0)
+    last = ~(beside & (middle[:, None] > high[None, :])).any(axis=0)
+    # Row: the box on the left; column: the box on the right.
+    gap = low[None, :] - high[:, None]
+    beside = beside & (gap >= -_EDGE) & (gap <= reach[:, None] + reach[None, :])
+    left = np.where(beside, high[:, None], -np.inf).max(axis=0, initial=-np.inf)
+    low[:] = np.where(left > -np.inf, np.minimum(left, low), low)
+    right = np.where(beside, low[None, :], np.inf).min(axis=1, initial=np.inf)
+    high[:] = np.where(right < np.inf, np.maximum(right, high), high)
+    low[first & (low <= reach)] = 0.0
+    high[last & (high >= 1 - reach)] = 1.0
+
+
+def _side(files: MappedFiles, low: Floats, high: Floats, *, one_by_one: bool) -> Side:
+    drawn = files.bounds.all_known()
+    low, high, predicted = low[drawn], high[drawn], files.is_predicted[drawn]
+    if one_by_one and predicted.any():
+        low[predicted], high[predicted] = closed(low[predicted], high[predicted])
+    is_plane = low.shape[1] > 1
+    boxes = np.concatenate([low[:, :2], high[:, :2]], axis=1).tolist()
+    return Side(
+        files=len(low),
+        not_drawn=int((~drawn).sum()),
+        boxes=tuple(map(tuple, boxes)) if is_plane and one_by_one else (),
+        grid=_grid(low[:, :2], high[:, :2]) if is_plane and not one_by_one else (),
+        profiles=tuple(_profile(low[:, n], high[:, n]) for n in range(low.shape[1])),
+    )
+
+
+def bins(low: Floats, high: Floats, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first and the last of `count` equal stretches that each range meets (int64)."""
+    first = np.clip(np.floor(low * count + _EDGE), 0, count - 1).astype(np.int64)
+    last = np.clip(np.ceil(high * count - _EDGE) - 1, 0, count - 1).astype(np.int64)
+    return first, np.maximum(first, last)
+
+
+def _grid(low: Floats, high: Floats) -> Grid:
+    (left, right), (bottom, top) = (bins(low[:, n], high[:, n], GRID_BINS) for n in (0, 1))
+    steps = np.zeros((GRID_BINS + 1, GRID_BINS + 1), np.int64)
+    np.add.at(steps, (bottom, left), 1)
+    np.add.at(steps, (bottom, right + 1), -1)
+    np.add.at(steps, (top + 1, left), -1)
+    np.add.at(steps, (top + 1, right + 1), 1)
+    counts = steps.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+    return tuple(tuple(row) for row in counts.tolist())
+
+
+def _profile(low: Floats, high: Floats) -> tuple[float, ...]:
+    """Return the mean number of files over the points of each stretch."""
+    edges = np.arange(PROFILE_BINS + 1) / PROFILE_BINS
+    covered = _passed(low, edges) - _passed(high, edges)
+    return tuple(np.round(np.diff(covered) * PROFILE_BINS, 4).tolist())
+
+
+def _passed(ends: Floats, edges: Floats) -> Floats:
+    """Return per edge the summed distances of the ends before it (float64)."""
+    ends = np.sort(ends)
+    total = np.concatenate([[0.0], np.cumsum(ends)])
+    count = np.searchsorted(ends, edges)
+    return np.asarray(count * edges - total[count], np.float64)

@@ -15,19 +15,29 @@ from liquidlog.clustering.choice import (
     Choice,
     Columns,
     NewId,
+    ReadModel,
     asked_for,
     build_plan,
-    check_policy,
     check_table,
     deleted_shares,
+    keepable,
     output_count,
     pack,
     pack_evenly,
     partitions_of,
+    read_model,
     reason_code,
+    without_kept,
 )
-from liquidlog.clustering.columns import resolve_columns
-from liquidlog.clustering.kept import ReadModel, keepable, read_model, without_kept
+from liquidlog.clustering.columns import (
+    STABLE,
+    Membership,
+    file_states,
+    logical_sizes,
+    membership,
+    resolve_columns,
+    sizes,
+)
 from liquidlog.clustering.keyspace import KeySpace, key_space
 from liquidlog.clustering.settings import (
     DEFAULT_STRATEGY,
@@ -35,14 +45,6 @@ from liquidlog.clustering.settings import (
     check_known,
     prefix_among,
     require_effect,
-)
-from liquidlog.clustering.zcubes import (
-    STABLE,
-    Membership,
-    file_states,
-    logical_sizes,
-    membership,
-    sizes,
 )
 from liquidlog.curve.curves import Curve, order_rows
 from liquidlog.errors import ClusteringColumnError, UsageError
@@ -540,7 +542,6 @@ def _mask(rows: NDArray[np.int64], length: int) -> Mask:
 
 
 def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
-    """Return the plan, fitted to what a workload asks of its columns."""
     if not plan.columns or not workload:
         return plan
     columns = [column.logical for column in plan.columns]
@@ -549,7 +550,6 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
 
 
 def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) -> FittedWorkload:
-    """Return what a workload asks of clustering columns, by their logical paths."""
     # The SQL parser takes a third of a command's start; most plans have no workload.
     from liquidlog.predicates.reduction import fitted_workload
 
@@ -557,7 +557,6 @@ def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) 
 
 
 def require_fitted(plan: ClusteringPlan) -> None:
-    """Refuse a plan whose layout cannot be fitted to a workload."""
     if plan.readers is not None:
         return
     if not plan.columns:
@@ -635,8 +634,6 @@ def plan(
     that the caller gave; `decided_by` maps fields to the properties that decided them.
     """
     check_known("strategy", strategy, tuple(STRATEGIES))
-    check_known("curve", policy.curve, tuple(Curve))
-    check_policy(policy)
     state = check_table(snapshot)
     require_effect(
         policy,

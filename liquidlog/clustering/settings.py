@@ -131,7 +131,6 @@ class Setting:
 
     @property
     def field(self) -> str:
-        """The name of the policy's field."""
         return f"{self.name.removesuffix('_size')}_bytes" if self.kind.is_size else self.name
 
     def parsed(self, given: Any) -> Any:  # noqa: ANN401  any setting's value
@@ -235,7 +234,6 @@ def _weights_of(text: str) -> tuple[tuple[Path, float], ...]:
 
 
 def weights_text(weights: Iterable[tuple[Path, float]]) -> str:
-    """Return columns with weights as text; inverse: `weights_of`."""
     return ",".join(f"{quote_path(path)}={weight:g}" for path, weight in weights)
 
 
@@ -499,7 +497,6 @@ _DEFAULTS: Final = ClusteringPolicy()
 
 
 def check_known(kind: str, name: str, known: tuple[str, ...]) -> None:
-    """Refuse an unknown name."""
     if name not in known:
         listed = ", ".join(sorted(known))
         raise UsageError(f"there is no {kind} {name!r}; known are {listed}", name=name)
@@ -693,7 +690,6 @@ def columns_of(text: str) -> tuple[Path, ...]:
 
 
 def is_unknown(name: str) -> bool:
-    """Return whether a property has a name of ours that this release does not know."""
     return name.lower().startswith(PREFIX) and name not in BY_PROPERTY
 
 

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.row_tracking import planned_row_tracking
+from liquidlog.clustering.columns import clustering_state, planned_row_tracking
 from liquidlog.errors import Conflict, CorruptLogError, UnsupportedFeatureError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -108,7 +107,6 @@ def deleted_input(
 
 
 def deleted_inputs(group: RewriteGroup, reconcilable: Reconcilable) -> tuple[DeletedInput, ...]:
-    """Return the inputs of a group that clearly lost rows, as the commits say."""
     found = (
         deleted_input(file, reconcilable.course(*input_key(file)).vector, reconcilable)
         for file in group.inputs

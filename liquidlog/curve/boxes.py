@@ -15,10 +15,20 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.curves import Curve, curve_index, hilbert_index, stable_order
+from liquidlog.curve.curves import (
+    BLOCK_ROWS,
+    Coords,
+    Curve,
+    Keys,
+    coordinate_ends,
+    curve_index,
+    hilbert_index,
+    stable_order,
+)
 from liquidlog.curve.cuts import (
     CurveSample,
     Cuts,
+    KeyOrder,
     Ordinals,
     Placed,
     Reach,
@@ -28,7 +38,6 @@ from liquidlog.curve.cuts import (
     equal_cuts,
     opened_shares,
 )
-from liquidlog.curve.grid import BLOCK_ROWS, Coords, Keys, coordinate_ends
 
 Rows = npt.NDArray[np.int64]
 
@@ -216,7 +225,6 @@ class Boxes:
     scales: npt.NDArray[np.float64]
 
     def keys_of(self, coords: Coords) -> Keys:
-        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
         shift = np.uint64(coords.shape[1] * self.bits)
         keys = np.empty(len(coords), np.uint64)
         for start in range(0, len(coords), BLOCK_ROWS):
@@ -239,26 +247,19 @@ class Boxes:
 
 
 def fit_boxes(
-    coords: Coords,
-    ordinals: Ordinals,
-    parts: int,
-    *,
-    bits: int,
-    reach: Reach | None = None,
-    prefix: Sequence[int] = (),
+    rows: "CurveRows", parts: int, *, reach: Reach | None = None, prefix: Sequence[int] = ()
 ) -> Placed:
     """Return where sampled rows go by boxes; a box of rows of one place is cut along its keys.
 
-    `coords` are (s, d) below 2**bits, `ordinals` (s,) increase. With `reach`, planes are where
-    queries open little. With a prefix, there may be more than `parts` files.
+    With `reach`, planes are where queries open little. With a prefix, there may be more than
+    `parts` files.
     """
+    coords, bits = rows.coords, rows.bits
     ends = coordinate_ends(coords, bits)
     chooser = _widest if reach is None else _Least(reach, 1 << bits)
     grown = _grow(coords, ends, parts, prefix, chooser)
     boxes = _with_grids(boxes_of(grown, bits), coords, ends)
-    sample = CurveSample.sort(
-        boxes.keys_of(coords), ordinals, lows=coords / (1 << bits), highs=ends / (1 << bits)
-    )
+    sample = rows.sorted_on(boxes)
     return Placed(boxes, sample, _cuts(sample, grown, shift=coords.shape[1] * bits))
 
 
@@ -501,7 +502,6 @@ class CurveGrid:
     edges: tuple[tuple[int, ...], ...] = ()
 
     def keys_of(self, coords: Coords) -> Keys:
-        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
         if self.axes:
             coords = np.asfortranarray(coords[:, self.axes])
         steps = np.uint32((max(self.cells) - 1).bit_length())
@@ -529,23 +529,27 @@ class CurveGrid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurveRows:
-    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`."""
+    """Rows of the sample in the order of ordinals; arrays as in `CurveSample`.
+
+    Coordinates have `bits` bits.
+    """
 
     coords: Coords
     ordinals: Ordinals
     lows: Shares
     highs: Shares
+    bits: int
 
     @classmethod
     def of(cls, coords: Coords, ordinals: Ordinals, bits: int) -> "CurveRows":
         """Return rows with these coordinates, each below 2**bits."""
         side = float(1 << bits)
         lows, highs = coords / side, coordinate_ends(coords, bits) / side
-        return cls(coords, ordinals, np.ascontiguousarray(lows), np.ascontiguousarray(highs))
+        return cls(coords, ordinals, np.ascontiguousarray(lows), np.ascontiguousarray(highs), bits)
 
     def take(self, rows: npt.NDArray[np.int64] | slice) -> "CurveRows":
-        """Return some of the rows, in their order."""
-        return CurveRows(self.coords[rows], self.ordinals[rows], self.lows[rows], self.highs[rows])
+        lows, highs = self.lows[rows], self.highs[rows]
+        return CurveRows(self.coords[rows], self.ordinals[rows], lows, highs, self.bits)
 
     def tried(self, parts: int) -> "CurveRows":
         """Return as many rows, evenly spread, as it takes to try grids for so many files."""
@@ -553,28 +557,19 @@ class CurveRows:
             slice(None, None, max(1, len(self.coords) // (parts * _TRIED_ROWS_PER_PART)))
         )
 
-    def sorted_on(self, grid: CurveGrid) -> CurveSample:
-        """Return the rows in the order of their keys on a grid."""
+    def sorted_on(self, grid: KeyOrder) -> CurveSample:
         keys = grid.keys_of(self.coords)
         return CurveSample.sort(keys, self.ordinals, lows=self.lows, highs=self.highs)
 
 
-def fit_curve(
-    coords: Coords,
-    ordinals: Ordinals,
-    parts: int,
-    *,
-    curve: Curve,
-    bits: int,
-) -> Placed:
+def fit_curve(rows: CurveRows, parts: int, curve: Curve) -> Placed:
     """Return where sampled rows go on the grid where narrow predicates open the fewest rows."""
-    rows = CurveRows.of(coords, ordinals, bits)
-    best = CurveGrid(curve, bits, (1,) * coords.shape[1])
+    best = CurveGrid(curve, rows.bits, (1,) * rows.coords.shape[1])
     if curve is Curve.LINEAR:
         sample = rows.sorted_on(best)
         return Placed(best, sample, equal_cuts(sample, parts))
     tried = rows.tried(parts)
-    likely = [CurveGrid(curve, bits, cells) for cells in _likely_cells(tried.coords, parts)]
+    likely = [CurveGrid(curve, rows.bits, cells) for cells in _likely_cells(tried.coords, parts)]
     best = _best_grid([best, *likely], tried, parts) if likely else best
     sample = rows.sorted_on(best)
     return Placed(best, sample, choose_cuts(sample, parts))

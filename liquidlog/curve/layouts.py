@@ -29,21 +29,23 @@ from liquidlog.curve.boxes import (
     fit_curve,
     part_by_prefix,
 )
-from liquidlog.curve.conditions import GridPredicates, ValuePredicates, axis_of
-from liquidlog.curve.curves import Curve, coordinate_bits
+from liquidlog.curve.curves import KEY_BITS, Axis, Column, Coords, Curve, Keys, coordinate_bits
 from liquidlog.curve.cuts import (
     CurveSample,
     Cuts,
+    GridPredicates,
     KeyOrder,
     Ordinals,
     Placed,
     Reach,
     Shares,
+    ValuePredicates,
     asked_share,
+    axis_of,
     choose_cuts,
     opened_shares,
+    ordinals_from,
 )
-from liquidlog.curve.grid import KEY_BITS, Axis, Coords, Keys
 
 _FINALISTS: Final = 3
 _MOST_COUNTS: Final = (1024, 64, 16)
@@ -67,12 +69,11 @@ def fit_grid(
     *,
     axes: Sequence[int],
     curve: Curve,
-    bits: int,
     share_of_effort: float = 1.0,
 ) -> Placed:
     """Return the grid over `axes` on which queries open the fewest of some rows."""
     kind = Curve.LINEAR if len(axes) == 1 else curve
-    search = _Search(rows, parts, reach, tuple(axes), kind, bits)
+    search = _Search(rows, parts, reach, tuple(axes), kind)
     tried = rows.tried(parts)
     count = max(1, int(MAX_GRIDS * share_of_effort))
     grids = list(dict.fromkeys(search.grids(count)))
@@ -101,16 +102,15 @@ class _Search:
     reach: Reach
     axes: tuple[int, ...]
     curve: Curve
-    bits: int
 
     def grids(self, count: int) -> Iterator[CurveGrid]:
         """Yield about `count` grids, first the plain one."""
-        ones = (1,) * len(self.axes)
+        ones, bits = (1,) * len(self.axes), self.rows.bits
         if self.curve is Curve.LINEAR:
             for order in permutations(self.axes) if len(self.axes) > 1 else [self.axes]:
-                yield CurveGrid(self.curve, self.bits, ones, axes=order)
+                yield CurveGrid(self.curve, bits, ones, axes=order)
             return
-        yield CurveGrid(self.curve, self.bits, ones, axes=self.axes)
+        yield CurveGrid(self.curve, bits, ones, axes=self.axes)
         if not 1 < self.parts <= MAX_FITTED_PARTS or len(self.axes) > MAX_FITTED_DIMENSIONS:
             return
         values = [np.sort(self.rows.coords[:, axis]) for axis in self.axes]
@@ -123,12 +123,12 @@ class _Search:
         for counts in cells[best].tolist():
             for asked in snaps:
                 edges = tuple(
-                    _edges(own, cut, 1 << self.bits, None if asked is None else asked.borders(axis))
+                    _edges(own, cut, 1 << bits, None if asked is None else asked.borders(axis))
                     for own, cut, axis in zip(values, counts, self.axes, strict=True)
                 )
                 found = tuple(len(own) - 1 for own in edges)
                 if max(found) > 1:
-                    yield CurveGrid(self.curve, self.bits, found, self.axes, edges)
+                    yield CurveGrid(self.curve, bits, found, self.axes, edges)
 
     def _foreseen(
         self,
@@ -141,7 +141,7 @@ class _Search:
         asked = self.reach.asked
         if asked is None:
             return others
-        side = 1 << self.bits
+        side = 1 << self.rows.bits
         shares = np.empty((len(cells), len(asked.axes)))
         # Intervals that meet the rows on a column that is not cut are always met.
         least, most = self.rows.lows.min(axis=0), self.rows.highs.max(axis=0)
@@ -224,7 +224,6 @@ class Prefixed:
     bits: int
 
     def keys_of(self, coords: Coords) -> Keys:
-        """Return the key of each row of (n, d) coordinates below 2**bits, (n,) uint64."""
         numbers = self.parts.numbers_of(coords)
         order = np.argsort(numbers, kind="stable")
         edges = np.searchsorted(numbers[order], np.arange(len(self.grids) + 1))
@@ -237,13 +236,7 @@ class Prefixed:
 
 
 def fit_prefixed(
-    rows: CurveRows,
-    parts: int,
-    reach: Reach,
-    *,
-    prefix: Sequence[int],
-    curve: Curve,
-    bits: int,
+    rows: CurveRows, parts: int, reach: Reach, *, prefix: Sequence[int], curve: Curve
 ) -> Placed:
     """Return where rows go by the parts and grids on which queries open the fewest rows."""
     nodes, boxes = part_by_prefix(rows.coords, parts, prefix)
@@ -257,11 +250,10 @@ def fit_prefixed(
                 reach,
                 axes=others or (prefix[-1],),
                 curve=curve,
-                bits=bits,
                 share_of_effort=1 / len(boxes),
             )
         )
-    order = Prefixed(boxes_of(nodes, bits), tuple(one.order for one in placed), bits)
+    order = Prefixed(boxes_of(nodes, rows.bits), tuple(one.order for one in placed), rows.bits)
     keys, cuts = [], []
     for number, (_, sample, own) in enumerate(placed):
         begin = np.uint64(number) << _SHIFT
@@ -295,28 +287,28 @@ _FEW_FILES: Final = 64
 _ROUNDING: Final = 1e-9
 
 
-def fit_layout(
+def place_rows(
     coords: Coords,
     ordinals: Ordinals,
     parts: int,
     *,
     curve: Curve,
     bits: int,
-    asked: GridPredicates | None,
-    prefix: Sequence[int],
+    asked: GridPredicates | None = None,
+    prefix: Sequence[int] = (),
 ) -> Placed:
     """Return where sampled rows go.
 
-    `coords` are (s, d) below 2**bits, s at least 1; `ordinals` (s,) increase. There may be more
-    than `parts` files with a prefix, and up to `MOST_MORE` more with a workload.
+    `coords` are (s, d) below 2**bits; `ordinals` (s,) increase. There may be more than `parts`
+    files with a prefix, and up to `MOST_MORE` more with a workload.
     """
     rows, dimensions = CurveRows.of(coords, ordinals, bits), coords.shape[1]
-    if prefix or curve is Curve.KD:
+    if (prefix and len(coords)) or curve is Curve.KD:
         alike = Reach(None, np.full(dimensions, 1 / dimensions))
-        even = _parted(rows, parts, alike, prefix, curve=curve, bits=bits)
+        even = _parted(rows, parts, alike, prefix if len(coords) else (), curve)
     else:
-        even = fit_curve(coords, ordinals, parts, curve=curve, bits=bits)
-    if asked is None:
+        even = fit_curve(rows, parts, curve)
+    if asked is None or not len(coords):
         return even
     limit = asked_share(even.sample, even.cuts, asked) * (1 + _ROUNDING)
     reach = Reach(asked, asked.axis_weights(dimensions))
@@ -326,7 +318,7 @@ def fit_layout(
     for count in [parts, most] if parts < most and parts <= _FEW_FILES else [parts]:
         # Readers of single values open this much less with more files of the same shape.
         usual = (parts / count) ** (1 / columns)
-        for placed in _fitted(rows, count, reach, prefix, even, curve=curve, bits=bits):
+        for placed in _fitted(rows, count, reach, prefix, even, curve):
             opened = _mean_opened(placed.sample, placed.cuts, reach) / usual
             if opened < least and asked_share(placed.sample, placed.cuts, asked) <= limit:
                 best, least = placed, opened
@@ -339,43 +331,40 @@ def _fitted(
     reach: Reach,
     prefix: Sequence[int],
     even: Placed,
-    *,
     curve: Curve,
-    bits: int,
 ) -> Iterator[Placed]:
     if isinstance(even.order, CurveGrid):
         yield even._replace(cuts=choose_cuts(even.sample, parts, reach))
     if parts > MAX_FITTED_PARTS:
         return
-    yield _parted(rows, parts, reach, prefix, curve=curve, bits=bits)
+    yield _parted(rows, parts, reach, prefix, curve)
     for axis in range(rows.coords.shape[1]) if not prefix else ():
         if not 1 < len(np.unique(rows.coords[:, axis])) <= parts:
             continue
         nodes, boxes = part_by_prefix(rows.coords, parts, (axis,))
         if len(boxes) > 1 and sum(nodes[box.node].parts for box in boxes) <= parts:
-            yield _parted(rows, parts, reach, (axis,), curve=curve, bits=bits)
+            yield _parted(rows, parts, reach, (axis,), curve)
 
 
 def _parted(
-    rows: CurveRows, parts: int, reach: Reach, prefix: Sequence[int], *, curve: Curve, bits: int
+    rows: CurveRows, parts: int, reach: Reach, prefix: Sequence[int], curve: Curve
 ) -> Placed:
     if curve is Curve.KD:
         asking = None if reach.asked is None else reach
-        return fit_boxes(rows.coords, rows.ordinals, parts, bits=bits, reach=asking, prefix=prefix)
+        return fit_boxes(rows, parts, reach=asking, prefix=prefix)
     if prefix:
-        return fit_prefixed(rows, parts, reach, prefix=prefix, curve=curve, bits=bits)
+        return fit_prefixed(rows, parts, reach, prefix=prefix, curve=curve)
     axes = range(rows.coords.shape[1])
-    return fit_grid(rows, parts, reach, axes=axes, curve=curve, bits=bits)
+    return fit_grid(rows, parts, reach, axes=axes, curve=curve)
 
 
-# Where sampled rows go: the order of keys and the cuts, for any curve by name
-
-__all__ = ["KeyOrder", "RowPlacement", "key_order_bits", "place_columns", "place_rows"]
+# Where rows go: the order of keys and the cuts, for any curve by name
 
 MAX_RANGES: Final = 4096
 """Ranges of each of several columns; four times the reference engine's, at no measurable cost."""
 MAX_RANGES_ALONE: Final = 1 << 16
 """Ranges of a sole clustering column, of which each can straddle only two files."""
+_KEY_TYPES: Final = (pa.uint16(), pa.uint32(), pa.uint64())
 
 
 def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> int:
@@ -385,43 +374,39 @@ def key_order_bits(dimensions: int, curve: Curve, *, parted: bool = False) -> in
     return min(bits, (KEY_BITS - BOX_BITS) // dimensions) if is_boxed else bits
 
 
-def place_rows(
-    coords: Coords,
-    ordinals: Ordinals,
-    parts: int,
-    *,
-    curve: Curve,
-    bits: int,
-    asked: GridPredicates | None = None,
-    prefix: Sequence[int] = (),
-) -> Placed:
-    """Return where sampled rows go; see `fit_layout`."""
-    if len(coords) and (asked is not None or prefix):
-        return fit_layout(
-            coords, ordinals, parts, curve=curve, bits=bits, asked=asked, prefix=prefix
-        )
-    if curve is Curve.KD:
-        return fit_boxes(coords, ordinals, parts, bits=bits)
-    return fit_curve(coords, ordinals, parts, curve=curve, bits=bits)
-
-
-@dataclass(frozen=True, slots=True)
-class RowPlacement:
-    """The axes of some columns, the order of keys on them, the sample in it, and the cuts."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Where rows go: `cuts` separate slices, and slice s is in output s // slices_per_output."""
 
     axes: tuple[Axis, ...]
     order: KeyOrder
-    sample: CurveSample
     cuts: Cuts
+    slices_per_output: int = 1
 
-    def parts(self, columns: Sequence[pa.Array]) -> tuple[npt.NDArray[np.int64], Keys]:
-        """Return the file of each row of all columns, in order, and the key that sorts it."""
+    @property
+    def outputs(self) -> int:
+        """Number of output files; a prefix or readers may make it larger than planned."""
+        return (len(self.cuts.keys) + 1) // self.slices_per_output
+
+    @property
+    def key_type(self) -> pa.DataType:
+        """The narrowest unsigned type that holds all keys."""
+        if isinstance(self.order, Prefixed):
+            return pa.uint64()
+        box_bits = BOX_BITS if isinstance(self.order, Boxes) else 0
+        bits = box_bits + len(self.axes) * self.order.bits
+        return next(kind for kind in _KEY_TYPES if bits <= kind.bit_width)
+
+    def keys_of(self, columns: Sequence[Column]) -> Keys:
         coords = np.empty((len(columns[0]), len(columns)), np.uint32, order="F")
-        for number, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
-            coords[:, number] = axis.coordinates_of(column)
-        keys = self.order.keys_of(coords)
-        ordinals = np.arange(len(coords), dtype=np.uint64)
-        return np.asarray(self.cuts.parts_of(keys, ordinals), np.int64), keys
+        for j, (axis, column) in enumerate(zip(self.axes, columns, strict=True)):
+            coords[:, j] = axis.coordinates_of(column)
+        return self.order.keys_of(coords)
+
+    def slices(self, columns: Sequence[Column]) -> tuple[npt.NDArray[np.int64], Keys]:
+        """Return the slice of each row of all columns, in order, and the key that sorts it."""
+        keys = self.keys_of(columns)
+        return self.cuts.parts_of(keys, ordinals_from(0, len(keys))), keys
 
 
 def place_columns(
@@ -432,8 +417,8 @@ def place_columns(
     curve: Curve,
     conditions: ValuePredicates | None = None,
     prefix: Sequence[int] = (),
-) -> RowPlacement:
-    """Return where rows with these values go, as `place_rows` does for coordinates."""
+) -> tuple[Layout, CurveSample]:
+    """Return where rows with these values go, and the sample, as `place_rows` for coordinates."""
     d = len(columns)
     bits = key_order_bits(d, curve, parted=bool(prefix) or conditions is not None)
     max_ranges = min(MAX_RANGES if d > 1 else MAX_RANGES_ALONE, 1 << bits)
@@ -446,4 +431,4 @@ def place_columns(
     order, sample, cuts = place_rows(
         coords, ordinals, parts, curve=curve, bits=bits, asked=asked, prefix=prefix
     )
-    return RowPlacement(tuple(axes), order, sample, cuts)
+    return Layout(axes=tuple(axes), order=order, cuts=cuts), sample

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.grid import Ids, range_ids
+from liquidlog.curve.curves import Ids, range_ids
 from liquidlog.data.checksum import (
     Lane,
     Lanes,

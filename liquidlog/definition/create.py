@@ -13,13 +13,14 @@ import msgspec
 
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
     ClusteringColumn,
     clustering_domain,
     clustering_state,
     repeated_names,
     resolve_columns,
 )
-from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import BY_PROPERTY, is_unknown, unknown_text, wrong_value
 from liquidlog.errors import (
     ClusteringColumnError,

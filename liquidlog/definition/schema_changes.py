@@ -15,6 +15,7 @@ from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
     ClusteringColumn,
     clustering_state,
+    parse_zorder_by,
     read_domain,
 )
 from liquidlog.clustering.settings import (
@@ -24,7 +25,6 @@ from liquidlog.clustering.settings import (
     weights_in,
     weights_text,
 )
-from liquidlog.clustering.zcubes import parse_zorder_by
 from liquidlog.definition.create import (
     ADDABLE,
     CONSTRAINT_PREFIX,

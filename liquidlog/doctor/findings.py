@@ -12,20 +12,18 @@ import pyarrow.compute as pc
 from liquidlog.clustering.choice import deleted_shares
 from liquidlog.clustering.columns import (
     CLUSTERING_DOMAIN,
+    OTHER_COLUMNS,
+    OTHER_PROVIDER,
+    UNCLUSTERED,
     ClusteringColumn,
     ClusteringState,
+    file_states,
+    parse_zorder_by,
     unresolved_problem,
 )
 from liquidlog.clustering.health import PREFIX_PROPERTY, Health, prefix_chars, truncation
 from liquidlog.clustering.planner import MAX_DELETED_SHARE
 from liquidlog.clustering.settings import ZORDER_PROPERTY, is_unknown, unknown_text
-from liquidlog.clustering.zcubes import (
-    OTHER_COLUMNS,
-    OTHER_PROVIDER,
-    UNCLUSTERED,
-    file_states,
-    parse_zorder_by,
-)
 from liquidlog.definition.schema_changes import LostColumns, Retagging
 from liquidlog.errors import UsageError
 from liquidlog.foresee.verdict import Verdict

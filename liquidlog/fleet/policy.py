@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta, ValidationError, convert
 
-from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.columns import UNCLUSTERED, clustering_state, file_states
 from liquidlog.clustering.settings import remembered_if_right
-from liquidlog.clustering.zcubes import UNCLUSTERED, file_states
 from liquidlog.errors import DocumentError, StorageError, UsageError
 from liquidlog.foresee.verdict import Bar, Option, Verdict
 from liquidlog.log.segment import list_log, read_infos

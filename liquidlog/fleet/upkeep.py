@@ -43,7 +43,7 @@ from liquidlog.fleet.policy import (
     seen_of,
 )
 from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
-from liquidlog.local.workers import TaskFailedError, Workers, core_count
+from liquidlog.local import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.executors import ExecutorWhenNeeded

@@ -7,8 +7,7 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.curve.curves import Curve
-from liquidlog.curve.grid import Axis, Coords, Keys
+from liquidlog.curve.curves import Axis, Coords, Curve, Keys
 from liquidlog.curve.layouts import (
     MAX_RANGES,
     MAX_RANGES_ALONE,
@@ -163,14 +162,15 @@ class Layouts:
             return np.zeros(len(rows), np.int64), ordinals
         if layout.readers is not None:
             values = [self.sample.column(one).values.take(pa.array(rows)) for one in layout.columns]
-            return place_columns(
+            found, _ = place_columns(
                 values,
                 ordinals,
                 outputs,
                 curve=layout.curve if len(values) > 1 else Curve.LINEAR,
                 conditions=layout.readers.conditions([one.type for one in values]),
                 prefix=prefix,
-            ).parts(values)
+            )
+            return found.slices(values)
         coords, bits = self._coords(layout, rows, place=(grouping, group))
         order, _, cuts = place_rows(
             coords, ordinals, outputs, curve=layout.curve, bits=bits, prefix=prefix

@@ -17,11 +17,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from liquidlog.clustering.columns import ClusteringColumn
+from liquidlog.clustering.columns import ClusteringColumn, membership
 from liquidlog.clustering.health import DEFAULT_PREFIX_CHARS, Health, prefix_chars, truncation
 from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, weighted_depths
 from liquidlog.clustering.settings import remembered_if_right
-from liquidlog.clustering.zcubes import membership
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.layouts import Grouping, Layout, Layouts
 from liquidlog.foresee.reads import shares_opened

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.choice import pack
-from liquidlog.curve.grid import places_among
+from liquidlog.curve.curves import places_among
 from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.sample import Floats, SampledColumn
 from liquidlog.predicates.workload import NotUsable, Session

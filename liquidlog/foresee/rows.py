@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.clustering.choice import input_files, writer_options
+from liquidlog.clustering.columns import planned_row_tracking
 from liquidlog.clustering.keyspace import finite_numbers
-from liquidlog.clustering.row_tracking import planned_row_tracking
-from liquidlog.curve.grid import sorted_values
+from liquidlog.curve.curves import sorted_values
 from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.packing import footer_of, repacking

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.curve.grid import places_among, range_ids, sorted_values
+from liquidlog.curve.curves import places_among, range_ids, sorted_values
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import ColumnBounds
 from liquidlog.spec.schema import Leaf

@@ -14,10 +14,14 @@ from msgspec import structs
 
 from liquidlog.advice.advice import Advice
 from liquidlog.clustering.choice import writer_options
-from liquidlog.clustering.columns import ClusteringColumn, ClusteringState, clustering_state
+from liquidlog.clustering.columns import (
+    HIDDEN_COLUMNS,
+    ClusteringColumn,
+    ClusteringState,
+    clustering_state,
+)
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.maps import KeyMap, MappedFiles, key_map
-from liquidlog.clustering.row_tracking import HIDDEN_COLUMNS
+from liquidlog.clustering.keyspace import KeyMap, MappedFiles, key_map
 from liquidlog.clustering.settings import remembered_if_right, wrong_values
 from liquidlog.clustering.staleness import input_rows
 from liquidlog.commit.transaction import Clock, require_writable

@@ -38,7 +38,7 @@ _MASTERS: Final = (
 
 _OWN: Final = (
     EntryPoint(SPARK, "liquidspark.cli:open_executor", EXECUTOR_GROUP),
-    EntryPoint(LOCAL, "liquidlog.local.executor:LocalExecutor", EXECUTOR_GROUP),
+    EntryPoint(LOCAL, "liquidlog.local:LocalExecutor", EXECUTOR_GROUP),
 )
 """Our executors, which also work where the packages are shipped as files."""
 

@@ -14,9 +14,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from liquidlog.clustering.choice import input_files, partitions_of
-from liquidlog.clustering.columns import ClusteringColumn, clustering_state, resolve_columns
+from liquidlog.clustering.columns import (
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    ClusteringColumn,
+    clustering_state,
+    file_states,
+    resolve_columns,
+)
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.row_tracking import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from liquidlog.clustering.settings import (
     REMEMBERED,
     TIME_ZONE,
@@ -26,7 +32,6 @@ from liquidlog.clustering.settings import (
     remembered,
     weights_text,
 )
-from liquidlog.clustering.zcubes import file_states
 from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of

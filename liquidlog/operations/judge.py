@@ -14,9 +14,18 @@ from msgspec import structs
 from liquidlog.advice.advice import NOTHING_TO_DO, SAVED_AS, Advice, Steps, steps
 from liquidlog.advice.search import Candidate, layout_arguments
 from liquidlog.clustering.choice import check_table
-from liquidlog.clustering.columns import clustered_by, clustering_state, migrated, resolve_columns
+from liquidlog.clustering.columns import (
+    OTHER_COLUMNS,
+    OTHER_PROVIDER,
+    PARTIAL,
+    STABLE,
+    clustered_by,
+    clustering_state,
+    file_states,
+    migrated,
+    resolve_columns,
+)
 from liquidlog.clustering.settings import remembered_if_right
-from liquidlog.clustering.zcubes import OTHER_COLUMNS, OTHER_PROVIDER, PARTIAL, STABLE, file_states
 from liquidlog.commit.transaction import require_writable
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, profile_of

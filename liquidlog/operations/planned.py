@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, structs
 
 from liquidlog.clustering.choice import NewId
-from liquidlog.clustering.columns import clustering_state, migrated
+from liquidlog.clustering.columns import clustering_state, migrated, sizes
 from liquidlog.clustering.keyspace import key_space
 from liquidlog.clustering.planner import fitted_to, no_bounds, plan, readers_of, require_fitted
 from liquidlog.clustering.settings import (
@@ -29,7 +29,6 @@ from liquidlog.clustering.settings import (
     settle,
 )
 from liquidlog.clustering.staleness import input_rows, table_changes
-from liquidlog.clustering.zcubes import sizes
 from liquidlog.data.reader import ParquetFile
 from liquidlog.definition.create import ProtocolChange, clustering_protocol_change
 from liquidlog.errors import CommitConflictError, DataFileError, Outdated, UsageError

@@ -27,8 +27,13 @@ from liquidlog.clustering.choice import (
     partitions_of,
     planned_writer_options,
 )
-from liquidlog.clustering.columns import CLUSTERING_DOMAIN, ClusteringColumn, clustering_state
-from liquidlog.clustering.row_tracking import assign_row_ids
+from liquidlog.clustering.columns import (
+    CLUSTERING_DOMAIN,
+    PROVIDER,
+    ClusteringColumn,
+    assign_row_ids,
+    clustering_state,
+)
 from liquidlog.clustering.settings import (
     PREFIX_PROPERTY,
     deciding_property,
@@ -36,7 +41,6 @@ from liquidlog.clustering.settings import (
     remembered,
     remembered_among,
 )
-from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.commit.conflicts import ReadSet
 from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
 from liquidlog.curve.curves import sort_rows

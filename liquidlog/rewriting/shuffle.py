@@ -1,14 +1,19 @@
-"""The main pass: rows read by splits, moved through a shuffle as columns, written by output.
+"""The layout of a group, and the main pass: rows read by splits, moved, written by output.
+
+The driver makes the layout once from the samples and sends it to every task: a row goes to the same
+place in whatever order tasks run. Files are cut by rows or, if their sizes would differ much, by
+bytes.
 
 A reading task sends each slice a piece of the rows in its memory: in order, with the curve key as
 last column. If such pieces would be tiny, it sends one piece per writing task, with every row's
 slice, and `RegroupTasks` puts rows together slice by slice, so that slices stay small.
 """
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -16,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from liquidlog.curve.curves import Curve, order_rows, stable_order
-from liquidlog.curve.cuts import ordinals_from
+from liquidlog.curve.boxes import LEAST_SHARE
+from liquidlog.curve.curves import Curve, RowOrder, order_rows, stable_order
+from liquidlog.curve.cuts import CurveSample, Ordinals, equal_cuts, ordinals_from, refine_cuts
+from liquidlog.curve.layouts import Layout, place_columns
 from liquidlog.data.encodings import (
     aligned,
     compacted,
@@ -29,7 +36,6 @@ from liquidlog.data.encodings import (
 )
 from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import GroupCosts, WrittenFile
-from liquidlog.rewriting.layout import Layout, Route
 from liquidlog.rewriting.sink import (
     OutputFile,
     Proof,
@@ -41,8 +47,166 @@ from liquidlog.rewriting.sink import (
     merge_facts,
     require_running,
 )
-from liquidlog.rewriting.source import Assignment, GroupWork, Split, WritingWork, read_splits
+from liquidlog.rewriting.source import (
+    Assignment,
+    GroupWork,
+    Split,
+    Survey,
+    WritingWork,
+    read_splits,
+)
 from liquidlog.spec.arrow import arrow_schema, leaf_column
+
+_MIN_SIZE: Final = 0.4
+_MAX_SIZES: Final = (1.6, 1.4, 1.4)
+"""Largest output over the mean, as estimated: by rows within the first, by bytes within the others,
+else cuts are equal. Chosen cuts make files of 0.5 to 1.5."""
+_MIN_PIECE_BYTES: Final = 24 << 10
+_MIN_PIECE_COLUMN_BYTES: Final = 256
+"""Least stored bytes of a piece per column, for tables with hundreds: Arrow needs about as much to
+describe a column."""
+_MEASURED_PER_MEAN: Final = 64
+_CHANCE: Final = 3.0
+"""Standard errors by which a mean of this many widths must differ to count."""
+
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How rows get to `tasks` writing tasks, of `outputs_per_task` each; regrouped in two steps."""
+
+    tasks: int
+    outputs_per_task: int
+    slices_per_output: int
+    in_two_steps: bool
+
+    @property
+    def slices_per_task(self) -> int:
+        return self.outputs_per_task * self.slices_per_output
+
+
+def choose_route(work: WritingWork, *, slices_per_output: int) -> Route:
+    """Return the route: with fewer writing tasks where pieces would be too small to describe."""
+    slices = work.outputs * slices_per_output
+    piece_bytes = max(_MIN_PIECE_BYTES, len(work.schema.fields) * _MIN_PIECE_COLUMN_BYTES)
+    most = max(1, work.slice_bytes // piece_bytes)
+    is_direct = slices <= most
+    # With n slices, pieces have slice_bytes / sqrt(n) or more, in both steps.
+    outputs_per_task = 1 if is_direct else -(-work.outputs // max(most, math.isqrt(slices)))
+    return Route(
+        tasks=-(-work.outputs // outputs_per_task),
+        outputs_per_task=outputs_per_task,
+        slices_per_output=slices_per_output,
+        in_two_steps=not is_direct and outputs_per_task * slices_per_output > 1,
+    )
+
+
+def build_layout(work: WritingWork, surveys: Sequence[Survey]) -> Layout:
+    """Return the layout of a group whose curve is not None."""
+    assert work.curve is not None  # noqa: S101  compaction has no layout
+    columns = [
+        pa.concat_arrays([survey.columns[j] for survey in surveys if survey.columns])
+        for j in range(len(work.columns))
+    ]
+    ordinals = [
+        survey.rows + np.uint64(first)
+        for survey, first in zip(surveys, first_ordinals(surveys), strict=True)
+    ]
+    measured = [
+        survey.row_bytes * (survey.num_rows / max(len(survey.rows), 1)) for survey in surveys
+    ]
+    layout, sample = _even_layout(work, columns, np.concatenate(ordinals), np.concatenate(measured))
+    work = replace(work, outputs=layout.outputs)
+    slices = slices_per_output(work, memory_bytes=sum(survey.memory_bytes for survey in surveys))
+    if slices == 1:
+        return layout
+    cuts = refine_cuts(sample, layout.cuts, slices=slices)
+    return replace(layout, cuts=cuts, slices_per_output=slices)
+
+
+def _even_layout(
+    work: WritingWork, columns: Sequence[pa.Array], ordinals: Ordinals, measured: Weights
+) -> tuple[Layout, CurveSample]:
+    """Return the layout by rows, or by bytes if that would make files of very unlike sizes.
+
+    `measured` (s,) float64 has the bytes that sampled rows stand for, NaN if not measured.
+    """
+    layout, sample = _fitted(work, columns, ordinals)
+    if np.isnan(measured).all():
+        return layout, sample
+    # Each layout gives wide rows more room than the one before, hence purer neighbourhoods.
+    for max_size in _MAX_SIZES:
+        keys = layout.keys_of(columns)
+        weights = local_means(measured, stable_order(keys))
+        places = layout.cuts.parts_of(keys, ordinals)
+        sizes = np.bincount(places, weights=weights, minlength=layout.outputs)
+        least = _MIN_SIZE if not work.prefix else _MIN_SIZE * LEAST_SHARE
+        if sizes.min() >= least * sizes.mean() and sizes.max() <= max_size * sizes.mean():
+            return layout, sample
+        # Rows in order, as often as they weigh.
+        ends = np.cumsum(weights)
+        steps = (np.arange(len(weights)) + 0.5) * (ends[-1] / len(weights))
+        rows = np.minimum(np.searchsorted(ends, steps, side="right"), len(weights) - 1)
+        taken = pa.array(rows)
+        layout, sample = _fitted(work, [c.take(taken) for c in columns], ordinals[rows])
+    if work.prefix:
+        return layout, sample  # equal cuts would mix its values
+    return replace(layout, cuts=equal_cuts(sample, work.outputs)), sample
+
+
+def _fitted(
+    work: WritingWork, columns: Sequence[pa.Array], ordinals: Ordinals
+) -> tuple[Layout, CurveSample]:
+    """Return the layout with one slice per output, and the sample in the order of its keys."""
+    assert work.curve is not None  # noqa: S101  compaction has no layout
+    conditions = None
+    if work.readers is not None:
+        conditions = work.readers.conditions([column.type for column in columns])
+    return place_columns(
+        columns,
+        ordinals,
+        work.outputs,
+        curve=work.curve,
+        conditions=conditions,
+        prefix=work.prefix,
+    )
+
+
+def local_means(measured: Weights, order: RowOrder) -> Weights:
+    """Return a weight for every sampled row: the mean of the bytes measured near it on the curve.
+
+    A weight is 1 where it differs by no more than chance. `measured` has NaN for rows that were not
+    measured; `order` (s,) int64 has the rows along the curve.
+    """
+    along = measured[order]
+    known = np.flatnonzero(~np.isnan(along))
+    values = along[known] / along[known].mean()
+    count = max(1, len(known) // _MEASURED_PER_MEAN)
+    edges = np.arange(count) * len(known) // count
+    numbers = np.diff(np.append(edges, len(known)))
+    means = np.add.reduceat(values, edges) / numbers
+    variances = np.add.reduceat(values**2, edges) / numbers - means**2
+    errors = np.sqrt(np.maximum(variances, 0) / numbers)
+    means[np.abs(means - 1) <= _CHANCE * errors] = 1.0
+    starts = known[edges]
+    starts[0] = 0
+    weights = np.empty(len(measured))
+    weights[order] = np.repeat(means, np.diff(np.append(starts, len(along))))
+    return weights
+
+
+def slices_per_output(work: WritingWork, *, memory_bytes: int) -> int:
+    """Return how many slices each output is sorted in, so that a slice takes `memory_bytes`."""
+    by_stored = -(-work.size_bytes // (work.outputs * work.slice_bytes))
+    by_memory = -(-memory_bytes // (work.outputs * work.slice_memory_bytes))
+    return max(1, by_stored, by_memory)
+
+
+def first_ordinals(surveys: Sequence[Survey]) -> list[int]:
+    """Return the ordinal of the first row of each input, surveys in file order."""
+    return [0, *accumulate(survey.num_rows for survey in surveys)][:-1]
+
 
 # A *piece* holds rows as an Arrow IPC stream, which a shuffle moves as one row. The facts of a
 # task, or its failure, travel the same way as a *note*: only the facts of finished tasks count.
@@ -137,7 +301,6 @@ FACTS_SCHEMA: Final = "facts binary"
 
 
 def facts_batch(facts: TaskFacts) -> pa.RecordBatch:
-    """Return facts as the one row of FACTS_SCHEMA that a task yields."""
     return pa.RecordBatch.from_arrays([pa.array([encode_facts(facts)], pa.binary())], ["facts"])
 
 
@@ -210,7 +373,6 @@ class SplitTasks(MapSide):
     work: GroupWork
 
     def __call__(self, number: int, assignment: Assignment[tuple[Split, ...]]) -> Iterator[Piece]:
-        """Yield the pieces of a task."""
         work = assignment.work(self.work)
         return self.pieces(number, lambda: read_splits(work, assignment.own))
 
@@ -222,7 +384,6 @@ class RegroupTasks:
     work: WritingWork
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the pieces of a partition slice by slice, notes as they are."""
         yield from in_batches(self.regrouped(received(batches)))
 
     def regrouped(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
@@ -270,7 +431,6 @@ class OutputTasks:
     route: Route
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield one row of facts for the pieces of a partition."""
         yield facts_batch(self.written(received(batches)))
 
     def written(self, pieces: Iterator[Piece]) -> TaskFacts:

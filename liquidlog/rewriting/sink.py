@@ -109,7 +109,6 @@ class Proof:
         self._checksum = 0
 
     def add(self, table: pa.Table) -> None:
-        """Count rows and add their checksum."""
         with self.timer.running():
             self._rows += len(table)
             self._checksum = add_checksums(self._checksum, multiset_checksum(table))
@@ -188,7 +187,6 @@ class OutputFile:
 
     @property
     def num_rows(self) -> int:
-        """Rows written so far."""
         return 0 if self._writer is None else self._writer.num_rows
 
     def end_row_group(self) -> None:
@@ -291,7 +289,6 @@ def failed(error: LiquidlogError, work: WritingWork) -> TaskFacts:
 
 
 def require_running(work: WritingWork) -> None:
-    """Refuse to begin a task of a run that has ended."""
     if work.run.has_ended():
         raise ExecutorError(_ENDED)
 
@@ -505,8 +502,7 @@ class ArrivingFiles:
                 self._proofs.read.add(self._parting.given(table))
                 self.write(table)
                 del table
-            for key in tuple(self._open):
-                self._finish(key)
+            self.finish()
 
     def facts(self) -> TaskFacts:
         """Return the facts of the task; all files must be finished."""

@@ -13,10 +13,25 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from liquidlog.curve.boxes import LEAST_SHARE, CurveGrid
-from liquidlog.curve.conditions import GridPredicates
-from liquidlog.curve.curves import Curve, coordinate_bits, order_rows, stable_order
-from liquidlog.curve.cuts import Cuts, asked_share, choose_cuts, equal_cuts, refine_cuts
-from liquidlog.curve.grid import Side, positions_in, range_boundaries, range_ids, spread_ids
+from liquidlog.curve.curves import (
+    Curve,
+    Side,
+    coordinate_bits,
+    order_rows,
+    positions_in,
+    range_boundaries,
+    range_ids,
+    spread_ids,
+    stable_order,
+)
+from liquidlog.curve.cuts import (
+    Cuts,
+    GridPredicates,
+    asked_share,
+    choose_cuts,
+    equal_cuts,
+    refine_cuts,
+)
 from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
 from support.curves import as_sample, asked_of, ordinals_of, spread
 from support.effort import effort

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.curve.curves import order_rows
-from liquidlog.curve.grid import range_boundaries, range_ids
+from liquidlog.curve.curves import order_rows, range_boundaries, range_ids
 from liquidlog.data.append import conform
 from liquidlog.data.checksum import add_checksums, multiset_checksum
 from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrow_columns, widened

@@ -15,12 +15,11 @@ from hypothesis.extra import numpy as arrays
 from msgspec import structs
 
 from liquidlog.clustering.keyspace import KeySpace, key_space
-from liquidlog.curve.boxes import Boxes, fit_boxes
-from liquidlog.curve.curves import Curve, curve_index
-from liquidlog.curve.grid import coordinate_ends
+from liquidlog.curve.boxes import Boxes, CurveRows, fit_boxes
+from liquidlog.curve.curves import Curve, coordinate_ends, curve_index
 from liquidlog.plan import WriterOptions
 from liquidlog.rewriting.groups import GroupRun
-from liquidlog.rewriting.layout import choose_route
+from liquidlog.rewriting.shuffle import choose_route
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, WritingWork
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from support.curves import hilbert_point, linear_point, ordinals_of, zorder_point
@@ -73,7 +72,7 @@ coordinates = arrays.arrays(
 def test_inside_a_box_keys_are_in_hilbert_order_of_its_own_grid(
     coords: np.ndarray, parts: int
 ) -> None:
-    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    boxes, _, _ = fit_boxes(CurveRows.of(coords, ordinals_of(coords), BITS), parts)
     assert isinstance(boxes, Boxes)
     keys = boxes.keys_of(coords)
     shift = np.uint64(BITS * coords.shape[1])
@@ -93,7 +92,7 @@ def test_rows_that_were_not_sampled_stay_in_their_box(
     coords: np.ndarray, others: np.ndarray, parts: int
 ) -> None:
     others = np.resize(others, (len(others), coords.shape[1]))
-    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    boxes, _, _ = fit_boxes(CurveRows.of(coords, ordinals_of(coords), BITS), parts)
     assert isinstance(boxes, Boxes)
     numbers = boxes.keys_of(others) >> np.uint64(BITS * coords.shape[1])
     assert numbers.tolist() == boxes.numbers_of(others).tolist()
@@ -101,7 +100,7 @@ def test_rows_that_were_not_sampled_stay_in_their_box(
 
 @given(coords=coordinates, parts=st.integers(1, 20))
 def test_boxes_do_not_share_a_point(coords: np.ndarray, parts: int) -> None:
-    boxes, _, _ = fit_boxes(coords, ordinals_of(coords), parts, bits=BITS)
+    boxes, _, _ = fit_boxes(CurveRows.of(coords, ordinals_of(coords), BITS), parts)
     numbers = boxes.keys_of(coords) >> np.uint64(BITS * coords.shape[1])
     ranges = [
         (coords[numbers == box].min(axis=0), coords[numbers == box].max(axis=0))

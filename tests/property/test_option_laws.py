@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from liquidlog.clustering.columns import PROVIDER
 from liquidlog.clustering.planner import STRATEGIES
 from liquidlog.clustering.settings import (
     BY_FIELD,
@@ -26,7 +27,6 @@ from liquidlog.clustering.settings import (
     settle,
     wrong_values,
 )
-from liquidlog.clustering.zcubes import PROVIDER
 from liquidlog.errors import UsageError
 from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot

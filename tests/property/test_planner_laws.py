@@ -15,11 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from liquidlog.clustering import maps as module
-from liquidlog.clustering.columns import clustering_state
-from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
-from liquidlog.clustering.maps import KeyMap, MappedFiles, closed, key_map
-from liquidlog.clustering.zcubes import PROVIDER, STABLE, file_states
+from liquidlog.clustering import keyspace as module
+from liquidlog.clustering.columns import PROVIDER, STABLE, clustering_state, file_states
+from liquidlog.clustering.keyspace import (
+    KeyMap,
+    MappedFiles,
+    closed,
+    column_ranges,
+    depths,
+    key_map,
+    key_ranges,
+)
 from liquidlog.data.append import split_by_partition
 from liquidlog.data.checksum import multiset_checksum
 from liquidlog.foresee.ratios import ratios

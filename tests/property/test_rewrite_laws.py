@@ -17,7 +17,7 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.passes import GroupTask
+from liquidlog.rewriting.groups import rewrite_alone
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from liquidlog.spec.arrow import delta_schema, leaf_column
@@ -112,7 +112,7 @@ def rewritten(case: Case, work: GroupWork) -> TaskFacts:
     live = case.table.num_rows - sum(map(len, case.deleted))
     if case.by_shuffle and live:
         return shuffled(work, sample_rows=10, split_rows=7)
-    return GroupTask(work=work, sample_rows=10).run()
+    return rewrite_alone((work, 10))
 
 
 def duckdb_rows(path: Path, deleted: frozenset[int] = frozenset()) -> Counter[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from liquidlog.local.executor import LocalExecutor
+from liquidlog.local import LocalExecutor
 from liquidspark.session import open_session
 from support.spark_servers import cluster, connect_server, require_connect
 

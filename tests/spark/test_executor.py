@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from liquidlog.data.runs import RunStage, runs_in
 from liquidlog.errors import ExecutorError
-from liquidlog.local.executor import LocalExecutor
+from liquidlog.local import LocalExecutor
 from liquidlog.plan import ClusteringPlan, GroupFailure, InputFile, Outcome, RewrittenGroup
-from liquidlog.rewriting.passes import Engine, run_together
-from liquidlog.rewriting.source import GroupWork
+from liquidlog.rewriting.groups import GroupsInFlight
+from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.spec.text import parse_size
 from liquidlog.table import Table
-from liquidspark import ExecutorOptions, execute, execute_groups, pipeline, sending, session_tasks
-from liquidspark.pipeline import TaskSlots, task_slots
+from liquidspark import ExecutorOptions, execute, execute_groups, executor, session_tasks
+from liquidspark.executor import TaskSlots, task_slots
 from support.executor_contract import SHUFFLED, shuffled
 from support.partitioned import TEXTS, map_columns, partitioned_table
 from support.plans import copy_inputs, make_plan, parquet_names, schema_json_of, write_inputs
@@ -105,7 +105,7 @@ def test_assignments_that_do_not_travel_with_the_function_give_the_same_files(
     schema = schema_json_of({"key": "long", "row": "long"})
     contents = []
     for way, embedded_bytes in (("embedded", 1 << 20), ("sent", 0)):
-        monkeypatch.setattr(sending, "_MAX_EMBEDDED_BYTES", embedded_bytes)
+        monkeypatch.setattr(executor, "_MAX_EMBEDDED_BYTES", embedded_bytes)
         inputs = write_inputs(tmp_path / way, table, 9)
         plan = make_plan(tmp_path / way, schema, [(inputs, 3)], columns=[("key",)])
         group = run(spark, plan, SHUFFLED)
@@ -153,14 +153,16 @@ GROUPS = 6
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let two slots share jobs of many groups; return how many groups each job has."""
-    monkeypatch.setattr(pipeline, "SLOTS_PER_GROUP", 2 / GROUPS)
+    monkeypatch.setattr(executor, "SLOTS_PER_GROUP", 2 / GROUPS)
     seen: list[int] = []
 
-    def counted(engine: Engine, works: Sequence[GroupWork], options: ExecutorOptions) -> Any:
-        seen.append(len(works))
-        return run_together(engine, works, options)
+    together = GroupsInFlight._facts_together
 
-    monkeypatch.setattr("liquidlog.rewriting.groups.run_together", counted)
+    def counted(flying: GroupsInFlight) -> Sequence[TaskFacts]:
+        seen.append(len(flying.attempts))
+        return together(flying)
+
+    monkeypatch.setattr(GroupsInFlight, "_facts_together", counted)
     return seen
 
 
@@ -232,13 +234,13 @@ def test_a_job_ends_when_none_of_its_groups_is_wanted(
 def test_groups_whose_job_cannot_begin_have_jobs_of_their_own(
     spark: SparkSession, table: Table, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = pipeline._answers
+    answers = executor._answers
 
     def alone(own: SparkSession, function: Any, requests: Sequence[Any]) -> Any:
         assert len(requests) == 1
         return answers(own, function, requests)
 
-    monkeypatch.setattr(pipeline, "_answers", alone)
+    monkeypatch.setattr(executor, "_answers", alone)
     outcomes = list(execute_groups(spark, planned(table)))
     assert len(outcomes) == GROUPS
     assert all(isinstance(one, RewrittenGroup) for one in outcomes)

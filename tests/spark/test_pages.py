@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import liquidspark
 from liquidlog import Table
 from liquidlog.plan import decode_result, encode_plan
-from liquidspark.sending import partition_values
+from liquidspark.executor import partition_values
 from support import examples
 from support.plans import make_plan, schema_json_of, write_inputs
 from support.repository import ROOT

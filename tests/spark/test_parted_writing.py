@@ -14,8 +14,8 @@ from liquidlog.data.logical_file import TableRows
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.spec.partitions import PartitionTexts
-from liquidspark import append, arriving, overwrite, writing
-from liquidspark.reading import _parts
+from liquidspark import append, arriving, frames, overwrite
+from liquidspark.frames import _parts
 from support.partitioned import partitioned_table
 
 pytestmark = pytest.mark.spark
@@ -97,7 +97,7 @@ def test_few_files_are_open_where_there_are_many_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arriving, "MOST_OPEN", 2)
-    monkeypatch.setattr(writing, "MOST_OPEN", 2)
+    monkeypatch.setattr(frames, "MOST_OPEN", 2)
     table = partitioned_table(tmp_path / "t", files={"a": 1})
     frame = spark.range(0, 3000, 1, 2).selectExpr(
         "id", "concat('p', id % 40) AS p", "cast(1 as int) AS n"

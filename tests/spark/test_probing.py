@@ -18,10 +18,11 @@ from liquidlog.operations import rewrite as watching
 from liquidlog.operations.batches import LandedGroups
 from liquidlog.operations.outputs import at_work
 from liquidlog.plan import ClusteringPlan, GroupFailure, InputFile, RewriteMode, RewrittenGroup
-from liquidlog.rewriting import passes, shuffle
+from liquidlog.rewriting import groups as passes
+from liquidlog.rewriting import shuffle
 from liquidlog.table import Table
 from liquidspark import ExecutorOptions, execute_groups
-from liquidspark.sending import BatchFunction
+from liquidspark.executor import BatchFunction
 from support.copies import remove_and_restore
 from support.plans import (
     copy_inputs,

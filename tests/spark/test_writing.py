@@ -26,7 +26,7 @@ from liquidlog.errors import (
 from liquidlog.spec.arrow import CHAR_VARCHAR, delta_schema
 from liquidlog.spec.schema import StructType, parse_schema, schema_json
 from liquidlog.table import Table
-from liquidspark import ExecutorOptions, append, overwrite, read, writing
+from liquidspark import ExecutorOptions, append, frames, overwrite, read
 
 pytestmark = pytest.mark.spark
 
@@ -439,15 +439,15 @@ def test_a_transaction_that_lands_meanwhile_is_not_committed_twice(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(tmp_path)
-    write_frame = writing.write_frame
+    write_frame = frames.write_frame
 
     def slow(*given: Any, **named: Any) -> Any:
         result = write_frame(*given, **named)
-        monkeypatch.setattr(writing, "write_frame", write_frame)
+        monkeypatch.setattr(frames, "write_frame", write_frame)
         append(numbers(spark, 10), table.uri, txn=("job", 1))
         return result
 
-    monkeypatch.setattr(writing, "write_frame", slow)
+    monkeypatch.setattr(frames, "write_frame", slow)
     done = append(numbers(spark, 10), table, txn=("job", 1))
     assert (done.version, done.skipped) == (1, True)
     assert len(rows_of(table)) == 10
@@ -549,14 +549,14 @@ def test_rows_that_come_while_others_are_replaced_are_a_conflict(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = filled(table_of(tmp_path), 10)
-    write_frame = writing.write_frame
+    write_frame = frames.write_frame
 
     def slow(*given: Any, **named: Any) -> Any:
         result = write_frame(*given, **named)
         filled(Table.open(table.uri), 10, start=first)
         return result
 
-    monkeypatch.setattr(writing, "write_frame", slow)
+    monkeypatch.setattr(frames, "write_frame", slow)
     first = 5
     with pytest.raises(CommitConflictError, match="came that may have rows"):
         overwrite(numbers(spark, 5), table, where="id < 10")
@@ -647,7 +647,7 @@ def test_a_table_is_not_taken_for_a_small_one_in_joins(spark: SparkSession, tmp_
 def test_large_files_are_read_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from liquidspark import reading
+    from liquidspark import frames as reading
 
     table = filled(table_of(tmp_path, cluster_by=["id"]), 20_000)
     monkeypatch.setattr(reading, "_TASK_BYTES", 1 << 13)

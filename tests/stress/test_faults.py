@@ -101,7 +101,7 @@ def test_a_killed_worker_is_survived(table: Table, seed: int) -> None:
 
     def workers() -> list[int]:
         found = descendants(process.pid)
-        return [pid for pid in found if "liquidlog.local.workers" in command_of(pid)]
+        return [pid for pid in found if "liquidlog.local" in command_of(pid)]
 
     random = np.random.default_rng(seed)
     kill_at_random(process, workers, random, longest_wait_seconds=LONGEST_WAIT_SECONDS)

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.curve.conditions import GridPredicates
-from liquidlog.curve.curves import _undo_plane
-from liquidlog.curve.cuts import CurveSample
-from liquidlog.curve.grid import Keys, check_grid
+from liquidlog.curve.curves import Keys, _undo_plane, check_grid
+from liquidlog.curve.cuts import CurveSample, GridPredicates
 
 
 def as_sample(keys: list[int]) -> CurveSample:

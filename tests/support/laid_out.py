@@ -77,8 +77,8 @@ def file_of_rows(columns: Sequence[pa.Array], files: int, *, curve: str) -> Numb
     count = len(columns[0])
     ordinals = np.arange(count, dtype=np.uint64)
     kind = Curve(curve) if len(columns) > 1 else Curve.LINEAR
-    found = place_columns(list(columns), ordinals, files, curve=kind)
-    return np.asarray(np.unique(found.parts(columns)[0], return_inverse=True)[1], np.int64)
+    layout, _ = place_columns(list(columns), ordinals, files, curve=kind)
+    return np.asarray(np.unique(layout.slices(columns)[0], return_inverse=True)[1], np.int64)
 
 
 def fresh(

@@ -12,12 +12,19 @@ from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
 from liquidlog.plan import InputFile, WriterOptions
-from liquidlog.rewriting.layout import Route, build_layout, first_ordinals
-from liquidlog.rewriting.passes import compact_share, shares
-from liquidlog.rewriting.shuffle import OutputTasks, RegroupTasks, SplitTasks, in_batches
+from liquidlog.rewriting.groups import compact_share, shares
+from liquidlog.rewriting.shuffle import (
+    OutputTasks,
+    RegroupTasks,
+    Route,
+    SplitTasks,
+    build_layout,
+    first_ordinals,
+    in_batches,
+)
 from liquidlog.rewriting.sink import TaskFacts, check_rows, decode_facts, merge_facts
 from liquidlog.rewriting.source import Assignment, GroupWork, Survey, split_file, survey_file
-from liquidspark.sending import partition_values
+from liquidspark.executor import partition_values
 from support.plans import rows_of, schema_json_of, write_inputs
 
 ROWS = 3000

@@ -13,9 +13,8 @@ from unittest import mock
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from liquidlog.rewriting.passes import GroupTask
-from liquidspark import sending
-from liquidspark.sending import AssignedTasks, BatchFunction, _Prepared, decoded_request
+from liquidspark import executor
+from liquidspark.executor import AssignedTasks, BatchFunction, _Prepared, decoded_request
 
 
 @contextmanager
@@ -28,10 +27,10 @@ def tasks_wrapped(
         wrapped: Is given all that a task would do.
         sent: The module of what it returns, which workers cannot import; this one if there is none.
     """
-    prepared, sent = sending._Prepared, sent or sys.modules[__name__]
+    prepared, sent = executor._Prepared, sent or sys.modules[__name__]
     cloudpickle.register_pickle_by_value(sent)  # type: ignore[no-untyped-call]
     try:
-        with mock.patch.object(sending, "_Prepared", lambda task: wrapped(prepared(task))):
+        with mock.patch.object(executor, "_Prepared", lambda task: wrapped(prepared(task))):
             yield
     finally:
         cloudpickle.unregister_pickle_by_value(sent)  # type: ignore[no-untyped-call]
@@ -92,7 +91,7 @@ class Crashing:
             return ()
         assert function.embedded
         request = decoded_request(function.embedded[number])
-        inputs = request.work.inputs if isinstance(request, GroupTask) else request.inputs
+        inputs = (request[0] if isinstance(request, tuple) else request).inputs
         return tuple(one.path for one in inputs)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from liquidlog.clustering.change import rewrite_change
-from liquidlog.clustering.row_tracking import assign_row_ids, planned_row_tracking
+from liquidlog.clustering.columns import assign_row_ids, planned_row_tracking
 from liquidlog.clustering.staleness import Reconcilable
 from liquidlog.errors import (
     CommitConflictError,

@@ -10,13 +10,12 @@ from liquidlog.clustering.columns import (
     ClusteringColumn,
     clustering_domain,
     clustering_state,
+    file_states,
     filtered_leaves,
     read_domain,
     resolve_columns,
 )
-from liquidlog.clustering.keyspace import key_space
-from liquidlog.clustering.maps import Ticks, axis_ticks
-from liquidlog.clustering.zcubes import file_states
+from liquidlog.clustering.keyspace import Ticks, axis_ticks, key_space
 from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import (

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from liquidlog.clustering.choice import pack, pack_evenly
 from liquidlog.clustering.columns import unresolved_problem
+from liquidlog.clustering.settings import policy_settings
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import (
     ClusteringPlan,
@@ -76,12 +77,7 @@ def test_clustering_columns_always_get_statistics() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "facts"),
-    [
-        ({"strategy": "best"}, {"name": "best"}),
-        ({"curve": "snail"}, {"name": "snail"}),
-        ({"max_file_bytes": 0}, {"name": "max_file_bytes", "value": 0}),
-        ({"zorder_by": (("y",),)}, {"columns": ["x"]}),
-    ],
+    [({"strategy": "best"}, {"name": "best"}), ({"zorder_by": (("y",),)}, {"columns": ["x"]})],
 )
 def test_bad_policies_are_refused(policy: dict[str, Any], facts: dict[str, object]) -> None:
     with pytest.raises(UsageError) as caught:
@@ -90,20 +86,28 @@ def test_bad_policies_are_refused(policy: dict[str, Any], facts: dict[str, objec
 
 
 @pytest.mark.parametrize(
-    "policy",
+    "given",
     [
+        {"curve": "snail"},
+        {"max_file_size": 0},
+        {"min_cube_size": -1},
+        {"target_cube_size": 0},
         {"tolerance": 0.9},
         {"tolerance": float("nan")},
         {"min_overlap": 2.0},
-        {"budget_bytes": 0},
-        {"where": "nope = 1"},
+        {"budget": 0},
     ],
     ids=str,
 )
-def test_a_policy_that_means_nothing_is_refused(policy: dict[str, Any]) -> None:
+def test_a_setting_that_means_nothing_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        policy_settings(given)
+
+
+def test_a_predicate_on_no_column_is_refused() -> None:
     files = [FileSpec(path=str(n), bounds={"x": (10 * n, 10 * n + 9)}) for n in range(3)]
     with pytest.raises(UsageError):
-        planned(snapshot_of(files), strategy="overlap", **policy)
+        planned(snapshot_of(files), strategy="overlap", where="nope = 1")
 
 
 @pytest.mark.parametrize("name", ["nope", "flag"])

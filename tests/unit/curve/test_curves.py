@@ -6,11 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from liquidlog.curve.boxes import fit_boxes
-from liquidlog.curve.conditions import GridPredicates, IntervalEnds, ValuePredicates, axis_of
-from liquidlog.curve.curves import Curve, curve_index, hilbert_index
-from liquidlog.curve.cuts import Reach
-from liquidlog.curve.grid import coordinate_ends, range_boundaries, range_ids
+from liquidlog.curve.boxes import CurveRows, fit_boxes
+from liquidlog.curve.curves import (
+    Curve,
+    coordinate_ends,
+    curve_index,
+    hilbert_index,
+    range_boundaries,
+    range_ids,
+)
+from liquidlog.curve.cuts import GridPredicates, IntervalEnds, Reach, ValuePredicates, axis_of
 from liquidlog.errors import ClusteringColumnError, UsageError
 
 
@@ -37,7 +42,7 @@ def test_planes_are_where_queries_end() -> None:
         *(nothing, np.zeros(1), np.full(1, 3 / 8)), *(nothing,) * 3, weights=np.ones(1)
     )
     reach = Reach(asked, np.full(2, 0.5))
-    order, _, cuts = fit_boxes(coords, ordinals, 8, bits=3, reach=reach)
+    order, _, cuts = fit_boxes(CurveRows.of(coords, ordinals, 3), 8, reach=reach)
     parts = cuts.parts_of(order.keys_of(coords), ordinals)
     assert set(parts[coords[:, 0] < 3]) == {0, 1, 2}
     assert set(parts[coords[:, 0] >= 3]) == {3, 4, 5, 6, 7}

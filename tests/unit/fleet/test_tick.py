@@ -19,7 +19,7 @@ from liquidlog.fleet.policy import (
 )
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, Surveyed, survey, surveyed
 from liquidlog.foresee.verdict import Bar
-from liquidlog.local.workers import Workers
+from liquidlog.local import Workers
 from liquidlog.log import store
 from liquidlog.operations.outputs import at_work
 from liquidlog.operations.rewrite import read_plan

@@ -8,7 +8,7 @@ import pytest
 
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.errors import StorageError
-from liquidlog.rewriting.process import storage_problem
+from liquidlog.rewriting.source import storage_problem
 from liquidspark.probing import (
     WorkerAnswer,
     least_versions,

@@ -23,14 +23,14 @@ from liquidlog.rewriting.source import Assignment, GroupWork, Survey, WritingWor
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import schema_json
 from liquidspark.arriving import Arriving, even_sample, row_hashes, sampled
-from liquidspark.pipeline import task_attempts
-from liquidspark.sending import (
+from liquidspark.executor import (
     AssignedTasks,
     answer_batches,
     answers_of,
     decoded_request,
     encoded_request,
     partition_values,
+    task_attempts,
 )
 from support.plans import schema_json_of
 from support.tasks import numbered
@@ -211,7 +211,7 @@ def test_one_sampled_row_of_many_bounds_the_sample_of_others() -> None:
 PROGRAM = """
 import gc
 import pyarrow as pa
-from liquidspark.sending import prepare_worker
+from liquidspark.executor import prepare_worker
 
 prepare_worker()
 prepare_worker()

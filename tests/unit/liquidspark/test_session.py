@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
-from liquidspark import pipeline, session
+from liquidspark import executor, session
 from liquidspark.session import (
     BYTES_PER_BATCH,
     ROWS_PER_BATCH,
@@ -164,8 +164,8 @@ def test_a_session_that_refuses_what_is_needed_is_told_what(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = refusing("spark.")
-    monkeypatch.setattr(pipeline, "_partitions", lambda _: 8)
-    assert pipeline.task_slots(found) == 8  # it has not ended
+    monkeypatch.setattr(executor, "_partitions", lambda _: 8)
+    assert executor.task_slots(found) == 8  # it has not ended
     with pytest.raises(ExecutorError) as caught, piece_session(found):
         pytest.fail("it was used")
     assert f"refuses {ROWS_PER_BATCH}=64 or {BYTES_PER_BATCH}=64m" in caught.value.message

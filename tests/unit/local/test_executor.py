@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from liquidlog.cli.main import cli, run
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, ExecutorError, UsageError
-from liquidlog.local.executor import LocalExecutor
+from liquidlog.local import LocalExecutor
 from liquidlog.operations.executors import open_executor
 from liquidlog.plan import (
     ClusteringPlan,
@@ -28,7 +28,7 @@ from liquidlog.plan import (
     decode_result,
 )
 from liquidlog.predicates.workload import WeightedPredicate, Workload
-from liquidlog.rewriting.layout import Route
+from liquidlog.rewriting.shuffle import Route
 from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.table import Table
 from support.executor_contract import SHUFFLED, WAYS, ExecutorContract, Rewriting
@@ -124,8 +124,8 @@ def test_rows_that_go_in_two_steps_make_the_same_files(
             tasks=2, outputs_per_task=2, slices_per_output=slices_per_output, in_two_steps=True
         )
 
-    monkeypatch.setattr("liquidlog.rewriting.passes.choose_route", in_two_steps)
-    monkeypatch.setattr("liquidlog.rewriting.passes._MIN_TASK_BYTES", 1)  # an input per task
+    monkeypatch.setattr("liquidlog.rewriting.groups.choose_route", in_two_steps)
+    monkeypatch.setattr("liquidlog.rewriting.groups._MIN_TASK_BYTES", 1)  # an input per task
     stepped = outcomes(executor, plan, SLICED)[0]
     assert isinstance(straight, RewrittenGroup)
     assert isinstance(stepped, RewrittenGroup)

@@ -10,8 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.local.executor import TASK_ATTEMPTS, LocalEngine, scratch_directory
-from liquidlog.local.workers import TaskFailedError, Workers, core_count
+from liquidlog.local import (
+    TASK_ATTEMPTS,
+    LocalEngine,
+    TaskFailedError,
+    Workers,
+    core_count,
+    scratch_directory,
+)
 from support import local_tasks
 
 
@@ -77,8 +83,8 @@ def test_jobs_that_are_stopped_end_their_workers_and_begin_nothing(
 
 PARENT = """
 import os, sys, time
-from liquidlog.local.executor import scratch_directory
-from liquidlog.local.workers import Workers
+from liquidlog.local import scratch_directory
+from liquidlog.local import Workers
 workers = Workers(1)
 with scratch_directory() as directory:
     workers.submit(time.sleep, 600, attempt=0)

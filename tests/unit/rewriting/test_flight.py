@@ -8,20 +8,16 @@ from typing import Any
 import pytest
 
 from liquidlog.errors import ExecutorError
-from liquidlog.rewriting.groups import Flight
-from liquidlog.rewriting.passes import Engine
+from liquidlog.rewriting.groups import Engine, Flight, Slots
 
 SLOTS = 2
 
 
-class TwoSlots:
+class TwoSlots(Slots):
     """As many slots as a machine with two cores has."""
 
-    groups_per_job = 1
-    watched = True
-
-    def count(self) -> int:
-        return SLOTS
+    def __init__(self) -> None:
+        super().__init__(SLOTS)
 
 
 class NoTasks(Engine):
@@ -194,10 +190,11 @@ class GrowingSlots(TwoSlots):
     """Slots of a cluster that grows: two groups share a job once one has begun."""
 
     def __init__(self, begun: Begun) -> None:
+        super().__init__()
         self._begun = begun
 
     @property
-    def groups_per_job(self) -> int:  # type: ignore[override]
+    def groups_per_job(self) -> int:
         return 2 if self._begun else 1
 
 

@@ -13,8 +13,7 @@ from liquidlog.data.runs import Run
 from liquidlog.data.writer import DataFileWriter
 from liquidlog.plan import GroupFailure, RewrittenGroup
 from liquidlog.rewriting import shuffle
-from liquidlog.rewriting.groups import GroupRun
-from liquidlog.rewriting.passes import GroupTask
+from liquidlog.rewriting.groups import GroupRun, rewrite_alone
 from liquidlog.rewriting.sink import TaskFacts
 from liquidlog.rewriting.source import GroupWork
 from support.plans import make_plan, schema_json_of, write_inputs
@@ -78,7 +77,7 @@ def by_two_steps(work: GroupWork) -> TaskFacts:
 
 
 def by_one_task(work: GroupWork) -> TaskFacts:
-    return GroupTask(work=work, sample_rows=500).run()
+    return rewrite_alone((work, 500))
 
 
 def by_compaction(work: GroupWork) -> TaskFacts:

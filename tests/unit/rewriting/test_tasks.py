@@ -17,12 +17,11 @@ from msgspec import structs
 from liquidlog.curve.curves import Curve
 from liquidlog.data.logical_file import Located
 from liquidlog.data.runs import Run
-from liquidlog.errors import ExecutorError, UsageError
+from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.plan import InputFile, RowTracking, WriterOptions
 from liquidlog.rewriting import shuffle
-from liquidlog.rewriting.groups import located as located_or_refused
-from liquidlog.rewriting.layout import slices_per_output
-from liquidlog.rewriting.passes import GroupTask
+from liquidlog.rewriting.groups import rewrite_alone
+from liquidlog.rewriting.shuffle import slices_per_output
 from liquidlog.rewriting.sink import OutputFile, Proof, check_rows
 from liquidlog.rewriting.source import (
     ExecutorOptions,
@@ -78,8 +77,7 @@ def test_files_may_have_a_text_each(tmp_path: Path, way: str) -> None:
     )
     with open_logical_file(work, 0) as opened:
         assert pa.types.is_dictionary(opened.read().schema.field("b").type)
-    whole = GroupTask(work=work, sample_rows=500)
-    facts = shuffled(work) if way == "shuffled" else whole.run()
+    facts = shuffled(work) if way == "shuffled" else rewrite_alone((work, 500))
     outputs = [pq.read_table(tmp_path / output.path) for output in facts.outputs]
     assert pa.concat_tables(outputs).sort_by("row").equals(table)
 
@@ -94,8 +92,7 @@ def test_live_rows_and_their_row_ids_are_all_written_once(
 ) -> None:
     curve = None if way == "compaction" else Curve.HILBERT
     work = with_vectors(make_work(tmp_path, curve=curve, slice_bytes=500), DELETED[deleted])
-    whole = GroupTask(work=work, sample_rows=500)
-    facts = shuffled(work) if way == "shuffled" else whole.run()
+    facts = shuffled(work) if way == "shuffled" else rewrite_alone((work, 500))
     assert facts.failure is None
     expected = []
     for number, rows in enumerate(DELETED[deleted]):
@@ -133,7 +130,7 @@ def test_a_value_too_large_to_be_moved_fails_the_group(
 def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     surveys = surveys_of(work, 0)
-    facts = GroupTask(work=work, sample_rows=100).run()
+    facts = rewrite_alone((work, 100))
     assert check_rows(facts, surveys) is facts
     assert check_rows(facts, surveys[:3]).failure == "the inputs have 2250 rows, 3000 were read"
 
@@ -141,7 +138,7 @@ def test_rows_that_were_not_read_are_a_failure(tmp_path: Path) -> None:
 def test_ending_a_run_deletes_its_files_and_nothing_else(tmp_path: Path) -> None:
     work = make_work(tmp_path, slice_bytes=1 << 30)
     before = parquet_names(tmp_path)
-    facts = GroupTask(work=work, sample_rows=100).run()
+    facts = rewrite_alone((work, 100))
     assert len(facts.outputs) == 3
     Run(str(tmp_path), "ba9876543210").discard()
     assert len(parquet_names(tmp_path)) == len(before) + 3
@@ -158,7 +155,7 @@ def test_a_task_that_outlives_its_run_leaves_no_file(tmp_path: Path, curve: Curv
     work = make_work(tmp_path, slice_bytes=1 << 30, curve=curve)
     before = parquet_names(tmp_path)
     Run(str(tmp_path), RUN).discard()
-    facts = GroupTask(work=work, sample_rows=100).run()
+    facts = rewrite_alone((work, 100))
     assert facts.failure == "the run of this task has ended or was cancelled"
     assert parquet_names(tmp_path) == before
 
@@ -233,8 +230,8 @@ def test_location_refuses_a_file_in_another_storage() -> None:
     }
     for uri, paths in elsewhere.items():
         for path in paths:
-            with pytest.raises(ExecutorError):
-                located_or_refused(uri, InputFile(path=path, size_bytes=1))
+            with pytest.raises(LiquidlogError):
+                Located.of(uri, InputFile(path=path, size_bytes=1))
 
 
 def work_of(directory: Path, file: InputFile) -> GroupWork:

@@ -1,36 +1,269 @@
 """The executor `local`: plan to outcomes on worker processes of this machine, for small plans.
 
+Workers are separate programs, not forks, and do not import the main program again, as those of the
+standard library do. A worker runs one function at a time; it can be ended alone and is replaced.
+Its standard input is a pipe from the parent, which closes when the parent ends for any reason.
+
 Rows between tasks are on disk, in one file of pieces per task. The place, target and order of each
 piece are known without opening the file.
 """
 
 import fcntl
 import os
+import pickle
+import select
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from queue import SimpleQueue
+from signal import Signals
+from socket import socketpair
+from threading import Lock, Thread, Timer
+from types import FrameType
+from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from liquidlog.errors import ExecutorError
-from liquidlog.local.workers import TaskFailedError, Workers, core_count
+from liquidlog.curve.layouts import Layout
+from liquidlog.errors import ExecutorError, LiquidlogError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
-from liquidlog.rewriting.groups import Flight, GroupRun, GroupsInFlight, runs_of
-from liquidlog.rewriting.layout import Layout, Route
-from liquidlog.rewriting.passes import Engine
-from liquidlog.rewriting.process import CANNOT_READ, new_token, storage_problem
-from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, SplitTasks
-from liquidlog.rewriting.sink import TaskFacts
-from liquidlog.rewriting.source import Assignment, ExecutorOptions, GroupWork, Split
+from liquidlog.rewriting.groups import Engine, Flight, GroupsInFlight, Slots, runs_of
+from liquidlog.rewriting.shuffle import OutputTasks, Piece, RegroupTasks, Route, SplitTasks
+from liquidlog.rewriting.sink import TaskFacts, begin_attempt
+from liquidlog.rewriting.source import (
+    Assignment,
+    ExecutorOptions,
+    GroupWork,
+    Split,
+    can_read,
+    prepare_process,
+)
 from liquidlog.spec.text import render_size
+from liquidlog.storage.clients import may_pass
 from liquidlog.storage.options import OptionsSource
+
+_ENDED: Final = 1
+_LOOK_SECONDS: Final = 5.0
+"""How often a worker looks for its parent, if another process has inherited the pipe."""
+_OUT_OF_MEMORY: Final = (
+    "a task ran out of memory: the executor local takes about 0.5 GiB per process of its own"
+)
+
+
+class WorkerAnswer(NamedTuple):
+    """The result of a function, or why it failed in one sentence and whether that may pass."""
+
+    result: Any = None
+    failure: str | None = None
+    may_pass: bool = False
+
+
+def serve(connection: "Connection[Any, Any]") -> None:
+    """Answer requests until the other side closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
+    signal.signal(signal.SIGTERM, _end)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    prepare_process(runs_only_tasks=True)
+    while True:
+        try:
+            connection.send_bytes(answered(connection.recv_bytes()))
+        except (EOFError, ConnectionError):
+            return
+
+
+def answered(content: bytes) -> bytes:
+    """Return the pickled answer to a pickled request."""
+    try:
+        function, arguments, attempt = pickle.loads(content)  # noqa: S301  the parent made it
+        begin_attempt(attempt)
+        answer = WorkerAnswer(function(*arguments))
+    except LiquidlogError as error:
+        answer = WorkerAnswer(failure="; ".join(str(error).splitlines()), may_pass=may_pass(error))
+    except MemoryError:  # Arrow's is one, too
+        answer = WorkerAnswer(failure=_OUT_OF_MEMORY)
+    except Exception as error:  # noqa: BLE001  the parent says what failed
+        said = "; ".join(str(error).splitlines())
+        answer = WorkerAnswer(
+            failure=f"{type(error).__name__}: {said}" if said else type(error).__name__
+        )
+    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+
+
+def _end(_: int, __: FrameType | None) -> NoReturn:
+    """Leave what runs, which deletes the file that it is writing."""
+    sys.exit(_ENDED)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        ready, _, _ = select.select([sys.stdin], [], [], _LOOK_SECONDS)
+        if ready:
+            break
+    os._exit(_ENDED)
+
+
+_PROGRAM: Final = (
+    "import sys; from multiprocessing.connection import Connection;"
+    " connection = Connection(int(sys.argv[1])); sys.path[:] = connection.recv();"
+    " from liquidlog.local import serve; serve(connection)"
+)
+_GRACE_SECONDS: Final = 3.0
+"""Time for a stopped worker to delete what it was writing."""
+
+
+def core_count() -> int:
+    """Return how many cores this process may use, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class TaskFailedError(Exception):
+    """A function failed on a worker for a reason in one sentence; the error may pass."""
+
+    def __init__(self, reason: str, *, may_pass: bool) -> None:
+        super().__init__(reason)
+        self.may_pass = may_pass
+
+
+class Worker:
+    """One process; `call` is for one thread at a time."""
+
+    def __init__(self) -> None:
+        ours, its = socketpair()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
+        with its:
+            self._process = subprocess.Popen(  # noqa: S603  this Python
+                [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._said,
+                pass_fds=(its.fileno(),),
+                process_group=0,  # a terminal's interrupt is for the parent, which ends workers
+            )
+        self._connection: Connection[Any, Any] = Connection(ours.detach())
+        self._connection.send(sys.path)
+        self.is_stopped = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def call(self, request: bytes) -> WorkerAnswer:
+        """Return the answer to a pickled request; after an error, the worker is stopped."""
+        try:
+            self._connection.send_bytes(request)
+            answer: WorkerAnswer = pickle.loads(self._connection.recv_bytes())  # noqa: S301  our worker
+        except (EOFError, OSError) as error:
+            self.is_stopped = True
+            raise TaskFailedError(self._end(), may_pass=True) from error
+        return answer
+
+    def stop(self) -> None:
+        """End the process, which may delete what it was writing."""
+        self.is_stopped = True
+        self._process.terminate()
+        timer = Timer(_GRACE_SECONDS, self._process.kill)
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """End the process and wait until it has."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_SECONDS)
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+        assert self._process.stdin is not None  # noqa: S101  a pipe
+        self._process.stdin.close()
+        self._said.close()
+
+    def _end(self) -> str:
+        status = self._process.wait()
+        if status < 0:
+            name = Signals(-status).name
+            return f"a worker process was ended by {name}; if not by you, memory may have run out"
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return f"a worker process ended with status {status}" + (f": {lines[-1]}" if lines else "")
+
+
+class Workers:
+    """Processes that run functions, one each at a time; mutable."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._lock = Lock()
+        self._idle: SimpleQueue[Worker] = SimpleQueue()
+        self._busy: dict[Future[Any], Worker] = {}
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="liquidlog-local")
+        for _ in range(count):
+            self._idle.put(Worker())
+
+    def submit(self, function: Callable[..., Any], *arguments: object, attempt: int) -> Future[Any]:
+        """Return the future result, or TaskFailedError, of a function that a worker can import."""
+        request = pickle.dumps((function, arguments, attempt), pickle.HIGHEST_PROTOCOL)
+        future: Future[Any] = Future()
+        self._threads.submit(self._run, future, request)
+        return future
+
+    def stop(self, futures: Iterable[Future[Any]]) -> None:
+        """Cancel waiting calls, and end the processes that run the others."""
+        for future in futures:
+            future.cancel()
+            with self._lock:
+                worker = self._busy.get(future)
+                if worker is not None and not worker.is_stopped:
+                    worker.stop()
+
+    def close(self) -> None:
+        """End all processes, including busy ones."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.stop(list(self._busy))
+        self._threads.shutdown(wait=True)
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def _run(self, future: "Future[Any]", request: bytes) -> None:
+        worker = self._idle.get()
+        with self._lock:
+            begins = future.set_running_or_notify_cancel()
+            if begins:
+                self._busy[future] = worker
+        try:
+            if begins:
+                self._answer(future, worker, request)
+        finally:
+            with self._lock:
+                self._busy.pop(future, None)
+            if worker.is_stopped:
+                worker.close()
+                worker = Worker()
+            self._idle.put(worker)
+
+    @staticmethod
+    def _answer(future: "Future[Any]", worker: Worker, request: bytes) -> None:
+        try:
+            answer = worker.call(request)
+        except TaskFailedError as error:
+            future.set_exception(error)
+            return
+        if answer.failure is None:
+            future.set_result(answer.result)
+        else:
+            future.set_exception(TaskFailedError(answer.failure, may_pass=answer.may_pass))
+
 
 T = TypeVar("T")
 
@@ -51,7 +284,6 @@ class LocalEngine(Engine):
         self._stopped = False
 
     def each(self, function: Callable[[Any], T], requests: Sequence[Any]) -> list[T]:
-        """Return the function's results for each request, in order."""
         return self.run(function, [(request,) for request in requests])
 
     def moved(
@@ -61,7 +293,6 @@ class LocalEngine(Engine):
         route: Route,
         sent: Sequence[Assignment[tuple[Split, ...]]],
     ) -> list[TaskFacts]:
-        """Run the reading tasks, then the writing tasks on the files of the former."""
         targets = tuple(range(route.tasks))
         reading = SplitTasks(work=work, layout=layout, route=route, targets=targets)
         writing = OutputTasks(work=work, route=route)
@@ -73,7 +304,6 @@ class LocalEngine(Engine):
             return self.run(_write, [(writing, directory, one) for one in spilled])
 
     def run(self, function: Callable[..., Any], calls: Sequence[tuple[object, ...]]) -> list[Any]:
-        """Return the function's results for these arguments; an error stops all calls."""
         results: list[Any] = [None] * len(calls)
         running: dict[Future[Any], tuple[int, int]] = {}
 
@@ -198,17 +428,6 @@ _CGROUP_LIMITS: Final = (
 )
 
 
-class _Slots:
-    watched = True
-    groups_per_job = 1
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def count(self) -> int:
-        return self._count
-
-
 class LocalExecutor:
     """Context manager: an executor on worker processes of this machine, for `limit_bytes`."""
 
@@ -264,14 +483,15 @@ class LocalExecutor:
         self.require_doable(plan, groups, self._limit_bytes)
         storage = self._storage_options
         runs = runs_of(plan, groups, options=self._options, storage=storage, verb=self._verb)
-        if runs:
-            _require_access(runs[0])
+        if runs and (file := runs[0].first_input) is not None:
+            directory, reading = runs[0].directory, runs[0].storage
+            # An input that cannot be read is its group's failure.
+            can_read("this machine", directory=directory, file=file, storage=reading)
         engines = [LocalEngine(self._workers, self._directory) for _ in runs]
         flying = [GroupsInFlight((run,), one) for run, one in zip(runs, engines, strict=True)]
-        yield from Flight(_Slots(self._workers.count), flying).outcomes(progress, cancelled)
+        yield from Flight(Slots(self._workers.count), flying).outcomes(progress, cancelled)
 
     def tasks(self, function: Callable[[Any], Any], requests: Sequence[Any]) -> Sequence[Any]:
-        """Return the function's results for each request, in order; a `plan.Tasks`."""
         try:
             return LocalEngine(self._workers, self._directory).each(function, requests)
         except TaskFailedError as error:
@@ -285,21 +505,6 @@ def memory_bytes() -> int:
         with suppress(OSError, ValueError):  # "max" is no limit
             found.append(int(Path(path).read_text(encoding="ascii")))
     return min(found)
-
-
-def _require_access(run: GroupRun) -> None:
-    file = run.first_input
-    if file is None:
-        return
-    problem = storage_problem(
-        directory=run.directory,
-        file=file,
-        token=new_token(),
-        options=dict(run.storage.fresh().items),
-    )
-    # An input that cannot be read is its group's failure.
-    if problem is not None and not problem.startswith(CANNOT_READ):
-        raise ExecutorError(f"this machine {problem}; it needs the right to")
 
 
 _PREFIX: Final = "liquidlog-rows-"

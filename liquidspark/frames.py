@@ -1,16 +1,16 @@
-"""Write DataFrames into Delta tables: append rows, or replace the rows that a condition names.
+"""DataFrames of tables: append rows, replace those that a condition names, and read them.
 
-This needs no jars of Delta: tasks of this package write the files, in the layout of the table's
-clustering columns, and the log layer commits them.
+This needs no jars of Delta: tasks of this package read and write the files, in the layout of the
+table's clustering columns, and the log layer commits them.
 
 The sampling pass evaluates the clustering columns of the DataFrame, the main pass all of it: the
 rows that this reads are proved to be in the files, whatever the sample was.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -20,16 +20,22 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col, expr
+from pyspark.sql.types import StructType as SparkStruct
 
-from liquidlog.data.encodings import decoded
+from liquidlog.data.encodings import convert_chunks, decoded
+from liquidlog.data.logical_file import FilePart, Located, TableRows
 from liquidlog.data.reader import with_names_of
 from liquidlog.data.runs import Run
-from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
-from liquidlog.plan import GroupCosts, WritePlan, WriteResult, Written
-from liquidlog.rewriting.groups import located
-from liquidlog.rewriting.layout import build_layout, choose_route, first_ordinals
-from liquidlog.rewriting.passes import with_fresh_options
-from liquidlog.rewriting.shuffle import FACTS_SCHEMA
+from liquidlog.errors import (
+    CorruptLogError,
+    DataFileError,
+    ExecutorError,
+    LiquidlogError,
+    UsageError,
+)
+from liquidlog.plan import GroupCosts, ReadPlan, WritePlan, WriteResult, Written
+from liquidlog.rewriting.groups import with_fresh_options
+from liquidlog.rewriting.shuffle import FACTS_SCHEMA, build_layout, choose_route, first_ordinals
 from liquidlog.rewriting.sink import (
     Parting,
     TaskFacts,
@@ -40,18 +46,14 @@ from liquidlog.rewriting.sink import (
 )
 from liquidlog.rewriting.source import (
     DEFAULT_OPTIONS,
-    Assignment,
     ExecutorOptions,
-    GroupWork,
-    Split,
     Survey,
     WritingWork,
-    open_logical_file,
-    read_splits,
 )
-from liquidlog.spec.arguments import address, one, transaction
+from liquidlog.spec.arguments import address, one, refuse, texts, transaction, whole_number
 from liquidlog.spec.arrow import (
     ArrayLimits,
+    CharTypeError,
     Limits,
     MapLimits,
     StructLimits,
@@ -60,7 +62,7 @@ from liquidlog.spec.arrow import (
     column_limits,
     without_void,
 )
-from liquidlog.spec.partitions import PartitionTexts, has_short_directories, typed_value
+from liquidlog.spec.partitions import has_short_directories
 from liquidlog.spec.paths import commit_name
 from liquidlog.spec.schema import (
     ArrayType,
@@ -70,6 +72,8 @@ from liquidlog.spec.schema import (
     PrimitiveType,
     StructType,
     parse_schema,
+    plain_nullable,
+    schema_json,
 )
 from liquidlog.storage.addresses import file_address
 from liquidlog.storage.options import OptionsSource, StorageOptions
@@ -86,16 +90,19 @@ from liquidspark.arriving import (
     write_plainly,
     write_whole,
 )
-from liquidspark.pipeline import shuffled, task_attempts
-from liquidspark.probing import require_ready
-from liquidspark.sending import (
+from liquidspark.executor import (
+    AssignedTasks,
     Batches,
     answers_of,
     assigned,
     collected,
+    encoded_request,
     map_batches,
     partition_values,
+    shuffled,
+    task_attempts,
 )
+from liquidspark.probing import require_ready
 from liquidspark.session import (
     BYTES_PER_BATCH,
     FEW_ROWS,
@@ -108,6 +115,7 @@ from liquidspark.session import (
     reads_nothing_below,
     require_frame,
     setting_of,
+    spark_arrow_schema,
     tagged,
 )
 
@@ -246,7 +254,6 @@ def overwrite(
 
 
 def opened_table(table: object, storage_options: OptionsSource | None) -> Table:
-    """Return a table, or the one at an address."""
     if isinstance(table, Table):
         if storage_options is not None:
             raise UsageError("storage_options are for an address; the table has its own")
@@ -286,7 +293,6 @@ def _write(
 
 
 def quoted(name: str) -> str:
-    """Return a name as Spark's SQL takes any name."""
     return f"`{name.replace('`', '``')}`"
 
 
@@ -333,7 +339,6 @@ class Padding:
         return cls(columns)
 
     def padded(self, rows: DataFrame) -> DataFrame:
-        """Return rows as Spark reads them."""
         if not self.columns:
             return rows
         return rows.select(*(self.columns.get(name, col(quoted(name))) for name in rows.columns))
@@ -378,7 +383,7 @@ def _padded(text: str, limits: Limits | None, depth: int = 0) -> str:
 def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
     """Return a DataFrame's rows as the table's: its columns in order, then a boolean per check."""
     found = {one.name: one.data_type for one in frame_schema(frame).fields}
-    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
+    schema = _data_columns(plan)
     wanted = {one.name: one.data_type for one in schema.fields}
     given, computed = [], []
     for source in plan.sources:
@@ -411,27 +416,6 @@ def aligned(frame: DataFrame, plan: WritePlan) -> DataFrame:
     return rows
 
 
-def _kept(
-    common: GroupWork, _: int, assignment: Assignment[PartitionTexts | None]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the live rows of files to rewrite; each task is sent its partition values."""
-    work = assignment.work(common)
-    schema = replace(work, partition_columns=()).table_schema
-    texts = assignment.own or {}
-    named = ((one.physical_name, one) for one in schema.fields)
-    known = {name: typed_value(texts[name], one) for name, one in named if name in texts}
-    for file in range(len(work.inputs)):
-        with open_logical_file(work, file) as opened:
-            groups = tuple(range(opened.num_row_groups))
-            rows = sum(map(opened.row_group_rows, groups))
-        for table, _first in read_splits(work, [Split(file, groups, 0, rows)]):
-            columns = [
-                pa.repeat(known[name], len(table)) if name in known else table.column(name)
-                for name in _physical_names(schema)
-            ]
-            yield from _logical(columns, schema)
-
-
 def _conformed(arriving: Arriving, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Yield rows of a DataFrame whose structs differ as rows under the table's names."""
     for table in arriving.tables(batches):
@@ -453,26 +437,31 @@ def _logical(
 
 
 def _with_kept(rows: DataFrame, plan: WritePlan, storage: StorageOptions) -> DataFrame:
-    schema = without_void(parse_schema(plan.schema_string, where="the plan"))
-    arriving = replace(arriving_work(plan, _NO_RUN, storage.fresh()), slice_bytes=_KEPT_SLICE_BYTES)
-    work = GroupWork(
-        **{one.name: getattr(arriving, one.name) for one in fields(arriving)},
-        inputs=tuple(located(plan.table_uri, one) for one in plan.rewritten),
-    )
-    work = replace(work, columns=(), curve=None, partition_columns=plan.partition_columns)
-    kinds = ",".join(f"{quoted(one.name)} {_sql_type(one.data_type)}" for one in schema.fields)
+    spark, schema = rows.sparkSession, _data_columns(plan)
     names = [quoted(one.name) for one in schema.fields]
     passed = [f"true AS {quoted(_CHECK_COLUMN + str(n))}" for n in range(len(plan.checks))]
+    kinds = _spark_schema(spark, schema)
     if any(isinstance(one.data_type, _NESTED) for one in schema.fields):
         checks = tuple(check.what for check in plan.checks)
-        conform = partial(_conformed, Arriving(arriving, checks))
+        work = replace(arriving_work(plan, _NO_RUN, storage.fresh()), slice_bytes=_KEPT_SLICE_BYTES)
+        conform = partial(_conformed, Arriving(work, checks))
         rows = map_batches(rows, conform, kinds).selectExpr(*names, *passed)
-    values = plan.rewritten_partitions or (None,) * len(work.inputs)
-    each = [Assignment.of(work, [number], own) for number, own in enumerate(values)]
-    files, function = assigned(rows.sparkSession, partial(_kept, work.without_inputs()), each)
-    found = map_batches(files, function, kinds)
-    stay = Padding.of(rows.sparkSession, schema).judged(
-        found, lambda these: these.where(f"NOT coalesce(({plan.where}), false)")
+    files = len(plan.rewritten)
+    staying = ReadPlan(
+        table_uri=plan.table_uri,
+        table_id=plan.table_id,
+        version=plan.read_version,
+        schema_string=plan.schema_string,
+        mapping_mode=plan.mapping_mode,
+        partition_columns=plan.partition_columns,
+        partitions=plan.rewritten_partitions or ({},) * files,
+        files=plan.rewritten,
+        partition_numbers=tuple(range(files)),
+        total_files=files,
+    )
+    stay = Padding.of(spark, schema).judged(
+        _read_by_tasks(spark, staying, kinds, storage),
+        lambda these: these.where(f"NOT coalesce(({plan.where}), false)"),
     )
     return rows.union(stay.selectExpr(*names, *passed))
 
@@ -490,7 +479,6 @@ class FrameRun:
     directories: tuple[str, ...] = ()
 
     def execute(self) -> WriteResult:
-        """Write all rows; the run ends finished, or discarded with all its files."""
         directory = file_address(self.plan.table_uri, "").rstrip("/")
         run = Run(directory, self.token, self.storage, self.directories)
         return write_in_run(self.plan, run, self._written)
@@ -636,3 +624,154 @@ def write_frame(
         rows = _with_kept(rows, plan, storage)
     run = FrameRun(spark=spark, frame=rows, plan=plan, storage=storage, options=options)
     return (run.parted() if plan.partition_columns else run).execute()
+
+
+# Rows of a table as a DataFrame: files to tasks of Spark's Python workers, rows to batches
+
+_TASK_BYTES: Final = 32 << 20
+_MOST_TASK_BYTES: Final = 48 << 20
+_FILE_COST_BYTES: Final = 1 << 20
+"""A task reads about and at most so many stored bytes; opening a file counts as the last."""
+
+_HELD_BYTES: Final = 64 << 20
+_BATCH_ROWS: Final = 1 << 15
+"""Rows in memory are read so many bytes, and given to Spark so many rows, at a time."""
+
+
+def read(
+    spark: SparkSession,
+    table: "Table | str | PathLike[str]",
+    *,
+    where: str | None = None,
+    columns: str | Sequence[str] | None = None,
+    version: int | None = None,
+    storage_options: OptionsSource | None = None,
+) -> DataFrame:
+    """Return the rows of a table at one version as a DataFrame, without Delta's jars.
+
+    Python workers read the files: deletion vectors, column mapping and partition values are
+    applied, texts of CHAR padded as Spark pads them, and every value is read exactly, or the job
+    fails. All values of the columns that are read pass from Python to the JVM. Which files are
+    read is settled here; conditions that the DataFrame is given later filter rows, and open as
+    many files.
+
+    Args:
+        spark: A classic or Connect session. The Python of its workers must be able to import this
+            package.
+        table: The table, or its address.
+        where: Only rows of which this condition on the columns read is true. Files that cannot
+            have any are not opened.
+        columns: Top-level columns to read, in their order; all if None.
+        version: The newest version, or that of an opened table, if None.
+        storage_options: Open the table's files, if `table` is an address. What a callable returns
+            now is used as long as the DataFrame is.
+
+    Raises:
+        UsageError: If `where` cannot be used, the table lacks a column, or Spark a type.
+        UnsupportedFeatureError: If the table requires more of a reader than we do.
+        LiquidlogError: If the table cannot be opened.
+    """
+    if not all(hasattr(type(spark), name) for name in ("read", "version")):
+        refuse("spark", "a SparkSession", spark)
+    opened = opened_table(table, storage_options)
+    if version is None:
+        version = opened.snapshot().version
+    if where is not None:
+        one(where, str, argument="where", expected="a condition in SQL")
+    plan = opened.plan_read(where, whole_number(version, argument="version"))
+    chosen = _chosen(plan, columns)
+    schema = _spark_schema(spark, chosen)
+    try:
+        padding = Padding.of(spark, chosen)
+    except CharTypeError as error:
+        raise CorruptLogError(plan.table_uri, str(error)) from error
+    found = padding.padded(_read_by_tasks(spark, plan, schema, opened.opened.store.storage))
+    return found if where is None else found.where(where)
+
+
+def _spark_schema(spark: SparkSession, schema: StructType) -> SparkStruct:
+    try:
+        return SparkStruct.fromJson(json.loads(schema_json(plain_nullable(schema))))
+    except ValueError as error:  # variants before 4.0
+        raise UsageError(
+            f"Spark {spark.version} has no such type: {failure_reason(error)}; name other columns"
+        ) from error
+
+
+def _rows(
+    reader: TableRows, schema: SparkStruct, _: int, parts: tuple[FilePart, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in the parts of files that a task is sent, in Spark's types."""
+    wanted = spark_arrow_schema(schema)
+    for part in parts:
+        for table in reader.read(part):
+            columns = map(convert_chunks, table.columns, wanted.types)
+            rows = pa.Table.from_arrays(list(columns), schema=wanted)
+            yield from rows.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _read_by_tasks(
+    spark: SparkSession, plan: ReadPlan, schema: SparkStruct, storage: StorageOptions
+) -> DataFrame:
+    """Return what tasks read of a plan's files, a frame that Spark never takes for a small one."""
+    reader = TableRows.of_plan(plan, schema.names, storage=storage.fresh(), max_bytes=_HELD_BYTES)
+    task, parts = partial(_rows, reader, schema), [*_of_tasks(_parts(plan))]
+    # Spark would broadcast a small one to join it. It takes an RDD of Python to be large.
+    if not parts:
+        return spark.createDataFrame([], schema)
+    context = context_of(spark)
+    if context is None:
+        return map_batches(*assigned(spark, task, parts), schema).hint("merge")
+    contents = [(number, encoded_request(one)) for number, one in enumerate(parts)]
+    numbered = spark.createDataFrame(
+        context.parallelize(contents, len(contents)), "id bigint, content binary"
+    )
+    return map_batches(numbered, AssignedTasks(task, None), schema)
+
+
+def _data_columns(plan: WritePlan | ReadPlan) -> StructType:
+    return without_void(parse_schema(plan.schema_string, where="the plan"))
+
+
+def _chosen(plan: ReadPlan, columns: str | Sequence[str] | None) -> StructType:
+    schema = _data_columns(plan)
+    if columns is None:
+        return schema
+    named = texts(columns, argument="columns", of="column names")
+    known = {one.name: one for one in schema.fields}
+    missing = [name for name in named if name not in known]
+    wrong = missing or [name for name in named if named.count(name) > 1]
+    if wrong:
+        raise UsageError(
+            f"columns names {', '.join(dict.fromkeys(wrong))},"
+            f" {'which the table lacks' if missing else 'twice'}; it has {', '.join(known)}"
+        )
+    return StructType(tuple(known[name] for name in named))
+
+
+def _parts(plan: ReadPlan) -> Iterator[FilePart]:
+    for file, number in zip(plan.files, plan.partition_numbers, strict=True):
+        try:
+            located = Located.of(plan.table_uri, file)
+        except DataFileError as error:
+            raise CorruptLogError(plan.table_uri, error.message) from error
+        whole = FilePart(
+            located=located,
+            values=plan.partitions[number],
+            parts=max(1, round(file.size_bytes / _TASK_BYTES)),
+        )
+        yield from (replace(whole, part=part) for part in range(whole.parts))
+
+
+def _of_tasks(parts: Iterable[FilePart]) -> Iterator[tuple[FilePart, ...]]:
+    held: list[FilePart] = []
+    held_bytes = 0
+    for part in parts:
+        part_bytes = part.located.file.size_bytes // part.parts + _FILE_COST_BYTES
+        if held and held_bytes + part_bytes > _MOST_TASK_BYTES:
+            yield tuple(held)
+            held, held_bytes = [], 0
+        held.append(part)
+        held_bytes += part_bytes
+    if held:
+        yield tuple(held)
