@@ -1,14 +1,16 @@
 """What a probe finds, without Spark: storage that is not there, and what workers answer."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
 
 from liquidlog.data.runs import Run, runs_in
-from liquidlog.errors import StorageError
-from liquidlog.rewriting.source import storage_problem
+from liquidlog.errors import ExecutorError, StorageError
+from liquidlog.rewriting.source import can_read, storage_problem
+from liquidlog.storage.options import NO_OPTIONS
 from liquidspark.probing import (
     WorkerAnswer,
     least_versions,
@@ -57,6 +59,17 @@ def test_what_is_not_reached_is_named(file: Path, tmp_path: Path) -> None:
     assert "cannot create" in found
     place = {"directory": "s3://bucket/t", "file": "s3://bucket/t/f"}
     assert "nope" in str(storage_problem(**place, token=RUN, options={"nope": "x"}))
+
+
+def test_a_table_that_cannot_be_written_is_refused_and_a_file_left_to_its_group(
+    file: Path, tmp_path: Path
+) -> None:
+    there: Any = {"directory": str(tmp_path), "storage": NO_OPTIONS}
+    assert can_read("the driver", file=str(file), **there)
+    assert not can_read("the driver", file=str(tmp_path / "missing.parquet"), **there)
+    elsewhere = str(tmp_path / "elsewhere")
+    with pytest.raises(ExecutorError, match=r"^the driver cannot create .* needs the right to$"):
+        can_read("the driver", directory=elsewhere, file=str(file), storage=NO_OPTIONS)
 
 
 def test_a_file_that_cannot_be_deleted_is_named_and_found_again(
