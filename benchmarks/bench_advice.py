@@ -27,7 +27,7 @@ from bench_layout import group_work
 from liquidlog import Table
 from liquidlog.advice.advice import Advice
 from liquidlog.advice.search import Candidate
-from liquidlog.commit.transaction import system_clock
+from liquidlog.commit import system_clock
 from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.reads import readings_of
 from liquidlog.log.loader import open_store

@@ -100,7 +100,7 @@ from liquidlog.table import system_clock
 from liquidlog.plan import RewrittenGroup, WrittenFile
 from liquidlog.clustering.change import rewrite_change
 from liquidlog.clustering.staleness import staleness_of
-from liquidlog.commit.transaction import Proposal, land
+from liquidlog.commit import Proposal, land
 from liquidlog.operations.batches import read_set_of
 table = Table.open(uri)
 plan = table.plan(min_cube_size=1, target_cube_size="10000TiB", max_file_size="1TiB")

@@ -6,7 +6,8 @@ else may change from release to release.
 
 - `table` the facade, one method per stage and per question
 - `plan` what planner, executor and commit say to each other: documents of plans and results
-- `snapshot` the table at one version, columnar
+- `snapshot` the table at one version, columnar, and log actions reconciled into it
+- `commit` an opened table, and changes to its next version
 - `local` the executor without Spark
 - `sql` statements of SQL about tables, text to values
 - `errors` the tree of errors, codes, exit statuses, and the reasons that errors hold

@@ -49,8 +49,8 @@ from liquidlog.rewriting.source import (
     prepare_process,
 )
 from liquidlog.spec.text import render_size
-from liquidlog.storage.clients import may_pass
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource
+from liquidlog.storage.objects import may_pass
 
 _ENDED: Final = 1
 _LOOK_SECONDS: Final = 5.0

@@ -6,8 +6,7 @@ result = liquidspark.execute(spark, plan)  # ClusteringPlan -> RewriteResult
 table.commit(plan, result)                 # RewriteResult -> versions
 table.optimize()                           # all three
 
-Methods check their arguments and call the functions that do the work. They are ordered: opening,
-versions, questions, plans and commits of rewrites, other changes.
+Methods check their arguments and call the functions that do the work.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,10 +25,9 @@ from liquidlog.clustering.settings import (
     RewriteSettings,
     Size,
 )
-from liquidlog.commit.transaction import system_clock
+from liquidlog.commit import OpenedTable, system_clock
 from liquidlog.errors import UsageError
 from liquidlog.log.loader import open_store
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import (
     ClusteringPlan,
     Outcome,
@@ -47,7 +45,6 @@ from liquidlog.spec.arguments import (
     column_paths,
     number,
     one,
-    several,
     text_mapping,
     texts,
     transaction,
@@ -55,7 +52,7 @@ from liquidlog.spec.arguments import (
 )
 from liquidlog.spec.schema import Path, StructType, split_path
 from liquidlog.spec.text import Rows, Summary, parse_duration, parse_size, parse_time
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
@@ -66,18 +63,17 @@ if TYPE_CHECKING:
     from liquidlog.foresee.reads import Prediction
     from liquidlog.foresee.verdict import Criteria, Verdict
     from liquidlog.log.checkpointing import Checkpointed
-    from liquidlog.operations.define import Definition, DroppedFeature
+    from liquidlog.operations.define import DroppedFeature
     from liquidlog.operations.doctor import Mended, Overview
     from liquidlog.operations.inspect import Scan
     from liquidlog.operations.optimize import Optimized
+    from liquidlog.operations.outputs import Vacuumed
     from liquidlog.operations.rewrite import CommitReport, GroupWatch
-    from liquidlog.operations.vacuum import Vacuumed
     from liquidlog.operations.writes import Appended, Source
 
-__all__ = ["Size", "Table", "create_table", "define_table", "system_clock"]
+__all__ = ["Size", "Table", "system_clock"]
 
 _SCHEMA: Final = "an Arrow schema or a Delta StructType"
-_SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 _GONE: Final[Mapping[str, str]] = {
     "clustering_protocol_change": "cluster_by(…, dry_run=True)",
@@ -154,13 +150,16 @@ class Table(Summary):
         cluster_by: Names | None = None,
         partition_by: Names | None = None,
         properties: Mapping[str, str] | None = None,
+        description: str | None = None,
         storage_options: OptionsSource | None = None,
+        dry_run: bool = False,
     ) -> "Table":
         """Create an empty table and return it.
 
-        Give a `schema`, or another table as `like`: it gives schema, properties, and clustering or
-        partition columns. `cluster_by` or `partition_by` (empty for none) then replaces the
-        columns, and `properties` replace or add to the copied ones.
+        Give a `schema`, or another table as `like`: it gives schema, properties, description, and
+        clustering or partition columns. `cluster_by` or `partition_by` (empty for none) then
+        replaces the columns, `properties` replace or add to the copied ones, and `description` is
+        the comment. A `dry_run` checks everything and writes nothing.
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
@@ -169,14 +168,31 @@ class Table(Summary):
                 partition column is refused.
             StorageError: If the target cannot be written.
         """
-        definition = define_table(
+        from liquidlog.operations.define import Definition, create
+
+        if schema is not None:
+            one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
+        if like is not None:
+            one(like, Table, argument="like", expected="a Table")
+        if description is not None:
+            one(description, str, argument="description", expected="text")
+
+        def paths(names: Names | None, argument: str) -> tuple[Path, ...] | None:
+            return None if names is None else column_paths(names, argument=argument, empty=True)
+
+        definition = Definition(
             schema=schema,
-            like=like,
-            cluster_by=cluster_by,
-            partition_by=partition_by,
-            properties=properties,
+            like=None if like is None else like.snapshot(),
+            cluster_by=paths(cluster_by, "cluster_by"),
+            partition_by=paths(partition_by, "partition_by"),
+            properties={}
+            if properties is None
+            else text_mapping(properties, argument="properties"),
+            description=description,
         )
-        return create_table(uri, definition, storage_options=storage_options)
+        opened = OpenedTable(open_store(uri, storage_options), system_clock())
+        create(opened.store, definition, opened.clock, dry_run=_flag(dry_run, "dry_run"))
+        return as_table(opened)
 
     def _facts(self) -> Mapping[str, object]:
         return {"uri": self.uri, "seen_version": self.opened.seen_version}
@@ -203,13 +219,12 @@ class Table(Summary):
         payback_days: float | None,
         queries_per_day: float | None,
     ) -> "Criteria":
-        """Return for whom, and by which bar, rewrites are judged."""
-        from liquidlog.operations.judge import criteria_of
+        from liquidlog.operations.planned import criteria_of
 
         if source is None and isinstance(workload, str | PathLike):
             source = str(workload)
-        asked = self._asked(workload)
-        return criteria_of(self.opened, asked, source, payback_days, queries_per_day)
+        given = self._asked(workload), source, payback_days, queries_per_day
+        return criteria_of(self.opened, *given)
 
     @property
     def uri(self) -> str:
@@ -374,7 +389,7 @@ class Table(Summary):
         Raises:
             UsageError: If no predicate is a condition on the table, or a number is not above 0.
         """
-        from liquidlog.operations.judge import judge
+        from liquidlog.operations.planned import judge
 
         criteria = self._criteria(workload, workload_source, payback_days, queries_per_day)
         return judge(self.opened, self.snapshot(), criteria).verdict
@@ -477,7 +492,7 @@ class Table(Summary):
         from liquidlog.advice.evidence import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
-        from liquidlog.operations.judge import judge
+        from liquidlog.operations.planned import judge
 
         asked = self._asked(workload)
         if not asked:
@@ -602,7 +617,7 @@ class Table(Summary):
             UsageError: If no predicate is a condition on the table.
         """
         from liquidlog.foresee.verdict import Criteria
-        from liquidlog.operations.judge import predicted
+        from liquidlog.operations.planned import predicted
 
         now_ms = self.opened.clock.now_ms()
         criteria = Criteria(workload=self._asked(workload), now_ms=now_ms, reads_rows=sample)
@@ -616,11 +631,11 @@ class Table(Summary):
         Raises:
             UsageError: If the path is not that of a live file.
         """
-        from liquidlog.operations.planned import explain
+        from liquidlog.operations.planned import explain, snapshot_of_plan
 
         file = None if path is None else address(path, argument="path")
         made = self.plan() if plan is None else _plan(plan)
-        snapshot = self.opened.of_plan(made)
+        snapshot = snapshot_of_plan(self.opened, made)
         return explain(made, snapshot, self.opened.bounds_of(snapshot), file)
 
     def commit(
@@ -835,11 +850,11 @@ class Table(Summary):
             UnsupportedFeatureError: If the table requires more of a writer than we do.
             CommitError: If the commit did not land.
         """
-        from liquidlog.operations.writes import append
+        from liquidlog.operations.writes import append, sources_of
 
         return append(
             self.opened,
-            _sources(data),
+            sources_of(data),
             cluster=cluster,
             blind=None if blind is None else _flag(blind, "blind"),
             dry_run=dry_run,
@@ -1083,7 +1098,7 @@ class Table(Summary):
             CorruptLogError: If a needed log file is missing or broken.
             StorageError: If the storage cannot be written.
         """
-        from liquidlog.commit.transaction import checkpoint
+        from liquidlog.commit import checkpoint
 
         return checkpoint(
             self.opened.store, self.opened.to_change(), self.opened.clock, dry_run=dry_run
@@ -1112,7 +1127,7 @@ class Table(Summary):
             StorageError: If the storage does not answer; files that were not deleted stay listed.
             CorruptLogError: If a retained part of the log cannot be read.
         """
-        from liquidlog.operations.vacuum import orphans
+        from liquidlog.operations.outputs import orphans
 
         return orphans(
             self.opened,
@@ -1144,7 +1159,7 @@ class Table(Summary):
             CorruptLogError: If a retained part of the log cannot be read; nothing was deleted.
             CommitError: If a version that says what is deleted could not be put.
         """
-        from liquidlog.operations.vacuum import vacuum
+        from liquidlog.operations.outputs import vacuum
 
         return vacuum(
             self.opened,
@@ -1154,72 +1169,11 @@ class Table(Summary):
         )
 
 
-def define_table(
-    *,
-    schema: StructType | pa.Schema | None = None,
-    like: Table | None = None,
-    cluster_by: Names | None = None,
-    partition_by: Names | None = None,
-    properties: Mapping[str, str] | None = None,
-    description: str | None = None,
-) -> "Definition":
-    """Return the definition of a new table, from the arguments of `Table.create`.
-
-    `description` is the table's comment; None means that of `like`, if given.
-
-    Raises:
-        UsageError: If an argument is not what `Table.create` takes.
-    """
-    from liquidlog.operations.define import Definition
-
-    if schema is not None:
-        one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
-    if like is not None:
-        one(like, Table, argument="like", expected="a Table")
-    if description is not None:
-        one(description, str, argument="description", expected="text")
-
-    def paths(names: Names | None, argument: str) -> tuple[Path, ...] | None:
-        return None if names is None else column_paths(names, argument=argument, empty=True)
-
-    return Definition(
-        schema=schema,
-        like=None if like is None else like.snapshot(),
-        cluster_by=paths(cluster_by, "cluster_by"),
-        partition_by=paths(partition_by, "partition_by"),
-        properties={} if properties is None else text_mapping(properties, argument="properties"),
-        description=description,
-    )
-
-
 def as_table(opened: OpenedTable) -> Table:
     """Return the table of a store and a clock of the caller's."""
     table = Table.__new__(Table)
     table.opened = opened
     return table
-
-
-def create_table(
-    uri: str | PathLike[str],
-    definition: "Definition",
-    *,
-    storage_options: OptionsSource | None = None,
-    dry_run: bool = False,
-) -> Table:
-    """Create an empty table as defined; with `dry_run`, check everything and write nothing.
-
-    Raises:
-        TableExistsError: If there is a table at `uri` already.
-        ClusteringColumnError: If the table cannot have these clustering columns; has every problem.
-        UsageError: If no table can have this definition.
-        StorageError: If the target cannot be written.
-    """
-    from liquidlog.operations.define import Definition, create
-
-    opened = OpenedTable(open_store(uri, storage_options), system_clock())
-    one(definition, Definition, argument="definition", expected="a Definition")
-    create(opened.store, definition, opened.clock, dry_run=dry_run)
-    return as_table(opened)
 
 
 def _min_cube_bytes(snapshot: Snapshot, size: Size | None) -> int:
@@ -1238,17 +1192,3 @@ def _plan(value: object) -> ClusteringPlan:
 
 def _flag(value: object, argument: str) -> bool:
     return one(value, bool, argument=argument, expected="True or False")
-
-
-def _sources(data: object) -> "tuple[Source, ...]":
-    found: tuple[object, ...] = several(
-        data, (str, PathLike, pa.Table, pa.RecordBatchReader), argument="data", of=_SOURCES
-    )
-    if not found:
-        raise UsageError(f"there is nothing to append: data is an empty list of {_SOURCES}")
-    return tuple(
-        item
-        if isinstance(item, pa.Table | pa.RecordBatchReader)
-        else address(item, argument="data")
-        for item in found
-    )

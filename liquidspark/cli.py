@@ -9,7 +9,7 @@ from liquidlog.operations.executors import Executor
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.rewriting.source import ExecutorOptions
 from liquidlog.spec.arguments import refuse
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource
 from liquidspark.session import open_session
 
 if TYPE_CHECKING:

@@ -67,9 +67,8 @@ from liquidlog.rewriting.source import (
     WritingWork,
     prepare_process,
 )
-from liquidlog.storage.addresses import file_address
-from liquidlog.storage.clients import may_pass
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource, file_address
+from liquidlog.storage.objects import may_pass
 from liquidlog.storage.unity import storage_of
 from liquidspark.probing import require_ready
 from liquidspark.session import (

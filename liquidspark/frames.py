@@ -75,8 +75,7 @@ from liquidlog.spec.schema import (
     plain_nullable,
     schema_json,
 )
-from liquidlog.storage.addresses import file_address
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.addresses import OptionsSource, StorageOptions, file_address
 from liquidlog.table import Size, Table
 from liquidspark.arriving import (
     MOST_OPEN,

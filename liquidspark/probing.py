@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from liquidlog.errors import ExecutorError
 from liquidlog.rewriting.source import can_read, new_token
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidspark.session import OWN_WORKERS, context_of, failure_reason, setting_of
 
 _PRODUCT: Final = "liquidlog"

@@ -22,7 +22,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError, UsageError
 from liquidlog.logs import Log
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions
 from liquidlog.spec.arguments import address, one, refuse, whole_number
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource
 from liquidlog.table import Size, Table
 from liquidspark.executor import execute_groups, session_tasks
 from liquidspark.frames import append, frame_schema, opened_table

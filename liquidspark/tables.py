@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from liquidlog import sql as ask
-from liquidlog import table as table_module
 from liquidlog.errors import ExecutorError, TableExistsError, TableNotFoundError, UsageError
 from liquidlog.operations.optimize import expected_metrics, partition_where
 from liquidlog.operations.rewrite import require_rewritable
@@ -22,7 +21,7 @@ from liquidlog.report.jsonable import jsonable
 from liquidlog.spec.arguments import address, number, one, text_mapping, texts
 from liquidlog.spec.schema import StructField, StructType, parse_schema, split_path
 from liquidlog.sql import column_type, parse_statement
-from liquidlog.storage.options import OptionsSource, StorageOptions
+from liquidlog.storage.addresses import OptionsSource, StorageOptions
 from liquidlog.table import Table
 from liquidspark.session import parsed_schema, setting_of
 
@@ -464,12 +463,11 @@ def create_table(
             table=quoted(name),
         )
     place = location if location is not None else new_location(spark, name or ())
-    made = table_module.define_table(**definition)
-    has_columns = made.like is not None or bool(definition["schema"].fields)
+    has_columns = definition.get("like") is not None or bool(definition["schema"].fields)
     try:
         # Without columns, only look whether there is a table already.
-        table = table_module.create_table(
-            place, made, storage_options=storage_options, dry_run=not has_columns
+        table = Table.create(
+            place, **definition, storage_options=storage_options, dry_run=not has_columns
         )
         if not has_columns:
             raise UsageError("a new table needs at least one column: addColumn adds one")

@@ -30,9 +30,8 @@ from liquidlog.report import changes, tables
 from liquidlog.report.layout import Line
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import MODE, StructType, parse_schema
-from liquidlog.storage.addresses import is_local
-from liquidlog.storage.options import StorageOptions
-from liquidlog.table import Table, create_table, define_table
+from liquidlog.storage.addresses import StorageOptions, is_local
+from liquidlog.table import Table
 
 
 @verb("liquidlog create ./sales --schema-from day1.parquet --cluster-by day,store")
@@ -66,14 +65,16 @@ def create(
         raise UsageError("give one of --schema-from, --schema and --like")
     if column_mapping and any(name.lower() == MODE.lower() for name in properties):
         raise UsageError(f"give either --column-mapping or --property {MODE}")
-    definition = define_table(
+    Table.create(
+        table.uri,
         schema=_schema(schema_from, schema_json, table.options),
         like=None if like is None else open_other(like, table.options),
         cluster_by=None if cluster_by is None else split_names(cluster_by),
         partition_by=None if partition_by is None else split_names(partition_by),
         properties={**properties, **({MODE: column_mapping} if column_mapping else {})},
+        storage_options=table.options,
+        dry_run=dry_run,
     )
-    create_table(table.uri, definition, storage_options=table.options, dry_run=dry_run)
     emit_created(dry_run=dry_run)
 
 

@@ -15,8 +15,7 @@ from liquidlog.clustering.settings import BY_NAME, NOT_IN_FILES, Setting
 from liquidlog.errors import UsageError
 from liquidlog.logs import Log
 from liquidlog.spec.text import suggestion
-from liquidlog.storage.addresses import is_local, table_address
-from liquidlog.storage.options import is_secret
+from liquidlog.storage.addresses import is_local, is_secret, table_address
 
 _VARIABLE: Final = "env"
 

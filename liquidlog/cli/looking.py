@@ -67,7 +67,7 @@ def detail(table: Address, version: int | None, timestamp: str | None) -> None:
 )
 def history(table: Address, limit: int | None, *, amplification: bool) -> None:
     """Show the commits, newest first."""
-    from liquidlog.log.segment import list_log
+    from liquidlog.log.loader import list_log
     from liquidlog.operations.inspect import written_bytes
     from liquidlog.report import tables
 

@@ -29,8 +29,7 @@ from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.schema import leaves, quote_path
 from liquidlog.spec.text import parse_size
-from liquidlog.storage.addresses import is_local
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.addresses import StorageOptions, is_local
 from liquidlog.table import Table
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -32,8 +32,14 @@ from liquidlog.cli.output import emit, first_of, is_json, note, replace_file, sa
 from liquidlog.clustering.settings import WITH_OPTION, Stage, settings_of, split_names
 from liquidlog.errors import UsageError
 from liquidlog.foresee.verdict import Criteria, Verdict, command
-from liquidlog.operations.judge import criteria_of, judge, judge_plan, predicted
-from liquidlog.operations.planned import explain_together
+from liquidlog.operations.planned import (
+    criteria_of,
+    explain_together,
+    judge,
+    judge_plan,
+    predicted,
+    snapshot_of_plan,
+)
 from liquidlog.operations.rewrite import read_advice
 from liquidlog.plan import ClusteringPlan, plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate, Workload
@@ -77,7 +83,7 @@ def judged(
         source = criteria.workload_source if made.readers is not None else None
         said = command(opened.uri, words, source)
         return judge_plan(opened.opened, made, criteria, command=said)
-    snapshot = opened.opened.of_plan(made)
+    snapshot = snapshot_of_plan(opened.opened, made)
     return judge(opened.opened, snapshot, criteria, made=made).verdict
 
 

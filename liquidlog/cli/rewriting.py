@@ -48,8 +48,9 @@ from liquidlog.operations.executors import (
     NOT_READ_BACK,
     ChosenExecutor,
     Executor,
-    ExecutorWhenNeeded,
+    ExecutorOf,
     choose_executor,
+    executors_when_needed,
     open_executor,
     require_doable,
     require_settings,
@@ -158,18 +159,18 @@ class _Engine:
         made: ClusteringPlan,
         chosen: ChosenExecutor,
         storage_options: Mapping[str, str],
-    ) -> Iterator[ExecutorWhenNeeded]:
+    ) -> Iterator[ExecutorOf]:
         """Context manager: an executor that starts with the first plan that has groups.
 
         Others who may be at work on the table are named before, the executor's messages meanwhile.
         """
         if made.groups:
             _say_who_is_at_work(opened)
-        waiting = ExecutorWhenNeeded(
+        waiting = executors_when_needed(
             lambda _: chosen.name, lambda _: self.open(chosen, storage_options)
         )
-        with executors_heard(), waiting:
-            yield waiting
+        with executors_heard(), waiting as executor_of:
+            yield executor_of
 
 
 def _say_who_is_at_work(opened: Table) -> None:
@@ -288,7 +289,7 @@ def _say_verdict(verdict: "Verdict | None", *, yes: bool) -> None:
 
 def _rewritten_round(
     opened: Table,
-    executor: ExecutorWhenNeeded,
+    executor: ExecutorOf,
     commits: Mapping[str, Any],
     planned_seconds: float,
     made: ClusteringPlan,

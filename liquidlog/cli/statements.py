@@ -23,7 +23,7 @@ from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
 from liquidlog.report.layout import Line
 from liquidlog.sql import parse_statement
-from liquidlog.table import Table, create_table, define_table
+from liquidlog.table import Table
 
 
 @verb(
@@ -161,8 +161,8 @@ class _Caller:
             self._say({"version": version}, f"nothing to do: version {version} is there already")
             return
         source = None if asked.like is None else open_other(address(asked.like), options)
-        definition = define_table(like=source, **asked.definition)
-        create_table(self._table.uri, definition, storage_options=options, dry_run=self._dry_run)
+        given = {**asked.definition, "storage_options": options, "dry_run": self._dry_run}
+        Table.create(self._table.uri, like=source, **given)
         emit_created(dry_run=self._dry_run)
 
     def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401

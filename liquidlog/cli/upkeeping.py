@@ -29,8 +29,8 @@ from liquidlog.foresee.verdict import Bar
 from liquidlog.operations.executors import (
     AUTO,
     LOCAL,
-    ExecutorWhenNeeded,
     choose_executor,
+    executors_when_needed,
     find_executor,
     open_executor,
     require_settings,
@@ -94,14 +94,14 @@ def tick(
         require_settings(name, spark_conf, None)
         find_executor(LOCAL if name == AUTO else name)
     storage_options = storage_options or _defaults((*policy.tables, *tables))
-    waiting = ExecutorWhenNeeded(
+    waiting = executors_when_needed(
         lambda plan: choose_executor(name, plan, spark_conf).name,
         lambda one: open_executor(one, spark_conf, storage_options, verb="tick"),
     )
     options = storage_options or None
-    with executors_heard(), waiting:
+    with executors_heard(), waiting as executor_of:
         ticked = run_tick(
-            policy, tables, waiting, storage_options=options, dry_run=dry_run, plans=plans
+            policy, tables, executor_of, storage_options=options, dry_run=dry_run, plans=plans
         )
     if openmetrics is not None:
         replace_file(openmetrics, tick_openmetrics(ticked))

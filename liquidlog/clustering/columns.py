@@ -94,7 +94,7 @@ def resolve_columns(
     requested: Sequence[Path],
     *,
     configuration: Mapping[str, str],
-    partition_columns: Sequence[str],
+    partition_columns: Sequence[str] = (),
     limit: int = DEFAULT_COLUMN_LIMIT,
     case_sensitive: bool = False,
 ) -> tuple[ClusteringColumn, ...]:

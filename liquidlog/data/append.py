@@ -43,8 +43,8 @@ from liquidlog.spec.schema import (
     quote_path,
     render_schema,
 )
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import content_mark
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 # Rows parted by the values of partition columns, and these values as the log spells them.
 #

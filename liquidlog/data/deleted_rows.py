@@ -44,7 +44,7 @@ from liquidlog.spec.arrow import leaf_column
 from liquidlog.spec.bounds import Bounds, ColumnBounds, has_bounds, parse_bounds
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import Leaf, Path, StructType, leaves
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 
 # A multiset of rows to find; files and row groups whose bounds exclude them are not read.
 

@@ -40,10 +40,9 @@ from liquidlog.spec.deletion_vectors import (
 )
 from liquidlog.spec.partitions import PartitionTexts, data_schema, typed_value
 from liquidlog.spec.schema import MappingMode, Path, StructField, StructType, parse_schema
-from liquidlog.storage.addresses import file_address
-from liquidlog.storage.clients import AmbiguousPutError
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, file_address
 from liquidlog.storage.files import open_input, put_if_absent
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.objects import AmbiguousPutError
 
 # Files of deletion vectors. Source: PROTOCOL.md, "Deletion Vector File Storage Format".
 

@@ -35,10 +35,9 @@ from liquidlog.spec.arrow import (
 from liquidlog.spec.calendars import SPARK_VERSION, Calendars, Stored, UnmovableError
 from liquidlog.spec.evolution import earlier_types
 from liquidlog.spec.schema import MappingMode, Path, StructType, quote_path
-from liquidlog.storage.addresses import is_local, local_path
-from liquidlog.storage.clients import OtherSizeError
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, is_local, local_path
 from liquidlog.storage.files import StoredFile
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.objects import OtherSizeError
 
 _BUFFERS_BYTES: Final = 64 << 20
 """For all columns together that are read page by page."""

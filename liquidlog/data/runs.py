@@ -16,7 +16,7 @@ fate is finished, with the digest of exactly the documents that it commits; the 
 the commit has landed. To delete files of a run, first retire or withdraw the run, then read the
 log, then delete the files that the log does not name. A withdrawn run may have a commit under way
 that read the fate earlier: putting a version in between makes that commit read the fate again (see
-`operations.vacuum`).
+`operations.outputs`).
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from liquidlog.errors import ExecutorError, LiquidlogError, StorageError
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.deletion_vectors import VECTOR_PREFIX
 from liquidlog.spec.partitions import is_safe_directory
-from liquidlog.storage.clients import AmbiguousPutError
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import (
     create_small,
     delete_file,
@@ -48,7 +48,7 @@ from liquidlog.storage.files import (
     read_file,
     replace_file,
 )
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.objects import AmbiguousPutError
 
 APPEND: Final = "append"
 """The verb of runs that append: they replace no file."""

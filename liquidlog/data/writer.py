@@ -40,8 +40,8 @@ from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.calendars import TODAYS_FOOTER
 from liquidlog.spec.schema import Path, StructType
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import NewFile, create
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 _PAGES: Final = {
     "data_page_version": "1.0",

@@ -609,13 +609,7 @@ def create_change(
     table_id = new_id()
     given = {name: one for name, one in properties.items() if not name.startswith(FEATURE_PREFIX)}
     schema, configuration = _mapped(schema, given, new_id)
-    columns = resolve_columns(
-        schema,
-        cluster_by,
-        configuration=configuration,
-        partition_columns=(),
-        case_sensitive=True,
-    )
+    columns = resolve_columns(schema, cluster_by, configuration=configuration, case_sensitive=True)
     return _create(
         schema,
         configuration,
@@ -648,7 +642,6 @@ def like_change(source: Snapshot, *, new_id: Callable[[], str], now_ms: int) -> 
         schema,
         [column.logical for column in state.columns],
         configuration=properties,
-        partition_columns=(),
         limit=len(state.columns),
     )
     return _create(

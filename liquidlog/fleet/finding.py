@@ -23,9 +23,15 @@ from liquidlog.errors import LiquidlogError, StorageError, UsageError
 from liquidlog.logs import Log
 from liquidlog.spec.paths import LOG_DIR
 from liquidlog.spec.text import masked
-from liquidlog.storage.addresses import is_local, table_address, table_in_catalog
+from liquidlog.storage.addresses import (
+    NO_OPTIONS,
+    StorageOptions,
+    is_local,
+    redacted,
+    table_address,
+    table_in_catalog,
+)
 from liquidlog.storage.files import entries, holds_any
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
 from liquidlog.storage.unity import tables_of
 
 _log: Final = Log(__name__)

@@ -22,17 +22,16 @@ from liquidlog.clustering.columns import UNCLUSTERED, clustering_state, file_sta
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.errors import DocumentError, StorageError, UsageError
 from liquidlog.foresee.verdict import Bar, Option, Verdict
-from liquidlog.log.segment import list_log, read_infos
-from liquidlog.log.store import TableStore
-from liquidlog.operations import vacuum
+from liquidlog.log.loader import list_log, read_infos
 from liquidlog.operations.inspect import judged_health
-from liquidlog.operations.judge import ADVISED
+from liquidlog.operations.outputs import ORPHANS, VACUUM_END, VACUUM_START
+from liquidlog.operations.planned import ADVISED
 from liquidlog.operations.rewrite import read_file
-from liquidlog.operations.vacuum import OPERATION as ORPHANS
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import BoundsOf
 from liquidlog.spec.text import parse_duration, parse_size, render_size, rough_duration, suggestion
 from liquidlog.storage.addresses import is_local, local_path
+from liquidlog.storage.files import TableStore
 
 _DAY_MS: Final = 86_400_000
 _WHOLE: Final = 100.0
@@ -281,7 +280,7 @@ MOST_COMMITS: Final = 1_000
 """The most commits that are read, as a table may have one per second."""
 
 _OPTIMIZE: Final = "OPTIMIZE"
-_NOTES: Final = frozenset({vacuum.START, vacuum.END, ORPHANS})
+_NOTES: Final = frozenset({VACUUM_START, VACUUM_END, ORPHANS})
 """Operations whose commits change no file, and so are no reason for a rewrite."""
 
 _TOGETHER: Final = 16
@@ -317,7 +316,7 @@ class PastWork:
 
     def take(self, version: int, operation: str | None, at_ms: int) -> None:
         """Count a commit that is older than all before."""
-        if operation == vacuum.START and self.last_vacuum_ms is None:
+        if operation == VACUUM_START and self.last_vacuum_ms is None:
             self.last_vacuum_ms = at_ms
         if self.last_rewrite is None:
             self.since_ms = at_ms

@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypeVar
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.planner import affordable
 from liquidlog.clustering.settings import OVERLAP
-from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.commit import Clock, system_clock
 from liquidlog.errors import (
     EXIT_ERROR,
     EXIT_OK,
@@ -46,17 +46,17 @@ from liquidlog.foresee.verdict import Bar, Criteria, Verdict, no_verdict
 from liquidlog.local import TaskFailedError, Workers, core_count
 from liquidlog.logs import Log
 from liquidlog.operations.doctor import Overview
-from liquidlog.operations.executors import ExecutorWhenNeeded
-from liquidlog.operations.judge import judge, judge_plan
+from liquidlog.operations.executors import ExecutorOf
 from liquidlog.operations.optimize import rewritten
 from liquidlog.operations.outputs import at_work, claimed
+from liquidlog.operations.planned import judge, judge_plan
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.operations.workloads import predicates_of
 from liquidlog.plan import ClusteringPlan, encode_plan
 from liquidlog.predicates.workload import Workload
 from liquidlog.spec.text import render_size
+from liquidlog.storage.addresses import OptionsSource, StorageOptions
 from liquidlog.storage.files import make_directory, replace_file
-from liquidlog.storage.options import OptionsSource, StorageOptions
 from liquidlog.table import Table
 from liquidlog.workload.form import KnownTable, Query, Tables, grouped, normal
 from liquidlog.workload.sources import found_in, open_table
@@ -492,7 +492,7 @@ class _Run:
     plans: str | None
     readers: Readers
     clock: Clock
-    executor: ExecutorWhenNeeded
+    executor: ExecutorOf
     spending: Spending
 
     def _open(self, address: str) -> Table:
@@ -691,7 +691,7 @@ class _Run:
 def tick(
     policy: UpkeepPolicy,
     tables: Sequence[str],
-    executor: ExecutorWhenNeeded,
+    executor: ExecutorOf,
     *,
     storage_options: OptionsSource | None = None,
     dry_run: bool = False,

@@ -32,7 +32,6 @@ from liquidlog.foresee.reads import (
 )
 from liquidlog.foresee.rows import FROM_ROWS, is_partition, rows_of
 from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Parts, Rows, Sample, spread
-from liquidlog.log.store import TableStore
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records
@@ -47,6 +46,7 @@ from liquidlog.spec.bounds import (
 )
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
 from liquidlog.storage.addresses import is_local
+from liquidlog.storage.files import TableStore
 
 _HALVES: Final = 4
 """Halves of the sampled rows that say how far the sample may be off."""

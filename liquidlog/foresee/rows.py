@@ -33,11 +33,11 @@ from liquidlog.foresee.sample import (
     spread,
 )
 from liquidlog.log.checkpoints import load_bounds
-from liquidlog.log.store import TableStore
 from liquidlog.plan import InputFile
 from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.bounds import Bounds, ColumnBounds
 from liquidlog.spec.schema import Leaf, mapping_mode
+from liquidlog.storage.files import TableStore
 
 FROM_ROWS: Final = "rows"
 FROM_STATISTICS: Final = "statistics"

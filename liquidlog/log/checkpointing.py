@@ -26,12 +26,15 @@ from msgspec import structs
 from liquidlog.errors import CheckpointMismatchError, CorruptLogError, LiquidlogError, StorageError
 from liquidlog.log.checkpoints import CheckpointState, add_of, read_checkpoint, statistics_texts
 from liquidlog.log.history import removed_files, tombstones
-from liquidlog.log.loader import load_segment
-from liquidlog.log.replay import file_keys, path_order, sorted_files
-from liquidlog.log.segment import LogSegment, hinted_version, list_log_from, parse_commit
-from liquidlog.log.store import AmbiguousPutError, LocalTableStore, TableStore
+from liquidlog.log.loader import (
+    LogSegment,
+    hinted_version,
+    list_log_from,
+    load_segment,
+    parse_commit,
+)
 from liquidlog.logs import Log, ms_since
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot, decoded_paths, file_keys, path_order, sorted_files
 from liquidlog.spec.actions import (
     AddFile,
     Commit,
@@ -54,8 +57,9 @@ from liquidlog.spec.paths import (
     commit_name,
 )
 from liquidlog.spec.text import retention_ms
-from liquidlog.storage.addresses import is_local
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions, redacted
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, is_local, redacted
+from liquidlog.storage.files import LocalTableStore, TableStore
+from liquidlog.storage.objects import AmbiguousPutError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -506,7 +510,7 @@ def _require_same(
     since_ms = -1 if keep_ms is None else now_ms - keep_ms + _MINUTE_MS
     sidecars = [file.name for file in snapshot.statistics.checkpoint]
     expected = tombstones(store, segment, sidecars, since_ms=since_ms)
-    found = removed_files(aside, [name], since_ms=-1)
+    found = frozenset(removed_files(aside, [name]))
     differences += tombstone_differences(expected, found, snapshot.files)
     if differences:
         raise CheckpointMismatchError(snapshot.version, tuple(differences))

@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
-from liquidlog.log.replay import TailState, replay_tail, tail_files, tail_statistics
-from liquidlog.log.store import TableStore
 from liquidlog.snapshot import (
     DELETION_VECTOR_TYPE,
     FILES_SCHEMA,
@@ -28,8 +26,12 @@ from liquidlog.snapshot import (
     CheckpointFile,
     Snapshot,
     Statistics,
+    TailState,
     deletion_vector,
     num_records,
+    replay_tail,
+    tail_files,
+    tail_statistics,
 )
 from liquidlog.spec.actions import (
     ZCUBE_ID,
@@ -63,7 +65,7 @@ from liquidlog.spec.calendars import Calendars
 from liquidlog.spec.paths import SIDECAR_DIR, are_plain, commit_name, log_path, parse_log_file
 from liquidlog.spec.schema import Leaf, Path
 from liquidlog.spec.text import json_scalar
-from liquidlog.storage.files import Source
+from liquidlog.storage.files import Source, TableStore
 
 _ROWS_PER_BYTE: Final = 8
 _ROWS_ALWAYS: Final = 1 << 16
@@ -328,22 +330,14 @@ def _deletion_vectors(adds: pa.StructArray) -> pa.Array:
 #
 # Source: PROTOCOL.md, "Checkpoints", "V2 Spec".
 
-_ACTIONS: Final[Mapping[str, type]] = {
-    "protocol": Protocol,
-    "metaData": Metadata,
-    "domainMetadata": DomainMetadata,
-    "txn": SetTransaction,
-    "sidecar": Sidecar,
+_ACTIONS: Final[Mapping[str, tuple[type, str]]] = {
+    "protocol": (Protocol, "minReaderVersion"),
+    "metaData": (Metadata, "id"),
+    "domainMetadata": (DomainMetadata, "domain"),
+    "txn": (SetTransaction, "appId"),
+    "sidecar": (Sidecar, "path"),
 }
-
-_REQUIRED: Final[Mapping[str, str]] = {
-    "protocol": "minReaderVersion",
-    "metaData": "id",
-    "domainMetadata": "domain",
-    "txn": "appId",
-    "sidecar": "path",
-}
-"""For each kind of action, a field that is never null."""
+"""The kinds of actions beside files, each with a field that is never null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +353,10 @@ class CheckpointState:
     plain: bool = False
 
 
+_Part = tuple[TailState, pa.Table, Statistics]
+"""The rare actions of a checkpoint's file, and its live files."""
+
+
 def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
     """Return the state in a checkpoint; `names` has all parts of a multi-part checkpoint."""
     parts = []
@@ -368,12 +366,13 @@ def read_checkpoint(store: TableStore, names: Sequence[str]) -> CheckpointState:
         except (pa.ArrowException, OSError, KeyError, msgspec.MsgspecError) as error:
             detail = f"is not a readable checkpoint: {error}"
             raise CorruptLogError(log_path(name), detail) from error
-    files, statistics = _joined([(part.files, part.statistics) for part in parts])
+    states = [state for state, _, _ in parts]
+    files, statistics = _joined([(files, statistics) for _, files, statistics in parts])
     return CheckpointState(
-        protocol=next((part.protocol for part in parts if part.protocol), None),
-        metadata=next((part.metadata for part in parts if part.metadata), None),
-        domains={key: value for part in parts for key, value in part.domains.items()},
-        transactions={key: value for part in parts for key, value in part.transactions.items()},
+        protocol=next((one.protocol for one in states if one.protocol), None),
+        metadata=next((one.metadata for one in states if one.metadata), None),
+        domains={key: value for one in states for key, value in one.domains.items()},
+        transactions={key: value for one in states for key, value in one.transactions.items()},
         files=files,
         statistics=statistics,
         plain=all(map(are_plain, files["path"].chunks)),
@@ -403,7 +402,7 @@ def _require_plausible(store: TableStore, name: str) -> None:
         raise CorruptLogError(log_path(name), f"is not a plausible checkpoint: {problem}")
 
 
-def _read(store: TableStore, name: str) -> CheckpointState:
+def _read(store: TableStore, name: str) -> _Part:
     _require_plausible(store, name)
     with pq.ParquetFile(store.open_log(name)) as file:
         actions = _actions(file, file.schema_arrow)
@@ -416,21 +415,10 @@ def _read(store: TableStore, name: str) -> CheckpointState:
         own = _parquet_files(store, name)
     files, statistics = _with_sidecars(own, store, actions["sidecar"])
     rare = [action for kind in _ACTIONS if kind != "sidecar" for action in actions[kind]]
-    return _state(replay_tail([(0, rare)]), files, statistics)
+    return replay_tail([(0, rare)]), files, statistics
 
 
-def _state(state: TailState, files: pa.Table, statistics: Statistics) -> CheckpointState:
-    return CheckpointState(
-        protocol=state.protocol,
-        metadata=state.metadata,
-        domains=state.domains,
-        transactions=state.transactions,
-        files=files,
-        statistics=statistics,
-    )
-
-
-def _read_json(store: TableStore, name: str) -> CheckpointState:
+def _read_json(store: TableStore, name: str) -> _Part:
     content = store.read_log(name)
     if content is None:
         raise CorruptLogError(log_path(name), "is not there any more")
@@ -444,7 +432,7 @@ def _read_json(store: TableStore, name: str) -> CheckpointState:
     files = files.set_column(files.schema.get_field_index("version"), "version", unknown)
     texts = pa.chunked_array([tail_statistics(state)])
     files, statistics = _with_sidecars((files, Statistics(texts=texts)), store, sidecars)
-    return _state(state, files, statistics)
+    return state, files, statistics
 
 
 def _parquet_files(store: TableStore, name: str) -> tuple[pa.Table, Statistics]:
@@ -483,13 +471,13 @@ def _actions(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, list[Any]]:
             column = read[name].combine_chunks()
             rows = column.filter(pc.is_valid(column)).to_pylist()
             plain = (_plain(row, column.type) for row in rows)
-            found[name].extend(msgspec.convert(row, _ACTIONS[name]) for row in plain)
+            found[name].extend(msgspec.convert(row, _ACTIONS[name][0]) for row in plain)
     return found
 
 
 def _may_hold(group: pq.RowGroupMetaData, name: str) -> bool:
     """Return whether a row group may have actions of a kind, by its statistics."""
-    required = f"{name}.{_REQUIRED[name]}"
+    required = f"{name}.{_ACTIONS[name][1]}"
     for position in range(group.num_columns):
         chunk = group.column(position)
         if chunk.path_in_schema == required:

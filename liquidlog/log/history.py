@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -15,22 +15,20 @@ import pyarrow.parquet as pq
 
 from liquidlog.errors import CorruptLogError, TimestampNotFoundError
 from liquidlog.log.checkpoints import read_checkpoint, struct_field
-from liquidlog.log.loader import load_snapshot
-from liquidlog.log.segment import (
+from liquidlog.log.loader import (
     Checkpoint,
     LogListing,
     LogSegment,
     candidate_segments,
     list_log,
+    load_snapshot,
     read_change_files,
     read_commits,
     read_infos,
 )
-from liquidlog.log.store import TableStore
 from liquidlog.snapshot import Snapshot, decoded_paths, deletion_vector
 from liquidlog.spec.actions import (
     AddFile,
-    AnyAction,
     Commit,
     DeletionVector,
     FileKey,
@@ -49,6 +47,7 @@ from liquidlog.spec.deletion_vectors import (
 from liquidlog.spec.features import has_in_commit_timestamps
 from liquidlog.spec.paths import LogFile, canonical_path, commit_name, is_below_table, log_path
 from liquidlog.spec.text import Rows, iso_time
+from liquidlog.storage.files import TableStore
 
 _SHOWN: Final = (
     "readVersion",
@@ -164,8 +163,13 @@ def _own_time(store: TableStore, file: LogFile) -> int:
 #
 # Source: PROTOCOL.md, "Add File and Remove File" (tombstones), "Checkpoints".
 
-RemovedName: TypeAlias = tuple[str, DeletionVector | None]
-"""The canonical path of a removed file, and its deletion vector."""
+
+class Removed(NamedTuple):
+    """A removed file: its canonical path, its deletion vector, and when, None if nobody says."""
+
+    path: str
+    vector: DeletionVector | None
+    removed_ms: int | None
 
 
 def tombstones(
@@ -173,65 +177,53 @@ def tombstones(
 ) -> frozenset[FileKey]:
     """Return files removed after `since_ms` by a version's log; `sidecars` are Parquet files."""
     own = () if segment.checkpoint is None else segment.checkpoint.names
-    found = removed_files(store, {*own, *sidecars}, since_ms=since_ms)
-    removed = dict.fromkeys(found, since_ms + 1)
+    removed = removed_files(store, {*own, *sidecars})
     for commit in read_commits(store, [file.version for file in segment.commits]):
         for action in commit.actions:
             if isinstance(action, RemoveFile):
                 removed[file_key(action)] = action.deletion_timestamp or 0
             elif isinstance(action, AddFile):
                 removed.pop(file_key(action), None)
-    return frozenset(key for key, deleted_ms in removed.items() if deleted_ms > since_ms)
+    return frozenset(key for key, removed_ms in removed.items() if removed_ms > since_ms)
 
 
-def removed_names(
-    store: TableStore, names: Iterable[str], *, since_ms: int = -1, unknown_ms: int = 0
-) -> Iterator[RemovedName]:
-    """Yield files that checkpoint files say were removed after `since_ms`, or `unknown_ms`."""
+def removed_files(store: TableStore, names: Iterable[str]) -> dict[FileKey, int]:
+    """Return the files that checkpoint files say were removed, and when, 0 if they do not say."""
+    return {
+        (one.path, None if one.vector is None else one.vector.unique_id): one.removed_ms or 0
+        for one in removed_names(store, names)
+    }
+
+
+def removed_names(store: TableStore, names: Iterable[str]) -> Iterator[Removed]:
+    """Yield the files that checkpoint files say were removed."""
     for name in names:
-        if not name.endswith(".json"):
-            yield from _removed(store, name, since_ms=since_ms, unknown_ms=unknown_ms)
+        if name.endswith(".json"):
+            lines = (store.read_log(name) or b"").split(b"\n")
+            for action in (decode_line(line) for line in lines if line.strip()):
+                if isinstance(action, RemoveFile):
+                    path = canonical_path(action.path)
+                    yield Removed(path, action.deletion_vector, action.deletion_timestamp)
             continue
-        for action in _json_actions(store, name):
-            if not isinstance(action, RemoveFile):
-                continue
-            if (action.deletion_timestamp or unknown_ms) > since_ms:
-                yield canonical_path(action.path), action.deletion_vector
+        try:
+            yield from _removed(store, name)
+        except (pa.ArrowException, OSError, KeyError) as error:
+            detail = f"is not a readable checkpoint: {error}"
+            raise CorruptLogError(log_path(name), detail) from error
 
 
-def removed_files(store: TableStore, names: Iterable[str], *, since_ms: int) -> frozenset[FileKey]:
-    """Return the files that checkpoint files say were removed after `since_ms`."""
-    found = removed_names(store, names, since_ms=since_ms)
-    return frozenset((path, None if vector is None else vector.unique_id) for path, vector in found)
-
-
-def _removed(
-    store: TableStore, name: str, *, since_ms: int, unknown_ms: int = 0
-) -> Iterator[RemovedName]:
-    try:
-        with pq.ParquetFile(store.open_log(name)) as file:
-            groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()
-            for group in groups:
-                yield from _names(
-                    file.read_row_group(group, columns=["remove"]), since_ms, unknown_ms
-                )
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptLogError(log_path(name), f"is not a readable checkpoint: {error}") from error
-
-
-def _names(group: pa.Table, since_ms: int, unknown_ms: int) -> Iterator[RemovedName]:
-    removes = group["remove"].combine_chunks()
-    # Early checkpoints lack the field: Delta 0.1 keeps the path of a remove alone.
-    times = struct_field(removes, "deletionTimestamp", pa.int64())
-    deleted = pc.fill_null(times, unknown_ms)
-    for row in removes.filter(pc.and_(removes.is_valid(), pc.greater(deleted, since_ms))):
-        remove = row.as_py()
-        yield canonical_path(remove["path"]), deletion_vector(remove.get("deletionVector"))
-
-
-def _json_actions(store: TableStore, name: str) -> Iterator[AnyAction | None]:
-    lines = (store.read_log(name) or b"").split(b"\n")
-    return (decode_line(line) for line in lines if line.strip())
+def _removed(store: TableStore, name: str) -> Iterator[Removed]:
+    with pq.ParquetFile(store.open_log(name)) as file:
+        groups = range(file.num_row_groups) if "remove" in file.schema_arrow.names else ()
+        for group in groups:
+            removes = file.read_row_group(group, columns=["remove"])["remove"].combine_chunks()
+            removes = removes.filter(removes.is_valid())
+            # Early checkpoints lack the field: Delta 0.1 keeps the path of a remove alone.
+            times = struct_field(removes, "deletionTimestamp", pa.int64())
+            for row, removed_ms in zip(removes, times.to_pylist(), strict=True):
+                remove = row.as_py()
+                vector = deletion_vector(remove.get("deletionVector"))
+                yield Removed(canonical_path(remove["path"]), vector, removed_ms)
 
 
 # Which of some files the retained log still names, and which of them its versions still need.
@@ -297,13 +289,10 @@ def needed_files(
             continue
         sidecars = read_checkpoint(store, checkpoint.names).statistics.checkpoint
         names = {*checkpoint.names, *(file.name for file in sidecars)}
-        unknown_ms = since_ms if is_recent else 0
-        for path, vector in removed_names(store, names):
-            expired.update(wanted.among(path, vector))
-        for path, vector in removed_names(
-            store, names, since_ms=since_ms - 1, unknown_ms=unknown_ms
-        ):
-            needed.update(wanted.among(path, vector))
+        for path, vector, removed_ms in removed_names(store, names):
+            known_ms = removed_ms or (since_ms if is_recent else 0)
+            found = needed if known_ms >= since_ms else expired
+            found.update(wanted.among(path, vector))
     live = load_snapshot(store, last)
     needed.update(_of_files(live.files, wanted))
     return Needed(last, frozenset(needed), frozenset(expired - needed))
@@ -388,8 +377,8 @@ def _of_checkpoint(store: TableStore, checkpoint: Checkpoint, wanted: _Wanted) -
     state = read_checkpoint(store, checkpoint.names)
     yield from _of_files(state.files, wanted)
     sidecars = (file.name for file in state.statistics.checkpoint)
-    for path, vector in removed_names(store, {*checkpoint.names, *sidecars}):
-        yield from wanted.among(path, vector)
+    for one in removed_names(store, {*checkpoint.names, *sidecars}):
+        yield from wanted.among(one.path, one.vector)
 
 
 def _of_files(files: pa.Table, wanted: _Wanted) -> Iterator[str]:

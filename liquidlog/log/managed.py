@@ -22,7 +22,6 @@ from liquidlog.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
-from liquidlog.log.store import AmbiguousPutError, Maintenance, TableStore
 from liquidlog.logs import Log
 from liquidlog.spec.actions import CommitInfo, DomainMetadata, Metadata, Protocol, decode_line
 from liquidlog.spec.paths import (
@@ -34,7 +33,8 @@ from liquidlog.spec.paths import (
     parse_log_file,
     staged_name,
 )
-from liquidlog.storage.files import Source
+from liquidlog.storage.files import Maintenance, Source, TableStore
+from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.storage.unity import (
     CatalogTable,
     NamedTable,

@@ -67,6 +67,7 @@ from liquidlog.clustering.columns import (
 )
 from liquidlog.clustering.planner import plan
 from liquidlog.clustering.settings import remembered, remembered_among
+from liquidlog.commit import OpenedTable
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.schema_changes import properties_change
 from liquidlog.errors import (
@@ -84,15 +85,14 @@ from liquidlog.foresee.verdict import LONGER, MANY_FILES, Criteria, many
 from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.history import version_at
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.store import TableStore
 from liquidlog.operations.define import Derive, changed
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy, FittedWorkload
 from liquidlog.predicates.matching import Answers, answers, judged_each
 from liquidlog.predicates.workload import Session, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Mask
 from liquidlog.spec.schema import Leaf, Path, leaves, quote_path
+from liquidlog.storage.files import TableStore
 
 _MOST_VERSIONS: Final = 4
 """The most versions that are loaded for scans of the past."""
@@ -474,12 +474,7 @@ class LayoutSearch:
         found |= {column.logical: known[column.logical] for column in self._own_columns}
         for path in [path for path in found if path not in usable]:
             try:
-                resolve_columns(
-                    self._base.snapshot.schema,
-                    [path],
-                    configuration=configuration,
-                    partition_columns=(),
-                )
+                resolve_columns(self._base.snapshot.schema, [path], configuration=configuration)
             except ClusteringColumnError:
                 del found[path]
         return tuple(found.values())
@@ -770,7 +765,7 @@ def advised(
 ) -> Advice | None:
     """Return the best layout; without a `request`, None for a huge table or after an error."""
     is_large = snapshot.files.num_rows > MANY_FILES
-    if not criteria.workload or (is_large and request is None):
+    if is_large and request is None:
         return None
     now_ms = opened.clock.now_ms() if criteria.now_ms is None else criteria.now_ms
     asked = request or Request(reads_rows=criteria.reads_rows)
@@ -839,9 +834,7 @@ def _columns(
     snapshot: Snapshot, asked: Sequence[Path], named: tuple[Path, ...] | None
 ) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...]]:
     configuration = snapshot.metadata.configuration
-    resolve = partial(
-        resolve_columns, snapshot.schema, configuration=configuration, partition_columns=()
-    )
+    resolve = partial(resolve_columns, snapshot.schema, configuration=configuration)
     found: list[ClusteringColumn] = []
     problems: list[str] = []
     if named is not None:

@@ -41,8 +41,16 @@ from liquidlog.clustering.staleness import (
     staleness_of,
     written_for,
 )
-from liquidlog.commit.conflicts import ReadSet, Winners
-from liquidlog.commit.transaction import Clock, Landed, Proposal, land_and_checkpoint, rehearse
+from liquidlog.commit import (
+    Clock,
+    Landed,
+    OpenedTable,
+    Proposal,
+    ReadSet,
+    Winners,
+    land_and_checkpoint,
+    rehearse,
+)
 from liquidlog.data.deleted_rows import (
     DeletedRows,
     FileLayout,
@@ -66,11 +74,8 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.checkpoints import original_adds
-from liquidlog.log.loader import load_commits
-from liquidlog.log.segment import list_log_from
-from liquidlog.log.store import Maintenance, TableStore
+from liquidlog.log.loader import list_log_from, read_commits
 from liquidlog.logs import Log
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import (
     NewColumns,
     OutputClaim,
@@ -89,7 +94,6 @@ from liquidlog.plan import (
     RewriteGroup,
     RewrittenGroup,
     Tasks,
-    WrittenFile,
     rewrite_digest,
     tagged_groups,
 )
@@ -100,6 +104,7 @@ from liquidlog.spec.deletion_vectors import Positions, framed_bytes, vector_path
 from liquidlog.spec.features import has_deletion_vectors
 from liquidlog.spec.paths import LogFile
 from liquidlog.spec.text import parse_size
+from liquidlog.storage.files import Maintenance, TableStore
 
 _log: Final = Log(__name__)
 
@@ -238,12 +243,10 @@ class _Input(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Output:
-    """An output: the file to commit, its deleted rows, and their deletion vector."""
+class _Output(CommittedOutput):
+    """An output: the file to commit, its deletion vector, and the rows that it deletes."""
 
-    file: WrittenFile
     deleted: Positions = field(default_factory=_NONE.copy)
-    vector: DeletionVector | None = None
 
     @property
     def has_rows(self) -> bool:
@@ -484,11 +487,7 @@ class Reconciler:
 
 
 def _committed(outputs: Sequence[_Output]) -> tuple[CommittedOutput, ...]:
-    return tuple(
-        CommittedOutput(file=output.file, vector=output.vector)
-        for output in outputs
-        if output.has_rows
-    )
+    return tuple(output for output in outputs if output.has_rows)
 
 
 def _finished(
@@ -542,7 +541,7 @@ class LandedGroups:
         if not known and (self._mark is None or not listing.has(self._mark)):
             self._forget()
             listing = list_log_from(self._store, self._version)
-        for commit in load_commits(self._store, self._version + 1, listing.newest):
+        for commit in read_commits(self._store, range(self._version + 1, listing.newest + 1)):
             self._groups |= tagged_groups(commit.info.tags or {}, self._plan.plan_id)
             self.winners.take([commit])
             self._version, self._mark = commit.version, listing.commits.get(commit.version)

@@ -8,10 +8,11 @@ from typing import Final
 import pyarrow as pa
 
 from liquidlog.clustering.columns import CLUSTERING_DOMAIN, clustering_state
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import (
+from liquidlog.commit import (
     Clock,
+    OpenedTable,
     Proposal,
+    ReadSet,
     land_and_checkpoint,
     land_first,
     require_writable,
@@ -40,13 +41,12 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.checkpoints import original_adds
-from liquidlog.log.store import TableStore
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Protocol
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.features import DOMAIN_METADATA, is_true, without_feature
 from liquidlog.spec.schema import Path, StructType, find_column
+from liquidlog.storage.files import TableStore
 
 Derive = Callable[[Snapshot], Change | None]
 """Function from a snapshot to the change to commit, None if there is nothing to change."""

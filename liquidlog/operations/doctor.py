@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,9 @@ from liquidlog.clustering.columns import (
     clustering_state,
 )
 from liquidlog.clustering.health import Health, measure_health
-from liquidlog.clustering.keyspace import KeyMap, MappedFiles, key_map
 from liquidlog.clustering.settings import remembered_if_right, wrong_values
 from liquidlog.clustering.staleness import input_rows
-from liquidlog.commit.transaction import Clock, require_writable
+from liquidlog.commit import Clock, OpenedTable, require_writable
 from liquidlog.data.statistics import rescan
 from liquidlog.definition.create import cluster_by_change
 from liquidlog.definition.schema_changes import (
@@ -60,21 +59,26 @@ from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.verdict import Criteria, Verdict
 from liquidlog.log.checkpoints import load_bounds, original_adds
-from liquidlog.log.loader import load_snapshot, past_definitions
-from liquidlog.log.replay import file_keys
-from liquidlog.log.segment import list_log, newest_versions, read_file_changes
-from liquidlog.log.store import Maintenance, TableStore
+from liquidlog.log.loader import (
+    list_log,
+    load_snapshot,
+    newest_versions,
+    past_definitions,
+    read_file_changes,
+)
 from liquidlog.operations.define import Derive, commit_in_place
 from liquidlog.operations.inspect import Scan, detail, judged_health, scan
-from liquidlog.operations.judge import judge
-from liquidlog.operations.opened import OpenedTable
-from liquidlog.operations.planned import refused
+from liquidlog.operations.planned import judge, refused
 from liquidlog.plan import WriterOptions
-from liquidlog.snapshot import Snapshot, decoded_paths
+from liquidlog.snapshot import Snapshot, decoded_paths, file_keys
 from liquidlog.spec.actions import Change, FileKey
 from liquidlog.spec.bounds import Bounds, FileStatistics
 from liquidlog.spec.schema import Leaf, MappingMode, PrimitiveType, mapping_mode
 from liquidlog.spec.text import Summary
+from liquidlog.storage.files import Maintenance, TableStore
+
+if TYPE_CHECKING:
+    from liquidlog.clustering.keyspace import KeyMap
 
 # Statistics that are read from data files again
 #
@@ -393,7 +397,7 @@ class Overview(Summary):
     health: Health | None = None
     problem: str | None = None
     verdict: Verdict | None = None
-    key_map: KeyMap | None = None
+    key_map: "KeyMap | None" = None
     scan: Scan | None = None
     trend: tuple[Health, ...] = ()
     advice: Advice | None = None
@@ -438,9 +442,11 @@ def _key_map(
     bounds: Bounds,
     verdict: Verdict,
     asked: Sequence[Leaf],
-) -> KeyMap | None:
+) -> "KeyMap | None":
     if not columns:
         return None
+    from liquidlog.clustering.keyspace import MappedFiles, key_map
+
     option = verdict.shown
     own = [column.logical for column in columns]
     is_by_these = option is not None and [c.logical for c in option.plan.columns] == own

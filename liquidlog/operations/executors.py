@@ -3,17 +3,18 @@
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from inspect import signature
-from typing import Final, Self
+from typing import Final
 
 from liquidlog.errors import ExecutorError, UsageError
 from liquidlog.plan import Cancelled, ClusteringPlan, Outcome, Progress
 from liquidlog.spec.text import render_size
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
 """The entry points' group, each a Start; also the name of the executors' logger."""
@@ -69,33 +70,19 @@ NOT_READ_BACK: Final = (
 """The warning about what a run without `read_back` does not prove."""
 
 
-class ExecutorWhenNeeded:
-    """Starts each executor for its first plan that has groups; ends them with its context."""
+ExecutorOf = Callable[[ClusteringPlan], Executor]
+"""Returns the executor of a plan; it is started only if the plan has groups."""
 
-    def __init__(
-        self,
-        choose: Callable[[ClusteringPlan], str],
-        open_it: Callable[[str], AbstractContextManager[Executor]],
-    ) -> None:
-        self._choose = choose
-        self._open = open_it
-        self._stack = ExitStack()
-        self._started: dict[str, Executor] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def for_plan(self, plan: ClusteringPlan) -> Executor:
-        """Return an executor for the plan; it is started only if the plan has groups."""
-        if not plan.groups:
-            return lambda *_: iter(())
-        name = self._choose(plan)
-        if name not in self._started:
-            self._started[name] = self._stack.enter_context(self._open(name))
-        return self._started[name]
+@contextmanager
+def executors_when_needed(
+    choose: Callable[[ClusteringPlan], str],
+    open_it: Callable[[str], AbstractContextManager[Executor]],
+) -> Iterator[ExecutorOf]:
+    """Context manager: starts each executor for its first plan that has groups; ends them all."""
+    with ExitStack() as stack:
+        started = cache(lambda name: stack.enter_context(open_it(name)))
+        yield lambda plan: started(choose(plan)) if plan.groups else lambda *_: iter(())
 
 
 def rewrite_groups(

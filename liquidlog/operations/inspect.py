@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from liquidlog.clustering.choice import input_files, partitions_of
 from liquidlog.clustering.columns import (
@@ -37,8 +36,7 @@ from liquidlog.foresee.ratios import with_ratios
 from liquidlog.foresee.rows import rows_of
 from liquidlog.foresee.sample import Sample
 from liquidlog.log.checkpoints import load_bounds
-from liquidlog.log.segment import list_log, read_commits
-from liquidlog.log.store import TableStore
+from liquidlog.log.loader import list_log, read_commits
 from liquidlog.plan import InputFiles, ReadPlan, RowTracking
 from liquidlog.predicates.workload import NotUsable, Session, WeightedPredicate, Workload, shares
 from liquidlog.snapshot import Snapshot, decoded_paths, deleted_rows, num_records
@@ -49,6 +47,7 @@ from liquidlog.spec.features import table_features
 from liquidlog.spec.partitions import in_zone, partition_fields, typed_value
 from liquidlog.spec.schema import Path, mapping_mode, quote_path
 from liquidlog.spec.text import Summary, iso_time
+from liquidlog.storage.files import TableStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +166,7 @@ def _asked_columns(
     for path in ranked:
         # A column's type or statistics may forbid it.
         with suppress(ClusteringColumnError):
-            columns += resolve_columns(
-                snapshot.schema, [path], configuration=configuration, partition_columns=()
-            )
+            columns += resolve_columns(snapshot.schema, [path], configuration=configuration)
     bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
     there = [
         column
@@ -274,7 +271,6 @@ def health(
             snapshot.schema,
             columns,
             configuration=snapshot.metadata.configuration,
-            partition_columns=(),
             limit=len(columns),
         )
     part = None
@@ -456,29 +452,17 @@ def _time_zone(name: str | None) -> tzinfo | None:
         ) from error
 
 
-def matching(
-    store: TableStore,
-    snapshot: Snapshot,
-    predicates: Sequence[str],
-    *,
-    time_zone: tzinfo | None = None,
-    now_ms: int | None = None,
-) -> tuple[NDArray[np.bool_], ...]:
-    """Return per predicate the mask of live files that may have rows of which it is true."""
-    from liquidlog.predicates.matching import judged_each
-
-    bounds_of = partial(load_bounds, store, snapshot)
-    session = replace(Session.at_ms(now_ms, time_zone), for_rows=True)
-    found = judged_each(snapshot, predicates, bounds_of, session)
-    return tuple(np.asarray(one.may_match, np.bool_) for one in found)
-
-
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
     """Return the files of a version that may have rows of which `where` is true, by default all."""
     arrow_schema(snapshot.schema)  # refuses columns that cannot be read
     rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
     if where is not None:
-        rows = np.flatnonzero(*matching(store, snapshot, [where]))
+        # Importing the SQL parser takes a third of a command's start-up.
+        from liquidlog.predicates.matching import judged_each
+
+        bounds_of, session = partial(load_bounds, store, snapshot), Session(for_rows=True)
+        (judged,) = judged_each(snapshot, [where], bounds_of, session)
+        rows = np.flatnonzero(np.asarray(judged.may_match, np.bool_))
     partitions = partitions_of(snapshot)
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri

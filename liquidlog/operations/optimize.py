@@ -25,6 +25,7 @@ from liquidlog.clustering.settings import (
     settings_of,
     settle,
 )
+from liquidlog.commit import OpenedTable
 from liquidlog.errors import CommitConflictError, Outdated, UsageError
 from liquidlog.foresee.verdict import Criteria
 from liquidlog.operations.batches import pending_groups
@@ -32,16 +33,16 @@ from liquidlog.operations.define import changed
 from liquidlog.operations.executors import (
     LOCAL,
     Executor,
-    ExecutorWhenNeeded,
+    ExecutorOf,
     active_session,
     choose_executor,
+    executors_when_needed,
     open_executor,
     require_settings,
     rewrite_groups,
 )
 from liquidlog.operations.inspect import health
-from liquidlog.operations.judge import foresight_of
-from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations.planned import foresight_of, snapshot_of_plan
 from liquidlog.operations.rewrite import (
     CommitReport,
     commit_groups,
@@ -130,7 +131,7 @@ def optimize(
             limit_bytes=limit_bytes if name == LOCAL else None,
         )
 
-    with ExecutorWhenNeeded(choose, opening) as started:
+    with executors_when_needed(choose, opening) as started:
         execute = partial(rewrite_and_commit, opened, executor=started, commits=commits)
         if not rounds.get("final"):
             return execute(made)
@@ -148,7 +149,7 @@ def rewrite_and_commit(
     opened: OpenedTable,
     plan: ClusteringPlan,
     *,
-    executor: ExecutorWhenNeeded,
+    executor: ExecutorOf,
     commits: CommitSettings,
     on_share: Progress = no_progress,
     on_group: Callable[[int], None] = no_progress,
@@ -168,7 +169,7 @@ def rewritten(
     opened: OpenedTable,
     plan: ClusteringPlan,
     *,
-    executor: ExecutorWhenNeeded,
+    executor: ExecutorOf,
     commits: CommitSettings,
     on_share: Progress = no_progress,
     on_group: Callable[[int], None] = no_progress,
@@ -179,7 +180,7 @@ def rewritten(
     if plan.is_migration and not plan.groups:
         return migrate_empty(opened, plan)
     watch = watch_for(opened, plan, commits.get("max_reconciled_share"))
-    rewrite = executor.for_plan(plan)
+    rewrite = executor(plan)
     pending = tuple(group.group_id for group in pending_groups(opened.store, plan))
     return commit_groups(
         opened,
@@ -206,7 +207,7 @@ def expected_metrics(
 ) -> Mapping[str, Any]:
     """Return the metrics of a fully committed plan; None where unknown before the run."""
     versions = -(-len(plan.groups) // groups_per_commit(plan, commits)) or int(plan.is_migration)
-    return planned_metrics(opened.of_plan(plan), plan, commits=versions)
+    return planned_metrics(snapshot_of_plan(opened, plan), plan, commits=versions)
 
 
 def partition_where(snapshot: Snapshot, where: str) -> str:
@@ -266,7 +267,7 @@ def depth_after_round(
     """Return the average depth predicted after a plan, None if it gains too little."""
     if not plan.groups or depth is None:
         return None
-    snapshot = opened.of_plan(plan)
+    snapshot = snapshot_of_plan(opened, plan)
     least = plan.policy.min_cube_bytes
     bounds_of = opened.bounds_of(snapshot)
     foresight = foresight_of(opened.store, snapshot, Criteria(), bounds_of, [plan])
@@ -299,9 +300,7 @@ def optimize_in_rounds(
         plan = make()
 
 
-def migrate_empty(
-    opened: OpenedTable, made: ClusteringPlan, *, dry_run: bool = False
-) -> CommitReport:
+def migrate_empty(opened: OpenedTable, made: ClusteringPlan) -> CommitReport:
     """Commit the definition that a migration gives a table without files."""
 
     def change(newest: Snapshot) -> Change:
@@ -318,6 +317,5 @@ def migrate_empty(
 
     return CommitReport(
         read_version=made.read_version,
-        definition_version=changed(opened, change, dry_run=dry_run),
-        dry_run=dry_run,
+        definition_version=changed(opened, change, dry_run=False),
     )

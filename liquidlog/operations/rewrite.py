@@ -23,8 +23,7 @@ import pyarrow.compute as pc
 from liquidlog.advice.advice import AdviceDocument, decode_advice
 from liquidlog.clustering.settings import CommitSettings
 from liquidlog.clustering.staleness import Reconcilable, deleted_inputs, excess, lasting_reasons
-from liquidlog.commit.conflicts import Winners
-from liquidlog.commit.transaction import Clock, require_writable, system_clock
+from liquidlog.commit import Clock, OpenedTable, Winners, require_writable, system_clock
 from liquidlog.doctor.findings import listed, missed_of
 from liquidlog.errors import (
     CommitConflictError,
@@ -38,9 +37,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.log.loader import open_store
-from liquidlog.log.segment import list_log_from, newest_versions, read_file_changes
-from liquidlog.log.store import Maintenance, TableStore
+from liquidlog.log.loader import list_log_from, newest_versions, open_store, read_file_changes
 from liquidlog.logs import Log
 from liquidlog.operations.batches import (
     CommitRun,
@@ -52,7 +49,6 @@ from liquidlog.operations.batches import (
     reconcile_limits,
 )
 from liquidlog.operations.executors import EXECUTOR_GROUP
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import (
     DEFAULT_MIN_CUBE_BYTES,
     ClusteringPlan,
@@ -71,7 +67,8 @@ from liquidlog.plan import (
 from liquidlog.spec.arguments import whole_number
 from liquidlog.spec.arrow import unsupported_types
 from liquidlog.spec.text import Summary
-from liquidlog.storage.options import OptionsSource
+from liquidlog.storage.addresses import OptionsSource
+from liquidlog.storage.files import Maintenance, TableStore
 
 INTERVAL_MS: Final = 60_000
 """The time between two looks at the log."""

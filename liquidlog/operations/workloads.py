@@ -22,7 +22,6 @@ from liquidlog.errors import UsageError
 from liquidlog.foresee.rows import made_up
 from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import load_snapshot, open_store, require_used
-from liquidlog.log.store import TableStore
 from liquidlog.predicates.conditions import column_path
 from liquidlog.predicates.matching import parse_workload
 from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
@@ -30,8 +29,14 @@ from liquidlog.snapshot import Snapshot, partition_values
 from liquidlog.spec.arguments import address, several
 from liquidlog.spec.schema import Leaf, Path, find_column, leaves, quote_path, resolve_path
 from liquidlog.spec.text import parse_time
-from liquidlog.storage.addresses import is_local, local_path, table_address
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import (
+    NO_OPTIONS,
+    StorageOptions,
+    is_local,
+    local_path,
+    table_address,
+)
+from liquidlog.storage.files import TableStore
 from liquidlog.workload.form import Imported, Query, Tables, grouped, redacted
 from liquidlog.workload.sources import SQL, found_in, open_table, statement_asked
 

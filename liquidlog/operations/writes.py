@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
+from os import PathLike
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -41,8 +42,14 @@ from liquidlog.clustering.settings import (
     remembered,
     remembered_among,
 )
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, land_and_checkpoint, require_writable
+from liquidlog.commit import (
+    Clock,
+    OpenedTable,
+    Proposal,
+    ReadSet,
+    land_and_checkpoint,
+    require_writable,
+)
 from liquidlog.curve.curves import sort_rows
 from liquidlog.data.append import Source as OpenSource
 from liquidlog.data.append import open_source
@@ -59,9 +66,7 @@ from liquidlog.errors import (
 )
 from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.loader import load_snapshot
-from liquidlog.log.store import TableStore
 from liquidlog.logs import Log, ms_since
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import (
     OutputClaim,
     clear_runs,
@@ -100,6 +105,7 @@ from liquidlog.spec.actions import (
     SetTransaction,
     file_key,
 )
+from liquidlog.spec.arguments import address, several
 from liquidlog.spec.arrow import column_limits, leaf_column, one_array
 from liquidlog.spec.bounds import remembering
 from liquidlog.spec.evolution import file_problems
@@ -125,10 +131,10 @@ from liquidlog.spec.schema import (
     schema_json,
 )
 from liquidlog.spec.text import render_size
-from liquidlog.storage.files import are_apart
+from liquidlog.storage.files import TableStore, are_apart
 
 if TYPE_CHECKING:
-    from liquidlog.definition.alignment import Alignment
+    from liquidlog.definition.schema_changes import Alignment
 
 
 _COMPUTED_COLUMNS: Final = {
@@ -280,7 +286,7 @@ def _partitions(snapshot: Snapshot, rows: NDArray[np.int64]) -> tuple[PartitionT
 def _aligned(
     snapshot: Snapshot, data: StructType, clock: Clock, *, merge_schema: bool
 ) -> "Alignment":
-    from liquidlog.definition.alignment import align
+    from liquidlog.definition.schema_changes import align
 
     aligned = align(
         snapshot.schema,
@@ -305,8 +311,6 @@ def _prefix(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> tuple[in
 
 def _max_file_bytes(snapshot: Snapshot, asked: int | None) -> int:
     if asked is not None:
-        if asked <= 0:
-            raise UsageError(f"max_file_size must be positive, not {asked}")
         return asked
     if deciding_property(snapshot.metadata.configuration, "max_file_bytes") is None:
         return DEFAULT_FILE_BYTES
@@ -570,6 +574,7 @@ _CLUSTERED_BATCH_ROWS: Final = 4_000_000
 
 Source: TypeAlias = str | pa.Table | pa.RecordBatchReader
 """The path of a Parquet file, or Arrow data."""
+_SOURCES: Final = "paths, Arrow tables or record batch readers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -579,6 +584,21 @@ class Appended:
     version: int
     files: int
     rows: int
+
+
+def sources_of(data: object) -> tuple[Source, ...]:
+    """Return what a caller gave to append: one source, or several."""
+    found: tuple[object, ...] = several(
+        data, (str, PathLike, pa.Table, pa.RecordBatchReader), argument="data", of=_SOURCES
+    )
+    if not found:
+        raise UsageError(f"there is nothing to append: data is an empty list of {_SOURCES}")
+    return tuple(
+        item
+        if isinstance(item, pa.Table | pa.RecordBatchReader)
+        else address(item, argument="data")
+        for item in found
+    )
 
 
 def append(

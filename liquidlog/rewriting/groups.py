@@ -84,8 +84,13 @@ from liquidlog.spec.arrow import arrow_type
 from liquidlog.spec.partitions import is_safe_directory
 from liquidlog.spec.schema import leaves, parse_schema
 from liquidlog.spec.text import render_size
-from liquidlog.storage.addresses import file_address, table_address
-from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions
+from liquidlog.storage.addresses import (
+    NO_OPTIONS,
+    OptionsSource,
+    StorageOptions,
+    file_address,
+    table_address,
+)
 from liquidlog.storage.unity import storage_of
 
 # Rewriting without a shuffle: a whole small group in one task, or a compaction output by output.

@@ -26,10 +26,9 @@ from liquidlog.plan import Document, GroupCosts, WritePlan, WriteResult, Written
 from liquidlog.rewriting.source import DEFAULT_OPTIONS, ExecutorOptions, Survey, WritingWork
 from liquidlog.spec.partitions import PartitionTexts, output_directory, typed_value
 from liquidlog.spec.schema import StructField, parse_schema, render_schema
-from liquidlog.storage.addresses import file_address
-from liquidlog.storage.clients import AmbiguousPutError, is_denied, may_pass
+from liquidlog.storage.addresses import StorageOptions, file_address
 from liquidlog.storage.files import delete_file
-from liquidlog.storage.options import StorageOptions
+from liquidlog.storage.objects import AmbiguousPutError, is_denied, may_pass
 
 T = TypeVar("T")
 

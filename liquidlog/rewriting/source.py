@@ -28,8 +28,8 @@ from liquidlog.spec.arguments import one, whole_number
 from liquidlog.spec.partitions import data_schema
 from liquidlog.spec.schema import MappingMode, Path, StructType, parse_schema
 from liquidlog.startup import do_without_pandas
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.files import open_input
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 # Access: whether this process can read and write a table, tried before any task begins.
 #

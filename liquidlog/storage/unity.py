@@ -18,9 +18,16 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from liquidlog.errors import StorageError, UsageError
-from liquidlog.storage.addresses import is_local, table_address, table_in_catalog
-from liquidlog.storage.clients import again
-from liquidlog.storage.options import NO_OPTIONS, OptionsSource, StorageOptions, redacted
+from liquidlog.storage.addresses import (
+    NO_OPTIONS,
+    OptionsSource,
+    StorageOptions,
+    is_local,
+    redacted,
+    table_address,
+    table_in_catalog,
+)
+from liquidlog.storage.objects import again
 
 if TYPE_CHECKING:
     import httpx

@@ -19,13 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from liquidlog.errors import LiquidlogError, StorageError, UsageError
-from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.log.segment import list_log, read_infos
-from liquidlog.log.store import TableStore
+from liquidlog.log.loader import list_log, load_snapshot, open_store, read_infos
 from liquidlog.spec.text import parse_time
-from liquidlog.storage.addresses import is_local
-from liquidlog.storage.files import entries, open_input
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, is_local
+from liquidlog.storage.files import TableStore, entries, open_input
 from liquidlog.workload.catalyst import TooHardError, of_target, statement_conditions
 from liquidlog.workload.form import (
     Found,

@@ -8,8 +8,8 @@ import pytest
 
 from liquidlog.clustering.planner import plan as make_plan
 from liquidlog.clustering.staleness import Reconcilable, written_for
-from liquidlog.commit.conflicts import Winners
-from liquidlog.log.loader import load_commits, load_snapshot, open_store
+from liquidlog.commit import Winners
+from liquidlog.log.loader import load_snapshot, open_store, read_commits
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPolicy
 from liquidlog.spec.features import unsupported_for_writing
@@ -83,7 +83,7 @@ def test_a_stale_rewrite_commits_where_the_engine_does_or_refuses_for_a_known_re
     if case != "33_full_append":
         assert taken == set(recorded["optimize_candidates_at_base"])
     newest = load_snapshot(store)
-    winners = list(load_commits(store, base.version + 1, newest.version))
+    winners = list(read_commits(store, range(base.version + 1, newest.version + 1)))
     known = Winners(base.version, written_for(plan))
     known.take(winners)
     follows = Reconcilable(course=known.course, max_share=share) if share else None

@@ -12,7 +12,7 @@ import pytest
 from liquidlog.clustering.change import rewrite_change
 from liquidlog.clustering.choice import TAKEN, Choice, build_plan
 from liquidlog.clustering.columns import clustering_state
-from liquidlog.log.loader import load_commits, load_snapshot, newest_version, open_store
+from liquidlog.log.loader import list_recent_log, load_snapshot, open_store, read_commits
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,
@@ -46,7 +46,7 @@ def _name(directory: Path) -> str:
 def _load_cases() -> Iterator[Any]:
     for directory in (log for log in LOGS if (log / "_delta_log").exists()):
         store = open_store(str(directory))
-        for commit in load_commits(store, 1, newest_version(store)):
+        for commit in read_commits(store, range(1, list_recent_log(store).newest + 1)):
             adds = _of(commit, AddFile)
             cubes = {(add.tags or {}).get("ZCUBE_ID") for add in adds}
             # One of the tables was made to write no statistics; we always write them.

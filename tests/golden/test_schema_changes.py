@@ -17,13 +17,12 @@ from liquidlog.definition.schema_changes import (
 from liquidlog.errors import LiquidlogError, SchemaChangeError
 from liquidlog.errors import SchemaProblemKind as Kind
 from liquidlog.log.checkpoints import original_adds
-from liquidlog.log.loader import load_snapshot, newest_version, open_store
-from liquidlog.log.segment import read_commit
-from liquidlog.log.store import TableStore
+from liquidlog.log.loader import list_recent_log, load_snapshot, open_store, read_commit
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change, Commit, Metadata, Protocol, encode_actions
 from liquidlog.spec.features import table_features
 from liquidlog.spec.schema import parse_schema, split_path
+from liquidlog.storage.files import TableStore
 from support.repository import ROOT
 
 LOGS = ROOT / "fixtures" / "logs"
@@ -45,7 +44,7 @@ def _recorded(operations: set[str]) -> Iterator[Any]:
         store = open_store(str(directory))
         name = directory.parent.name
         try:
-            newest = newest_version(store)
+            newest = list_recent_log(store).newest
         except LiquidlogError:
             continue
         for version in range(1, newest + 1):

@@ -25,7 +25,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from liquidlog.commit.transaction import require_writable
+from liquidlog.commit import require_writable
 from liquidlog.errors import LiquidlogError, UnsupportedFeatureError
 from liquidlog.log.loader import load_snapshot, open_store
 from liquidlog.snapshot import Snapshot

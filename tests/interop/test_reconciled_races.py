@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from liquidlog.commit import OpenedTable
 from liquidlog.errors import CommitConflictError
 from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
 from support.races import RacedStore

@@ -23,8 +23,8 @@ from liquidlog.data.encodings import CODES, aligned, compacted, concat, narrow_c
 from liquidlog.data.reader import DataFile
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.data.writer import DataFileWriter
-from liquidlog.log.replay import path_order
 from liquidlog.plan import WriterOptions
+from liquidlog.snapshot import path_order
 from liquidlog.spec import bounds
 from liquidlog.spec.arrow import arrow_schema, delta_schema, leaf_column
 from liquidlog.spec.bounds import FileStatistics, encode_stats, exact_bounds

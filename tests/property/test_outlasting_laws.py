@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from liquidlog.clustering.planner import plan as make_plan
-from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged
+from liquidlog.commit import MetadataChanged, ProtocolChanged
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot

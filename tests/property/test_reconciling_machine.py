@@ -37,12 +37,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from liquidlog.commit.transaction import PUTS
+from liquidlog.commit import PUTS, OpenedTable
 from liquidlog.errors import CommitStateUnknownError
-from liquidlog.log.store import LocalTableStore
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.plan import ClusteringPlan, RewriteGroup, RewrittenGroup
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import as_table
 from support.arrow_executor import execute
 from support.effort import effort

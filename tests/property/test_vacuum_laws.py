@@ -15,10 +15,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.commit import Clock, OpenedTable, system_clock
 from liquidlog.errors import CheckpointMismatchError
-from liquidlog.log.store import LocalTableStore
-from liquidlog.operations.opened import OpenedTable
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table, as_table
 from support.plain_table import stored_vector, vector_place
 

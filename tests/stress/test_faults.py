@@ -23,10 +23,10 @@ import pytest
 from deltalake import DeltaTable
 
 from liquidlog.log.history import named_files
-from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import encode_plan, encode_rewritten_group
 from liquidlog.snapshot import decoded_paths
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.commands import said

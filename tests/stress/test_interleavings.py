@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from liquidlog.log.history import Needed
-from liquidlog.operations import vacuum as vacuuming
+from liquidlog.operations import outputs
 from support.effort import effort
 from support.emulators import Emulator
 from support.playground import memory_playground, object_playground, playground
@@ -46,7 +46,7 @@ def test_no_schedule_of_two_processes_loses_anything(pair: Pair) -> None:
 
 
 MUTANTS: dict[str, tuple[str, Callable[..., object]]] = {
-    "no version is put first": ("vacuum._put_version", lambda *_: None),
+    "no version is put first": ("outputs._put_version", lambda *_: None),
     "the log is not read again": ("outputs.named_files", lambda *_: frozenset()),
     "a commit does not look at the run": ("batches.require_committable", lambda *_, **__: None),
 }
@@ -80,7 +80,7 @@ def test_the_model_sees_what_a_vacuum_does_not_look_at(
     mutant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, instead = VACUUM_MUTANTS[mutant]
-    monkeypatch.setattr(vacuuming, name, instead)
+    monkeypatch.setattr(outputs, name, instead)
     pair = next(pair for pair in PAIRS if pair.name == "run and commit, vacuum")
     with playground() as ground:
         race = Race.of(ground, pair)

@@ -23,7 +23,7 @@ from deltalake import DeltaTable
 
 from liquidlog.data.runs import runs_in
 from liquidlog.log.history import named_files
-from liquidlog.log.store import LocalTableStore
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table
 from support.effort import effort
 from support.lake import SCHEMA, copied, ragged, rows, somebody_at_work

@@ -30,9 +30,8 @@ from liquidlog.plan import (
 )
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.schema import parse_schema
-from liquidlog.storage.addresses import file_address
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions, file_address
 from liquidlog.storage.files import delete_file
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 
 
 def execute(

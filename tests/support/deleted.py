@@ -35,7 +35,7 @@ from liquidlog.spec.bounds import wide_bounds
 from liquidlog.spec.deletion_vectors import Positions
 from liquidlog.spec.schema import MappingMode, leaves
 from liquidlog.spec.schema import Path as ColumnPath
-from liquidlog.storage.options import NO_OPTIONS
+from liquidlog.storage.addresses import NO_OPTIONS
 from support.logs import actions_of, commit_actions
 
 NONE: Positions = np.empty(0, np.uint64)

@@ -3,7 +3,7 @@
 from liquidlog import errors
 from liquidlog.clustering.change import FilesAdded
 from liquidlog.clustering.staleness import TooManyDeletedRows
-from liquidlog.commit.conflicts import (
+from liquidlog.commit import (
     ConcurrentDeleteRead,
     DomainMetadataChanged,
     MetadataChanged,

@@ -17,10 +17,10 @@ import pyarrow as pa
 from liquidlog.data.runs import Origin, Run
 from liquidlog.fleet.policy import RewritePolicy, RewriteWhen, UpkeepPolicy, read_policy
 from liquidlog.fleet.upkeep import TableOutcome, Ticked, tick
-from liquidlog.operations.executors import Executor, ExecutorWhenNeeded
+from liquidlog.operations.executors import Executor, executors_when_needed
 from liquidlog.plan import ClusteringPlan, Outcome, Progress
 from liquidlog.report.jsonable import render_json
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table
 from support.arrow_executor import execute_groups
 from support.repository import ROOT
@@ -70,7 +70,7 @@ def ticked(
     **more: Any,
 ) -> Ticked:
     """Return what a run does, with an executor that first calls `begun` with each plan."""
-    waiting = ExecutorWhenNeeded(lambda _: "tests", lambda _: _opened(begun, storage))
+    waiting = executors_when_needed(lambda _: "tests", lambda _: _opened(begun, storage))
     with waiting as executor:
         return tick(policy, tuple(map(str, tables)), executor, **more)
 

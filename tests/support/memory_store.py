@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.spec.paths import LogFile, parse_log_file
-from liquidlog.storage.files import Source
-from liquidlog.storage.objects import FileFacts
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
+from liquidlog.storage.files import Source, TableStore
+from liquidlog.storage.objects import AmbiguousPutError, FileFacts
 
 
 @dataclass

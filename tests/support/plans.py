@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from liquidlog.clustering.staleness import Reconcilable, Staleness, staleness_of
-from liquidlog.commit.conflicts import ReadSet, WinnerConflict, Winners
+from liquidlog.commit import ReadSet, WinnerConflict, Winners
 from liquidlog.plan import (
     ClusteringPlan,
     ClusteringPolicy,

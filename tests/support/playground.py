@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from unittest import mock
 
-from liquidlog.commit.transaction import Clock
+from liquidlog.commit import Clock, OpenedTable
 from liquidlog.data.runs import Run
 from liquidlog.log.loader import open_store
-from liquidlog.log.store import TableStore
-from liquidlog.operations.opened import OpenedTable
-from liquidlog.storage import clients
-from liquidlog.storage.files import put_if_absent
+from liquidlog.storage import objects as object_stores
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
+from liquidlog.storage.files import TableStore, put_if_absent
 from liquidlog.storage.objects import Objects
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
 from liquidlog.table import Table, as_table, system_clock
 from support.emulators import Emulator
 from support.plain_table import Bytes, PlainLog
@@ -299,7 +297,7 @@ class Upload:
 def memory_playground() -> Iterator[Playground]:
     """Context manager: an address in an object store of this process that nobody used before."""
     kind = type("MemoryS3", (MemoryS3,), {"objects": {}})
-    with mock.patch.object(clients, "_class", return_value=kind):
+    with mock.patch.object(object_stores, "_class", return_value=kind):
         uri = f"s3://bucket/{secrets.token_hex(6)}/table"
         objects = Objects(uri, NO_OPTIONS)
         files = ObjectFiles(objects.client.file_system, objects.path)

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from liquidlog.commit import OpenedTable
 from liquidlog.errors import CommitConflictError
-from liquidlog.log.store import AmbiguousPutError, LocalTableStore, TableStore
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult
+from liquidlog.storage.files import LocalTableStore, TableStore
+from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.table import as_table, system_clock
 from support.arrow_executor import execute
 from support.logs import actions_of

@@ -22,13 +22,12 @@ import pyarrow.parquet as pq
 
 from liquidlog.data import deleted_rows
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
-from liquidlog.log import store
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.operations import doctor, outputs
-from liquidlog.operations import vacuum as vacuuming
-from liquidlog.operations.vacuum import OPERATION as ORPHANS
+from liquidlog.operations.outputs import ORPHANS, VACUUM_END, VACUUM_START
 from liquidlog.operations.writes import Appended
 from liquidlog.plan import PLAN_ID_TAG, ClusteringPlan, RewriteResult, RewrittenGroup, tagged_groups
+from liquidlog.storage import files
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.deleted import vector_file
@@ -499,7 +498,7 @@ def check(
 
 def told_versions(log: PlainLog, writer: str, outcome: Outcome) -> list[int]:
     """Return the versions of a writer that it has to tell of: notes only if all went well."""
-    notes = {ORPHANS} if outcome.error is None else {ORPHANS, vacuuming.START, vacuuming.END}
+    notes = {ORPHANS} if outcome.error is None else {ORPHANS, VACUUM_START, VACUUM_END}
     return [v for v in log.versions_of(f"{writer} ") if log.operation_of(v) not in notes]
 
 
@@ -573,8 +572,7 @@ def alone_on_storage() -> Iterator[None]:
         mock.patch.object(SecondOpinion, "require"),
         mock.patch.object(outputs, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(doctor, "ThreadPoolExecutor", OneByOne),
-        mock.patch.object(vacuuming, "ThreadPoolExecutor", OneByOne),
-        mock.patch.object(store, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(files, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(deleted_rows, "ThreadPoolExecutor", OneByOne),
     ):
         yield

@@ -17,12 +17,11 @@ from unittest import mock
 import pyarrow as pa
 
 from liquidlog.errors import StorageError
-from liquidlog.log import loader, store
+from liquidlog.log import loader
 from liquidlog.storage import addresses, files, objects
-from liquidlog.storage.clients import AmbiguousPutError
-from liquidlog.storage.objects import Objects
+from liquidlog.storage.objects import AmbiguousPutError, Objects
 
-_MODULES: Final = (addresses, store, loader, files, objects)
+_MODULES: Final = (addresses, loader, files, objects)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import duckdb
 import pyarrow as pa
 
 from liquidlog.data.logical_file import FilePart, Located, TableRows
-from liquidlog.log.store import TableStore
 from liquidlog.operations.inspect import plan_read
 from liquidlog.plan import ReadPlan
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.arrow import arrow_schema
 from liquidlog.spec.bounds import Bounds
+from liquidlog.storage.files import TableStore
 
 _HELD_BYTES = 64 << 20
 

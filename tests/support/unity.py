@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from liquidlog.commit.transaction import system_clock
+from liquidlog.commit import system_clock
 
 SERVER: Final = "LIQUID_UNITY_SERVER"
 """The variable with the directory of a real server: its start.sh takes a port and a directory."""

@@ -20,7 +20,7 @@ from liquidlog.log.loader import load_snapshot
 from liquidlog.operations import define
 from liquidlog.plan import ClusteringPlan, GroupFailure, RewriteResult, RewrittenGroup
 from liquidlog.spec.arrow import delta_schema
-from liquidlog.table import Table, define_table
+from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups, write
 from support.playground import Playground, clock_of, counted_tokens
 from support.rivals import Outcome, alone_on_storage, check_told, partitioned, told_versions
@@ -79,7 +79,8 @@ class Operation:
 
 
 def create(ground: Playground, writer: str) -> int:
-    definition = define_table(schema=SCHEMA, cluster_by=["x"])
+    columns = (("x",),)
+    definition = define.Definition(schema=SCHEMA, like=None, cluster_by=columns, properties={})
     define.create(ground.store(), definition, clock_of(writer))
     return 0
 

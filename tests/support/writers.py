@@ -20,10 +20,9 @@ from typing import Final, NoReturn
 import pyarrow as pa
 
 from liquidlog.cli.main import cli, run
+from liquidlog.commit import OpenedTable
 from liquidlog.errors import CommitConflictError
-from liquidlog.log.loader import open_store
-from liquidlog.log.segment import read_commit
-from liquidlog.operations.opened import OpenedTable
+from liquidlog.log.loader import open_store, read_commit
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
 

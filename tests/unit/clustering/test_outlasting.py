@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET, structs
 
 from liquidlog.clustering.staleness import written_for
-from liquidlog.commit.conflicts import MetadataChanged, ProtocolChanged, Winners
+from liquidlog.commit import MetadataChanged, ProtocolChanged, Winners
 from liquidlog.operations.batches import read_set_of
 from liquidlog.plan import ClusteringPlan, ClusteringPolicy
 from liquidlog.snapshot import Snapshot

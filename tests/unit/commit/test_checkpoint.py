@@ -13,8 +13,7 @@ import pytest
 from msgspec import structs
 
 from liquidlog.cli.main import cli, run
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Clock, Proposal, land, land_first, rehearse
+from liquidlog.commit import Clock, Proposal, ReadSet, land, land_first, rehearse
 from liquidlog.errors import (
     CheckpointMismatchError,
     CommitConflictError,

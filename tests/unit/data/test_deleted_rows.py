@@ -40,8 +40,8 @@ from liquidlog.plan import InputFile, PlannedDeletionVector, WrittenFile
 from liquidlog.spec.bounds import encode_stats
 from liquidlog.spec.deletion_vectors import encoded_payload, vector_file
 from liquidlog.spec.schema import parse_schema
-from liquidlog.storage.clients import AmbiguousPutError
 from liquidlog.storage.files import put_if_absent
+from liquidlog.storage.objects import AmbiguousPutError
 from support.deleted import (
     LIMIT,
     as_texts,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from liquidlog.definition.alignment import Alignment, align
 from liquidlog.definition.create import cluster_by_change, create_change, like_change
+from liquidlog.definition.schema_changes import Alignment, align
 from liquidlog.errors import ClusteringColumnError, UnsupportedFeatureError, UsageError
 from liquidlog.plan import ColumnSource
 from liquidlog.spec.actions import Change, DomainMetadata, Metadata, Protocol, encode_actions

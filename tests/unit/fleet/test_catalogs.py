@@ -18,7 +18,7 @@ from werkzeug.serving import make_server
 
 from liquidlog.errors import UsageError
 from liquidlog.fleet.finding import Found, find_tables, glue_location
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.storage.unity import ADDRESSES, TOKENS
 
 SECRET = "S3ntinelSecretNobodyMaySee"  # noqa: S105  nobody's

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.commit import Clock, system_clock
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
 from liquidlog.fleet.policy import (
     Budget,
@@ -20,11 +20,11 @@ from liquidlog.fleet.policy import (
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, Surveyed, survey, surveyed
 from liquidlog.foresee.verdict import Bar
 from liquidlog.local import Workers
-from liquidlog.log import store
 from liquidlog.operations.outputs import at_work
 from liquidlog.operations.rewrite import read_plan
 from liquidlog.plan import ClusteringPlan
 from liquidlog.report.page import page
+from liquidlog.storage import files as storage_files
 from liquidlog.table import Table
 from liquidlog.workload.form import Query
 from support.arrow_executor import execute
@@ -223,7 +223,7 @@ def test_a_table_that_may_not_be_written_is_a_failure(
     def refuse(directory: str, _: str) -> None:
         raise StorageError(directory, "cannot be written: Read-only file system")
 
-    monkeypatch.setattr(store, "require_links", refuse)
+    monkeypatch.setattr(storage_files, "require_links", refuse)
     run = ticked(EAGER, tmp_path / "t", dry_run=dry_run)
     (found,) = run.tables
     assert (found.decision, run.exit_status) == ("fail", 1)

@@ -32,7 +32,7 @@ from liquidlog.spec.text import parse_size
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 if TYPE_CHECKING:
-    from liquidlog.log.store import TableStore
+    from liquidlog.storage.files import TableStore
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -10,7 +10,7 @@ import pytest
 from liquidlog.data.runs import Run, runs_in
 from liquidlog.errors import ExecutorError, StorageError
 from liquidlog.rewriting.source import can_read, storage_problem
-from liquidlog.storage.options import NO_OPTIONS
+from liquidlog.storage.addresses import NO_OPTIONS
 from liquidspark.probing import (
     WorkerAnswer,
     least_versions,

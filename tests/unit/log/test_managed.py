@@ -21,7 +21,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from liquidlog.storage import clients
+from liquidlog.storage import objects as clients
 from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
 from support.arrow_executor import execute
 from support.unity import SCHEMA_PATH, SERVER, Catalog, imitation, real_server

@@ -11,15 +11,18 @@ from msgspec import structs
 from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import Run
 from liquidlog.errors import CorruptLogError, LogError, TimestampNotFoundError, UsageError
-from liquidlog.log.history import named_files, read_history
-from liquidlog.log.store import LocalTableStore
+from liquidlog.log import history
+from liquidlog.log.history import Removed, named_files, needed_files, read_history, tombstones
+from liquidlog.log.loader import load_segment
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.paths import LogFile, commit_name
 from liquidlog.spec.text import parse_time
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.copies import copy_table
 from support.deleted import commit_vectors, positions
+from support.logs import actions_of
 from support.memory_store import MemoryStore
 
 VERSIONS = 4
@@ -118,6 +121,43 @@ def test_files_of_vectors_are_named_live_and_removed_in_commits_and_checkpoints(
         if file.suffix == ".crc" or (file.suffix == ".json" and file.stem.isdigit()):
             file.unlink()
     assert named_files(store, {*run.files(), path}) == {*names, path}
+
+
+def only_checkpoint(table: Table) -> tuple[LocalTableStore, set[str]]:
+    """Leave only a checkpoint in the log; return the store, and the files that are removed."""
+    removed = {one["remove"]["path"] for one in actions_of(table) if "remove" in one}
+    table.checkpoint()
+    for file in Path(table.uri, "_delta_log").glob("*.json"):
+        file.unlink()
+    return LocalTableStore(Path(table.uri)), removed
+
+
+def test_a_checkpoint_alone_says_when_files_were_removed(table: Table) -> None:
+    began_ms = table.snapshot().timestamp_ms - 60_000
+    store, removed = only_checkpoint(table)
+    assert len(removed) == 2
+    assert needed_files(store, removed, since_ms=began_ms).needed == removed
+    late = needed_files(store, removed, since_ms=began_ms + 3_600_000)
+    assert not late.needed
+    assert late.expired == removed
+    _, segment = load_segment(store)
+    gone = {(path, None) for path in removed}
+    assert tombstones(store, segment, (), since_ms=began_ms) == gone
+    assert tombstones(store, segment, (), since_ms=began_ms + 3_600_000) == frozenset()
+
+
+@pytest.mark.parametrize("is_recent", [True, False])
+def test_a_file_removed_at_an_unknown_time_is_needed_as_long_as_the_checkpoint_is_young(
+    table: Table, monkeypatch: pytest.MonkeyPatch, *, is_recent: bool
+) -> None:
+    since_ms = table.snapshot().timestamp_ms - 60_000
+    store, _ = only_checkpoint(table)
+    if not is_recent:
+        for file in Path(table.uri, "_delta_log").glob("*.checkpoint.parquet"):
+            os.utime(file, (1, 1))
+    monkeypatch.setattr(history, "removed_names", lambda *_: [Removed("x.parquet", None, None)])
+    said = needed_files(store, {"x.parquet"}, since_ms=since_ms)
+    assert ("x.parquet" in said.needed, "x.parquet" in said.expired) == (is_recent, not is_recent)
 
 
 # Commits of other writers as DESCRIBE HISTORY shows them.

@@ -10,17 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from liquidlog.commit import OpenedTable
 from liquidlog.errors import CorruptLogError, LiquidlogError
 from liquidlog.log.checkpoints import load_bounds, read_adds, read_statistics
 from liquidlog.log.loader import advance, load_snapshot
-from liquidlog.log.replay import reconciled_files, replay_tail, tail_files
-from liquidlog.log.store import LocalTableStore
-from liquidlog.operations.opened import OpenedTable
-from liquidlog.snapshot import CheckpointFile, Snapshot
+from liquidlog.snapshot import CheckpointFile, Snapshot, reconciled_files, replay_tail, tail_files
 from liquidlog.spec.actions import AddFile, AnyAction, DeletionVector, DomainMetadata, RemoveFile
 from liquidlog.spec.paths import LogFile, canonical_path, commit_name
 from liquidlog.spec.schema import leaves
-from liquidlog.storage.files import Source
+from liquidlog.storage.files import LocalTableStore, Source
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
 from support.logs import commit_actions, write_actions

@@ -10,8 +10,14 @@ from deltalake import DeltaTable
 from liquidlog.errors import CorruptLogError, VersionNotFoundError
 from liquidlog.log.checkpoints import implausible
 from liquidlog.log.history import read_history
-from liquidlog.log.loader import load_snapshot, open_store
-from liquidlog.log.segment import LogSegment, candidate_segments, list_log, list_recent_log
+from liquidlog.log.loader import (
+    LogSegment,
+    candidate_segments,
+    list_log,
+    list_recent_log,
+    load_snapshot,
+    open_store,
+)
 from liquidlog.spec.paths import LAST_CHECKPOINT, commit_name
 from liquidlog.storage.files import open_input
 from liquidlog.table import Table

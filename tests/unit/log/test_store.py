@@ -10,10 +10,10 @@ import pytest
 from liquidlog.errors import CorruptLogError, TableNotFoundError, UsageError
 from liquidlog.log import checkpointing
 from liquidlog.log.checkpointing import SecondOpinion
-from liquidlog.log.store import LocalTableStore, what_is_there
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.paths import LOG_DIR, LogFileKind, commit_name, parse_log_file
+from liquidlog.storage.files import LocalTableStore, what_is_there
 from liquidlog.table import Table
 from support.arrow_executor import execute
 from support.logs import commit_actions

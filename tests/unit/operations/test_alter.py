@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from liquidlog.commit import OpenedTable
 from liquidlog.data.statistics import columns_held
 from liquidlog.errors import CommitConflictError, DataFileError, SchemaChangeError, UsageError
 from liquidlog.errors import SchemaProblemKind as Kind
-from liquidlog.log.store import LocalTableStore
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.spec.schema import FIELD_ID, PrimitiveType, StructField, StructType
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table, as_table, system_clock
 from support.arrow_executor import execute
 from support.logs import actions_of

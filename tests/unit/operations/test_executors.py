@@ -135,7 +135,7 @@ def test_no_module_logs_past_what_masks_values() -> None:
     past = {name for name in modules() if "logging.getLogger(" in text(name)}
     # Two silence packages that log beside errors of ours, one listens.
     others = {
-        "liquidlog/storage/clients.py",
+        "liquidlog/storage/objects.py",
         "liquidlog/workload/statements.py",
         "liquidlog/cli/output.py",
     }

@@ -17,14 +17,12 @@ import pytest
 from deltalake import DeltaTable
 from msgspec import structs
 
-from liquidlog.commit.transaction import Clock, system_clock
+from liquidlog.commit import Clock, OpenedTable, system_clock
 from liquidlog.data.runs import Run, RunStage, runs_in
 from liquidlog.errors import DocumentError, ExecutorError, StorageError, UsageError
 from liquidlog.log.checkpointing import SecondOpinion
 from liquidlog.log.loader import open_store
-from liquidlog.log.store import TableStore
 from liquidlog.operations import batches
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.outputs import claimed
 from liquidlog.operations.rewrite import complete_result, read_result, result_so_far
 from liquidlog.plan import (
@@ -40,6 +38,7 @@ from liquidlog.plan import (
     rewrite_digest,
     tagged_groups,
 )
+from liquidlog.storage.files import TableStore
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
 from support.logs import actions_of
@@ -234,6 +233,8 @@ def test_an_output_that_cannot_be_read_stops_no_other_group(grouped: Table) -> N
     report = grouped.commit_each(plan, result.groups, groups_per_commit=GROUPS)
     assert report.committed_groups == (0, 2, 4)
     assert (len(report.versions), len(report.failures)) == (1, 2)
+    missing = f"output {result.groups[1].outputs[0].path} is missing"
+    assert [missing in failure for failure in sorted(report.failures)] == [True, False]
 
 
 # A result document is continued only if it is one; any other file stays as it was.

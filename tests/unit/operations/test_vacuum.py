@@ -13,17 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.transaction import Clock
+from liquidlog.commit import Clock, OpenedTable
 from liquidlog.data.logical_file import write_vector
 from liquidlog.data.runs import APPEND, Origin, Run, RunStage, runs_in
 from liquidlog.errors import LiquidlogError, StorageError, UnsupportedFeatureError, UsageError
-from liquidlog.log.store import LocalTableStore
-from liquidlog.operations import vacuum as operation
-from liquidlog.operations.opened import OpenedTable
+from liquidlog.operations import outputs as operation
 from liquidlog.operations.outputs import AtWork, at_work
 from liquidlog.plan import ClusteringPlan, RewriteResult
 from liquidlog.spec.deletion_vectors import vector_path
 from liquidlog.spec.text import RETENTION
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
 from support.deleted import commit_vectors, positions
@@ -421,7 +420,7 @@ def test_a_finished_run_that_nobody_may_commit_any_more_goes(tmp_path: Path) -> 
     assert "half of delta.deletedFileRetentionDuration" in report.failures[0]
     (row,) = table.orphans(delete=True)
     assert row["deleted"]
-    assert table.history(1)[0]["operation"] == operation.OPERATION
+    assert table.history(1)[0]["operation"] == operation.ORPHANS
     assert runs_in(str(tmp_path)) == ()
     assert rows_at(table, table.snapshot().version) == 5
 
@@ -470,7 +469,7 @@ def test_a_listing_of_a_cache_deletes_nothing_without_the_version_before(
         Table.open(str(tmp_path)).orphans(older_than="0s", finished=True, delete=True)
     monkeypatch.undo()
     deleted = not table.orphans(older_than="0s")
-    assert deleted == (table.history(1)[0]["operation"] == operation.OPERATION)
+    assert deleted == (table.history(1)[0]["operation"] == operation.ORPHANS)
 
 
 # Whose rewrites may be at work on a table, by what the markers of their runs say.

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.commit.transaction import Clock
+from liquidlog.commit import Clock
 from liquidlog.errors import CommitConflictError, Conflict, ExecutorError, Outdated
-from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.executors import rewrite_groups
 from liquidlog.operations.optimize import metrics_of
 from liquidlog.operations.planned import explain_together
@@ -27,6 +26,7 @@ from liquidlog.operations.rewrite import (
 )
 from liquidlog.plan import Cancelled, ClusteringPlan, GroupFailure, Outcome, Progress, plan_document
 from liquidlog.report import plans
+from liquidlog.storage.files import LocalTableStore
 from liquidlog.table import Table
 from support.arrow_executor import execute, execute_groups
 from support.copies import remove_and_restore

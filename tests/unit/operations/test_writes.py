@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 from msgspec import structs
 
-from liquidlog.commit import transaction
-from liquidlog.commit.transaction import Clock
+from liquidlog import commit
+from liquidlog.commit import Clock, OpenedTable
 from liquidlog.data.runs import runs_in
 from liquidlog.errors import (
     CommitConflictError,
@@ -23,7 +23,6 @@ from liquidlog.errors import (
     UsageError,
 )
 from liquidlog.log.loader import open_store
-from liquidlog.operations.opened import OpenedTable
 from liquidlog.operations.writes import append
 from liquidlog.plan import WriteResult
 from liquidlog.rewriting import sink
@@ -243,7 +242,7 @@ def test_rows_of_an_append_that_may_have_landed_stay(
     def unknown(*_: object, **__: object) -> None:
         raise CommitStateUnknownError(4, "no answer")
 
-    monkeypatch.setattr(transaction, "put_commit", unknown)
+    monkeypatch.setattr(commit, "put_commit", unknown)
     with pytest.raises(CommitStateUnknownError):
         table.append(rows(1))
     assert len([*Path(table.uri).glob("*.parquet")]) == 4

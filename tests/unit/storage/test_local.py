@@ -12,12 +12,12 @@ import pytest
 
 from liquidlog.data.reader import ParquetFile
 from liquidlog.errors import DataFileError, LiquidlogError, StorageError, UnsupportedFeatureError
-from liquidlog.log.store import LocalTableStore
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.spec.paths import LAST_CHECKPOINT
 from liquidlog.storage import files
 from liquidlog.storage.addresses import open_regular, read_regular
-from liquidlog.storage.clients import AmbiguousPutError
+from liquidlog.storage.files import LocalTableStore
+from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.table import Table
 from support.arrow_executor import execute
 

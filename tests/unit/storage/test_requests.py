@@ -17,11 +17,21 @@ from liquidlog.plan import InputFile
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.paths import commit_name
 from liquidlog.storage import objects as objects_rules
-from liquidlog.storage.addresses import parse_object_address
-from liquidlog.storage.clients import FAMILIES, AmbiguousPutError, OtherSizeError, open_client
+from liquidlog.storage.addresses import (
+    NO_OPTIONS,
+    StorageOptions,
+    Supply,
+    parse_object_address,
+    redacted,
+)
 from liquidlog.storage.files import StoredFile, create
-from liquidlog.storage.objects import Objects
-from liquidlog.storage.options import NO_OPTIONS, StorageOptions, Supply, redacted
+from liquidlog.storage.objects import (
+    FAMILIES,
+    AmbiguousPutError,
+    Objects,
+    OtherSizeError,
+    open_client,
+)
 from support.emulators import Emulator, Tokens
 
 ROWS = pa.table({"a": np.arange(300_000), "s": [f"{n % 7}" for n in range(300_000)]})

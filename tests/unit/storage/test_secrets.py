@@ -22,7 +22,7 @@ from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.log.checkpointing import require_agreement
 from liquidlog.log.loader import open_store
 from liquidlog.plan import encode_plan
-from liquidlog.storage.options import StorageOptions, redacted
+from liquidlog.storage.addresses import StorageOptions, redacted
 from liquidlog.table import Table
 from support.emulators import SENTINEL, Emulator, proxy_of
 

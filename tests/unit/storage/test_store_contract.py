@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.transaction import put_commit, system_clock
+from liquidlog.commit import put_commit, system_clock
 from liquidlog.errors import CommitStateUnknownError
 from liquidlog.log.loader import open_store
-from liquidlog.log.store import AmbiguousPutError, TableStore
 from liquidlog.spec.paths import commit_name
 from liquidlog.storage import files
-from liquidlog.storage.files import create, create_small, open_input
+from liquidlog.storage.files import TableStore, create, create_small, open_input
+from liquidlog.storage.objects import AmbiguousPutError
 from support.emulators import Emulator, Request
 from support.playground import Playground
 

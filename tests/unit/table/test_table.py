@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from liquidlog.commit.conflicts import ReadSet
-from liquidlog.commit.transaction import Proposal, checkpoint, land
+from liquidlog.commit import Proposal, ReadSet, checkpoint, land
 from liquidlog.errors import (
     CommitConflictError,
     TableReplacedError,
@@ -20,6 +19,7 @@ from liquidlog.errors import (
     VersionNotFoundError,
 )
 from liquidlog.log.loader import open_store
+from liquidlog.operations.planned import snapshot_of_plan
 from liquidlog.spec.actions import Change
 from liquidlog.table import Table, system_clock
 from support.arrow_executor import execute
@@ -121,7 +121,7 @@ def test_an_old_table_object_shows_the_new_table_and_does_not_change_it(
     with pytest.raises(CommitConflictError):
         held.commit(stale, result)
     with pytest.raises((TableReplacedError, VersionNotFoundError)):
-        held.opened.of_plan(stale)
+        snapshot_of_plan(held.opened, stale)
     assert new.snapshot().version == appends
 
 

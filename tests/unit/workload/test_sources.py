@@ -16,7 +16,7 @@ import pytest
 
 from liquidlog.errors import LiquidlogError, UsageError
 from liquidlog.operations.workloads import import_workload, read_workload, workload_of
-from liquidlog.storage.options import NO_OPTIONS
+from liquidlog.storage.addresses import NO_OPTIONS
 from liquidlog.table import Table
 from liquidlog.workload import sources as line_rules
 from liquidlog.workload.form import Imported
