@@ -1,7 +1,9 @@
 """OPTIMIZE of a table in an object store: workers read and write through fsspec."""
 
 import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import duckdb
 import fsspec
@@ -13,8 +15,11 @@ from pyspark.sql import SparkSession
 import liquidspark
 from liquidlog.cli.main import cli, run
 from liquidlog.errors import ExecutorError
+from liquidlog.plan import encode_plan
+from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
 from liquidlog.table import Table
 from support.emulators import SENTINEL, Emulator, Tokens
+from support.unity import imitation, vend_from
 
 pytestmark = pytest.mark.spark
 
@@ -174,3 +179,35 @@ def test_what_stays_refused_fails_its_group_and_leaves_nothing(
     s3.proxy.clear()
     assert list(table.orphans(older_than="0s")) == []
     assert sum(table.files()["num_records"].to_pylist()) == 2 * GROUP_ROWS
+
+
+def test_a_managed_rewrite_outlives_what_its_catalog_vends(
+    spark: SparkSession, s3: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*ADDRESSES, *TOKENS, TOKEN_FILE, *(n for n in os.environ if n.startswith("AWS_"))):
+        monkeypatch.delenv(name, raising=False)
+    fields = [
+        {"name": name, "type": "long", "nullable": True, "metadata": {}} for name in KEYS.names
+    ]
+    with imitation(tmp_path) as catalog:
+        monkeypatch.setenv(ADDRESSES[0], catalog.url)
+        tokens = Tokens(s3, lambda _: 80)
+        public = vend_from(catalog, s3, tokens)
+        catalog.create("t", fields, KEYS.names)
+        table = Table("unity://unity.default.t", storage_options=public)
+        for start in range(6):
+            numbers = range(start * GROUP_ROWS, (start + 1) * GROUP_ROWS)
+            columns = ([n * factor % 1000 for n in numbers] for factor in (7919, 104729))
+            table.append(pa.table(dict(zip(KEYS.names, columns, strict=True)), schema=KEYS))
+        plan = table.plan(max_file_size=4_000, min_cube_size=1, target_cube_size=1)
+        assert len(plan.groups) == 6
+        given, sent = tokens.given, len(s3.proxy.requests)
+        groups = liquidspark.execute_groups(spark, plan, options=SHUFFLED, storage_options=public)
+        report = table.commit_each(plan, groups)
+        report.require_success()
+        assert report.rows_verified == 6 * GROUP_ROWS
+        assert tokens.given - given > 3
+        assert len(s3.proxy.requests) - sent > 240, "three tokens expire meanwhile"
+        document = encode_plan(plan)
+        assert b"S3ntinel" not in document
+        assert b"unity://unity.default.t" in document

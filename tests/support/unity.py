@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import fsspec
+
 from liquidlog.commit import system_clock
+from support.emulators import Emulator, Tokens
 
 SERVER: Final = "LIQUID_UNITY_SERVER"
 """The variable with the directory of a real server: its start.sh takes a port and a directory."""
@@ -319,6 +322,35 @@ def _unknown_domain(by_kind: Mapping[str, Mapping[str, Any]]) -> Answer | None:
     if all(one.keys() == {"clusteringColumns"} for one in domains.values()):
         return None
     return _error(400, "InvalidParameterValueException", "Unrecognized field")
+
+
+def vend_from(catalog: Imitation, emulator: Emulator, tokens: Tokens) -> Mapping[str, str]:
+    """Let the catalog put its tables into a bucket; return the options that it does not vend.
+
+    All secrets come with the tokens, which expire.
+    """
+    direct = emulator.direct_options
+    bucket = fsspec.filesystem(
+        "s3",
+        key=direct["aws_access_key_id"],
+        secret=direct["aws_secret_access_key"],
+        endpoint_url=direct["AWS_ENDPOINT_URL"],
+        skip_instance_cache=True,
+    )
+
+    def vended(_operation: str) -> Mapping[str, str]:
+        found = tokens()
+        return {
+            "s3.access-key-id": found["aws_access_key_id"],
+            "s3.secret-access-key": found["aws_secret_access_key"],
+            "s3.session-token": found["aws_session_token"],
+        }
+
+    catalog.credentials = vended
+    catalog.location_of = lambda below: f"{emulator.bucket}/{below}"
+    catalog.put = lambda location, name, text: bucket.pipe(f"{location}/{name}", text.encode())  # type: ignore[method-assign]
+    public = ("AWS_ENDPOINT_URL", "aws_region", "aws_allow_http")
+    return {name: emulator.options[name] for name in public}
 
 
 def _error(status: int, kind: str, message: str) -> Answer:
