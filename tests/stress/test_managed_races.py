@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from liquidlog.commit.transaction import system_clock
+from liquidlog.commit import OpenedTable, system_clock
 from liquidlog.errors import CommitStateUnknownError, LiquidlogError
 from liquidlog.log.loader import open_store
 from liquidlog.log.managed import ManagedTableStore
-from liquidlog.log.store import TableStore
-from liquidlog.operations.opened import OpenedTable
-from liquidlog.storage import clients
+from liquidlog.storage import objects as clients
+from liquidlog.storage.files import TableStore
 from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
 from liquidlog.table import Table, as_table
 from support.arrow_executor import execute
