@@ -59,7 +59,7 @@ from liquidlog.storage.addresses import OptionsSource
 if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice, AdviceDocument
     from liquidlog.clustering.health import Health
-    from liquidlog.doctor.findings import Diagnosis
+    from liquidlog.doctor import Diagnosis
     from liquidlog.foresee.reads import Prediction
     from liquidlog.foresee.verdict import Criteria, Verdict
     from liquidlog.log.checkpointing import Checkpointed

@@ -1,10 +1,9 @@
 """The commands: thin calls of liquidlog.table that print text or, with `--json`, JSON.
 
 - `main` the verbs by name and section, each loaded when it is called: begin here
-- `options` what they take, as values and for completion
+- `options` what they take, as values, for completion, and by default from a file
 - `output` where results go, what -v logs, and consent asked for
-- `defaults` from a file, of storages by prefix
-- `looking`, `planning`, `changing`, `rewriting` the verbs,
+- `looking`, `changing`, `rewriting` the verbs,
   `upkeeping` those of many tables, `statements` of SQL
 - `failures` errors to sentences and exit statuses
 """

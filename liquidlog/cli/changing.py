@@ -23,11 +23,11 @@ from liquidlog.cli.output import emit, first_of, require_consent, say_rest
 from liquidlog.clustering.settings import split_names
 from liquidlog.data.append import read_schema
 from liquidlog.definition.create import clustering_protocol_change
-from liquidlog.doctor.findings import FIXES
+from liquidlog.doctor import FIXES
 from liquidlog.errors import CorruptLogError, DocumentError, UsageError
 from liquidlog.operations.rewrite import read_file
 from liquidlog.report import changes, tables
-from liquidlog.report.layout import Line
+from liquidlog.report.printing import Line
 from liquidlog.spec.arrow import delta_schema
 from liquidlog.spec.schema import MODE, StructType, parse_schema
 from liquidlog.storage.addresses import StorageOptions, is_local

@@ -33,8 +33,7 @@ from liquidlog.cli.output import (
 from liquidlog.clustering.settings import split_names
 from liquidlog.errors import EXIT_BAR_CROSSED, EXIT_OK, UsageError
 from liquidlog.report.jsonable import render_line
-from liquidlog.report.layout import pairs
-from liquidlog.report.printing import say
+from liquidlog.report.printing import pairs, say
 
 if TYPE_CHECKING:
     from liquidlog.clustering.health import Health, HealthBar

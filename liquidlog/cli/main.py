@@ -24,7 +24,7 @@ class Verb(NamedTuple):
 SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
     "Start here": {
         "fleet": Verb("upkeeping", "Say which tables are worth a rewrite, the best first."),
-        "advise": Verb("planning", "Say which columns and layout suit the queries, if any."),
+        "advise": Verb("rewriting", "Say which columns and layout suit the queries, if any."),
         "optimize": Verb("rewriting", "Rewrite and commit; asks first if that is not worth it."),
         "health": Verb("looking", "Say how well the table is clustered now."),
         "report": Verb("looking", "Say whether to rewrite, and why, on one HTML page."),
@@ -51,10 +51,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, Verb]]] = {
         "tick": Verb("upkeeping", "Do for each table what a policy says is due."),
     },
     "In parts": {
-        "plan": Verb("planning", "Show what OPTIMIZE would rewrite; writes nothing."),
+        "plan": Verb("rewriting", "Show what OPTIMIZE would rewrite; writes nothing."),
         "run": Verb("rewriting", "Execute a saved plan without committing it."),
         "commit": Verb("rewriting", "Commit the finished groups of an executed plan."),
-        "workload": Verb("planning", "Import queries, from logs of engines and from SQL."),
+        "workload": Verb("rewriting", "Import queries, from logs of engines and from SQL."),
     },
 }
 """The verbs by the heading of their section."""

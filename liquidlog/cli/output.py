@@ -17,8 +17,7 @@ import pyarrow as pa
 from liquidlog.errors import CheckpointWarning, DocumentError, StorageError, UsageError
 from liquidlog.operations.executors import EXECUTOR_GROUP
 from liquidlog.report.jsonable import jsonable, render_json
-from liquidlog.report.layout import Report
-from liquidlog.report.printing import say, show, show_json
+from liquidlog.report.printing import Report, say, show, show_json
 from liquidlog.spec.actions import UNREADABLE
 from liquidlog.spec.text import Rows, iso_time, visible
 

@@ -7,13 +7,13 @@ import click
 
 from liquidlog import sql as ask
 from liquidlog.cli.changing import emit_altered, emit_created, open_other
-from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     SIZE,
     Address,
     dry_run_option,
     executor_option,
     spark_conf_option,
+    storage_defaults,
     storage_option,
     verb,
     workload_at,
@@ -21,7 +21,7 @@ from liquidlog.cli.options import (
 from liquidlog.cli.output import emit
 from liquidlog.errors import TableNotFoundError, UsageError
 from liquidlog.operations.executors import AUTO
-from liquidlog.report.layout import Line
+from liquidlog.report.printing import Line
 from liquidlog.sql import parse_statement
 from liquidlog.table import Table
 

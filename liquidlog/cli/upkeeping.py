@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from liquidlog.cli.defaults import storage_defaults
 from liquidlog.cli.options import (
     LOCAL_FILE,
     bar_options,
@@ -15,6 +14,7 @@ from liquidlog.cli.options import (
     dry_run_option,
     executor_option,
     spark_conf_option,
+    storage_defaults,
     storage_option,
     verb,
     workload_option,

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from liquidlog.errors import LiquidlogError, StorageError, UsageError
@@ -57,14 +57,6 @@ class Found:
     others: int = 0
 
 
-class ListingAddress(NamedTuple):
-    """A catalog, a database or schema in it, and a pattern of tables' names."""
-
-    catalog: str
-    parts: tuple[str, ...]
-    pattern: str
-
-
 def is_glob(address: str) -> bool:
     """Return whether an address has a wildcard."""
     return _WILD.search(address) is not None
@@ -93,13 +85,9 @@ def find_tables(
         for one in _found(address, options, below=below):
             others += one.others
             if one.problem or not _is_excluded(one.address, left_out):
-                found.setdefault(one.address, one)
-    first, *rest = found.values() or (None,)
-    return (
-        ()
-        if first is None
-        else (replace(first, others=others), *(replace(one, others=0) for one in rest))
-    )
+                found.setdefault(one.address, replace(one, others=0))
+    kept = (*found.values(),)
+    return (*(replace(first, others=others) for first in kept[:1]), *kept[1:])
 
 
 def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Found]:
@@ -122,7 +110,7 @@ def _found(address: str, options: StorageOptions, *, below: bool) -> Iterator[Fo
 
 
 def _of_catalog(address: str, options: StorageOptions) -> Iterator[Found]:
-    catalog, place, pattern = parse_listing(address)
+    catalog, place, pattern = _listing(address)
     listed = _glue_tables(place, options) if catalog == "glue" else tables_of(*place)
     entries = [*islice(listed, MOST_TABLES + 1)]
     if len(entries) > MOST_TABLES:
@@ -240,22 +228,25 @@ def is_listing(address: str) -> bool:
     return is_catalog and table_in_catalog(address) is None
 
 
-def parse_listing(address: str) -> ListingAddress:
-    """Return the parts of glue://database[/pattern] or unity://catalog.schema[/pattern]."""
+def _listing(address: str) -> tuple[str, tuple[str, ...], str]:
+    """Return a catalog, a database or schema in it, and a pattern of tables' names."""
     found = _ADDRESS.fullmatch(address)
     forms = "glue://database[/pattern] or unity://catalog.schema[/pattern]"
     if found is None:
         raise UsageError(f"an address of tables in a catalog has the form {forms}")
     catalog, pattern = found[1].lower(), unquote(found[3] or "*")
     parts = tuple(map(unquote, found[2].split("."))) if catalog == "unity" else (unquote(found[2]),)
-    wild = [part for part in parts if re.search(r"[*?\[]", part)]
-    if wild or not all(parts) or (catalog == "unity" and len(parts) != _PARTS_OF_UNITY):
+    if (
+        any(map(is_glob, parts))
+        or not all(parts)
+        or (catalog == "unity" and len(parts) != _PARTS_OF_UNITY)
+    ):
         raise UsageError(
             f"{address} does not name one place of a catalog; expected {forms}, with wildcards only"
             " in the pattern",
             value=address,
         )
-    return ListingAddress(catalog, parts, pattern)
+    return catalog, parts, pattern
 
 
 def glue_location(table: Mapping[str, Any]) -> str | None:

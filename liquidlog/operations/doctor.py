@@ -33,27 +33,25 @@ from liquidlog.definition.schema_changes import (
     plan_late_retagging,
     retagged,
 )
-from liquidlog.doctor.findings import (
+from liquidlog.doctor import (
     BROKEN_DOMAIN,
     CUT_STRINGS,
     FIXES,
     LOST_COLUMNS,
     MISSING_STATISTICS,
+    NOTHING_LEFT,
     RENAMED_CUBES,
     Diagnosis,
     Examined,
     Finding,
     Histories,
     asked_of,
-    findings,
-    with_cut_bounds,
-    without_range,
-)
-from liquidlog.doctor.repairs import (
-    NOTHING_LEFT,
     domain_repair,
     files_repair,
+    findings,
+    with_cut_bounds,
     with_statistics,
+    without_range,
 )
 from liquidlog.errors import CorruptLogError, LiquidlogError, UsageError
 from liquidlog.foresee.ratios import with_ratios

@@ -24,7 +24,7 @@ from liquidlog.advice.advice import AdviceDocument, decode_advice
 from liquidlog.clustering.settings import CommitSettings
 from liquidlog.clustering.staleness import Reconcilable, deleted_inputs, excess, lasting_reasons
 from liquidlog.commit import Clock, OpenedTable, Winners, require_writable, system_clock
-from liquidlog.doctor.findings import listed, missed_of
+from liquidlog.doctor import listed, missed_of
 from liquidlog.errors import (
     CommitConflictError,
     Conflict,

@@ -6,7 +6,7 @@ from typing import Final
 from liquidlog.advice.advice import SAVED_AS, Advice, Measured
 from liquidlog.advice.evidence import Backtest
 from liquidlog.foresee.reads import Range
-from liquidlog.report.layout import (
+from liquidlog.report.printing import (
     Line,
     Part,
     Report,

@@ -7,7 +7,7 @@ from typing import Final
 from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
 from liquidlog.foresee.verdict import count_text
-from liquidlog.report.layout import Line, Report, listing
+from liquidlog.report.printing import Line, Report, listing
 from liquidlog.spec.text import render_size
 
 ANSWERS: Final = {

@@ -41,7 +41,7 @@ from liquidlog.operations.inspect import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
 from liquidlog.report.fleets import ANSWERS, counts
 from liquidlog.report.jsonable import jsonable
-from liquidlog.report.layout import Grid, Line, between, remarks, size
+from liquidlog.report.printing import Grid, Line, between, remarks, size
 from liquidlog.spec.text import NOT_MEASURED, escaped, visible
 
 READS_LISTED: Final = 20

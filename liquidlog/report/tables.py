@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from liquidlog.clustering.health import Health
-from liquidlog.doctor.findings import Asked
+from liquidlog.doctor import Asked
 from liquidlog.foresee.verdict import Verdict
 from liquidlog.operations.inspect import Scan, WrittenBytes
 from liquidlog.report.jsonable import jsonable, settings_text
-from liquidlog.report.layout import (
+from liquidlog.report.printing import (
     LEVELS,
     Bars,
     Grid,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from liquidlog.cli.main import cli, run
-from liquidlog.doctor.findings import FIXES
+from liquidlog.doctor import FIXES
 from liquidlog.errors import CommitConflictError, LiquidlogError, UsageError
 from liquidlog.log.loader import open_store
 from liquidlog.operations.doctor import mend, not_removed, read_histories

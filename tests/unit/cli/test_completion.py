@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from click.shell_completion import ShellComplete
 
-from liquidlog.cli.defaults import FILE_NAME
 from liquidlog.cli.main import SECTIONS, cli
+from liquidlog.cli.options import FILE_NAME
 from liquidlog.table import Table
 
 VERBS = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from liquidlog.cli.defaults import FILE_NAME, VARIABLE, read_storages
+from liquidlog.cli.options import FILE_NAME, VARIABLE, read_storages
 from liquidlog.errors import UsageError
 from liquidlog.table import Table
 from support.commands import said

@@ -10,7 +10,7 @@ import pytest
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.health import measure_health
 from liquidlog.definition.schema_changes import LostColumns, Retagging
-from liquidlog.doctor.findings import (
+from liquidlog.doctor import (
     FIXES,
     Examined,
     Finding,
@@ -18,8 +18,8 @@ from liquidlog.doctor.findings import (
     Missed,
     findings,
     missed_of,
+    with_statistics,
 )
-from liquidlog.doctor.repairs import with_statistics
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import FileChanges
 from liquidlog.spec.bounds import FileStatistics

@@ -10,9 +10,8 @@ import pyarrow as pa
 from liquidlog.operations.batches import ReconciledRows
 from liquidlog.operations.optimize import Round
 from liquidlog.plan import InputFile
-from liquidlog.report import changes, plans
-from liquidlog.report.layout import Line
-from liquidlog.report.printing import show
+from liquidlog.report import changes
+from liquidlog.report.printing import Line, show
 from liquidlog.report.rewrites import reconciled_document, rounds_document
 from liquidlog.table import Table
 from support.plans import make_plan, schema_json_of
@@ -46,7 +45,7 @@ def test_a_plan_advises_boxes_where_files_are_not_fitted_to_the_curve(tmp_path: 
             curve=curve,
         )
         printed = StringIO()
-        show(plans.plan(plan), printed)
+        show(changes.plan(plan), printed)
         assert ("--curve kd would" in printed.getvalue()) == advised
 
 

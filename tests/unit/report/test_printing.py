@@ -6,8 +6,7 @@ import json
 import pytest
 
 from liquidlog.report.jsonable import render_json, render_line
-from liquidlog.report.layout import LEVELS, Bars, Grid, Line
-from liquidlog.report.printing import show, show_json
+from liquidlog.report.printing import LEVELS, Bars, Grid, Line, show, show_json
 
 LONG = "part-" + "x y" * 200 + "-end.parquet"
 
