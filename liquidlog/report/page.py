@@ -9,11 +9,11 @@ import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from math import ceil, floor, isfinite, log10
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +26,7 @@ from liquidlog.clustering.keyspace import Grid as Counts
 from liquidlog.clustering.keyspace import KeyMap, Side
 from liquidlog.fleet.policy import Decision
 from liquidlog.fleet.upkeep import Fleet, Surveyed
-from liquidlog.foresee.reads import PredictedReads, Range
+from liquidlog.foresee.reads import PredictedReads, Prediction, Range
 from liquidlog.foresee.verdict import (
     Bar,
     Option,
@@ -153,18 +153,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    told: tuple[Callable[..., Any], ...] = (
-        counted,
-        number,
-        share,
-        size,
-        moment,
-        sentence,
-        roomy,
-        units,
-    )
-    made.filters.update({function.__name__: function for function in told})
+    told: Sequence[Any] = (counted, number, share, size, moment, sentence, roomy, units)
     made.filters.update(
+        {function.__name__: function for function in told},
         command=_command,
         quoted=shlex.quote,
         seconds=seconds_text,
@@ -228,71 +219,78 @@ def _judged(verdict: Verdict, option: Option) -> _Values:
     is_paid = option.payback_queries is not None
     back = f"paid back after {option.payback_text()}" if is_paid else "never paid back"
     return {
+        "option": option,
         "is_best": option is verdict.best,
         "change": change(now.seconds, after.seconds, "waiting"),
-        "before": now.seconds,
-        "after": after.seconds,
-        "low": low.seconds,
-        "high": high.seconds,
         "most": max(now.seconds, after.seconds, high.seconds) or 1.0,
         "brings": (("files opened", opened), ("bytes read", read), ("requests", asked)),
-        "part": option.judged_share,
         "cost": f"About {duration_text(option.cost.seconds)}, {back}",
         "bar": f"Worth it if paid back {within}." if option.is_worth_it else "",
         "costs": (
             ("read", f"{counted(inputs, 'file')}, {size(option.cost.bytes_read)}"),
             ("written", f"{counted(outputs, 'file')}, about {size(option.cost.bytes_written)}"),
         ),
-        "command": option.command,
     }
 
 
 def _reads(overview: Overview) -> _Values | None:
     """Return what each predicate opens now and after a rewrite, on one scale."""
-    verdict = overview.verdict
+    verdict, found = overview.verdict, overview.scan
     option = None if verdict is None else verdict.shown
     if verdict is not None and option is not None and option.prediction.predicates:
-        found = _reads_of(verdict, option)
-    elif overview.scan is not None:
-        found = _reads_now(overview.scan)
-    else:
+        return _listed(option.prediction, **_told_of(verdict, option.prediction))
+    if found is None:
         return None
-    most = max((max(row["now"], row["high"] or 0) for row in found["rows"]), default=0)
-    return {**found, "most": most or 1}
+    about = "The predicates of your workload; the first read most. All bars have one scale."
+    return _listed(found, title="Queries now", about=about)
 
 
-def _reads_of(verdict: Verdict, option: Option) -> _Values:
-    found = option.prediction
-    rows = sorted(found.predicates, key=lambda row: -_saved(row))
+def _told_of(verdict: Verdict, found: Prediction) -> Mapping[str, str]:
     whose = (
         "The predicates of your workload"
         if verdict.readers == "workload"
         else "No workload was given: these are full scans, and queries for one value of a column"
     )
-    saves = "saves" if sum(map(_saved, rows[READS_LISTED:])) >= 0 else "costs"
+    saves = "saves" if sum(sorted(map(_weight, found.predicates))[:-READS_LISTED]) >= 0 else "costs"
     return {
         "title": "Queries, now and after",
         "about": f"{whose}; the first save most time. Bars are the bytes they read, in one scale."
         " In nine of ten cases they end within the thin line.",
-        "rows": [_read(row) for row in rows[:READS_LISTED]],
-        "rest": _rest(rows[READS_LISTED:], f", where the rewrite {saves} time on the whole"),
+        "end": f", where the rewrite {saves} time on the whole",
+    }
+
+
+def _listed(found: Prediction | Scan, title: str, about: str, end: str = "") -> _Values:
+    ranked = sorted(found.predicates, key=_weight, reverse=True)
+    rows = [_read(row) for row in ranked[:READS_LISTED]]
+    return {
+        "title": title,
+        "about": about,
+        "rows": rows,
+        "most": max((max(row["now"], row["high"] or 0) for row in rows), default=0) or 1,
+        "rest": _rest(ranked[READS_LISTED:], end),
         **_remarks(found.cannot_prune, found.not_usable, found.asked_at),
     }
 
 
-def _saved(row: PredictedReads) -> float:
-    """Return the seconds that a predicate saves the mean query."""
+def _weight(row: PredictedReads | PredicateScan) -> float:
+    """Return the seconds that a predicate saves the mean query, without a rewrite its bytes."""
+    if isinstance(row, PredicateScan):
+        return row.share * row.bytes
     return row.share * (row.seconds_before - row.seconds_after)
 
 
-def _read(row: PredictedReads) -> _Values:
+def _read(row: PredictedReads | PredicateScan) -> _Values:
+    asked = {"where": _cut(row.where), "share": row.share}
+    if isinstance(row, PredicateScan):
+        unknown = dict.fromkeys(("change", "after", "range", "high"))
+        return {**asked, **unknown, "now": row.bytes, "files_now": row.files}
     ends = row.bytes_after_range
     before, after = seconds_text(row.seconds_before), seconds_text(row.seconds_after)
     return {
-        "where": _cut(row.where),
-        "share": row.share,
+        **asked,
         "change": f"waits {after} instead of {before}",
-        "is_worse": _saved(row) < 0,
+        "is_worse": _weight(row) < 0,
         "now": row.bytes_before,
         "files_now": row.files_before,
         "after": row.bytes_after,
@@ -300,28 +298,6 @@ def _read(row: PredictedReads) -> _Values:
         "low": ends.low,
         "high": ends.high,
         "range": f"{between(ends, size)} in {_files(row.files_after_range)}",
-    }
-
-
-def _reads_now(found: Scan) -> _Values:
-    """Return what each predicate opens of a table without a rewrite."""
-    rows = sorted(found.predicates, key=lambda row: -row.share * row.bytes)
-    unknown = dict.fromkeys(("change", "after", "range", "high"))
-    return {
-        "title": "Queries now",
-        "about": "The predicates of your workload; the first read most. All bars have one scale.",
-        "rows": [
-            {
-                **unknown,
-                "where": _cut(row.where),
-                "share": row.share,
-                "now": row.bytes,
-                "files_now": row.files,
-            }
-            for row in rows[:READS_LISTED]
-        ],
-        "rest": _rest(rows[READS_LISTED:]),
-        **_remarks(found.cannot_prune, found.not_usable, found.asked_at),
     }
 
 
@@ -602,8 +578,11 @@ def cells(counts: Counts, most: int) -> list[tuple[str, str]]:
     """Return (opacity, path) per tone, the darkest for `most`; rows of counts go upwards."""
     paths: list[list[str]] = [[] for _ in range(LEVELS + 1)]
     for y, row in enumerate(counts[::-1]):
-        for x, length, tone in _runs([level(count, most) for count in row]):
+        x = 0
+        for tone, run in groupby(level(count, most) for count in row):
+            length = sum(1 for _ in run)
             paths[tone].append(f"M{x} {y}h{length}v1h-{length}z")
+            x += length
     return [
         (f"{tone / LEVELS:g}", "".join(path)) for tone, path in enumerate(paths) if tone and path
     ]
@@ -659,13 +638,3 @@ def roomy(labels: Labels) -> Labels:
             kept.append((place, text))
             left = place + half
     return [*kept, last]
-
-
-def _runs(levels: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, length, level) per stretch of equal level above 0."""
-    start = 0
-    for place in range(1, len(levels) + 1):
-        if place == len(levels) or levels[place] != levels[start]:
-            if levels[start]:
-                yield start, place - start, levels[start]
-            start = place
