@@ -172,7 +172,7 @@ def health(
     asked = workload_at(workload, opened.uri, table.options)
     measured = opened.health(names, workload=asked, where=where, sample=sample)
     if openmetrics is not None:
-        from liquidlog.report.openmetrics import openmetrics as render_openmetrics
+        from liquidlog.report.tables import openmetrics as render_openmetrics
 
         replace_file(openmetrics, render_openmetrics(measured))
     if trend is not None:

@@ -337,8 +337,7 @@ def advise(
     written without --apply, and no file is rewritten.
     """
     from liquidlog.advice.advice import encode_advice
-    from liquidlog.report.advice import advice
-    from liquidlog.report.changes import applied_advice
+    from liquidlog.report.changes import advice, applied_advice
 
     if dry_run and not apply:
         raise UsageError("--dry-run has no effect without --apply", option="dry_run")

@@ -35,9 +35,9 @@ from liquidlog.operations.executors import (
     open_executor,
     require_settings,
 )
-from liquidlog.report import fleets
-from liquidlog.report.openmetrics import tick_openmetrics
+from liquidlog.report import tables as reports
 from liquidlog.report.progress import counted_progress
+from liquidlog.report.tables import tick_openmetrics
 
 
 @verb(
@@ -105,7 +105,7 @@ def tick(
         )
     if openmetrics is not None:
         replace_file(openmetrics, tick_openmetrics(ticked))
-    shown = partial(fleets.ticked, dry_run=dry_run)
+    shown = partial(reports.ticked, dry_run=dry_run)
     emit(ticked, shown, dry_run=dry_run)
     return ticked.exit_status
 
@@ -157,7 +157,7 @@ def fleet(
         found = survey(request, on_found=expect, on_table=lambda _: advance())
     if directory is not None:
         replace_file(Path(directory, "index.html"), fleet_page(found, ", ".join(prefixes)))
-    emit(found, fleets.surveyed_fleet)
+    emit(found, reports.surveyed_fleet)
     return found.exit_status
 
 

@@ -39,9 +39,9 @@ from liquidlog.foresee.verdict import (
 from liquidlog.operations.doctor import Overview
 from liquidlog.operations.inspect import PredicateScan, Scan
 from liquidlog.predicates.workload import NotUsable
-from liquidlog.report.fleets import ANSWERS, counts
 from liquidlog.report.jsonable import jsonable
 from liquidlog.report.printing import Grid, Line, between, remarks, size
+from liquidlog.report.tables import ANSWERS, counts
 from liquidlog.spec.text import NOT_MEASURED, escaped, visible
 
 READS_LISTED: Final = 20

@@ -1,4 +1,10 @@
-"""Reports of tables: their rows, files, scans, health, findings, and imported workloads."""
+"""Reports of tables and of many tables: what they are, how they are, and what was done.
+
+They are text, and gauges as OpenMetrics has them, as for Prometheus' textfile collector. It has
+only gauges, so that it is also valid in Prometheus' older format.
+
+Source: OpenMetrics 1.0, "Text format".
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,10 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from liquidlog.clustering.health import Health
-from liquidlog.doctor import Asked
-from liquidlog.foresee.verdict import Verdict
-from liquidlog.operations.inspect import Scan, WrittenBytes
 from liquidlog.report.jsonable import jsonable, settings_text
 from liquidlog.report.printing import (
     LEVELS,
@@ -30,9 +32,14 @@ from liquidlog.report.printing import (
     shortened,
     verdict,
 )
-from liquidlog.spec.text import render_size
+from liquidlog.spec.text import render_size, visible_lines
 
 if TYPE_CHECKING:
+    from liquidlog.clustering.health import Health
+    from liquidlog.doctor import Asked
+    from liquidlog.fleet.upkeep import Fleet, Surveyed, TableOutcome, Ticked
+    from liquidlog.foresee.verdict import Verdict
+    from liquidlog.operations.inspect import Scan, WrittenBytes
     from liquidlog.workload.form import Imported
 
 _BAR_CELLS: Final = 40
@@ -71,7 +78,7 @@ def history(rows: Sequence[Mapping[str, Any]]) -> Report:
     return tuple(listing(names, cells))
 
 
-def amplification(rows: Sequence[WrittenBytes]) -> Report:
+def amplification(rows: "Sequence[WrittenBytes]") -> Report:
     """Show the bytes that commits added and moved."""
     names = ("version", "operation", "new", "moved", "moved / new so far")
     cells = (
@@ -125,7 +132,7 @@ def cubes(rows: pa.Table) -> Report:
     return tuple(listing(names, cells)) or (Line("the table has no cubes"),)
 
 
-def scan(found: Scan) -> Report:
+def scan(found: "Scan") -> Report:
     """Show the files that queries must open."""
     head = Line(
         f"version {found.version}: {amount(found.files_read)} of {found.total_files} files,"
@@ -156,7 +163,7 @@ def scan(found: Scan) -> Report:
     )
 
 
-def health(measured: Health) -> Report:
+def health(measured: "Health") -> Report:
     """Show the measured clustering, with the histogram of depths."""
     document = jsonable(measured)
     histogram = document.pop("depth_histogram")
@@ -188,8 +195,8 @@ def health(measured: Health) -> Report:
 def diagnosis(
     found: Mapping[str, Any],
     *,
-    judged: Verdict | None = None,
-    asked: Asked | None = None,
+    judged: "Verdict | None" = None,
+    asked: "Asked | None" = None,
     dry_run: bool = False,
 ) -> Report:
     """Show the verdict, faults that were or would be repaired, and the others."""
@@ -266,3 +273,172 @@ def _strip(column: Mapping[str, Any]) -> Iterator[Part]:
     ends = f"{column['min']} ... {column['max']}"
     yield Line(f"{column['name']}, depth up to {deepest} from {ends}")
     yield Bars(tuple(-(-depth * LEVELS // deepest) for depth in profile))
+
+
+ANSWERS: Final = {
+    "rewrite": "rewrite",
+    "cluster": "new columns",
+    "fail": "failed",
+    "unknown": "unknown",
+    "leave": "leave alone",
+}
+_COUNTED: Final = {
+    "rewrite": "to rewrite",
+    "cluster": "to cluster by other columns",
+    "fail": "failed",
+    "unknown": "unknown",
+    "leave": "to leave alone",
+}
+_SAID: Final = {
+    "rewrite": "rewritten",
+    "plan": "planned",
+    "leave": "left alone",
+    "postpone": "postponed",
+    "fail": "failed",
+}
+"""By decision, as they are counted."""
+_WOULD: Final = {**_SAID, "rewrite": "would be rewritten"}
+_HEADINGS: Final = ("table", "files", "size", "verdict", "pays back after")
+
+
+def surveyed_fleet(fleet: "Fleet") -> Report:
+    """Show a listing of tables, and below it each reason and command, for narrow screens."""
+    from liquidlog.foresee.verdict import count_text
+
+    rows = (
+        (
+            one.table,
+            "" if one.files is None else str(one.files),
+            "" if one.size_bytes is None else render_size(one.size_bytes),
+            Line(ANSWERS[one.answer], one.answer),
+            "" if one.worth is None else f"{count_text(one.worth['payback_queries'])} queries",
+        )
+        for one in fleet.tables
+    )
+    return (
+        *listing(_HEADINGS, rows),
+        *(line for one in fleet.tables for line in _told(one)),
+        Line(counts(fleet.tables)),
+    )
+
+
+def _told(one: "Surveyed") -> Iterator[Line]:
+    yield Line(f"{one.table}: {one.reason}")
+    if one.worth is not None:
+        yield Line(f"    {one.worth['candidate']['command']}")
+
+
+def counts(tables: "Sequence[Surveyed]") -> str:
+    """Return the number of tables, in all and by answer."""
+    found = Counter(one.answer for one in tables)
+    told = ", ".join(f"{found[one]} {word}" for one, word in _COUNTED.items() if found[one])
+    return f"{'1 table' if len(tables) == 1 else f'{len(tables)} tables'}: {told}"
+
+
+def ticked(run: "Ticked", *, dry_run: bool) -> Report:
+    """Show what was or would be done with each table, and why."""
+    words = _WOULD if dry_run else _SAID
+    rows = (
+        (
+            one.table,
+            words[one.decision],
+            render_size(one.bytes_rewritten) if one.bytes_rewritten else "",
+        )
+        for one in run.tables
+    )
+    return (
+        *listing(("table", "decision", "bytes"), rows),
+        *(Line(f"{one.table}: {'; '.join(_reasons(one, dry_run=dry_run))}") for one in run.tables),
+        Line(_end(run, dry_run=dry_run)),
+    )
+
+
+def _reasons(outcome: "TableOutcome", *, dry_run: bool) -> Iterator[str]:
+    yield outcome.reason.removesuffix(".")
+    if outcome.triggers:
+        yield f"looked at, as {', '.join(one.detail for one in outcome.triggers)}"
+    if outcome.plan is not None:
+        yield f"saved as {outcome.plan}"
+    verb = "would be" if dry_run else "was"
+    if outcome.checkpoint is not None:
+        chore = outcome.checkpoint
+        told = f"{verb} made" if chore.error is None else f"failed: {chore.error.message}"
+        yield f"a checkpoint {told} ({chore.reason})"
+    if outcome.vacuum is not None:
+        chore = outcome.vacuum
+        told = f"failed: {'' if chore.error is None else chore.error.message}"
+        if chore.done is not None:
+            size = render_size(chore.done["deleted_bytes"])
+            deleted = f"{chore.done['deleted_files']} files of {size}"
+            told = f"{'would delete' if dry_run else 'deleted'} {deleted}"
+        yield f"a vacuum {told} ({chore.reason})"
+
+
+def _end(run: "Ticked", *, dry_run: bool) -> str:
+    words = _WOULD if dry_run else _SAID
+    counts = Counter(one.decision.value for one in run.tables)
+    told = ", ".join(f"{counts[one]} {words[one]}" for one in _SAID if counts[one])
+    of = "" if run.budget_bytes is None else f" of {render_size(run.budget_bytes)}"
+    done = "planned" if counts["plan"] else "would be spent" if dry_run else "spent"
+    tables = "1 table" if len(run.tables) == 1 else f"{len(run.tables)} tables"
+    left = f"; left out, not Delta: {run.left_out}" if run.left_out else ""
+    return f"{tables}: {told}; {render_size(run.spent_bytes)}{of} {done}{left}"
+
+
+_HEALTH: Final = "liquidlog_health"
+_TICK: Final = "liquidlog_tick"
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+Labels = Mapping[str, str]
+
+
+def openmetrics(health: "Health") -> str:
+    """Return every measured number of the health as a gauge, labelled with the table's address.
+
+    A bucket's label is the largest depth that it counts. Cubes are left out, as their ids change.
+    """
+    from liquidlog.clustering.health import ColumnHealth, Health, numeric_fields
+
+    table = {"table": health.table_uri}
+    lines: list[str] = []
+    for name in numeric_fields(Health):
+        lines += _gauge(f"{_HEALTH}_{name}", [(table, getattr(health, name))])
+    for name in numeric_fields(ColumnHealth):
+        lines += _gauge(
+            f"{_HEALTH}_column_{name}",
+            [({**table, "column": c.name}, getattr(c, name)) for c in health.columns],
+        )
+    lines += _gauge(
+        f"{_HEALTH}_files_by_depth",
+        [
+            ({**table, "depth": str(int(depth))}, files)
+            for depth, files in health.depth_histogram.items()
+        ],
+    )
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def tick_openmetrics(ticked: "Ticked") -> str:
+    """Return the numbers of a run of upkeep as gauges, labelled with the tables' addresses."""
+    tables = [({"table": one.table}, one) for one in ticked.tables]
+    numbers: Mapping[str, Sequence[tuple[Labels, float | None]]] = {
+        "decision": [({**of, "decision": one.decision.value}, 1) for of, one in tables],
+        "failed": [(of, int(bool(one.errors))) for of, one in tables],
+        "bytes_rewritten": [(of, one.bytes_rewritten) for of, one in tables],
+        "seconds": [(of, round(one.seconds, 3)) for of, one in tables],
+        "budget_bytes": [({}, ticked.budget_bytes)],
+        "spent_bytes": [({}, ticked.spent_bytes)],
+    }
+    lines = [line for name, found in numbers.items() for line in _gauge(f"{_TICK}_{name}", found)]
+    return "\n".join([*lines, "# EOF\n"])
+
+
+def _gauge(name: str, found: Sequence[tuple[Labels, float | None]]) -> Iterator[str]:
+    samples = [(labels, value) for labels, value in found if value is not None]
+    if not samples:
+        return
+    yield f"# TYPE {name} gauge"
+    for labels, value in samples:
+        safe = {key: visible_lines(text, indent="") for key, text in labels.items()}
+        shown = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in safe.items())
+        yield f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
