@@ -392,7 +392,6 @@ _MOST_NAMED: Final = 5
 
 
 def _indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
-    """Return the command for the property that adds statistics of these columns."""
     named = snapshot.metadata.configuration.get(STATS_COLUMNS)
     if named is None:
         return alter(snapshot.uri, set_properties({NUM_INDEXED_COLUMNS: "-1"}))
@@ -542,18 +541,11 @@ def _advise(examined: Examined) -> str | None:
     return None if source is None else f"liquidlog advise {uri} --workload {shlex.quote(source)}"
 
 
-DOUBLED_ROWS: Final = "doubled-rows"
-REMOVED_UNKNOWN: Final = "removed-unknown-files"
-REMOVED_WITHOUT_VECTOR: Final = "removed-without-vector"
-REFUSED_DATES: Final = "refused-dates"
 BROKEN_DOMAIN: Final = "broken-domain"
 LOST_COLUMNS: Final = "lost-columns"
 RENAMED_CUBES: Final = "renamed-cubes"
 MISSING_STATISTICS: Final = "missing-statistics"
 CUT_STRINGS: Final = "cut-strings"
-WRONG_PROPERTY: Final = "wrong-property"
-UNKNOWN_PROPERTY: Final = "unknown-property"
-UNUSED_PROPERTY: Final = "unused-property"
 
 FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
 """Findings that `doctor --fix` repairs, in order."""
@@ -597,7 +589,7 @@ def with_cut_bounds(
 
 def _history_findings(examined: Examined) -> Iterator[Finding]:
     """Yield what writers broke because they missed each other's commits or vectors."""
-    for name, are_doubled in ((DOUBLED_ROWS, True), (REMOVED_UNKNOWN, False)):
+    for name, are_doubled in (("doubled-rows", True), ("removed-unknown-files", False)):
         missed = [one for one in examined.missed if one.are_doubled is are_doubled]
         if missed:
             files = {file for one in missed for file in one.files}
@@ -615,14 +607,14 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
             )
     if examined.refused_dates:
         yield Finding(
-            name=REFUSED_DATES,
+            name="refused-dates",
             detail="; ".join(examined.refused_dates[:_SAID]),
             files=len(examined.refused_dates),
         )
     if examined.not_removed:
         paths = [path for path, _ in examined.not_removed]
         yield Finding(
-            name=REMOVED_WITHOUT_VECTOR,
+            name="removed-without-vector",
             detail=f"version {min(examined.not_removed.values())} removed {len(paths)} file(s)"
             " without the deletion vector that they have. They are still in the table, with"
             f" rows that may be there twice or should be deleted: {listed(paths, _NAMED)}",
@@ -665,16 +657,16 @@ def _property_findings(examined: Examined) -> Iterator[Finding]:
         value = configuration[name]
         yield _unset(
             snapshot,
-            WRONG_PROPERTY,
+            "wrong-property",
             f"the property {name} cannot be {value!r}: {problem}; what needs it is refused",
             name,
         )
     for name in filter(is_unknown, configuration):
-        yield _unset(snapshot, UNKNOWN_PROPERTY, f"{unknown_text(name)}; it has no effect", name)
+        yield _unset(snapshot, "unknown-property", f"{unknown_text(name)}; it has no effect", name)
     if ZORDER_PROPERTY in configuration and examined.state is not None and examined.state.columns:
         yield _unset(
             snapshot,
-            UNUSED_PROPERTY,
+            "unused-property",
             f"the property {ZORDER_PROPERTY} has no effect: the table is clustered by"
             f" {', '.join(examined.state.names)}, and clustering columns decide the order",
             ZORDER_PROPERTY,

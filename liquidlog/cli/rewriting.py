@@ -554,7 +554,6 @@ def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> flo
 
 
 def _say_verdict(verdict: "Verdict | None", *, yes: bool) -> None:
-    """Say the verdict; if it is against the rewrite, ask on a terminal whether to go on."""
     if is_json() or verdict is None:
         return
     if verdict.answer == "leave" and sys.stdin.isatty():

@@ -84,8 +84,6 @@ def sql(
 
 
 class _Caller:
-    """Calls verbs for one table."""
-
     def __init__(self, context: click.Context, table: Address, *, dry_run: bool) -> None:
         self._context = context
         self._table = table

@@ -106,7 +106,6 @@ def _partition(group: RewriteGroup) -> str:
 
 
 def _layout(made: ClusteringPlan) -> Report:
-    """Show the prefix of the layout, and its workload."""
     lines = []
     if made.prefix:
         names = ", ".join(quote_path(made.columns[number].logical) for number in made.prefix)

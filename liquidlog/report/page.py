@@ -170,7 +170,6 @@ def _rendered(template: str, **values: Any) -> str:  # noqa: ANN401  whatever a 
 
 
 def _shown(value: object) -> object:
-    """Make hidden and control characters of texts visible."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
 
 
@@ -186,7 +185,6 @@ _HEADLINES: Final = {"rewrite": "Do it", "leave": "Leave it", "unknown": "Unknow
 
 
 def _answer(overview: Overview) -> _Values:
-    """Return the first screen: whether to rewrite, with gain and cost."""
     verdict = overview.verdict
     if verdict is None:
         reason = overview.problem or "nothing was judged"
@@ -205,7 +203,6 @@ def _answer(overview: Overview) -> _Values:
 
 
 def _judged(verdict: Verdict, option: Option) -> _Values:
-    """Return the gain and cost of a rewrite."""
     plan, now, after, low, high = option.plan, option.now, option.after, option.low, option.high
     opened = _from_to(now.files, after.files, Range(low.files, high.files), mean)
     read = _from_to(now.bytes, after.bytes, Range(low.bytes, high.bytes), size)
@@ -302,7 +299,6 @@ def _read(row: PredictedReads | PredicateScan) -> _Values:
 
 
 def _rest(rows: Sequence[PredictedReads | PredicateScan], end: str = "") -> str:
-    """Return a text about predicates that are not shown."""
     part = share(min(1.0, sum(row.share for row in rows)))
     more = counted(len(rows), "more predicate")
     return f"and {more} with {part} of the queries{end}" if rows else ""
@@ -399,7 +395,6 @@ def _deep(count: int) -> str:
 
 
 def _basis(verdict: Verdict | None, advice: Advice | None) -> str:
-    """Return in sentences what was measured."""
     told = []
     option = None if verdict is None else verdict.shown
     if option is not None:

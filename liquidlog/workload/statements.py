@@ -1020,9 +1020,4 @@ def _inner_queries(select: exp.Select) -> Iterator[exp.Query]:
 
 def _outside_queries(clause: exp.Expr) -> Iterator[exp.Expr]:
     """Yield the nodes of a clause; of a query inside it only the query itself."""
-    pending: list[exp.Expr] = [clause]
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, exp.Query):
-            pending.extend(node.iter_expressions())
+    return clause.walk(bfs=False, prune=lambda node: isinstance(node, exp.Query))
