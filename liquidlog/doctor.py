@@ -387,8 +387,7 @@ _MATTERS: Final = 0.1
 _READS_MUCH: Final = 0.5
 """The least share of bytes that queries must read for their columns to be a finding."""
 
-_MOST_NAMED: Final = 5
-"""The most columns that a finding names."""
+_MOST_COLUMNS: Final = 5
 
 
 def _indexing(snapshot: Snapshot, names: Sequence[str]) -> str:
@@ -531,8 +530,8 @@ def is_unlike(asked: Asked) -> bool:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+    more = f" and {len(names) - _MOST_COLUMNS} more" if len(names) > _MOST_COLUMNS else ""
+    return f"{', '.join(names[:_MOST_COLUMNS])}{more}"
 
 
 def _advise(examined: Examined) -> str | None:
@@ -550,11 +549,7 @@ CUT_STRINGS: Final = "cut-strings"
 FIXES: Final = (BROKEN_DOMAIN, LOST_COLUMNS, RENAMED_CUBES, MISSING_STATISTICS, CUT_STRINGS)
 """Findings that `doctor --fix` repairs, in order."""
 
-_NAMED: Final = 20
-"""The most files that a finding names."""
-
-_SAID: Final = 3
-"""The most commits that a finding describes."""
+_MOST_FILES: Final = 20
 
 
 def findings(examined: Examined) -> tuple[Finding, ...]:
@@ -597,18 +592,18 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
             if files:
                 before = min(one.version for one in missed) - 1
                 left = (
-                    f"the files with these rows: {listed(files, _NAMED)}. Restore version"
+                    f"the files with these rows: {listed(files, _MOST_FILES)}. Restore version"
                     f" {before} with an engine that can, and repeat what came after it"
                 )
             yield Finding(
                 name=name,
-                detail=f"{listed(map(str, missed), _SAID)}; {left}",
+                detail=f"{listed(map(str, missed))}; {left}",
                 files=len(files) or None,
             )
     if examined.refused_dates:
         yield Finding(
             name="refused-dates",
-            detail="; ".join(examined.refused_dates[:_SAID]),
+            detail="; ".join(examined.refused_dates[:_MOST_LISTED]),
             files=len(examined.refused_dates),
         )
     if examined.not_removed:
@@ -617,7 +612,7 @@ def _history_findings(examined: Examined) -> Iterator[Finding]:
             name="removed-without-vector",
             detail=f"version {min(examined.not_removed.values())} removed {len(paths)} file(s)"
             " without the deletion vector that they have. They are still in the table, with"
-            f" rows that may be there twice or should be deleted: {listed(paths, _NAMED)}",
+            f" rows that may be there twice or should be deleted: {listed(paths, _MOST_FILES)}",
             files=len(paths),
         )
 

@@ -97,18 +97,10 @@ from liquidlog.operations.rewrite import (
 )
 from liquidlog.plan import ClusteringPlan, Outcome, plan_pieces
 from liquidlog.predicates.workload import WeightedPredicate, Workload
-from liquidlog.report import changes
+from liquidlog.report import changes, rewrites
 from liquidlog.report.jsonable import printed_plan
 from liquidlog.report.printing import say
 from liquidlog.report.progress import rewrite_progress
-from liquidlog.report.rewrites import (
-    committed_document,
-    migration_document,
-    round_document,
-    rounds_document,
-    would_do,
-    would_run,
-)
 from liquidlog.table import Table
 
 if TYPE_CHECKING:
@@ -516,7 +508,7 @@ def optimize(
     end = {**_by(chosen), "verdict": verdict}
     if dry_run:
         engine.require_doable(chosen, made)
-        would = would_do(opened, made, seconds, gain, commits)
+        would = rewrites.would_do(opened, made, seconds, gain, commits)
         emit({**would, **end}, partial(changes.would_optimize, verdict, made), dry_run=True)
         return
     _say_verdict(verdict, yes=yes)
@@ -539,7 +531,7 @@ def _in_rounds(
         return rewrite(planned_seconds, first)
     execute = partial(rewrite, 0.0)
     done = optimize_in_rounds(opened.opened, again, execute, min_gain=gain, first=first)
-    return rounds_document(opened, first, tuple(done))
+    return rewrites.rounds_document(opened, first, tuple(done))
 
 
 def _gain_of_rounds(policy: Mapping[str, Any], rounds: Mapping[str, Any]) -> float | None:
@@ -579,7 +571,7 @@ def _rewritten_round(
             on_group=progress.on_group,
         )
     seconds = planned_seconds + done.seconds
-    return round_document(made, done.report, done.metrics, seconds, commits)
+    return rewrites.round_document(made, done.report, done.metrics, seconds, commits)
 
 
 @verb("liquidlog run plan.json -o result.jsonl --spark-conf spark.driver.memory=8g")
@@ -615,7 +607,7 @@ def run(
         done = tuple(group.group_id for group in finished.groups)
         missing = {group.group_id for group in made.groups}.difference(done)
         engine.require_doable(engine.chosen(made), made, missing)
-        shown = would_run(made, finished) if is_json() else made
+        shown = rewrites.would_run(made, finished) if is_json() else made
         emit(shown, partial(changes.would_rewrite, finished=done), dry_run=True)
         return
     watch = watch_of(made, storage_options)
@@ -656,7 +648,7 @@ def commit(
     storage_options = storage_options or storage_defaults(made.table_uri)
     opened = Table.open(made.table_uri, storage_options=storage_options)
     report = opened.commit(made, result, **commits, dry_run=dry_run)
-    document = committed_document(made, report, commits)
+    document = rewrites.committed_document(made, report, commits)
     shown = partial(changes.committed, dry_run=dry_run)
     emit(document, shown, dry_run=dry_run)
 
@@ -745,13 +737,16 @@ def migrate(
             engine.require_doable(chosen, made)
         else:
             replace_file(output, plan_pieces(made))
-        would = {**would_do(opened, made, planned_seconds, None, commits), **_by(chosen)}
+        would = {**rewrites.would_do(opened, made, planned_seconds, None, commits), **_by(chosen)}
         _show(made, would, notice, predicted)
         return
     require_consent(str(notice), yes=yes)
     with engine.at_work(opened, made, chosen, table.options) as waiting:
         done = _rewritten_round(opened, waiting, commits, planned_seconds, made)
-    emit(migration_document(made, {**done, **_by(chosen)}, notice, predicted), changes.migrated)
+    emit(
+        rewrites.migration_document(made, {**done, **_by(chosen)}, notice, predicted),
+        changes.migrated,
+    )
 
 
 def _sample(settings: Mapping[Stage, Mapping[str, Any]], workload: str | None) -> bool:
@@ -766,7 +761,7 @@ def _extend(opened: Table, path: Path) -> None:
     made = opened.plan_migration(add_to=read_plan(str(path)))
     seconds = time.monotonic() - started
     replace_file(path, plan_pieces(made))
-    would = would_do(opened, made, seconds, None, {})
+    would = rewrites.would_do(opened, made, seconds, None, {})
     would = {**would, "executor": None, "executor_reason": None}
     _show(made, would, migration_notice(opened.snapshot(), made), None)
 
@@ -778,7 +773,7 @@ def _show(
     predicted: "Prediction | None",
 ) -> None:
     shown = partial(changes.would_migrate, made, predicted, notice)
-    document = migration_document(made, would, notice, predicted)
+    document = rewrites.migration_document(made, would, notice, predicted)
     emit(document, shown, dry_run=True)
 
 

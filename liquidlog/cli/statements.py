@@ -1,6 +1,7 @@
 """The command that takes a statement of SQL, and calls the verb that the statement stands for."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -69,7 +70,7 @@ def sql(
         )
     uri = address(asked.table)
     table = Address(uri, storage_options or storage_defaults(uri))
-    caller = _Caller(context, table, dry_run=dry_run)
+    caller = _Caller(context, table, dry_run)
     match asked:
         case ask.RewriteStatement():
             return caller.rewrite(asked, local_limit, executor or AUTO, spark_conf)
@@ -83,11 +84,11 @@ def sql(
             return caller.create(asked)
 
 
+@dataclass(slots=True)
 class _Caller:
-    def __init__(self, context: click.Context, table: Address, *, dry_run: bool) -> None:
-        self._context = context
-        self._table = table
-        self._dry_run = dry_run
+    context: click.Context
+    table: Address
+    dry_run: bool
 
     def look(self, asked: ask.Question) -> Any:  # noqa: ANN401
         match asked.verb:
@@ -99,9 +100,9 @@ class _Caller:
                 return self._call(verb_name)
 
     def _own(self) -> tuple[str, ...]:
-        uri = self._table.uri
+        uri = self.table.uri
         try:
-            workload_at(uri, self._table.open().uri, self._table.options)
+            workload_at(uri, self.table.open().uri, self.table.options)
         except UsageError as error:
             raise UsageError(
                 "the table's log records no query; say where queries are recorded, as ADVISE t FROM"
@@ -118,9 +119,9 @@ class _Caller:
     ) -> Any:  # noqa: ANN401
         where = asked.where
         if asked.if_exists and self._found() is None:
-            self._say({"versions": [], "groups": []}, f"nothing to do: no table {self._table.uri}")
+            self._say({"versions": [], "groups": []}, f"nothing to do: no table {self.table.uri}")
             return None
-        self._dry_run = self._dry_run or asked.explain
+        self.dry_run = self.dry_run or asked.explain
         limit = () if local_limit is None else (f"local_limit={local_limit}",)
         policy: dict[str, Any] = {"set_": (*(["final=true"] if asked.final else []), *limit)}
         if asked.recluster:
@@ -129,7 +130,7 @@ class _Caller:
             if where is not None:
                 from liquidlog.operations.optimize import partition_where
 
-                where = partition_where(self._table.open().snapshot(), where)
+                where = partition_where(self.table.open().snapshot(), where)
             policy |= {"full": asked.full, "zorder_by": ",".join(asked.zorder_by) or None}
         policy |= {"executor": executor, "spark_conf": spark_conf}
         return self._write("optimize", where=where, **policy)
@@ -142,47 +143,47 @@ class _Caller:
             return self._write("cluster-by", columns=columns, none=none, yes=True)
         if asked.method == "drop_feature":
             return self._write("drop-feature", **given)
-        opened = self._table.open()
-        version = getattr(opened, asked.method)(*asked.names, **given, dry_run=self._dry_run)
-        return emit_altered(opened, version, asked.has, dry_run=self._dry_run)
+        opened = self.table.open()
+        version = getattr(opened, asked.method)(*asked.names, **given, dry_run=self.dry_run)
+        return emit_altered(opened, version, asked.has, dry_run=self.dry_run)
 
     def vacuum(self, asked: ask.Vacuum) -> Any:  # noqa: ANN401
-        self._dry_run = self._dry_run or asked.dry_run
+        self.dry_run = self.dry_run or asked.dry_run
         retain = None if asked.retain_hours is None else f"{asked.retain_hours}h"
         return self._write("vacuum", retain=retain)
 
     def create(self, asked: ask.Creation) -> None:
-        options = self._table.options
+        options = self.table.options
         there = self._found() if asked.if_not_exists else None
         if there is not None:
             version = there.snapshot().version
             self._say({"version": version}, f"nothing to do: version {version} is there already")
             return
         source = None if asked.like is None else open_other(address(asked.like), options)
-        given = {**asked.definition, "storage_options": options, "dry_run": self._dry_run}
-        Table.create(self._table.uri, like=source, **given)
-        emit_created(dry_run=self._dry_run)
+        given = {**asked.definition, "storage_options": options, "dry_run": self.dry_run}
+        Table.create(self.table.uri, like=source, **given)
+        emit_created(dry_run=self.dry_run)
 
     def _write(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
-        return self._call(verb_name, dry_run=self._dry_run, **arguments)
+        return self._call(verb_name, dry_run=self.dry_run, **arguments)
 
     def _call(self, verb_name: str, /, **arguments: Any) -> Any:  # noqa: ANN401
-        group = self._context.find_root().command
+        group = self.context.find_root().command
         command = (
-            group.get_command(self._context, verb_name) if isinstance(group, click.Group) else None
+            group.get_command(self.context, verb_name) if isinstance(group, click.Group) else None
         )
         assert command is not None  # noqa: S101  the verbs of main
-        table = {"table": self._table.uri, "storage_options": self._table.options}
-        return self._context.invoke(command, **table, **arguments)
+        table = {"table": self.table.uri, "storage_options": self.table.options}
+        return self.context.invoke(command, **table, **arguments)
 
     def _found(self) -> Table | None:
         try:
-            return self._table.open()
+            return self.table.open()
         except TableNotFoundError:
             return None
 
     def _say(self, document: Mapping[str, Any], text: str) -> None:
-        emit(document, lambda _: (Line(text),), dry_run=self._dry_run)
+        emit(document, lambda _: (Line(text),), dry_run=self.dry_run)
 
 
 def address(table: ask.TableName) -> str:

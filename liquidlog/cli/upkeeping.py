@@ -148,7 +148,7 @@ def fleet(
     request = FleetRequest(
         prefixes=prefixes,
         workload=workload,
-        bar=Bar(**{name: value for name, value in bar.items() if value is not None}),
+        bar=Bar(**bar),
         storage_options=storage_options or None,
         pages=directory,
         render=page,

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -67,17 +66,9 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  any value
 
 
 def _scalar(value: Any) -> Any:  # noqa: ANN401
-    match value:
-        case float() | datetime():
-            return json_scalar(value, timespec="microseconds")
-        case date():
-            return value.isoformat()
-        case Decimal():
-            return str(value)
-        case None | str() | int() | float() | bool():
-            return value
-        case _:
-            return str(value)
+    if isinstance(value, float | datetime):
+        return json_scalar(value, timespec="microseconds")
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def policy_document(plan: ClusteringPlan) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time
@@ -63,7 +63,7 @@ class DamagedStreamError(OSError):
     """The rest of a file cannot be decompressed; all before it was."""
 
 
-def chunks(file: Any) -> Iterator[bytes]:  # noqa: ANN401  a file of any storage
+def chunks(file: Any) -> Generator[bytes, None, None]:  # noqa: ANN401  a file of any storage
     """Yield the content of a file, decompressed if it is compressed, and close it."""
     with io.BufferedReader(file, _CHUNK_BYTES) as whole:
         start = whole.peek(len(_LZ4_BLOCK))
@@ -249,23 +249,22 @@ def _events(addresses: Sequence[str], tables: Tables, options: StorageOptions) -
     """Yield the queries in an application's event log, given its parts."""
     log = EventLog()
     for address in addresses:
-        with closing(_opened(address, options)) as file:
-            try:
-                log.read(lines(chunks(file)))
-            except DamagedStreamError as error:
-                log.damaged(str(error), address)
-            except OSError as error:
-                raise StorageError(address, f"cannot be read: {error}") from error
+        pieces = _pieces(address, options)
+        try:
+            log.read(lines(pieces))
+        except DamagedStreamError as error:
+            log.damaged(str(error), address)
+        except OSError as error:
+            raise StorageError(address, f"cannot be read: {error}") from error
     log.finish()
     yield from questions(log, tables)
 
 
-def _opened(
-    address: str,
-    options: StorageOptions,
-    *,
-    named: bool = False,
-) -> Any:  # noqa: ANN401  a file of any storage
+def _pieces(address: str, options: StorageOptions) -> Iterator[bytes]:
+    return chunks(_opened(address, options))
+
+
+def _opened(address: str, options: StorageOptions, *, named: bool = False) -> Any:  # noqa: ANN401  a file of any storage
     try:
         return open_input(address, options)
     except FileNotFoundError:
@@ -280,8 +279,8 @@ def _opened(
 def _in_file(
     address: str, tables: Tables, options: StorageOptions, *, named: bool
 ) -> Iterator[Found]:
-    with closing(_opened(address, options, named=named)) as file:
-        start = _sniffed(file, address)
+    with closing(chunks(_opened(address, options, named=named))) as pieces:
+        start = _sniffed(pieces, address)
     read = _reader(address, start)
     if read is None:
         if named:
@@ -301,10 +300,10 @@ def _in_file(
         raise StorageError(address, f"cannot be read: {error}") from error
 
 
-def _sniffed(file: Any, address: str) -> bytes:  # noqa: ANN401  a file of any storage
+def _sniffed(pieces: Iterable[bytes], address: str) -> bytes:
     found = b""
     try:
-        for piece in chunks(file):
+        for piece in pieces:
             found += piece[:_SNIFFED_BYTES]
             if len(found) >= _SNIFFED_BYTES:
                 break
@@ -338,13 +337,10 @@ def _separator(line: str) -> str:
 
 def _sql(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
     content = bytearray()
-    with closing(_opened(address, options)) as file:
-        for piece in chunks(file):
-            content += piece
-            if len(content) > _MAX_TEXT_BYTES:
-                raise UsageError(
-                    f"{address} has more than 256 MiB of text; split it", source=address
-                )
+    for piece in _pieces(address, options):
+        content += piece
+        if len(content) > _MAX_TEXT_BYTES:
+            raise UsageError(f"{address} has more than 256 MiB of text; split it", source=address)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -371,18 +367,17 @@ def _nested(schema: Iterable[Any], above: str = "") -> Iterator[str]:
 
 
 def _csv(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
-    with closing(_opened(address, options)) as file:
-        known = (line for line in lines(chunks(file)) if line is not None)
-        text = (line.decode("utf-8-sig", "replace") + "\n" for line in known)
-        csv.field_size_limit(_MAX_TEXT_BYTES)
-        first = next(text, "")
-        names = next(csv.reader([first], delimiter=_separator(first)), [])
-        form = form_of(name.strip() for name in names)
-        if form is None:
-            yield NotUnderstood(reason="a CSV file is no query log", example=address)
-            return
-        rows = csv.DictReader(text, names, delimiter=_separator(first), restkey="more")
-        yield from rows_asked(cast("Iterator[Mapping[str, Any]]", rows), form, tables)
+    known = (line for line in lines(_pieces(address, options)) if line is not None)
+    text = (line.decode("utf-8-sig", "replace") + "\n" for line in known)
+    csv.field_size_limit(_MAX_TEXT_BYTES)
+    first = next(text, "")
+    names = next(csv.reader([first], delimiter=_separator(first)), [])
+    form = form_of(name.strip() for name in names)
+    if form is None:
+        yield NotUnderstood(reason="a CSV file is no query log", example=address)
+        return
+    rows = csv.DictReader(text, names, delimiter=_separator(first), restkey="more")
+    yield from rows_asked(cast("Iterator[Mapping[str, Any]]", rows), form, tables)
 
 
 def _json(address: str, tables: Tables, options: StorageOptions) -> Iterator[Found]:
@@ -403,16 +398,15 @@ def _json(address: str, tables: Tables, options: StorageOptions) -> Iterator[Fou
 
 
 def _json_rows(address: str, options: StorageOptions) -> Iterator[object]:
-    with closing(_opened(address, options)) as file:
-        for line in lines(chunks(file)):
-            if line is None or line.strip() in {b"", b"[", b"]"}:
-                continue
-            try:
-                found = msgspec.json.decode(line.strip().rstrip(b","))
-            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                yield line[:200].decode(errors="replace")
-                continue
-            yield from found if isinstance(found, list) else (found,)
+    for line in lines(_pieces(address, options)):
+        if line is None or line.strip() in {b"", b"[", b"]"}:
+            continue
+        try:
+            found = msgspec.json.decode(line.strip().rstrip(b","))
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            yield line[:200].decode(errors="replace")
+            continue
+        yield from found if isinstance(found, list) else (found,)
 
 
 # Query logs as rows: DuckDB's, Databricks' system.query.history and Trino's
