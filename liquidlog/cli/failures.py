@@ -89,7 +89,8 @@ def _unwritable_name(error: UnicodeEncodeError) -> LiquidlogError:
 
 def _problem(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
-        known = _options(error.ctx)
+        parameters = [] if error.ctx is None else error.ctx.command.params
+        known = [name for parameter in parameters for name in parameter.opts]
         return f"there is no option {error.option_name}{_hint(error.option_name, known)}"
     message = error.format_message()
     verb = _NO_COMMAND.match(message)
@@ -98,12 +99,6 @@ def _problem(error: click.ClickException) -> str:
         known = context.command.list_commands(context)
         return f"there is no verb {verb[1]}{_hint(verb[1], known)}"
     return f"{message[:1].lower()}{message[1:]}".removesuffix(".")
-
-
-def _options(context: click.Context | None) -> list[str]:
-    if context is None:
-        return []
-    return [name for parameter in context.command.params for name in parameter.opts]
 
 
 def _hint(name: str, known: list[str]) -> str:

@@ -33,7 +33,7 @@ def _heard(context: click.Context, _: click.Parameter, count: int) -> None:
         return
     if count > _MOST:
         raise click.UsageError("-v can be given twice: there is no more to say", context)
-    context.with_resource(logged(_LEVELS[count]))
+    context.with_resource(_heard_by(_Line(), _LEVELS[count], *_PACKAGES))
 
 
 VERBOSE: Final = click.Option(
@@ -78,11 +78,6 @@ def _heard_by(handler: logging.Handler, level: int, *names: str) -> Iterator[Non
             log.setLevel(before)
 
 
-def logged(level: int) -> AbstractContextManager[None]:
-    """Return a context manager: the packages' log from a level on goes to stderr."""
-    return _heard_by(_Line(), level, *_PACKAGES)
-
-
 class _Line(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -98,12 +93,10 @@ def executors_heard() -> AbstractContextManager[None]:
     With `--json`, stderr is only for the document of an error; with `-v`, messages are log lines.
     """
     is_verbose = any(isinstance(one, _Line) for one in logging.getLogger(_PACKAGES[0]).handlers)
-    if is_json():  # without any handler, Python prints warnings on stderr
-        return _heard_by(
-            logging.NullHandler(), logging.getLogger(EXECUTOR_GROUP).level, EXECUTOR_GROUP
-        )
-    handler = logging.NullHandler() if is_verbose else _Said()
-    return _heard_by(handler, logging.INFO, EXECUTOR_GROUP)
+    # Without any handler, Python prints warnings on stderr.
+    handler = logging.NullHandler() if is_json() or is_verbose else _Said()
+    level = logging.getLogger(EXECUTOR_GROUP).level if is_json() else logging.INFO
+    return _heard_by(handler, level, EXECUTOR_GROUP)
 
 
 class _Said(logging.Handler):
