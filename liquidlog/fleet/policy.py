@@ -72,29 +72,6 @@ class RewritePolicy:
     workload: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """The most bytes that one run may rewrite, and the minutes within which rewrites may begin."""
-
-    bytes: int | None = None
-    minutes: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointPolicy:
-    """A checkpoint is due when the newest is so many commits old."""
-
-    commits: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VacuumPolicy:
-    """A vacuum is due when the last one is `age_ms` old; `retain` is the command's option."""
-
-    age_ms: int
-    retain: str | None = None
-
-
 DEFAULT_WHEN: Final = RewriteWhen(
     commits=20, unclustered_bytes=1 << 30, small_file_share=0.5, depth_ratio=1.5, age_ms=7 * _DAY_MS
 )
@@ -102,14 +79,21 @@ DEFAULT_WHEN: Final = RewriteWhen(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepPolicy:
-    """What to do with which tables, given by addresses and globs; None is not to be done."""
+    """What to do with which tables, given by addresses and globs.
+
+    None is no limit, or not to be done. One run rewrites `budget_bytes` at most, and begins
+    rewrites within `budget_minutes`. A checkpoint is due when the newest is `checkpoint_commits`
+    old, a vacuum when the last one is `vacuum_age_ms` old; `vacuum_retain` is its option.
+    """
 
     tables: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     rewrite: RewritePolicy | None = field(default_factory=lambda: RewritePolicy(when=DEFAULT_WHEN))
-    budget: Budget = field(default_factory=Budget)
-    checkpoint: CheckpointPolicy | None = None
-    vacuum: VacuumPolicy | None = None
+    budget_bytes: int | None = None
+    budget_minutes: float | None = None
+    checkpoint_commits: int | None = None
+    vacuum_age_ms: int | None = None
+    vacuum_retain: str | None = None
 
 
 _Text = Annotated[str, Meta(pattern=r"\S")]
@@ -261,13 +245,12 @@ def _policy(sections: Mapping[str, dict[str, Any]]) -> UpkeepPolicy:
         bar=Bar(**rewrite),
         workload=workload,
     )
-    checkpoint, vacuum = sections.get("checkpoint"), sections.get("vacuum")
-    return UpkeepPolicy(
-        **{"rewrite": asked, **sections[""]},
-        budget=Budget(**sections.get("budget", {})),
-        checkpoint=None if checkpoint is None else CheckpointPolicy(**checkpoint),
-        vacuum=None if vacuum is None else VacuumPolicy(**vacuum),
-    )
+    others = {
+        f"{name}_{key}": value
+        for name in ("budget", "checkpoint", "vacuum")
+        for key, value in sections.get(name, {}).items()
+    }
+    return UpkeepPolicy(**{"rewrite": asked, **sections[""], **others})
 
 
 # What follows from a policy
@@ -529,22 +512,21 @@ def rank(option: Option) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """A budget and what was spent of it since the run began."""
+    """A budget and what was spent of it since the run began; None is no limit."""
 
-    budget: Budget
     begun_ms: int
+    bytes: int | None = None
+    minutes: float | None = None
     spent_bytes: int = 0
 
     @property
     def left_bytes(self) -> int | None:
         """The bytes left, None without a limit."""
-        if self.budget.bytes is None:
-            return None
-        return max(0, self.budget.bytes - self.spent_bytes)
+        return None if self.bytes is None else max(0, self.bytes - self.spent_bytes)
 
     def is_over(self, now_ms: int) -> str | None:
         """Return why nothing can be begun any more, None if the time is not over."""
-        minutes = self.budget.minutes
+        minutes = self.minutes
         if minutes is None or now_ms - self.begun_ms < minutes * _MINUTE_MS:
             return None
         return f"the {minutes:g} minutes of the budget are over"
@@ -553,4 +535,4 @@ class Spending:
         """Return why no rewrite can be begun any more, None if bytes are left."""
         if self.left_bytes != 0:
             return None
-        return f"the budget of {render_size(self.budget.bytes or 0)} is spent"
+        return f"the budget of {render_size(self.bytes or 0)} is spent"

@@ -505,13 +505,13 @@ class _Run:
         return found
 
     def _looked(self, address: str) -> TableOutcome:
-        table, vacuum = self._open(address), self.policy.vacuum
+        table, vacuum_age_ms = self._open(address), self.policy.vacuum_age_ms
         version = table.snapshot().version
         past = past_work(
             table.opened.store,
             enough=lambda past: (
                 past.last_rewrite is not None
-                and (vacuum is None or past.last_vacuum_ms is not None)
+                and (vacuum_age_ms is None or past.last_vacuum_ms is not None)
             ),
         )
         found = self._answer(table, past)
@@ -549,19 +549,19 @@ class _Run:
         )
 
     def _due(self, past: PastWork) -> Mapping[str, str]:
-        checkpoint, vacuum = self.policy.checkpoint, self.policy.vacuum
+        commits, vacuum_age_ms = self.policy.checkpoint_commits, self.policy.vacuum_age_ms
         due: dict[str, str] = {}
         if self.plans is not None:
             return due
-        if checkpoint is not None and past.commits_since_checkpoint >= checkpoint.commits:
+        if commits is not None and past.commits_since_checkpoint >= commits:
             due["checkpoint"] = (
                 f"{past.commits_since_checkpoint} commits since the newest checkpoint"
             )
-        if vacuum is not None and past.last_vacuum_ms is None:
+        if vacuum_age_ms is not None and past.last_vacuum_ms is None:
             due["vacuum"] = "no vacuum in the commits that were read"
-        elif vacuum is not None:
+        elif vacuum_age_ms is not None:
             age_ms = self.clock.now_ms() - (past.last_vacuum_ms or 0)
-            if age_ms >= vacuum.age_ms:
+            if age_ms >= vacuum_age_ms:
                 due["vacuum"] = f"the last vacuum was {age_ms / 86_400_000:.1f} days ago"
         return due
 
@@ -679,8 +679,7 @@ class _Run:
         return {"version": made.version, "created": made.created}
 
     def _vacuum(self, table: Table) -> Mapping[str, Any]:
-        retain = None if self.policy.vacuum is None else self.policy.vacuum.retain
-        done = table.vacuum(retain=retain, dry_run=self.dry_run)
+        done = table.vacuum(retain=self.policy.vacuum_retain, dry_run=self.dry_run)
         return {
             "versions": list(done.versions),
             "deleted_files": done.deleted_files,
@@ -725,7 +724,9 @@ def tick(
         readers=Readers(source, addresses, options),
         clock=now,
         executor=executor,
-        spending=Spending(budget=policy.budget, begun_ms=begun_ms),
+        spending=Spending(
+            begun_ms=begun_ms, bytes=policy.budget_bytes, minutes=policy.budget_minutes
+        ),
     )
     _log.info("looking at %d tables", len(addresses))
     with ThreadPoolExecutor(_LOOKING) as pool:
@@ -735,7 +736,7 @@ def tick(
     outcomes += map(run.act, looked)
     return Ticked(
         tables=tuple(outcomes),
-        budget_bytes=policy.budget.bytes,
+        budget_bytes=policy.budget_bytes,
         spent_bytes=run.spending.spent_bytes,
         seconds=(now.now_ms() - begun_ms) / 1000,
         left_out=sum(one.others for one in found),

@@ -266,6 +266,6 @@ def test_kubernetes_takes_the_cron_job(tmp_path: Path) -> None:
     assert ran([*program, "wrong.yaml"], tmp_path).returncode != 0
     settings, job = printed("checks", KUBERNETES, tmp_path)
     policy = parse_policy(settings["data"]["policy.toml"], "policy.toml")
-    assert (policy.tables, policy.budget.minutes) == (("s3://lake/warehouse/**",), 120)
+    assert (policy.tables, policy.budget_minutes) == (("s3://lake/warehouse/**",), 120)
     (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     require_understood(shlex.join([*container["command"], *container["args"]]))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from liquidlog.errors import UsageError
 from liquidlog.fleet.policy import (
-    Budget,
     RewritePolicy,
     RewriteWhen,
     Seen,
@@ -65,13 +64,13 @@ def test_each_trigger_begins_at_its_number(name: str, at: RewriteWhen, below: Re
 
 
 def test_a_budget_is_spent_to_the_end() -> None:
-    spending = Spending(budget=Budget(bytes=100, minutes=1), begun_ms=0)
+    spending = Spending(bytes=100, minutes=1, begun_ms=0)
     assert (spending.left_bytes, spending.is_spent()) == (100, None)
     spending.spent_bytes = 100
     assert spending.left_bytes == 0
     assert spending.is_spent() is not None
     assert (spending.is_over(59_999), spending.is_over(60_000) is None) == (None, False)
-    endless = Spending(budget=Budget(), begun_ms=0, spent_bytes=1 << 60)
+    endless = Spending(begun_ms=0, spent_bytes=1 << 60)
     assert (endless.left_bytes, endless.is_spent(), endless.is_over(1 << 60)) == (None,) * 3
 
 
@@ -276,11 +275,9 @@ def test_a_whole_policy() -> None:
         payback_days=7,
         age_ms=2 * 86_400_000,
     )
-    assert (found.budget.bytes, found.budget.minutes) == (500 << 30, 60)
-    assert found.checkpoint is not None
-    assert found.checkpoint.commits == 50
-    assert found.vacuum is not None
-    assert (found.vacuum.age_ms, found.vacuum.retain) == (7 * 86_400_000, "30d")
+    assert (found.budget_bytes, found.budget_minutes) == (500 << 30, 60)
+    assert found.checkpoint_commits == 50
+    assert (found.vacuum_age_ms, found.vacuum_retain) == (7 * 86_400_000, "30d")
 
 
 def test_rewrites_can_be_switched_off() -> None:

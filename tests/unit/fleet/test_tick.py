@@ -11,11 +11,8 @@ import pytest
 from liquidlog.commit import Clock, system_clock
 from liquidlog.errors import CorruptLogError, StorageError, UsageError
 from liquidlog.fleet.policy import (
-    Budget,
-    CheckpointPolicy,
     RewritePolicy,
     RewriteWhen,
-    VacuumPolicy,
 )
 from liquidlog.fleet.upkeep import Fleet, FleetRequest, Surveyed, survey, surveyed
 from liquidlog.foresee.verdict import Bar
@@ -70,7 +67,7 @@ def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:
     assert len(paid) == 3
     assert paid == sorted(paid)
     first = free.tables[0]
-    policy = replace(EAGER, budget=Budget(bytes=first.bytes_rewritten))
+    policy = replace(EAGER, budget_bytes=first.bytes_rewritten)
     run = ticked(policy, glob)
     assert [one.decision for one in run.tables] == ["rewrite", "postpone", "postpone"]
     assert run.tables[0].table == first.table
@@ -81,7 +78,7 @@ def test_the_budget_is_spent_from_the_top(tmp_path: Path) -> None:
 def test_a_part_of_a_plan_is_done_if_the_budget_has_no_more(tmp_path: Path) -> None:
     ragged(tmp_path / "t", files=12, cluster_by=None)
     (whole,) = ticked(EAGER, tmp_path / "t", dry_run=True).tables
-    policy = replace(EAGER, budget=Budget(bytes=whole.bytes_rewritten - 1))
+    policy = replace(EAGER, budget_bytes=whole.bytes_rewritten - 1)
     (part,) = ticked(policy, tmp_path / "t", dry_run=True).tables
     assert part.bytes_rewritten < whole.bytes_rewritten
     assert "as the budget allows" in part.reason or "fits into" in part.reason
@@ -97,7 +94,7 @@ def test_minutes_end_a_run(tmp_path: Path) -> None:
     def begun(_: ClusteringPlan) -> None:
         passed[0] += 61_000
 
-    policy = replace(EAGER, budget=Budget(minutes=1))
+    policy = replace(EAGER, budget_minutes=1)
     run = ticked(policy, tmp_path / "*", begun=begun, clock=clock)
     assert [one.decision for one in run.tables] == ["rewrite", "postpone"]
     assert "1 minutes of the budget are over" in run.tables[1].reason
@@ -132,9 +129,7 @@ def test_a_table_that_changed_is_looked_at_again(tmp_path: Path) -> None:
 
 def test_checkpoints_and_vacuums_by_policy(tmp_path: Path) -> None:
     table = ragged(tmp_path / "t")
-    policy = replace(
-        EAGER, rewrite=None, checkpoint=CheckpointPolicy(commits=9), vacuum=VacuumPolicy(age_ms=0)
-    )
+    policy = replace(EAGER, rewrite=None, checkpoint_commits=9, vacuum_age_ms=0)
     (done,) = ticked(policy, tmp_path / "t").tables
     assert done.decision == "leave"
     assert done.checkpoint is not None
@@ -151,7 +146,7 @@ def test_a_vacuum_is_due_once_the_last_one_is_as_old_as_the_policy_says(tmp_path
     made = table.plan()
     table.commit(made, execute(made))
     assert table.vacuum(retain="0s", allow_short_retention=True).deleted_files
-    policy = replace(EAGER, rewrite=None, vacuum=VacuumPolicy(age_ms=86_400_000))
+    policy = replace(EAGER, rewrite=None, vacuum_age_ms=86_400_000)
     (early,) = ticked(policy, tmp_path / "t", dry_run=True).tables
     later = Clock(now_ms=lambda: now.now_ms() + 2 * 86_400_000, new_id=now.new_id)
     (late,) = ticked(policy, tmp_path / "t", clock=later, dry_run=True).tables
@@ -162,7 +157,7 @@ def test_a_vacuum_is_due_once_the_last_one_is_as_old_as_the_policy_says(tmp_path
 
 def test_a_chore_that_fails_does_not_undo_a_rewrite(tmp_path: Path) -> None:
     ragged(tmp_path / "t")
-    policy = replace(EAGER, vacuum=VacuumPolicy(age_ms=0, retain="1h"))
+    policy = replace(EAGER, vacuum_age_ms=0, vacuum_retain="1h")
     run = ticked(policy, tmp_path / "t")
     (done,) = run.tables
     assert done.decision == "rewrite"
@@ -176,7 +171,7 @@ def test_a_chore_that_fails_does_not_undo_a_rewrite(tmp_path: Path) -> None:
 def test_chores_are_done_where_a_rewrite_waits(tmp_path: Path) -> None:
     ragged(tmp_path / "a")
     ragged(tmp_path / "b")
-    policy = replace(EAGER, budget=Budget(bytes=1), checkpoint=CheckpointPolicy(commits=1))
+    policy = replace(EAGER, budget_bytes=1, checkpoint_commits=1)
     run = ticked(policy, tmp_path / "*")
     assert [one.decision for one in run.tables] == ["postpone", "postpone"]
     assert all(one.checkpoint is not None and one.checkpoint.done for one in run.tables)
