@@ -378,16 +378,8 @@ def depth_ratio(snapshot: Snapshot, bounds_of: BoundsOf) -> float | None:
     return judged_health(snapshot, columns, bounds, min_cube_bytes=least).depth_ratio
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """A reason to judge a table: the policy's key, and a sentence with numbers."""
-
-    name: str
-    detail: str
-
-
-def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
-    """Return the reasons to judge a table that need no verdict."""
+def triggers(when: RewriteWhen, seen: Seen) -> dict[str, str]:
+    """Return the reasons to judge a table that need no verdict, in numbers, by the policy's key."""
     share = seen.small_files / seen.files if seen.files > 1 else None
     age_ms = seen.since_last_ms if seen.commits else None
     since, last = "the log begins", "the oldest commit is from"
@@ -415,11 +407,11 @@ def triggers(when: RewriteWhen, seen: Seen) -> tuple[Trigger, ...]:
         ),
         ("age", age_ms, when.age_ms, f"{last} {rough_duration(age_ms or 0)} ago"),
     )
-    return tuple(
-        Trigger(name, detail)
+    return {
+        name: detail
         for name, found, least, detail in reached
         if found is not None and least is not None and found >= least
-    )
+    }
 
 
 def _commits(seen: Seen) -> str:
@@ -449,7 +441,7 @@ class Answer:
 
     reason: str
     rewrite: Option | None = None
-    triggers: tuple[Trigger, ...] = ()
+    triggers: Mapping[str, str] = field(default_factory=dict)
     verdict: Verdict | None = None
     bar: Bar | None = None
     is_early: bool = False
@@ -487,7 +479,7 @@ def answer(policy: RewritePolicy, seen: Seen, judge: Callable[[Bar], Verdict]) -
     best = next((one for one in own if one.pays_back(lasting)), None)
     days = when.payback_days
     if best is not None and days is not None and best.pays_back(_within(best.bar, days)):
-        found = (*found, Trigger("payback_days", f"it pays back after {best.payback_text()}"))
+        found["payback_days"] = f"it pays back after {best.payback_text()}"
     reason, is_early = verdict.sentence, best is None and bool(own)
     if best is not None and not found:
         best, reason = None, not_triggered(when, seen)

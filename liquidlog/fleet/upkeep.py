@@ -34,7 +34,6 @@ from liquidlog.fleet.policy import (
     Decision,
     PastWork,
     Spending,
-    Trigger,
     UpkeepPolicy,
     answer,
     depth_ratio,
@@ -414,7 +413,7 @@ class TableOutcome(Outcome):
     """
 
     bytes_rewritten: int = 0
-    triggers: tuple[Trigger, ...] = ()
+    triggers: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[int, ...] = ()
     verdict: Verdict | None = None
     plan: str | None = None
@@ -443,7 +442,7 @@ class TableOutcome(Outcome):
             "version": self.version,
             "bytes_rewritten": self.bytes_rewritten,
             "seconds": round(self.seconds, 3),
-            "triggers": [trigger.name for trigger in self.triggers],
+            "triggers": list(self.triggers),
             "versions": list(self.versions),
             "verdict": self.verdict,
             "plan": self.plan,
@@ -598,9 +597,7 @@ class _Run:
                 raise found.error
         if found.candidate is not None:
             found = self._rewritten(table, found, found.candidate)
-        if self.plans is not None or found.error is not None:
-            return found
-        return self._tidied(table, found)
+        return found if found.error is not None else self._tidied(table, found)
 
     def _rewritten(self, table: Table, found: TableOutcome, candidate: Worthwhile) -> TableOutcome:
         plan = self._affordable(table, candidate)

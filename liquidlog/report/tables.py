@@ -356,7 +356,7 @@ def ticked(run: "Ticked", *, dry_run: bool) -> Report:
 def _reasons(outcome: "TableOutcome", *, dry_run: bool) -> Iterator[str]:
     yield outcome.reason.removesuffix(".")
     if outcome.triggers:
-        yield f"looked at, as {', '.join(one.detail for one in outcome.triggers)}"
+        yield f"looked at, as {', '.join(outcome.triggers.values())}"
     if outcome.plan is not None:
         yield f"saved as {outcome.plan}"
     verb = "would be" if dry_run else "was"

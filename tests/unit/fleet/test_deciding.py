@@ -56,11 +56,11 @@ BUSY = Seen(
     ],
 )
 def test_each_trigger_begins_at_its_number(name: str, at: RewriteWhen, below: RewriteWhen) -> None:
-    assert [one.name for one in triggers(at, BUSY)] == [name]
-    assert triggers(below, BUSY) == triggers(RewriteWhen(payback_days=100), BUSY) == ()
+    assert [*triggers(at, BUSY)] == [name]
+    assert triggers(below, BUSY) == triggers(RewriteWhen(payback_days=100), BUSY) == {}
     assert "10 commits" in not_triggered(below, BUSY)
     # What is not known asks for nothing, and nothing is old to which nobody wrote.
-    assert triggers(at, Seen(commits=0, since_last_ms=48 * HOUR_MS)) == ()
+    assert triggers(at, Seen(commits=0, since_last_ms=48 * HOUR_MS)) == {}
 
 
 def test_a_budget_is_spent_to_the_end() -> None:
@@ -105,11 +105,11 @@ def test_a_table_is_judged_only_if_that_can_change_the_answer() -> None:
 
     idle = RewritePolicy(when=RewriteWhen(commits=11))
     found = answer(idle, BUSY, judged)
-    assert (found.rewrite, found.triggers, asked) == (None, (), [])
+    assert (found.rewrite, found.triggers, asked) == (None, {}, [])
     assert "the policy asks for no rewrite" in found.reason
     busy = RewritePolicy(when=RewriteWhen(commits=10))
     found = answer(busy, BUSY, judged)
-    assert [one.name for one in found.triggers] == ["commits"]
+    assert [*found.triggers] == ["commits"]
     assert found.reason == "Leave it: it is so."
     assert [bar.payback_days for bar in asked] == [30]
     answer(RewritePolicy(when=RewriteWhen(payback_days=1)), BUSY, judged)
@@ -166,7 +166,7 @@ def test_without_a_rate_days_are_as_many_queries_as_the_bar_says(
 ) -> None:
     policy = RewritePolicy(when=RewriteWhen(payback_days=days))
     found = answer(policy, BUSY, lambda _: judged(own))
-    assert [one.name for one in found.triggers] == names
+    assert [*found.triggers] == names
     assert (found.rewrite is own) == bool(names)
 
 

@@ -46,8 +46,9 @@ def written(root: Path) -> dict[Path, int]:
 def test_plans_are_saved_and_can_be_run(tmp_path: Path) -> None:
     table = ragged(tmp_path / "lake" / "t")
     where = str(tmp_path / "plans")
-    (planned,) = ticked(EAGER, tmp_path / "lake" / "t", plans=where).tables
-    assert planned.decision == "plan"
+    policy = replace(EAGER, checkpoint_commits=1)
+    (planned,) = ticked(policy, tmp_path / "lake" / "t", plans=where).tables
+    assert (planned.decision, planned.checkpoint) == ("plan", None)
     assert planned.plan is not None
     assert Path(planned.plan).parent == Path(where)
     assert at_work(table.opened.store, table.opened.clock) == ()
