@@ -238,8 +238,7 @@ def doctor(
         "verdict": found.verdict,
         "workload": found.asked,
     }
-    shown = partial(tables.diagnosis, judged=found.verdict, asked=found.asked, dry_run=dry_run)
-    emit(document, shown, dry_run=dry_run)
+    emit(document, partial(tables.diagnosis, dry_run=dry_run), dry_run=dry_run)
 
 
 @verb("liquidlog checkpoint ./sales")

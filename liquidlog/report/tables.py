@@ -192,14 +192,10 @@ def health(measured: "Health") -> Report:
     return tuple(parts)
 
 
-def diagnosis(
-    found: Mapping[str, Any],
-    *,
-    judged: "Verdict | None" = None,
-    asked: "Asked | None" = None,
-    dry_run: bool = False,
-) -> Report:
+def diagnosis(found: Mapping[str, Any], *, dry_run: bool) -> Report:
     """Show the verdict, faults that were or would be repaired, and the others."""
+    judged: Verdict | None = found["verdict"]
+    asked: Asked | None = found["workload"]
     parts: list[Part] = [*verdict(judged)]
     for one in found["fixed"]:
         versions = ", ".join(map(str, one.versions))
