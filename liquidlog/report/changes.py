@@ -72,18 +72,18 @@ def plan(made: ClusteringPlan) -> Report:
     whose = "partition" if made.partitioned_by else "cube"
     groups = (
         (
-            str(group.group_id),
-            _partition(group) if made.partitioned_by else group.zcube_id or "",
-            str(len(group.inputs)),
+            group.group_id,
+            _partition(group) if made.partitioned_by else group.zcube_id,
+            len(group.inputs),
             render_size(group.size_bytes),
-            str(group.expected_outputs),
+            group.expected_outputs,
         )
         for group in made.groups
     )
     by_reason = made.skipped.columns.group_by("reason", use_threads=False)
     summed = by_reason.aggregate([("size_bytes", "count"), ("size_bytes", "sum")])
     skipped = (
-        (reason, str(files), render_size(size_bytes))
+        (reason, files, render_size(size_bytes))
         for reason, files, size_bytes in zip(
             *(column.to_pylist() for column in summed.columns), strict=True
         )
@@ -176,7 +176,7 @@ def _ranges(found: Prediction) -> Line:
 def explanation(found: Sequence[Explained]) -> Report:
     """Show the number of files per decision and reason, with examples."""
     rows = (
-        (one.decision, one.reason, str(one.files), render_size(one.size_bytes), one.detail)
+        (one.decision, one.reason, one.files, render_size(one.size_bytes), one.detail)
         for one in found
     )
     examples = ((one.reason, path) for one in found for path in one.paths)
@@ -446,13 +446,8 @@ def would_rewrite(made: ClusteringPlan, finished: Sequence[int]) -> Report:
         f" {len(finished)} group(s) are in the result already; {_NOTHING_DONE}"
     )
     rows = (
-        (
-            str(group.group_id),
-            str(len(group.inputs)),
-            render_size(group.size_bytes),
-            str(group.expected_outputs),
-        )
-        for group in missing
+        (one.group_id, len(one.inputs), render_size(one.size_bytes), one.expected_outputs)
+        for one in missing
     )
     return (head, *listing(("group", "files in", "size", "files out"), rows))
 
@@ -584,17 +579,17 @@ def _between(found: Range | None) -> str:
     return f" (between {found.low:.1%} and {found.high:.1%} in nine of ten cases)"
 
 
-def _candidates(candidates: "tuple[Measured, ...]") -> Iterator[tuple[str, ...]]:
+def _candidates(candidates: "tuple[Measured, ...]") -> Iterator[tuple[object, ...]]:
     for one in candidates[:_SHOWN]:
         yield (
             layout_text(one),
             render_size(one.candidate.max_file_bytes),
-            str(one.files),
+            one.files,
             f"{one.read_share:.1%}",
             f"{one.older_read_share:.1%}",
         )
     if len(candidates) > _SHOWN:
-        yield f"and {len(candidates) - _SHOWN} more that cost more", "", "", "", ""
+        yield (f"and {len(candidates) - _SHOWN} more that cost more",)
 
 
 def _marginal(found: "Advice") -> Iterator[tuple[str, str]]:

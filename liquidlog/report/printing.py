@@ -62,9 +62,9 @@ Part: TypeAlias = Line | Bars | Grid
 Report: TypeAlias = tuple[Part, ...]
 
 
-def listing(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Grid]:
-    """Yield a table of the rows, if there are any."""
-    held = tuple(rows)
+def listing(names: Sequence[str], rows: Iterable[Iterable[object]]) -> Iterator[Grid]:
+    """Yield a table of the rows, if there are any; their values become cells."""
+    held = tuple(tuple(map(_cell, row)) for row in rows)
     if held:
         yield Grid(tuple(names), held)
 
@@ -80,6 +80,10 @@ def mappings(rows: Sequence[Mapping[str, Any]]) -> Grid:
         tuple(rows[0]),
         tuple(tuple(cell(name, value) for name, value in row.items()) for row in rows),
     )
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, str | Bars | Line) else cell("", value)
 
 
 def cell(name: str, value: Any) -> str:  # noqa: ANN401  any field
@@ -116,11 +120,6 @@ def flat(values: Mapping[str, Any]) -> str:
         f"{key}({flat(value)})" if isinstance(value, Mapping) else f"{key}={value}"
         for key, value in values.items()
     )
-
-
-def number(value: int | None) -> str:
-    """Return a count as text, empty if it is unknown."""
-    return "" if value is None else str(value)
 
 
 def amount(value: float) -> str:

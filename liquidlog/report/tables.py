@@ -22,10 +22,8 @@ from liquidlog.report.printing import (
     Report,
     amount,
     cell,
-    flat,
     listing,
     mappings,
-    number,
     pairs,
     remarks,
     share,
@@ -63,19 +61,15 @@ def detail(row: Mapping[str, Any]) -> Report:
 
 def history(rows: Sequence[Mapping[str, Any]]) -> Report:
     """Show commits."""
-    names = ("version", "time", "operation", "parameters", "metrics", "engine")
-    cells = (
-        (
-            str(row["version"]),
-            str(row["timestamp"]),
-            str(row.get("operation", "")),
-            flat(row.get("operationParameters") or {}),
-            flat(row.get("operationMetrics") or {}),
-            str(row.get("engineInfo", "")),
-        )
-        for row in rows
-    )
-    return tuple(listing(names, cells))
+    names = {
+        "version": "version",
+        "timestamp": "time",
+        "operation": "operation",
+        "operationParameters": "parameters",
+        "operationMetrics": "metrics",
+        "engineInfo": "engine",
+    }
+    return tuple(listing([*names.values()], (map(row.get, names) for row in rows)))
 
 
 def amplification(rows: "Sequence[WrittenBytes]") -> Report:
@@ -83,8 +77,8 @@ def amplification(rows: "Sequence[WrittenBytes]") -> Report:
     names = ("version", "operation", "new", "moved", "moved / new so far")
     cells = (
         (
-            str(row.version),
-            row.operation or "",
+            row.version,
+            row.operation,
             render_size(row.new_bytes) if row.new_bytes else "",
             render_size(row.moved_bytes) if row.moved_bytes else "",
             "" if row.write_amplification is None else f"{row.write_amplification:.2f}",
@@ -101,12 +95,12 @@ def files(live: pa.Table) -> Report:
         (
             row["path"],
             render_size(row["size_bytes"]),
-            number(row["num_records"]),
-            number(row["deleted_rows"]),
+            row["num_records"],
+            row["deleted_rows"],
             row["state"],
-            row["zcube_id"] or "",
-            flat(row["min"] or {}),
-            flat(row["max"] or {}),
+            row["zcube_id"],
+            row["min"],
+            row["max"],
         )
         for row in _rows(live)
     )
@@ -120,12 +114,12 @@ def cubes(rows: pa.Table) -> Report:
         (
             row["zcube_id"],
             row["zorder_by"],
-            row["provider"] or "",
-            str(row["files"]),
+            row["provider"],
+            row["files"],
             render_size(row["size_bytes"]),
-            number(row["num_records"]),
+            row["num_records"],
             row["state"],
-            number(row["created_version"]),
+            row["created_version"],
         )
         for row in _rows(rows)
     )
@@ -144,7 +138,7 @@ def scan(found: "Scan") -> Report:
         (
             row.where,
             f"{row.share:.1%}",
-            str(row.files),
+            row.files,
             render_size(row.bytes),
             share(row.bytes, found.total_bytes),
         )
@@ -230,18 +224,15 @@ def imported(found: "Imported") -> Report:
         own[0] += 1
         own[1] += int(query.weight)
         own[2] += query.ambiguous
-    tables = ((table, *(str(one) for one in own)) for table, own in counted.items())
+    tables = ((table, *own) for table, own in counted.items())
     return (
         Line(f"{head}; {len(found.queries)} queries written"),
         *listing(("table", "queries", "scans", "ambiguous"), tables),
-        *listing(
-            ("other table", "scans"),
-            ((name, str(count)) for name, count in Counter(found.other_tables).most_common()),
-        ),
+        *listing(("other table", "scans"), Counter(found.other_tables).most_common()),
         *listing(
             ("not understood because", "scans", "example"),
             (
-                (one.reason, str(one.times), shortened(one.example, _EXAMPLE))
+                (one.reason, one.times, shortened(one.example, _EXAMPLE))
                 for one in found.not_understood
             ),
         ),
@@ -304,10 +295,10 @@ def surveyed_fleet(fleet: "Fleet") -> Report:
     rows = (
         (
             one.table,
-            "" if one.files is None else str(one.files),
-            "" if one.size_bytes is None else render_size(one.size_bytes),
+            one.files,
+            None if one.size_bytes is None else render_size(one.size_bytes),
             Line(ANSWERS[one.answer], one.answer),
-            "" if one.worth is None else f"{count_text(one.worth['payback_queries'])} queries",
+            None if one.worth is None else f"{count_text(one.worth['payback_queries'])} queries",
         )
         for one in fleet.tables
     )
