@@ -561,14 +561,14 @@ def _rewritten_round(
     planned_seconds: float,
     made: ClusteringPlan,
 ) -> Mapping[str, Any]:
-    with rewrite_progress(made) as progress:
+    with rewrite_progress(made) as (on_share, on_group):
         done = rewrite_and_commit(
             opened.opened,
             made,
             executor=executor,
             commits=commits,  # type: ignore[arg-type]  # by their names
-            on_share=progress.on_share,
-            on_group=progress.on_group,
+            on_share=on_share,
+            on_group=on_group,
         )
     seconds = planned_seconds + done.seconds
     return rewrites.round_document(made, done.report, done.metrics, seconds, commits)
@@ -614,9 +614,9 @@ def run(
 
     def rewrite(groups: tuple[int, ...]) -> Iterator[Outcome]:
         started = engine.open(engine.chosen(made), storage_options)
-        with started as run_groups, rewrite_progress(made) as progress:
-            for outcome in rewrite_groups(run_groups, made, groups, progress.on_share, watch):
-                progress.on_group(outcome.group_id)
+        with started as run_groups, rewrite_progress(made) as (on_share, on_group):
+            for outcome in rewrite_groups(run_groups, made, groups, on_share, watch):
+                on_group(outcome.group_id)
                 yield outcome
 
     with executors_heard():

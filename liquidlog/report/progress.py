@@ -1,8 +1,7 @@
 """Progress bars on a terminal: finished groups and bytes, or counts, and the time left."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 from rich.console import Console
@@ -12,39 +11,12 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 from liquidlog.plan import ClusteringPlan
-
-
-@dataclass(slots=True)
-class RewriteProgress:
-    """Shows the progress of the executor and the committer."""
-
-    progress: Progress
-    task: TaskID
-    group_bytes: Mapping[int, int]
-    shares: dict[int, float] = field(default_factory=dict)
-    finished: set[int] = field(default_factory=set)
-
-    def on_share(self, group_id: int, share: float) -> None:
-        """Record the rewritten share of a group, 0 to 1."""
-        self.shares[group_id] = share
-        self._show()
-
-    def on_group(self, group_id: int) -> None:
-        """Record that a group is finished."""
-        self.finished.add(group_id)
-        self.on_share(group_id, 1.0)
-
-    def _show(self) -> None:
-        done_bytes = sum(self.group_bytes[key] * share for key, share in self.shares.items())
-        text = f"{len(self.finished)}/{len(self.group_bytes)} groups"
-        self.progress.update(self.task, completed=done_bytes, groups=text)
 
 
 @contextmanager
@@ -61,13 +33,28 @@ def _shown(noun: str, *columns: ProgressColumn, is_needed: bool = True) -> Itera
 
 
 @contextmanager
-def rewrite_progress(plan: ClusteringPlan) -> Iterator[RewriteProgress]:
-    """Show a bar during the execution of a plan."""
+def rewrite_progress(
+    plan: ClusteringPlan,
+) -> Iterator[tuple[Callable[[int, float], None], Callable[[int], None]]]:
+    """Show a bar; yields what takes a group's rewritten share, 0 to 1, and a finished group."""
+    group_bytes = {group.group_id: group.size_bytes for group in plan.groups}
+    shares: dict[int, float] = {}
+    finished: set[int] = set()
     columns = (TextColumn("{task.fields[groups]}"), DownloadColumn(binary_units=True))
     with _shown("rewriting", *columns, is_needed=bool(plan.groups)) as progress:
-        group_bytes = {group.group_id: group.size_bytes for group in plan.groups}
         task = progress.add_task("", total=plan.size_bytes, groups=f"0/{len(group_bytes)} groups")
-        yield RewriteProgress(progress, task, group_bytes)
+
+        def on_share(group_id: int, share: float) -> None:
+            shares[group_id] = share
+            done_bytes = sum(group_bytes[key] * part for key, part in shares.items())
+            text = f"{len(finished)}/{len(group_bytes)} groups"
+            progress.update(task, completed=done_bytes, groups=text)
+
+        def on_group(group_id: int) -> None:
+            finished.add(group_id)
+            on_share(group_id, 1.0)
+
+        yield on_share, on_group
 
 
 @contextmanager
