@@ -44,10 +44,10 @@ def explain_failure(error: BaseException, *, as_json: bool) -> int:
     failure = _failure(error)
     if as_json:
         # An error's fields may hold Arrow values; its message does not need pyarrow.
-        from liquidlog.report.jsonable import render_error
+        from liquidlog.report.jsonable import render_json
 
         with suppress(OSError):
-            show_json(render_error(failure), sys.stderr)
+            show_json(render_json({"error": failure}), sys.stderr)
     else:
         say(f"error: {failure.message}", lines=isinstance(failure, SchemaMismatchError))
     return failure.exit_status

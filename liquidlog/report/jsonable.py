@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 
 from liquidlog.clustering.settings import BY_FIELD, DEFAULT_STRATEGY
-from liquidlog.errors import LiquidlogError
 from liquidlog.plan import OPTION, ClusteringPlan, ClusteringPolicy, RewriteMode, plan_document
 from liquidlog.spec.schema import quote_path
 from liquidlog.spec.text import json_scalar, render_size, visible_json
@@ -37,11 +36,6 @@ def render_line(value: Any) -> str:  # noqa: ANN401  anything a command returns
     except UnicodeEncodeError:
         line = json.dumps(plain)
     return visible_json(line) + "\n"
-
-
-def render_error(error: LiquidlogError) -> str:
-    """Return the JSON document of an error."""
-    return render_json({"error": error.document()})
 
 
 def jsonable(value: Any) -> Any:  # noqa: ANN401  any value

@@ -11,7 +11,7 @@ import pytest
 
 from liquidlog import errors
 from liquidlog.errors import Conflict, LiquidlogError
-from liquidlog.report.jsonable import render_error
+from liquidlog.report.jsonable import render_json
 from support.error_examples import CONFLICTS, EXAMPLES, SCHEMA_PROBLEMS
 from support.repository import text
 
@@ -62,14 +62,14 @@ def test_there_is_an_example_of_every_error_and_every_conflict() -> None:
 
 def test_document_has_every_field() -> None:
     for error in EXAMPLES:
-        document = json.loads(render_error(error))["error"]
+        document = json.loads(render_json({"error": error}))["error"]
         assert (document["code"], document["message"]) == (error.code, str(error))
         assert set(document) == {"code", "message", *error.fields}
         assert "arguments" not in document
 
 
 def test_conflicts_are_documents_in_json() -> None:
-    document = json.loads(render_error(errors.CommitConflictError(6, CONFLICTS)))["error"]
+    document = json.loads(render_json({"error": errors.CommitConflictError(6, CONFLICTS)}))["error"]
     first, *_, last = document["conflicts"]
     assert first == {
         "kind": "concurrent_delete_read",
@@ -82,7 +82,9 @@ def test_conflicts_are_documents_in_json() -> None:
 
 
 def test_schema_problems_are_sentences_and_documents_in_json() -> None:
-    document = json.loads(render_error(errors.SchemaChangeError(SCHEMA_PROBLEMS)))["error"]
+    document = json.loads(render_json({"error": errors.SchemaChangeError(SCHEMA_PROBLEMS)}))[
+        "error"
+    ]
     assert document["problems"] == [str(problem) for problem in SCHEMA_PROBLEMS]
     first, last = document["reasons"]
     assert first == {"kind": "column_exists", "message": document["problems"][0], "column": "x"}

@@ -26,7 +26,7 @@ from liquidlog.cli import rewriting, upkeeping
 from liquidlog.cli.main import cli
 from liquidlog.data.runs import Run
 from liquidlog.plan import ClusteringPlan, RewrittenGroup
-from liquidlog.report.jsonable import render_error
+from liquidlog.report.jsonable import render_json
 from liquidlog.spec.text import set_properties
 from liquidlog.table import Table
 from support.arrow_executor import execute
@@ -143,7 +143,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
                     found.fail(int(words[1]), words[2:])
                 case _:
                     found.run(words)
-    found.documents["error"] += [json.loads(render_error(error)) for error in EXAMPLES]
+    found.documents["error"] += [json.loads(render_json({"error": error})) for error in EXAMPLES]
     return found
 
 
