@@ -243,10 +243,8 @@ def _call(node: Call) -> str:
             return f"{_operand(value)} IS NULL"
         case Call("isnotnull", (value,)):
             return f"{_operand(value)} IS NOT NULL"
-        case Call("like", (value, Constant(_, pattern))):
-            return f"{_operand(value)} LIKE {pattern}"
-        case Call("rlike", (value, Constant(_, pattern))):
-            return f"{_operand(value)} RLIKE {pattern}"
+        case Call(("like" | "rlike") as word, (value, Constant(_, pattern))):
+            return f"{_operand(value)} {word.upper()} {pattern}"
         case Call(name, (value, Constant(printed, _))) if name in _MATCHES and not (
             _WILD & set(printed)
         ):
