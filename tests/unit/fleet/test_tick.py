@@ -273,7 +273,8 @@ def test_what_is_worth_it_comes_first_as_in_tick(lake: Path) -> None:
         "broken": "fail",
     }
     run = ticked(EAGER, f"{lake}/**", dry_run=True)
-    worth = [one for one in run.tables if one.decision == "rewrite"]
+    worth = run.tables[:2]
+    assert [one.decision for one in worth] == ["rewrite", "rewrite"]
     assert [one.table for one in fleet.tables[:2]] == [one.table for one in worth]
     for one, decided in zip(fleet.tables, worth, strict=False):
         assert decided.verdict is not None
