@@ -25,6 +25,11 @@ def test_the_end_of_an_axis_is_round_and_holds_all() -> None:
     assert {most: figures.top(most) for most in ends} == pytest.approx(ends)
 
 
+def test_neighbours_of_one_tone_are_drawn_together() -> None:
+    drawn = figures.cells(((0, 2, 2, 1), (1, 0, 0, 0)), 2)
+    assert drawn == [("0.5", "M0 0h1v1h-1zM3 1h1v1h-1z"), ("1", "M1 1h2v1h-2z")]
+
+
 def test_values_of_columns() -> None:
     for value, told in (
         (True, "true"),
