@@ -13,7 +13,7 @@ from liquidlog.cli.output import executors_heard
 from liquidlog.operations.executors import EXECUTOR_GROUP
 
 
-@pytest.mark.parametrize(("as_json", "shown"), [(False, "starting Spark\n"), (True, "")])
+@pytest.mark.parametrize(("as_json", "shown"), [(False, "starting Spark\nslowly\n"), (True, "")])
 def test_what_executors_say_is_shown_but_beside_json(
     capsys: pytest.CaptureFixture[str], *, as_json: bool, shown: str
 ) -> None:
@@ -23,6 +23,7 @@ def test_what_executors_say_is_shown_but_beside_json(
         context.meta["--json"] = as_json
         with executors_heard():
             log.info("starting Spark")
+            log.warning("slowly")
     log.info("starting it again")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", shown)
