@@ -546,9 +546,9 @@ MOST_OPTIONS: Final = 10
 _JUDGED_AGAIN: Final = 2
 """The most options that are judged again by halves of the sampled rows."""
 
-_OWN: Final = pa.array([PARTIAL, STABLE])
+_OWN: Final = (PARTIAL, STABLE)
 
-_FOREIGN: Final = pa.array([OTHER_COLUMNS, OTHER_PROVIDER])
+_FOREIGN: Final = (OTHER_COLUMNS, OTHER_PROVIDER)
 
 _MOST_UNMEASURED_SHARE: Final = 0.05
 """The largest share of bytes without statistics with which a prediction is believed."""
@@ -830,7 +830,7 @@ class _Maker:
             return [*own][:1]
         states = file_states(snapshot, columns, 0)
         has_cubes, is_foreign = (
-            bool(columns) and bool(pc.any(pc.is_in(states, value_set=among)).as_py())
+            bool(columns) and bool(pc.any(pc.is_in(states, pa.array(among))).as_py())
             for among in (_OWN, _FOREIGN)
         )
         sizes: Sequence[int] = judged_file_sizes(snapshot.size_bytes, own_size)
