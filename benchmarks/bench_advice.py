@@ -28,8 +28,8 @@ from liquidlog import Table
 from liquidlog.advice.advice import Advice
 from liquidlog.advice.search import Candidate
 from liquidlog.commit import system_clock
-from liquidlog.foresee.layouts import Laid
 from liquidlog.foresee.reads import readings_of
+from liquidlog.foresee.sample import Laid
 from liquidlog.log.loader import open_store
 from liquidlog.operations.advise import TableReaders, fitted_readers, table_readers
 from liquidlog.operations.workloads import read_workload

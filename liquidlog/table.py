@@ -489,7 +489,7 @@ class Table(Summary):
             ClusteringColumnError: If a column cannot be clustered by.
             UnsupportedFeatureError: If the table cannot be rewritten.
         """
-        from liquidlog.advice.evidence import MIN_GAIN
+        from liquidlog.advice.search import MIN_GAIN
         from liquidlog.clustering.settings import policy_settings
         from liquidlog.operations.advise import Request
         from liquidlog.operations.planned import judge

@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from liquidlog.advice.evidence import Backtest
-from liquidlog.advice.search import Candidate, layout_arguments
+from liquidlog.advice.search import Backtest, Candidate, layout_arguments
 from liquidlog.clustering.columns import clustering_state
 from liquidlog.clustering.settings import (
     CURVE_PROPERTY,

@@ -48,11 +48,6 @@ from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 
 # A multiset of rows to find; files and row groups whose bounds exclude them are not read.
 
-_HASH_BITS: Final = 64
-_SPARE_BITS: Final = 4
-"""With these bits, one in 16 hashes outside the set passes the first test."""
-_MOST_BITS: Final = 26
-
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -88,11 +83,11 @@ class WantedRows:
         self._used = np.zeros(len(self._starts), np.int64)
         self._first, self._second = first[begins], second[begins]
         self._tries = int(_occurrences(self._first).max(initial=-1)) + 1
-        self._keys = _Members(_first_lane([leaf_column(rows, path) for path in columns]))
+        self._keys = _first_lane([leaf_column(rows, path) for path in columns])
 
     def may_be(self, columns: pa.Table) -> Mask:
         """Return which of n rows have the values of a wanted row in the tested columns."""
-        return self._keys.among(_first_lane(columns.columns))
+        return np.isin(_first_lane(columns.columns), self._keys)
 
     def take(self, rows: pa.Table) -> Taken:
         """Take the wanted rows found in `rows`, the first of equal ones, from the missing ones."""
@@ -145,27 +140,6 @@ class WantedRows:
 def _first_lane(columns: Sequence[pa.ChunkedArray]) -> Lane:
     names = [str(number) for number in range(len(columns))]
     return row_lanes(pa.table(list(columns), names))[0]
-
-
-class _Members:
-    """A set of hashes; a small table of their first bits excludes most others."""
-
-    def __init__(self, hashes: Lane) -> None:
-        self._sorted = np.unique(hashes)
-        bits = min(len(self._sorted).bit_length() + _SPARE_BITS, _MOST_BITS)
-        self._shift = np.uint64(_HASH_BITS - bits)
-        self._begins = np.zeros(1 << bits, np.bool_)
-        self._begins[self._sorted >> self._shift] = True
-
-    def among(self, hashes: Lane) -> Mask:
-        """Return which of n hashes are members, (n,) bool."""
-        found: Mask = self._begins[hashes >> self._shift]
-        suspects = np.flatnonzero(found)
-        if len(suspects):
-            places = np.searchsorted(self._sorted, hashes[suspects])
-            places = np.minimum(places, len(self._sorted) - 1)
-            found[suspects] = self._sorted[places] == hashes[suspects]
-        return found
 
 
 def _occurrences(kinds: Rows | Lane) -> Rows:

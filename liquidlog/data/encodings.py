@@ -221,7 +221,7 @@ def _compacted_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     index_bytes = column.type.index_type.bit_width // 8
     if all(_LIGHT * one.dictionary.nbytes <= len(one) * index_bytes for one in column.chunks):
         return column
-    return pa.chunked_array([_compacted(chunk) for chunk in column.chunks], column.type)
+    return pa.chunked_array([_by_first_use(chunk) for chunk in column.chunks], column.type)
 
 
 def _column_by_first_use(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -239,19 +239,6 @@ def _by_first_use(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
     places[numbers] = np.arange(len(numbers))
     positions = pa.array(places).cast(chunk.type.index_type).take(chunk.indices)
     return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(used))
-
-
-def _compacted(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-    indices = chunk.indices
-    is_null = null_mask(indices)
-    valid = fixed_width(indices.cast(pa.int64()), np.int64)[~is_null]
-    used, places = np.unique(valid, return_inverse=True)
-    if len(used) == len(chunk.dictionary):
-        return chunk
-    codes = np.zeros(len(chunk), np.int64)
-    codes[~is_null] = places
-    positions = pa.array(codes, mask=is_null).cast(indices.type)
-    return pa.DictionaryArray.from_arrays(positions, chunk.dictionary.take(integer_array(used)))
 
 
 def _with_indices(chunk: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:

@@ -23,7 +23,7 @@ from liquidlog.data.encodings import decimal_integers, fixed_width
 from liquidlog.data.reader import DataFile, ParquetFile, find_columns
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions, WrittenFile
-from liquidlog.spec.arrow import arrow_schema, leaf_column
+from liquidlog.spec.arrow import PARQUET_FIELD_ID, arrow_schema, leaf_column
 from liquidlog.spec.bounds import (
     Bounds,
     ColumnBounds,
@@ -273,9 +273,6 @@ def rescan(
     return collector.finish()
 
 
-_FIELD_ID: Final = b"PARQUET:field_id"
-
-
 def footer_problems(
     address: str,
     written: WrittenFile,
@@ -310,7 +307,7 @@ def columns_held(
 
 def _field_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
     for field in fields:
-        number = (field.metadata or {}).get(_FIELD_ID, b"")
+        number = (field.metadata or {}).get(PARQUET_FIELD_ID, b"")
         if number.isdigit():
             yield int(number)
         kind = field.type

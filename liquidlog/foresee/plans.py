@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from liquidlog.clustering.columns import bounds_with_values, clustering_state, unpartitioned
 from liquidlog.clustering.staleness import input_rows
 from liquidlog.curve.curves import Curve
-from liquidlog.foresee.layouts import Grouping, Laid, Layout, Layouts
-from liquidlog.foresee.packing import Packing
 from liquidlog.foresee.reads import (
     EVERYTHING,
     LOCAL_DISK,
@@ -30,8 +28,20 @@ from liquidlog.foresee.reads import (
     readings_of,
     shares_opened,
 )
-from liquidlog.foresee.rows import FROM_ROWS, is_partition, rows_of
-from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Parts, Rows, Sample, spread
+from liquidlog.foresee.rows import FROM_ROWS, Packing, is_partition, rows_of
+from liquidlog.foresee.sample import (
+    Floats,
+    Grouping,
+    KeptRows,
+    Laid,
+    Layout,
+    Layouts,
+    Numbers,
+    Parts,
+    Rows,
+    Sample,
+    spread,
+)
 from liquidlog.plan import ClusteringPlan
 from liquidlog.predicates.workload import NotUsable, Session, Workload, shares
 from liquidlog.snapshot import Snapshot, deleted_rows, num_records

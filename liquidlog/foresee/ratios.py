@@ -22,10 +22,18 @@ from liquidlog.clustering.health import DEFAULT_PREFIX_CHARS, Health, prefix_cha
 from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, weighted_depths
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.curve.curves import Curve
-from liquidlog.foresee.layouts import Grouping, Layout, Layouts
 from liquidlog.foresee.reads import shares_opened
 from liquidlog.foresee.rows import FROM_STATISTICS, made_up
-from liquidlog.foresee.sample import Floats, Numbers, Sample, sampled, spread
+from liquidlog.foresee.sample import (
+    Floats,
+    Grouping,
+    Layout,
+    Layouts,
+    Numbers,
+    Sample,
+    sampled,
+    spread,
+)
 from liquidlog.snapshot import Snapshot
 from liquidlog.spec.bounds import Bounds, Mask
 from liquidlog.spec.schema import Leaf

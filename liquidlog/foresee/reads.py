@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from liquidlog.clustering.choice import pack
 from liquidlog.curve.curves import places_among
-from liquidlog.foresee.layouts import Laid
-from liquidlog.foresee.sample import Floats, SampledColumn
+from liquidlog.foresee.sample import Floats, Laid, SampledColumn
 from liquidlog.predicates.workload import NotUsable, Session
 from liquidlog.snapshot import FILES_SCHEMA, Snapshot
 from liquidlog.spec.bounds import Bounds, Mask, concat_bounds

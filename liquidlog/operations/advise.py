@@ -23,7 +23,7 @@ from liquidlog.advice.advice import (
     losers,
     plan_arguments,
 )
-from liquidlog.advice.evidence import (
+from liquidlog.advice.search import (
     BY_TIME,
     FEW,
     MIN_GAIN,
@@ -31,27 +31,25 @@ from liquidlog.advice.evidence import (
     NOT_AT_ALL,
     OWN_COLUMNS,
     PARTITIONS,
+    SAME,
     Backtest,
+    Candidate,
     Certainty,
     Gain,
     Halves,
+    Space,
     backtest,
     by_shape,
     by_time,
     certainty,
-    folds,
-    refusal,
-)
-from liquidlog.advice.search import (
-    SAME,
-    Candidate,
-    Space,
     chosen,
     costs,
+    folds,
     marginal_gains,
     measured_file_sizes,
     plainest,
     preferred_since,
+    refusal,
     regrets,
     searched,
 )
@@ -76,11 +74,10 @@ from liquidlog.errors import (
     TimestampNotFoundError,
     UsageError,
 )
-from liquidlog.foresee.layouts import Grouping, Layouts
 from liquidlog.foresee.plans import joined_files, live_rows, owners_of, profile_of
 from liquidlog.foresee.reads import Readings, opened_by_masks, readings_of
 from liquidlog.foresee.rows import rows_of
-from liquidlog.foresee.sample import Floats, KeptRows, Numbers, Sample
+from liquidlog.foresee.sample import Floats, Grouping, KeptRows, Layouts, Numbers, Sample
 from liquidlog.foresee.verdict import LONGER, MANY_FILES, Criteria, many
 from liquidlog.log.checkpoints import load_bounds
 from liquidlog.log.history import version_at

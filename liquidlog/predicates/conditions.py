@@ -2,7 +2,7 @@
 
 import datetime as dt
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -227,13 +227,15 @@ def column_path(column: exp.Expression) -> Path | None:
             return None
 
 
-def column_in(node: exp.Expression, leaf_of: Callable[[Path | None], Leaf | None]) -> Leaf | None:
-    """Return the column that an expression is, also inside casts that preserve all integers."""
+def column_in(node: exp.Expression, schema: StructType, known: Mapping[Path, Leaf]) -> Leaf | None:
+    """Return the known column that an expression is, also in casts that preserve all integers."""
     if isinstance(node, exp.Paren):
-        return column_in(node.this, leaf_of)
+        return column_in(node.this, schema, known)
     if not isinstance(node, exp.Cast) or node.to.this not in INTEGER_BITS:
-        return leaf_of(column_path(node))
-    leaf = column_in(node.this, leaf_of)
+        path = column_path(node)
+        is_there = path is not None and find_column(schema, path) is not None
+        return known.get(resolve_path(schema, path)[0]) if path and is_there else None
+    leaf = column_in(node.this, schema, known)
     bits = None if leaf is None else BITS.get(str(leaf.data_type))
     return leaf if bits is not None and bits <= INTEGER_BITS[node.to.this] else None
 
@@ -446,12 +448,7 @@ class FileBounds:
 
     def leaf(self, node: exp.Expression) -> Leaf | None:
         """Return the column that an expression is, see `column_in`, None if it is none."""
-        return column_in(node, self._leaf_at)
-
-    def _leaf_at(self, path: Path | None) -> Leaf | None:
-        if path is None or find_column(self.schema, path) is None:
-            return None
-        return self._leaves.get(resolve_path(self.schema, path)[0])
+        return column_in(node, self.schema, self._leaves)
 
     def verdict(self, judge: Callable[["FileBounds"], Verdict]) -> Mask:
         """Return which files to keep: the condition may be true, or a statistic is missing."""

@@ -36,9 +36,7 @@ from liquidlog.spec.schema import (
     Path,
     PrimitiveType,
     StructType,
-    find_column,
     leaves,
-    resolve_path,
 )
 
 _MAX_ALTERNATIVES: Final = 64
@@ -356,13 +354,8 @@ class _Reduction:
         return ({domain.number: (_Span(asked.prefix, last),)},)
 
     def _domain(self, node: exp.Expression) -> _Domain | None:
-        def leaf_at(path: Path | None) -> Leaf | None:
-            if path is None or find_column(self.schema, path) is None:
-                return None
-            domain = self.domains.get(resolve_path(self.schema, path)[0])
-            return None if domain is None else domain.leaf
-
-        leaf = column_in(node, leaf_at)
+        known = {path: domain.leaf for path, domain in self.domains.items()}
+        leaf = column_in(node, self.schema, known)
         return None if leaf is None else self.domains[leaf.logical]
 
 

@@ -33,7 +33,7 @@ from liquidlog.spec.text import NOT_MEASURED, render_size, rough_duration
 
 if TYPE_CHECKING:
     from liquidlog.advice.advice import Advice, Measured
-    from liquidlog.advice.evidence import Backtest
+    from liquidlog.advice.search import Backtest
 
 _CURVE_ADVICE: Final = (
     "--curve kd would write narrower files; docs/curves.md says when that is the better choice"

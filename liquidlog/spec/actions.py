@@ -284,12 +284,8 @@ class _SidecarLine(Action, frozen=True, kw_only=True, gc=False):
     sidecar: Sidecar | None = None
 
 
-class _ChangeFile(msgspec.Struct, gc=False):
-    path: str
-
-
 class _ChangeLine(msgspec.Struct, gc=False):
-    cdc: _ChangeFile | None = None
+    cdc: NamedFile | None = None
 
 
 _commit_info_decoder: Final[msgspec.json.Decoder[CommitInfo | None]] = msgspec.json.Decoder(

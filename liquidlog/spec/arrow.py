@@ -61,11 +61,13 @@ def json_texts(values: pa.Array) -> pa.Array:
 
 
 def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
-    """Return each map as a JSON object; equal maps, which are common, are rendered once."""
-    kinds, representatives = _kinds(maps)
-    present = maps.is_valid().to_numpy(zero_copy_only=False)
-    codes = pa.array(kinds, _INDEX, mask=~present)
-    return pa.DictionaryArray.from_arrays(codes, _rendered(maps.take(pa.array(representatives))))
+    """Return each map as a JSON object; keys and values, which repeat, are quoted once."""
+    offsets, keys, values = _entries(maps)
+    named = pc.fill_null(_each_once(values), "null")
+    entries = pc.binary_join_element_wise(_each_once(keys), named, ":")
+    lists = pa.ListArray.from_arrays(pa.array(offsets, _INDEX), entries)
+    texts = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
+    return pc.if_else(maps.is_valid(), texts, None).dictionary_encode()
 
 
 def map_values(maps: pa.MapArray, key: str) -> pa.Array:
@@ -86,40 +88,9 @@ def _entries(maps: pa.MapArray) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
     return offsets - first, maps.keys.slice(first, entries), maps.items.slice(first, entries)
 
 
-def _kinds(maps: pa.MapArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a number per map, the same for equal maps, and the position of one map per number."""
-    offsets, keys, values = _entries(maps)
-    kinds = np.zeros(len(maps), np.int64)
-    if not len(keys):
-        return kinds, kinds[:1]
-    lengths = np.diff(offsets)
-    representatives: list[NDArray[np.int64]] = []
-    known = 0
-    codes = _codes(keys) * (len(values) + 1) + _codes(values)
-    for length in np.unique(lengths).tolist():
-        rows = np.flatnonzero(lengths == length)
-        kind = np.zeros(len(rows), np.int64)
-        for position in range(length):
-            step = np.unique(codes[offsets[rows] + position], return_inverse=True)[1]
-            kind = np.unique(kind * (len(rows) + 1) + step, return_inverse=True)[1]
-        _, first, kind = np.unique(kind, return_index=True, return_inverse=True)
-        representatives.append(rows[first])
-        kinds[rows] = kind + known
-        known += len(first)
-    return kinds, np.concatenate(representatives) if representatives else kinds
-
-
-def _codes(texts: pa.Array) -> NDArray[np.int64]:
-    codes = pc.fill_null(texts.dictionary_encode().indices, len(texts))
-    return np.asarray(codes.to_numpy(), np.int64)
-
-
-def _rendered(maps: pa.MapArray) -> pa.Array:
-    offsets, keys, values = _entries(maps)
-    named = pc.fill_null(_quoted(values), "null")
-    entries = pc.binary_join_element_wise(_quoted(keys), named, ":")
-    lists = pa.ListArray.from_arrays(pa.array(offsets, _INDEX), entries)
-    return pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
+def _each_once(texts: pa.Array) -> pa.Array:
+    encoded = texts.dictionary_encode()
+    return _quoted(encoded.dictionary).take(encoded.indices)
 
 
 def _quoted(texts: pa.Array) -> pa.Array:

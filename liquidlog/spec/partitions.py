@@ -18,9 +18,9 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from liquidlog.errors import CorruptLogError
+from liquidlog.errors import CorruptLogError, UsageError
 from liquidlog.spec.actions import Metadata
-from liquidlog.spec.arrow import arrow_type
+from liquidlog.spec.arrow import TIMESTAMP_NTZ, arrow_type
 from liquidlog.spec.schema import (
     MODE,
     DataType,
@@ -34,6 +34,9 @@ from liquidlog.spec.schema import (
     quote_path,
 )
 
+_NO_NUMBER: Final = re.compile(r"[+-][+-]|[+-]?0[xX]")
+"""Begins texts that Arrow takes for numbers and Spark does not."""
+
 PartitionTexts = Mapping[str, str | None]
 """Partition values by physical name, spelled as in the log."""
 
@@ -46,13 +49,6 @@ _LONGEST_NAME_BYTES: Final = 255
 
 _ESCAPED: Final = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """Characters that Hive's directories spell as % and two hex digits."""
-
-_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
-_BOOLEANS: Final = {"true": "true", "false": "false"}
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-_TIME: Final = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[ T](\d{2}:\d{2}:\d{2})(?:\.(\d{1,6}))?(Z|[+-]\d{2}:\d{2})?"
-)
 
 
 def partition_fields(
@@ -90,48 +86,15 @@ def same_value(text: str | None, data_type: DataType) -> str | None:
     A timestamp without a zone never equals one with a zone, because its moment depends on the
     reader. A text that is not of the type only equals itself.
     """
-    if text is None:
-        return None
+    is_text = data_type in {PrimitiveType("string"), PrimitiveType("binary")}
+    if not text or is_text or _NO_NUMBER.match(text.strip()):
+        return text
+    plain = text.strip().removeprefix("+")
+    has_no_zone = data_type == PrimitiveType("timestamp") and _LOCAL.fullmatch(plain)
     try:
-        return _spelled(text, data_type)
-    except (ValueError, InvalidOperation, OverflowError):
+        return str(pa.scalar(plain).cast(TIMESTAMP_NTZ if has_no_zone else arrow_type(data_type)))
+    except (pa.ArrowException, OverflowError, UsageError):
         return text
-
-
-def _spelled(text: str, data_type: DataType) -> str:
-    if isinstance(data_type, DecimalType):
-        return str(Decimal(text.strip()).quantize(Decimal(1).scaleb(-data_type.scale)))
-    name = data_type.name if isinstance(data_type, PrimitiveType) else ""
-    if name in _INTEGERS:
-        return str(int(text.strip())) if text.strip().isascii() else text
-    match name:
-        case "boolean":
-            return _BOOLEANS.get(text.strip().lower(), text)
-        case "float" | "double":
-            return repr(float(text.strip()))
-        case "date":
-            found = _DATE.match(text.strip())
-            return text if found is None else found[0]
-        case "timestamp" | "timestamp_ntz":
-            return _instant(text, has_zone=name == "timestamp")
-        case _:
-            return text
-
-
-def _instant(text: str, *, has_zone: bool) -> str:
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        return text
-    day, clock, fraction, zone = found.groups()
-    micros = (fraction or "").ljust(6, "0")
-    if zone is None:
-        return f"{day} {clock}.{micros}"
-    if not has_zone:
-        return text
-    if zone == "Z":
-        return f"{day}T{clock}.{micros}Z"
-    moment = dt.datetime.fromisoformat(f"{day}T{clock}{zone}").astimezone(dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros}Z".rjust(len("0001-01-01T00:00:00.000000Z"), "0")
 
 
 def partition_directory(values: PartitionTexts, names: Mapping[str, str]) -> str:
@@ -194,17 +157,15 @@ def _escaped(text: str) -> str:
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?")
 _NUMBER: Final = re.compile(r"-?([0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?|Infinity)|NaN")
-_DATE_OF_PARTITION_VALUES: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_LOCAL: Final = re.compile(
-    _DATE_OF_PARTITION_VALUES.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
-)
+_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_LOCAL: Final = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?")
 _WITH_ZONE: Final = re.compile(_LOCAL.pattern + "(Z|[+-][0-9]{2}:[0-9]{2})")
 
 _FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), (_INTEGER, "digits")),
     **dict.fromkeys(("float", "double"), (_NUMBER, "a number")),
     "boolean": (re.compile("true|false"), "true or false"),
-    "date": (_DATE_OF_PARTITION_VALUES, "YYYY-MM-DD"),
+    "date": (_DATE, "YYYY-MM-DD"),
     "timestamp": (_WITH_ZONE, "YYYY-MM-DDThh:mm:ss.ffffffZ"),
     "timestamp_ntz": (_LOCAL, "YYYY-MM-DD hh:mm:ss.ffffff"),
 }

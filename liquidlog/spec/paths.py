@@ -20,13 +20,12 @@ java.net.URI.normalize and qualifies a path without a scheme.
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from urllib.parse import quote, unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,14 +33,14 @@ from liquidlog.errors import CorruptLogError
 
 _ABSOLUTE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
 _AUTHORITY: Final = re.compile(r"//([^/]*)(.*)", re.DOTALL)
-_ODD: Final = (":", "//", "/.")
-"""A path without these and without a leading dot is in normal form."""
+_ODD: Final = r":|//|/\.|^\."
+"""A path without these is in normal form."""
+_AWAY: Final = r"^(?:/|\.\./|[a-z][a-z0-9+.-]*://)"
+"""How paths begin that may lead out of the table's directory."""
 _LOCAL_START: Final = r"^file:(?://)?(/[^/])"
 _OTHER_START: Final = r"^[a-z][a-z0-9+.-]*://[^/%:]+/"
 _PATH_SAFE: Final = "/!$&'()*+,;=:@-._~"
 """Characters without an escape in the path of a URI. Source: RFC 2396, pchar and "/"."""
-_LOOK_BYTES: Final = 1 << 22
-_LONGEST: Final = len("file:")
 _ONE_STORAGE: Final = {
     "s3a://": "s3://",
     "s3n://": "s3://",
@@ -87,35 +86,27 @@ def is_below_table(path: str) -> bool:
 
 def are_plain(paths: pa.Array) -> bool:
     """Return whether all paths are relative and canonical already; null counts as plain."""
-    if _may_differ(paths) or _holds(paths, ("%",)):
-        return False
-    return not pc.any(pc.starts_with(paths, "/")).as_py()
+    return not _has(paths, f"{_ODD}|^/|%")
 
 
 def normal_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return the normal form of many paths; only those that need it are changed."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(normal_paths, paths.chunks), pa.string())
-    if not _may_differ(paths):
+    if not _has(paths, _ODD):
         return paths
-    if _holds(paths, ("file:",)):
-        paths = pc.replace_substring_regex(paths, _LOCAL_START, r"\1")
-        if not _may_differ(paths):
-            return paths
+    paths = pc.replace_substring_regex(paths, _LOCAL_START, r"\1")
     below = pc.replace_substring_regex(paths, _OTHER_START, "/")
-    suspects = pc.starts_with(below, ".")
-    for text in _ODD:
-        suspects = pc.or_(suspects, pc.match_substring(below, text))
-    return _changed(paths, suspects, normal_path)
+    return _changed(paths, pc.match_substring_regex(below, _ODD), normal_path)
 
 
 def canonical_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return the canonical form of many paths; only those that need it are changed."""
     if isinstance(paths, pa.ChunkedArray):
         return pa.chunked_array(map(canonical_paths, paths.chunks), pa.string())
-    paths = normal_paths(paths)
-    if not _holds(paths, ("%",)):
+    if not _has(paths, f"{_ODD}|%"):
         return paths
+    paths = normal_paths(paths)
     return _changed(paths, pc.match_substring(paths, "%"), _decoded)
 
 
@@ -137,24 +128,8 @@ def _changed(paths: pa.Array, which: pa.Array, change: Callable[[str], str]) -> 
     return pc.replace_with_mask(paths, which, pa.array(found, pa.string()))
 
 
-def _may_differ(paths: pa.Array) -> bool:
-    return _holds(paths, _ODD) or bool(pc.any(pc.starts_with(paths, ".")).as_py())
-
-
-def _holds(paths: pa.Array, texts: Iterable[str]) -> bool:
-    if not len(paths):
-        return False
-    _, offsets, text = paths.buffers()
-    ends = np.frombuffer(offsets, np.int32)
-    first, end = int(ends[paths.offset]), int(ends[paths.offset + len(paths)])
-    wanted = [part.encode() for part in texts]
-    for start in range(first, end, _LOOK_BYTES):
-        # Slices overlap by the longest text, which may cross the end of one.
-        stop = min(start + _LOOK_BYTES + _LONGEST - 1, end)
-        piece = text.slice(start, stop - start).to_pybytes()
-        if any(part in piece for part in wanted):
-            return True
-    return False
+def _has(paths: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(paths, pattern)).as_py())
 
 
 def names_in_table(paths: pa.Array, table_uri: str) -> pa.Array:
@@ -204,21 +179,16 @@ def _met(paths: pa.Array, away: pa.Array, table_uri: str) -> Iterator[str]:
     inner = names_in_table(absolute, table_uri)
     inner = inner.filter(pc.not_equal(inner, absolute))
     yield from inner.filter(pc.is_in(inner, value_set=paths)).to_pylist()
-    if _holds(absolute, ("://",)):
-        yield from _repeated(pc.unique(absolute), _in_one_scheme)
+    yield from _repeated(pc.unique(absolute), _in_one_scheme)
 
 
 def _away(paths: pa.Array) -> pa.Array | None:
     """Return which paths are absolute or begin with `../`, None if there are none."""
-    away = pc.or_(pc.starts_with(paths, "/"), pc.starts_with(paths, "../"))
-    if _holds(paths, ("://",)):
-        away = pc.or_(away, pc.match_substring_regex(paths, r"^[a-z][a-z0-9+.-]*://"))
+    away = pc.match_substring_regex(paths, _AWAY)
     return away if pc.any(away).as_py() else None
 
 
 def _in_one_scheme(addresses: pa.Array) -> pa.Array:
-    if not _holds(addresses, ("://",)):
-        return addresses
     for scheme, usual in _ONE_STORAGE.items():
         addresses = pc.replace_substring_regex(addresses, f"^{scheme}", usual)
     return addresses

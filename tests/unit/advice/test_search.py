@@ -6,28 +6,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from liquidlog.advice.evidence import (
+from liquidlog.advice.search import (
     BY_SHAPE,
     BY_TIME,
+    MOST_FILES,
     NOT_AT_ALL,
+    Candidate,
     Gain,
+    Space,
     backtest,
     by_shape,
     by_time,
     certainty,
-    folds,
-    refusal,
-)
-from liquidlog.advice.search import (
-    MOST_FILES,
-    Candidate,
-    Space,
     chosen,
+    folds,
     marginal_gains,
     measured_file_sizes,
     ordered,
     plainest,
     preferred_since,
+    refusal,
     regrets,
     searched,
     sets_of_columns,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from liquidlog.errors import CorruptLogError
-from liquidlog.spec import paths as paths_module
 from liquidlog.spec.actions import DeletionVector
 from liquidlog.spec.deletion_vectors import (
     DeletionVectorError,
@@ -96,15 +95,6 @@ def test_many_paths_are_as_each_alone(paths: list[str], skipped: int, *, chunks:
     assert normal_paths(given_paths).to_pylist() == [
         normal_path(p) for p in given_paths.to_pylist()
     ]
-
-
-def test_what_stands_across_the_steps_of_the_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths_module, "_LOOK_BYTES", 64)
-    for spelled in ("%20", "//", "/./", "file:/x"):
-        for shift in range(8):
-            long = "x" * (64 - shift)
-            found = canonical_paths(pa.array([long, spelled + "a"])).to_pylist()
-            assert found == [long, canonical_path(spelled + "a")]
 
 
 @pytest.mark.parametrize(

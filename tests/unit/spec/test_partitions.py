@@ -38,6 +38,9 @@ def test_takes_two_spellings_of_a_value_for_one(kind: str, one: str, other: str)
     [
         ("integer", "", None),
         ("integer", "seven", "7"),
+        ("integer", "0x10", "16"),
+        ("integer", "+-7", "-7"),
+        ("timestamp", "0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z"),
         ("string", "", None),
         ("string", "7", "07"),
         ("double", "0.0", "-0.0"),
