@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from liquidlog.data.encodings import buffer_bytes, fixed_width, list_offsets, null_mask
-from liquidlog.spec.arrow import is_list
+from liquidlog.spec.arrow import with_leaf_types
 
 Lane = npt.NDArray[np.uint64]
 Lanes = tuple[Lane, Lane]
@@ -332,15 +332,5 @@ def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column with floats as integers and without dictionaries."""
     if isinstance(column.type, pa.DictionaryType):
         column = column.cast(column.type.value_type)
-    wanted = _bits_type(column.type)
+    wanted = with_leaf_types(column.type, lambda found: _BITS.get(found, found))
     return pa.chunked_array([chunk.view(wanted) for chunk in column.chunks], wanted)
-
-
-def _bits_type(found: pa.DataType) -> pa.DataType:
-    if isinstance(found, pa.StructType):
-        return pa.struct([pa.field(child.name, _bits_type(child.type)) for child in found])
-    if isinstance(found, pa.MapType):
-        return pa.map_(_bits_type(found.key_type), _bits_type(found.item_type))
-    if is_list(found):
-        return pa.list_(_bits_type(found.value_type))
-    return _BITS.get(found, found)

@@ -31,6 +31,7 @@ from liquidlog.spec.arrow import (
     arrow_schema,
     arrow_type,
     is_list,
+    with_leaf_types,
 )
 from liquidlog.spec.calendars import SPARK_VERSION, Calendars, Stored, UnmovableError
 from liquidlog.spec.evolution import earlier_types
@@ -140,7 +141,7 @@ class ParquetFile:
 
     @cached_property
     def _leaves_of_columns(self) -> dict[str, range]:
-        counts = [len(list(_leaf_types(child.type))) for child in self.schema]
+        counts = [len(list(leaf_types(child.type, None))) for child in self.schema]
         edges = pairwise(accumulate(counts, initial=0))
         return {child.name: range(*edge) for child, edge in zip(self.schema, edges, strict=True)}
 
@@ -281,7 +282,10 @@ def _found_schema(parquet: pq.ParquetFile) -> tuple[pa.Schema, bool]:
     if "INT96" not in kinds:
         return schema, False
     leaves = iter(kinds)
-    return pa.schema([child.with_type(_retyped(child.type, leaves)) for child in schema]), True
+    typed = with_leaf_types(
+        pa.struct(list(schema)), lambda found: TIMESTAMP if next(leaves) == "INT96" else found
+    )
+    return pa.schema(list(typed)), True
 
 
 def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
@@ -293,22 +297,16 @@ def _has_nanoseconds(micros: pa.Table, nanos: pa.Table) -> bool:
     )
 
 
-def _leaf_types(found: pa.DataType) -> Iterator[pa.DataType]:
-    if found.num_fields == 0:
-        yield found.value_type if isinstance(found, pa.DictionaryType) else found
-    for index in range(found.num_fields):
-        yield from _leaf_types(found.field(index).type)
-
-
-def _retyped(found: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
-    """Return the type with INT96 leaves in UTC; consumes `leaves`."""
-    if isinstance(found, pa.StructType):
-        return pa.struct([child.with_type(_retyped(child.type, leaves)) for child in found])
-    if isinstance(found, pa.MapType):
-        return pa.map_(_retyped(found.key_type, leaves), _retyped(found.item_type, leaves))
-    if is_list(found):
-        return pa.list_(_retyped(found.value_type, leaves))
-    return TIMESTAMP if next(leaves) == "INT96" else found
+def leaf_types(kind: pa.DataType, path: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
+    """Yield (path, type) of every leaf in the order of Parquet; the path is None inside a list."""
+    if isinstance(kind, pa.DictionaryType):
+        kind = kind.value_type
+    if kind.num_fields == 0:
+        yield path, kind
+    is_struct = isinstance(kind, pa.StructType)
+    for child in (kind.field(number) for number in range(kind.num_fields)):
+        below = None if path is None or not is_struct else (*path, child.name)
+        yield from leaf_types(child.type, below)
 
 
 def _differ(micros: pa.Array, nanos: pa.Array) -> bool:

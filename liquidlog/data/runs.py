@@ -77,14 +77,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verb} on {self.host}, process {self.pid}"
 
 
-def decode_origin(content: bytes) -> Origin | None:
-    """Return the origin in a marker, None if it holds none that can be read."""
-    try:
-        return msgspec.json.decode(content, type=Origin)
-    except UNREADABLE:
-        return None
-
-
 _MARKER_PREFIX: Final = "_liquidspark-"
 """The prefix hides the files from everything that lists data files."""
 _FATE_SUFFIX: Final = "-fate"
@@ -180,7 +172,10 @@ class Run:
     def origin(self) -> Origin | None:
         """Return who began the run; None if its marker is gone or does not say."""
         content = read_file(self._marker, self.storage)
-        return None if content is None else decode_origin(content)
+        try:
+            return None if content is None else msgspec.json.decode(content, type=Origin)
+        except UNREADABLE:
+            return None
 
     def has_ended(self) -> bool:
         """Return whether the run was ended, by any process; its tasks must then stop."""

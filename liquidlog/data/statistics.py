@@ -8,7 +8,6 @@ strings are truncated) and its tests; Apache Parquet format, parquet.thrift, Sta
 """
 
 import decimal
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from liquidlog.data.encodings import decimal_integers, fixed_width
-from liquidlog.data.reader import DataFile, ParquetFile, find_columns
+from liquidlog.data.reader import DataFile, ParquetFile, find_columns, leaf_types
 from liquidlog.errors import DataFileError
 from liquidlog.plan import WriterOptions, WrittenFile
 from liquidlog.spec.arrow import PARQUET_FIELD_ID, arrow_schema, leaf_column
@@ -46,6 +45,7 @@ from liquidlog.spec.schema import (
     leaves,
 )
 from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
+from liquidlog.spec.text import json_scalar
 
 _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"
@@ -59,9 +59,9 @@ _EXPANSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Smallest and largest value, in Python types that sort as the table does.
+    """Smallest and largest value, in types that `_order` sorts as the table does.
 
-    Integers, days and microseconds are int, strings are UTF-8, decimals Decimal, floats _Float.
+    Integers, days and microseconds are int, strings are UTF-8, decimals Decimal, floats numpy's.
     """
 
     minimum: Any
@@ -91,8 +91,10 @@ class StatisticsCollector:
             if has_bounds(leaf.data_type) and column.null_count < len(column):
                 found = _ends(column, leaf.data_type)
                 known = self._ends.get(leaf.physical, found)
-                least, most = min(known.minimum, found.minimum), max(known.maximum, found.maximum)
-                self._ends[leaf.physical] = Ends(least, most)
+                self._ends[leaf.physical] = Ends(
+                    min(known.minimum, found.minimum, key=_order),
+                    max(known.maximum, found.maximum, key=_order),
+                )
 
     def finish(self) -> FileStatistics:
         """Return the statistics of all slices so far."""
@@ -116,22 +118,10 @@ class StatisticsCollector:
         return values
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Float:
-    """A float in the table's order: -0.0 before 0.0, NaN after infinity."""
-
-    is_nan: bool
-    value: float
-    is_positive: bool
-    text: str
-
-    @classmethod
-    def of(cls, value: np.floating[Any]) -> "_Float":
-        if np.isnan(value):
-            return cls(is_nan=True, value=0.0, is_positive=True, text="NaN")
-        return cls(
-            is_nan=False, value=float(value), is_positive=not np.signbit(value), text=str(value)
-        )
+def _order(value: Any) -> Any:  # noqa: ANN401  an end
+    """Return a sort key for ends: -0.0 is before 0.0, and NaN after infinity."""
+    is_float = isinstance(value, np.floating)
+    return (np.isnan(value), value, not np.signbit(value)) if is_float else value
 
 
 def _ends(column: pa.ChunkedArray, data_type: DataType) -> Ends:
@@ -173,26 +163,21 @@ def _float_bounds(column: pa.ChunkedArray) -> Ends:
     is_nan = np.isnan(values)
     numbers = values[~is_nan] if is_nan.any() else values
     if not len(numbers):
-        nan = _Float.of(values[0])
-        return Ends(nan, nan)
+        return Ends(values[0], values[0])
     minimum, maximum = numbers.min(), numbers.max()
     if minimum == 0 and np.signbit(numbers[numbers == 0]).any():
         minimum = -np.abs(minimum)
     if maximum == 0 and not np.signbit(numbers[numbers == 0]).all():
         maximum = np.abs(maximum)
     largest = values[is_nan][0] if is_nan.any() else maximum
-    return Ends(_Float.of(minimum), _Float.of(largest))
+    return Ends(minimum, largest)
 
 
 def _json_value(bound: Any, leaf: Leaf) -> Any:  # noqa: ANN401  JSON
     match bound, leaf.data_type:
-        case _Float(is_nan=True), _:
-            return "NaN"
-        case _Float(value=math.inf), _:
-            return "Infinity"
-        case _Float(value=value, text=text), _:
+        case np.floating(), _:
             # The shortest text of this number in its own width: 0.1 for a float, not 0.10000000149.
-            return "-Infinity" if value == -math.inf else float(text)
+            return json_scalar(float(str(bound)), timespec="milliseconds")
         case bytes(), _:
             return _text(bound)
         case int(), PrimitiveType("date"):
@@ -390,19 +375,8 @@ def _places(
 
 
 def _leaves(schema: pa.Schema) -> dict[Path, _Place]:
-    walked = enumerate(_walk(pa.struct(list(schema)), ()))
+    walked = enumerate(leaf_types(pa.struct(list(schema)), ()))
     return {path: _Place(number, kind) for number, (path, kind) in walked if path is not None}
-
-
-def _walk(kind: pa.DataType, path: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
-    """Yield (path, type) of every leaf in the order of Parquet; the path is None inside a list."""
-    if isinstance(kind, pa.DictionaryType):
-        kind = kind.value_type
-    if kind.num_fields == 0:
-        yield path, kind
-    is_struct = isinstance(kind, pa.StructType)
-    for child in (kind.field(number) for number in range(kind.num_fields)):
-        yield from _walk(child.type, None if path is None or not is_struct else (*path, child.name))
 
 
 def _statistics(file: ParquetFile, number: int) -> list[pq.Statistics | None]:

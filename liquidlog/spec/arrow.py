@@ -10,7 +10,7 @@ Parquet column as nullable, but not the two parts of a variant.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -285,6 +285,20 @@ def is_list(found: pa.DataType) -> bool:
     is_fixed = pa.types.is_fixed_size_list(found)
     is_plain = pa.types.is_list(found) or pa.types.is_large_list(found)
     return bool(is_plain or is_fixed or is_view)
+
+
+def with_leaf_types(
+    found: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]
+) -> pa.DataType:
+    """Return a type with other leaves, which are changed in their order; lists become plain."""
+    if isinstance(found, pa.StructType):
+        return pa.struct([child.with_type(with_leaf_types(child.type, changed)) for child in found])
+    if isinstance(found, pa.MapType):
+        key = with_leaf_types(found.key_type, changed)
+        return pa.map_(key, with_leaf_types(found.item_type, changed))
+    if is_list(found):
+        return pa.list_(with_leaf_types(found.value_type, changed))
+    return changed(found)
 
 
 # The lengths of char(n) and varchar(n), which a schema itself has as plain strings

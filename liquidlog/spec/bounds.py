@@ -6,11 +6,11 @@ Source: PROTOCOL.md, "Per-file Statistics".
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -68,8 +68,7 @@ def bounds_type(leaf: Leaf) -> pa.DataType:
     return arrow_type(leaf.data_type) if shown else pa.null()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ColumnBounds:
+class ColumnBounds(NamedTuple):
     """The bounds of one column, one entry per file, null where unknown.
 
     `low` and `high` are inclusive, with times in microseconds; `null_count` (int64) counts rows.
@@ -93,10 +92,9 @@ class Bounds:
 
     def __post_init__(self) -> None:
         for number, column in enumerate(self.columns):
-            ends = (column.low, column.high, column.null_count)
-            if any(isinstance(array, pa.ChunkedArray) for array in ends):
+            if any(isinstance(array, pa.ChunkedArray) for array in column):
                 raise ValueError(f"column {number} has bounds in chunks")
-            lengths = {len(array) for array in ends}
+            lengths = {len(array) for array in column}
             if lengths != {len(self)}:
                 raise ValueError(f"column {number} has bounds of {lengths} files, not {len(self)}")
             if column.low.type != column.high.type:
@@ -163,14 +161,7 @@ class Bounds:
 
     def _each(self, change: Callable[[pa.Array], pa.Array]) -> "Bounds":
         return Bounds(
-            columns=tuple(
-                ColumnBounds(
-                    low=change(column.low),
-                    high=change(column.high),
-                    null_count=change(column.null_count),
-                )
-                for column in self.columns
-            ),
+            columns=tuple(ColumnBounds(*map(change, column)) for column in self.columns),
             num_records=change(self.num_records),
         )
 
@@ -246,12 +237,12 @@ def usable_bounds(stated: ColumnBounds, data_type: DataType) -> ColumnBounds:
                 pc.if_else(pc.is_in(end, value_set=ends), pa.scalar(None, end.type), end)
                 for end in (low, high)
             )
-            return replace(stated, low=low, high=high)
+            return stated._replace(low=low, high=high)
         case PrimitiveType("string"):
             # Delta Spark before 3.3 ends cut texts with U+FFFD; supplementary characters are
             # larger. Source: delta-io/delta#3430; StatisticsCollection.truncateMaxStringAgg before.
             high = pc.replace_substring_regex(high, pattern=_CUT, replacement=_LAST_CHARACTER)
-            return replace(stated, high=high)
+            return stated._replace(high=high)
         case PrimitiveType("timestamp" | "timestamp_ntz"):
             # Maxima of times lack microseconds, by PROTOCOL.md and in checkpoints of Trino and
             # delta-rs. Source: trinodb/trino#31231, delta-io/delta-rs#2571.
@@ -259,12 +250,12 @@ def usable_bounds(stated: ColumnBounds, data_type: DataType) -> ColumnBounds:
             # A maximum past the last possible microsecond is unknown.
             inside = pc.less_equal(micros, _LAST_US - MILLISECOND_REST_US)
             raised = pc.if_else(inside, pc.add(micros, MILLISECOND_REST_US), None)
-            return replace(stated, high=pc.cast(raised, high.type))
+            return stated._replace(high=pc.cast(raised, high.type))
         case ArrayType() | MapType():
             # delta-rs before 1.6 counts null elements as null arrays or maps.
             # Source: delta-io/delta-rs#4578, #4581.
             none = pc.equal(stated.null_count, 0)
-            return replace(stated, null_count=pc.if_else(none, stated.null_count, None))
+            return stated._replace(null_count=pc.if_else(none, stated.null_count, None))
         case _:
             return stated
 
@@ -323,11 +314,7 @@ def concat_bounds(parts: Sequence[Bounds]) -> Bounds:
     if len(parts) == 1:
         return parts[0]
     columns = tuple(
-        ColumnBounds(
-            low=pa.concat_arrays([column.low for column in same]),
-            high=pa.concat_arrays([column.high for column in same]),
-            null_count=pa.concat_arrays([column.null_count for column in same]),
-        )
+        ColumnBounds(*map(pa.concat_arrays, zip(*same, strict=True)))
         for same in zip(*(part.columns for part in parts), strict=True)
     )
     return Bounds(columns=columns, num_records=pa.concat_arrays([one.num_records for one in parts]))

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
@@ -38,9 +36,9 @@ def test_arrays_that_do_not_fit_together_are_refused() -> None:
         (fitting, pa.array([1.0])),
         (column([1], [2, 3], [0]), one),
         (column([1], [2], [0, 0]), one),
-        (replace(fitting, low=pa.chunked_array([[1]])), one),
-        (replace(fitting, high=pa.array(["2"])), one),
-        (replace(fitting, null_count=pa.array([0.0])), one),
+        (fitting._replace(low=pa.chunked_array([[1]])), one),
+        (fitting._replace(high=pa.array(["2"])), one),
+        (fitting._replace(null_count=pa.array([0.0])), one),
     ]
     for bounds, num_records in broken:
         with pytest.raises(ValueError, match=r"^(column 0|counts) (has|is|are)"):
