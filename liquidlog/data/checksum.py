@@ -73,24 +73,21 @@ _FIELDS: Final = 500
 
 def multiset_checksum(table: pa.Table) -> int:
     """Return the checksum of the rows, below 2**128, with dictionaries decoded."""
-    hasher = _LaneHasher()
-    checksum = 0
-    for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
-        lanes = hasher.rows(batch.columns, batch.num_rows)
-        checksum = add_checksums(checksum, lanes_checksum(lanes))
-    return checksum
+    return add_checksums(*map(lanes_checksum, _lanes(table)))
 
 
 def row_lanes(table: pa.Table) -> Lanes:
     """Return the two hashes of each of n rows, (n,) uint64 each; checksums are their sums."""
-    hasher = _LaneHasher()
-    found = [
-        hasher.rows(batch.columns, batch.num_rows)
-        for batch in table.to_batches(max_chunksize=_BLOCK_ROWS)
-    ]
+    found = list(_lanes(table))
     none = np.empty(0, np.uint64)
     first, second = (np.concatenate([none, *(lanes[n] for lanes in found)]) for n in (0, 1))
     return first, second
+
+
+def _lanes(table: pa.Table) -> Iterator[Lanes]:
+    hasher = _LaneHasher()
+    for batch in table.to_batches(max_chunksize=_BLOCK_ROWS):
+        yield hasher.rows(batch.columns, batch.num_rows)
 
 
 def lanes_checksum(lanes: Lanes) -> int:

@@ -554,9 +554,9 @@ class _Search:
             _stored_bytes(self._outputs[number] for number, _ in admitted)
         )
         storage = self._storage if tasks is None else self._storage.fresh()
-        for numbers, sent, requests in self._together(admitted, wanted, storage, tasks):
-            answers = self.budget.read(search_output, requests, tasks)
-            for number, rows, answer in zip(numbers, sent, answers, strict=True):
+        for some in self._together(admitted, wanted, storage, tasks):
+            answers = self.budget.read(search_output, [request for *_, request in some], tasks)
+            for (number, rows, _), answer in zip(some, answers, strict=True):
                 taken = answer.positions[wanted.take_equal(rows[answer.wanted])]
                 # A stable sort merges what is sorted in parts.
                 together = np.concatenate([self._deleted[number], taken])
@@ -568,31 +568,27 @@ class _Search:
         wanted: WantedRows,
         storage: StorageOptions,
         tasks: Tasks | None,
-    ) -> Iterator[tuple[list[int], list[Rows], list[OutputRequest]]]:
+    ) -> Iterator[list[tuple[int, Rows, OutputRequest]]]:
         """Yield outputs to search at the same time, with the numbers of the rows still missing."""
-        numbers: list[int] = []
-        sent: list[Rows] = []
-        requests: list[OutputRequest] = []
+        some: list[tuple[int, Rows, OutputRequest]] = []
         for number, all_rows in admitted:
             rows = all_rows[wanted.is_missing(all_rows)]
             if not len(rows):
                 continue
-            numbers.append(number)
-            sent.append(rows)
             request = OutputRequest(
                 output=replace(self._outputs[number], deleted=self._deleted[number]),
                 rows=_taken(wanted.rows, rows),
                 layout=self._layout,
                 storage=storage,
             )
-            requests.append(request)
-            sent_bytes = sum(one.rows.nbytes for one in requests)
-            is_full = tasks is None and len(requests) == PARALLEL_FILES
+            some.append((number, rows, request))
+            sent_bytes = sum(one.rows.nbytes for *_, one in some)
+            is_full = tasks is None and len(some) == PARALLEL_FILES
             if is_full or sent_bytes >= _SENT_BYTES:
-                yield numbers, sent, requests
-                numbers, sent, requests = [], [], []
-        if requests:
-            yield numbers, sent, requests
+                yield some
+                some = []
+        if some:
+            yield some
 
 
 # Proof of the rows to delete, read from the output itself.

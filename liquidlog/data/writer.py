@@ -103,20 +103,11 @@ _LEAST_FILTER_BYTES: Final = 32
 _FILTERS: Final = "bloom_filter_options"
 
 
-class ColumnBytes(NamedTuple):
-    """The Parquet path of a column, and its bytes with and without the codec."""
-
-    path: str
-    compressed: int
-    uncompressed: int
-    has_dictionary: bool
-
-
 class Trial(NamedTuple):
-    """Rows encoded on trial, and the bytes of each column."""
+    """Rows encoded on trial, and what the footer says of each column."""
 
     rows: int
-    columns: tuple[ColumnBytes, ...]
+    columns: tuple[pq.ColumnChunkMetaData, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +126,7 @@ class FileEncoding:
 
     def arguments(self, first: pa.Table, *, bloom_filters: Sequence[Path] = ()) -> dict[str, Any]:
         """Return the arguments of Arrow's writer; the `first` row group sizes the filters."""
-        widest = max((column.uncompressed for column in self.trial.columns), default=0)
+        widest = max((one.total_uncompressed_size for one in self.trial.columns), default=0)
         page_rows = _PAGE_BYTES * self.trial.rows // max(1, widest)
         return {
             **_PAGES,
@@ -151,7 +142,7 @@ class FileEncoding:
     def _filters(self, first: pa.Table, paths: Sequence[Path]) -> dict[str, Any]:
         if not paths or not first.num_rows:
             return {}
-        stored = sum(column.compressed for column in self.trial.columns)
+        stored = sum(column.total_compressed_size for column in self.trial.columns)
         room_bytes = MAX_FILTER_SHARE * stored * first.num_rows / self.trial.rows
         chosen = {}
         for path in paths:
@@ -192,23 +183,23 @@ def _codec_arguments(name: str) -> dict[str, Any]:
 
 def _left_uncompressed(trial: Trial) -> frozenset[str]:
     """Return the columns that a codec shrinks least, while the file hardly grows without it."""
-    room = _MAX_GROWTH * sum(column.compressed for column in trial.columns)
+    room = _MAX_GROWTH * sum(column.total_compressed_size for column in trial.columns)
     chosen = set()
-    for column in sorted(trial.columns, key=lambda one: _saved(one) / max(1, one.uncompressed)):
-        saved = _saved(column)
-        is_known = (
-            trial.rows >= _LEAST_ROWS
-            if column.has_dictionary
-            else column.uncompressed >= _LEAST_BYTES
-        )
+    for column in sorted(trial.columns, key=_saved_share):
+        size_bytes = column.total_uncompressed_size
+        saved = _saved_share(column) * max(1, size_bytes)
+        is_coded = column.has_dictionary_page
+        is_known = trial.rows >= _LEAST_ROWS if is_coded else size_bytes >= _LEAST_BYTES
         if is_known and saved <= room:
             room -= saved
-            chosen.add(column.path)
+            chosen.add(column.path_in_schema)
     return frozenset(chosen)
 
 
-def _saved(column: ColumnBytes) -> int:
-    return max(0, column.uncompressed - column.compressed) + _OVERLOOKED_BYTES
+def _saved_share(column: pq.ColumnChunkMetaData) -> float:
+    size_bytes = column.total_uncompressed_size
+    saved = max(0, size_bytes - column.total_compressed_size) + _OVERLOOKED_BYTES
+    return float(saved / max(1, size_bytes))
 
 
 def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
@@ -218,7 +209,8 @@ def _codecs(trial: Trial, compression: str) -> dict[str, Any]:
     plain = _left_uncompressed(trial)
     if not plain:
         return arguments
-    compressed = [column.path for column in trial.columns if column.path not in plain]
+    paths = [column.path_in_schema for column in trial.columns]
+    compressed = [path for path in paths if path not in plain]
     by_column = {name: dict.fromkeys(compressed, value) for name, value in arguments.items()}
     by_column["compression"] |= dict.fromkeys(plain, "none")
     return by_column
@@ -240,19 +232,7 @@ def _tried(table: pa.Table, dictionaries: Sequence[str], compression: str) -> Tr
         **_codec_arguments(compression),
     )
     group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
-    chunks = [group.column(number) for number in range(group.num_columns)]
-    return Trial(
-        rows,
-        tuple(
-            ColumnBytes(
-                chunk.path_in_schema,
-                chunk.total_compressed_size,
-                chunk.total_uncompressed_size,
-                chunk.has_dictionary_page,
-            )
-            for chunk in chunks
-        ),
-    )
+    return Trial(rows, tuple(map(group.column, range(group.num_columns))))
 
 
 def worth_dictionaries(table: pa.Table) -> Iterator[str]:

@@ -390,18 +390,8 @@ def with_field(
     schema: StructType, path: Path, changed: Callable[[StructField], StructField | None]
 ) -> StructType:
     """Return the schema with one field changed, or dropped where the change is None."""
-    fields = []
-    for one in schema.fields:
-        kept: StructField | None = one
-        if one.name == path[0] and len(path) == 1:
-            kept = changed(one)
-        elif one.name == path[0]:
-            assert isinstance(one.data_type, StructType)  # noqa: S101  the path exists
-            inner = with_field(one.data_type, path[1:], changed)
-            kept = replace(one, data_type=inner)
-        if kept is not None:
-            fields.append(kept)
-    return StructType(tuple(fields))
+    found = find_column(schema, path)
+    return with_fields(schema, lambda field: changed(field) if field is found else field)
 
 
 # Column mapping: mode, demands on a schema, new ids and names
