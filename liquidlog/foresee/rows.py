@@ -25,6 +25,7 @@ from liquidlog.data.logical_file import DataLayout, Located, LogicalFile
 from liquidlog.data.writer import FileEncoding, Trial, worth_dictionaries
 from liquidlog.errors import LiquidlogError
 from liquidlog.foresee.sample import (
+    NO_CODEC,
     Dictionaries,
     Floats,
     KeptRows,
@@ -138,7 +139,8 @@ def _read(
     table = pa.concat_tables(thinned or [_table([pa.nulls(0)] * len(leaves))])
     table = _with_partition_values(snapshot, leaves, table, file)
     found_rows = sampled(leaves, table, file, source=FROM_ROWS, files=len(read))
-    if len(order) and not stored.is_packed_by(reader.codec):
+    codecs = {reader.codec.upper(), NO_CODEC}
+    if len(order) and any(one.codec not in codecs for one in stored.columns.values()):
         requests += 2
         stored = replace(stored, repacked=reader.repacked(stored, inputs[order[0]]))
     return Rows(samples=(found_rows,), requests=requests, stored=stored)

@@ -93,7 +93,8 @@ class SampledColumn:
     def is_in_order_of(self, other: "SampledColumn") -> bool:
         """Return whether this column is a rising or falling function of the other."""
         steps = np.diff(self.codes[other.order])
-        if (steps[~other.rises] != 0).any():
+        rises = np.diff(other.codes[other.order]) > 0
+        if (steps[~rises] != 0).any():
             return False
         return bool((steps >= 0).all() or (steps <= 0).all())
 
@@ -101,11 +102,6 @@ class SampledColumn:
     def order(self) -> Numbers:
         """The rows by their values, (s,)."""
         return np.argsort(self.codes, kind="stable")
-
-    @cached_property
-    def rises(self) -> npt.NDArray[np.bool_]:
-        """Whether the value after each row is another one, in the order of the values, (s - 1,)."""
-        return np.diff(self.codes[self.order]) > 0
 
     @cached_property
     def _null_share(self) -> float:
@@ -268,7 +264,7 @@ def sampled(
     return Sample(columns=columns, file=file, source=source, files=files)
 
 
-_NO_CODEC: Final = "UNCOMPRESSED"
+NO_CODEC: Final = "UNCOMPRESSED"
 _MOST_VALUES: Final = 1e9
 _NEARLY: Final = 1.01
 
@@ -279,7 +275,7 @@ class StoredColumn:
 
     bytes: float = 0.0
     dictionary_bytes: float = 0.0
-    codec: str = _NO_CODEC
+    codec: str = NO_CODEC
     has_dictionary: bool = False
     encoding: str | None = None
 
@@ -346,14 +342,10 @@ class Stored:
             columns=columns,
         )
 
-    def is_packed_by(self, codec: str) -> bool:
-        """Return whether columns are packed by this codec, or by none."""
-        return all(one.codec in {codec.upper(), _NO_CODEC} for one in self.columns.values())
-
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
         """Return how these columns are packed, as Arrow's Parquet writer takes it."""
         known = {name: self.columns.get(name, StoredColumn()) for name in names}
-        codecs = {name: one.codec.replace(_NO_CODEC, "none").lower() for name, one in known.items()}
+        codecs = {name: one.codec.replace(NO_CODEC, "none").lower() for name, one in known.items()}
         return {
             "compression": codecs,
             "use_dictionary": [name for name, one in known.items() if one.has_dictionary],

@@ -148,11 +148,6 @@ class Option:
         return self.now.seconds - self.after.seconds
 
     @property
-    def saved_share(self) -> float:
-        """The same as a share of what it waits now."""
-        return self.saved_seconds / self.now.seconds if self.now.seconds else 0.0
-
-    @property
     def payback_queries(self) -> float | None:
         """After how many queries the rewrite has paid back, None if it never does."""
         return self.cost.seconds / self.saved_seconds if self.saved_seconds > 0 else None
@@ -346,9 +341,10 @@ def _problem(option: Option) -> tuple[str | None, bool]:
             f" {_files(after['files'])} instead of {_size(now['bytes'])} in"
             f" {_count(now['files'])}"
         ), False
-    best, saved = f"the best rewrite ({option.name})", option.saved_share
+    best = f"the best rewrite ({option.name})"
     if option.saved_seconds <= 0:
         return f"{best} would save a typical query nothing", False
+    saved = option.saved_seconds / option.now.seconds
     if option.high.seconds >= option.now.seconds:
         return f"{best} would save a typical query {saved:.0%} of its wait, or nothing", True
     if not option.pays_back(option.bar):

@@ -857,14 +857,14 @@ def with_dates(parts: Sequence[exp.Expression], value_of: ValueOf) -> list[exp.E
         argument = _argument("MONTH", subject)
         year = years.get(_key(argument))
         if argument is not None and year is not None:
-            first = exp.func(
-                "trunc", _date_of(argument), exp.Literal.string("MONTH"), dialect="spark"
-            )
+            date = exp.TsOrDsToDate(this=argument.copy())
+            first = exp.func("trunc", date, exp.Literal.string("MONTH"), dialect="spark")
             return _replaced(node, first, lambda month: (year, month, 1), value_of)
         known = months.get(_key(subject.this)) if isinstance(subject, _DAYS) else None
         if known is None:
             return node
-        return _replaced(node, _date_of(subject.this), lambda day: (*known, day), value_of)
+        date = exp.TsOrDsToDate(this=subject.this.copy())
+        return _replaced(node, date, lambda day: (*known, day), value_of)
 
     found = (part.transform(dated) for part in parts)
     return [part for part in found if isinstance(part, exp.Expression)]
@@ -898,10 +898,6 @@ def _key(argument: exp.Expression | None) -> str:
     while isinstance(argument, exp.Paren | exp.TsOrDsToDate):
         argument = argument.this
     return "" if argument is None else argument.sql("spark").lower()
-
-
-def _date_of(argument: exp.Expression) -> exp.Expression:
-    return exp.TsOrDsToDate(this=argument.copy())
 
 
 def _replaced(
