@@ -349,6 +349,14 @@ def test_years_beyond_the_calendar_have_no_bound() -> None:
     assert _bounds(2**63 - 1, -(2**63), kind=moment) == (None, None)
 
 
+def test_ends_of_floats_have_the_order_of_spark_and_few_digits() -> None:
+    nan, single, double = float("nan"), pa.float32(), pa.float64()
+    assert _bounds(1.0, nan, -2.5, kind=double) == (-2.5, "NaN")
+    assert _bounds(nan, nan, kind=single) == ("NaN", "NaN")
+    assert repr(_bounds(0.0, -0.0, kind=double)) == repr((-0.0, 0.0))
+    assert _bounds(0.1, 0.3, kind=single) == (0.1, 0.3)
+
+
 def test_text_that_is_not_utf8_has_no_bound() -> None:
     broken = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]

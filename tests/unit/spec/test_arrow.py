@@ -19,6 +19,7 @@ from liquidlog.spec.arrow import (
     TextLimit,
     column_limits,
     delta_schema,
+    json_objects,
     parse_limits,
 )
 from liquidlog.spec.calendars import MOVED_DAYS, SWITCH_DAYS, UTC_ZONES, Calendars, UnmovableError
@@ -139,6 +140,15 @@ def test_limits_have_the_shape_of_the_column() -> None:
 def test_lengths_of_another_type_are_refused(text: str, data_type: DataType) -> None:
     with pytest.raises(CharTypeError):
         column_limits(_column(text, data_type))
+
+
+def test_maps_become_json_objects_and_null_stays_null() -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    maps = pa.array([[("a", 'x"\\\n'), ("b", None)], None, [], [("a", "y")], None], kind)
+    expected = ['{"a":"x\\"\\\\\\n","b":null}', None, "{}", '{"a":"y"}', None]
+    assert json_objects(maps).to_pylist() == expected
+    assert json_objects(maps.slice(1, 2)).to_pylist() == expected[1:3]
+    assert json_objects(maps.slice(1, 1)).to_pylist() == [None]
 
 
 def test_rows_become_a_table_with_a_null_where_a_key_is_missing() -> None:
