@@ -228,14 +228,7 @@ def column_mapping_upgrade(protocol: Protocol) -> Protocol:
             min_reader_version=max(reader, protocol.min_reader_version),
             min_writer_version=max(writer, protocol.min_writer_version),
         )
-    listed = protocol.min_reader_version >= READER_FEATURE_VERSION
-    readers = (*(protocol.reader_features or ()), COLUMN_MAPPING) if listed else None
-    return Protocol(
-        min_reader_version=max(reader, protocol.min_reader_version),
-        min_writer_version=WRITER_FEATURE_VERSION,
-        reader_features=readers,
-        writer_features=(*(protocol.writer_features or ()), COLUMN_MAPPING),
-    )
+    return with_features(protocol, {COLUMN_MAPPING})
 
 
 def with_features(protocol: Protocol, features: Collection[str]) -> Protocol:
