@@ -52,7 +52,7 @@ from liquidlog.spec.arguments import (
 )
 from liquidlog.spec.schema import Path, StructType, split_path
 from liquidlog.spec.text import Rows, Summary, parse_duration, parse_size, parse_time
-from liquidlog.storage.addresses import OptionsSource
+from liquidlog.storage.addresses import OptionsSource, table_in_catalog
 
 # Opening a table and looking at it need a fifth of the modules that all methods need together.
 # Importing all of them takes longer than that work, so each method imports what it calls.
@@ -170,6 +170,12 @@ class Table(Summary):
         """
         from liquidlog.operations.define import Definition, create
 
+        if table_in_catalog(address(uri, argument="uri")):
+            raise UsageError(
+                f"{uri}: a table that a catalog manages is made by an engine of the catalog, such"
+                " as Spark with its connector; give a path to make a table of files",
+                uri=str(uri),
+            )
         if schema is not None:
             one(schema, (StructType, pa.Schema), argument="schema", expected=_SCHEMA)
         if like is not None:

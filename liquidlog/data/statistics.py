@@ -44,8 +44,8 @@ from liquidlog.spec.schema import (
     find_column,
     leaves,
 )
-from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 from liquidlog.spec.text import json_scalar
+from liquidlog.storage.addresses import NO_OPTIONS, StorageOptions
 
 _MIN_DATE: Final = "0001-01-01"
 _MAX_DATE: Final = "9999-12-31"

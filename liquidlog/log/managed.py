@@ -33,7 +33,7 @@ from liquidlog.spec.paths import (
     parse_log_file,
     staged_name,
 )
-from liquidlog.storage.files import Maintenance, Source, TableStore
+from liquidlog.storage.files import Maintenance, Source, TableStore, entries
 from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.storage.unity import (
     CatalogTable,
@@ -97,9 +97,13 @@ class ManagedTableStore(TableStore):
 
     def require_permitted(self, operation: Maintenance) -> None:
         """Refuse what the catalog does not permit now."""
-        allowed = self._load().allowed_maintenance_operations or ()
-        if operation.value not in allowed:
+        if not self.permits(operation):
+            allowed = self._state.allowed_maintenance_operations or ()
             raise NotPermittedError(self.uri, operation.value, allowed)
+
+    def permits(self, operation: Maintenance) -> bool:
+        """Return whether the catalog permits something now."""
+        return operation.value in (self._load().allowed_maintenance_operations or ())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -176,8 +180,24 @@ class ManagedTableStore(TableStore):
         return self._files.open_log(name)
 
     def temporaries(self) -> tuple[str, ...]:
-        """Return the temporary files in the directory."""
-        return self._files.temporaries()
+        """Return the temporary files in the directory, and the staged commits that lost."""
+        return (*self._files.temporaries(), *self._lost())
+
+    def _lost(self) -> Iterator[str]:
+        """Yield staged commits whose version is another one's, so that they never become one."""
+        self._load()
+        for name in sorted(entries(self.data_path(log_path(STAGED_DIR)), self.storage) or ()):
+            number = name.partition(".")[0]
+            if not (number.isascii() and number.isdigit()) or int(number) > self._latest:
+                continue
+            ratified, place = self._tail.get(int(number)), f"{STAGED_DIR}/{name}"
+            if ratified is None:
+                published = self._files.read_log(commit_name(int(number)))
+                lost = published is not None and published != self._files.read_log(place)
+            else:
+                lost = ratified.file_name != name
+            if lost:
+                yield log_path(place)
 
     # What the catalog says
 

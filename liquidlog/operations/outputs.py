@@ -46,6 +46,7 @@ from liquidlog.snapshot import Snapshot
 from liquidlog.spec.actions import Change
 from liquidlog.spec.evolution import NewColumn
 from liquidlog.spec.paths import (
+    STAGED_DIR,
     commit_name,
     is_data_name,
     is_hidden,
@@ -587,7 +588,12 @@ def _temporaries(store: TableStore, alive_since_ms: int) -> Iterator[LeftFile]:
         last_ms = facts.modification_time_ms
         alive = last_ms > alive_since_ms
         keep = f"its writer may be at work: it wrote at {iso_time(last_ms)}" if alive else None
-        yield LeftFile(path, facts, "a writer was stopped before it could remove it", keep)
+        reason = "a writer was stopped before it could remove it"
+        if path.startswith(log_path(STAGED_DIR)):
+            reason = "the catalog ratified another commit as its version"
+            if not store.permits(Maintenance.LOG_CLEANUP):
+                keep = f"the catalog does not permit {Maintenance.LOG_CLEANUP.value}"
+        yield LeftFile(path, facts, reason, keep)
 
 
 def _ended(stray: _StrayRun) -> RunStage | None:

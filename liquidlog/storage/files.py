@@ -594,8 +594,13 @@ class TableStore(Protocol):
         """Sentences for whoever plans to change the table."""
         return ()
 
+    def permits(self, operation: Maintenance) -> bool:
+        """Return whether the catalog of a managed table permits something; others have none."""
+        del operation
+        return True
+
     def require_permitted(self, operation: Maintenance) -> None:
-        """Refuse what the catalog of a managed table does not permit; other tables have none."""
+        """Refuse what the catalog of a managed table does not permit."""
         del operation
 
     def require_writable(self) -> None:

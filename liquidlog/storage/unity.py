@@ -9,7 +9,7 @@ Source: unitycatalog, api/delta.yaml, api/all.yaml, spec/protocols/ManagedTables
 import ipaddress
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from liquidlog.errors import StorageError, UsageError
+from liquidlog.errors import StorageError, TableNotFoundError, UsageError
 from liquidlog.storage.addresses import (
     NO_OPTIONS,
     OptionsSource,
@@ -50,6 +50,7 @@ _PER_PAGE: Final = 50
 _MOST_BYTES: Final = 64 << 20
 _TIMEOUT_SECONDS: Final = 30
 _MANAGED: Final = "MANAGED"
+_MISSING: Final = 404
 
 
 class Refusal(Exception):  # noqa: N818  what a server said, for callers to decide on
@@ -294,13 +295,21 @@ class NamedTable:
 
     def load(self) -> CatalogTable:
         """Return what the catalog says of the table now."""
-        return self._asked(lambda: self.unity.get(self.path, CatalogTable), "cannot be opened")
+        try:
+            return self.unity.get(self.path, CatalogTable)
+        except (Refusal, Unanswered) as error:
+            if isinstance(error, Refusal) and error.status == _MISSING:
+                raise TableNotFoundError(self.address, "the catalog has none") from None
+            raise said_of(self.address, error, "cannot be opened") from None
 
     def credentials(self, location: str, operation: str) -> dict[str, str]:
         """Return storage options that the catalog vends for `READ` or `READ_WRITE` now."""
         path = f"{self.path}/credentials"
         doing = f"no credentials to {operation.lower().replace('_', ' and ')}"
-        found = self._asked(lambda: self.unity.get(path, _Credentials, operation=operation), doing)
+        try:
+            found = self.unity.get(path, _Credentials, operation=operation)
+        except (Refusal, Unanswered) as error:
+            raise said_of(self.address, error, doing) from None
         fitting = [
             one
             for one in found.storage_credentials
@@ -323,12 +332,6 @@ class NamedTable:
             requirements.append({"type": "assert-etag", "etag": etag})
         body = {"requirements": requirements, "updates": updates}
         return self.unity.post(self.path, CatalogTable, body)
-
-    def _asked(self, request: Callable[[], T], doing: str) -> T:
-        try:
-            return request()
-        except (Refusal, Unanswered) as error:
-            raise said_of(self.address, error, doing) from None
 
 
 def storage_of(address: str, location: str, given: OptionsSource | None) -> StorageOptions:

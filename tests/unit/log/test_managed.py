@@ -17,6 +17,7 @@ from liquidlog.errors import (
     ManagedTableError,
     NotPermittedError,
     StorageError,
+    TableNotFoundError,
     TableReplacedError,
     UnsupportedFeatureError,
     UsageError,
@@ -226,7 +227,17 @@ def test_a_lost_race_is_derived_again(catalog: Catalog, root: Path) -> None:
     mine.append(rows(2))
     assert Table(ADDRESS).detail()["version"] == 3
     assert ids_in(root, Table(ADDRESS)) == list(range(300))
-    assert len([name for name in staged(root) if name.startswith(f"{2:020d}")]) == 2
+    at_two = [name for name in staged(root) if name.startswith(f"{2:020d}")]
+    assert len(at_two) == 2
+    (lost,) = (row for row in mine.orphans(older_than="0s"))
+    assert lost["path"].rpartition("/")[2] in at_two
+    assert lost["orphan"]
+    catalog.permitted = ["DATA_CLEANUP"]
+    assert [row["deleted"] for row in mine.orphans(older_than="0s", delete=True)] == [False]
+    catalog.permitted = ["DATA_CLEANUP", "METADATA_CLEANUP"]
+    assert [row["deleted"] for row in mine.orphans(older_than="0s", delete=True)] == [True]
+    assert lost["path"].rpartition("/")[2] not in staged(root)
+    assert ids_in(root, Table(ADDRESS)) == list(range(300))
 
 
 @pytest.mark.usefixtures("root")
@@ -267,8 +278,10 @@ def test_a_full_catalog_gets_room(catalog: Catalog, root: Path) -> None:
 def test_another_table_under_the_name_is_refused(catalog: Catalog) -> None:
     table = appended(0)
     catalog.call("DELETE", f"{SCHEMA_PATH}/tables/t")
-    with pytest.raises(StorageError, match="404"):
+    with pytest.raises(TableNotFoundError, match="the catalog has none"):
         table.append(rows(1))
+    with pytest.raises(UsageError, match="engine of the catalog"):
+        Table.create(ADDRESS, schema=rows(0).schema)
     catalog.create("t", FIELDS, ["k"])
     with pytest.raises(TableReplacedError):
         table.append(rows(1))
