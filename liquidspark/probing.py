@@ -76,8 +76,9 @@ def require_ready(
     problem = memory_problem(partial(setting_of, spark))
     if problem is not None:
         raise ExecutorError(problem)
-    is_readable = can_read("the driver", directory=directory, file=file, storage=storage)
-    options = dict(storage.fresh().items)
+    now = storage.fresh()  # one answer for the driver and the worker
+    is_readable = can_read("the driver", directory=directory, file=file, storage=now)
+    options = dict(now.items)
     table: dict[str, Any] = {"directory": directory, "file": file, "options": options}
     least = least_versions()
     try:

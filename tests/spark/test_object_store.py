@@ -191,23 +191,23 @@ def test_a_managed_rewrite_outlives_what_its_catalog_vends(
     ]
     with imitation(tmp_path) as catalog:
         monkeypatch.setenv(ADDRESSES[0], catalog.url)
-        tokens = Tokens(s3, lambda _: 80)
+        tokens = Tokens(s3, lambda _: 40)
         public = vend_from(catalog, s3, tokens)
         catalog.create("t", fields, KEYS.names)
         table = Table("unity://unity.default.t", storage_options=public)
-        for start in range(6):
+        for start in range(4):
             numbers = range(start * GROUP_ROWS, (start + 1) * GROUP_ROWS)
             columns = ([n * factor % 1000 for n in numbers] for factor in (7919, 104729))
             table.append(pa.table(dict(zip(KEYS.names, columns, strict=True)), schema=KEYS))
         plan = table.plan(max_file_size=4_000, min_cube_size=1, target_cube_size=1)
-        assert len(plan.groups) == 6
+        assert len(plan.groups) == 4
         given, sent = tokens.given, len(s3.proxy.requests)
         groups = liquidspark.execute_groups(spark, plan, options=SHUFFLED, storage_options=public)
         report = table.commit_each(plan, groups)
         report.require_success()
-        assert report.rows_verified == 6 * GROUP_ROWS
+        assert report.rows_verified == 4 * GROUP_ROWS
         assert tokens.given - given > 3
-        assert len(s3.proxy.requests) - sent > 240, "three tokens expire meanwhile"
+        assert len(s3.proxy.requests) - sent > 120, "three tokens expire meanwhile"
         document = encode_plan(plan)
         assert b"S3ntinel" not in document
         assert b"unity://unity.default.t" in document
