@@ -418,6 +418,7 @@ def _free_ports() -> int:
 def _served(catalog: Any) -> Iterator[None]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def _do(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
