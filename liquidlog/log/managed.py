@@ -112,8 +112,8 @@ class ManagedTableStore(TableStore):
         if name in (self._state.allowed_maintenance_operations or ()):
             return ()
         note = (
-            f"the catalog does not permit {name} of the table, so optimize would be refused:"
-            " whoever administers the catalog can permit it"
+            f"The catalog does not permit {name} of the table, so optimize would be refused;"
+            " whoever administers the catalog can permit it."
         )
         return (note,)
 

@@ -402,7 +402,12 @@ class Overview(Summary):
 
     def _facts(self) -> Mapping[str, object]:
         said = self.problem if self.verdict is None else self.verdict.sentence
-        return {"location": self.detail["location"], "verdict": said}
+        return {"location": self.uri, "verdict": said}
+
+    @property
+    def uri(self) -> str:
+        """The table's address, as commands take it."""
+        return str(self.detail["location"]) if self.health is None else self.health.table_uri
 
 
 def overview(

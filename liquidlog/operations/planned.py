@@ -632,7 +632,14 @@ def _judged(maker: "_Maker") -> Verdict:
         return no_verdict("unknown", maker.unmeasured, criteria)
     if not options and maker.refused is not None:
         return no_verdict("leave", f"it cannot be optimized: {maker.refused}", criteria)
-    return verdict_of(criteria, options)
+    return _noted(verdict_of(criteria, options), snapshot)
+
+
+def _noted(found: Verdict, snapshot: Snapshot) -> Verdict:
+    """Say beside a rewrite that is worth it what stands in its way."""
+    if found.best is None:
+        return found
+    return replace(found, sentence=" ".join((found.sentence, *snapshot.notes)))
 
 
 def _with_verdict(found: Advice, snapshot: Snapshot, judged: Verdict) -> Advice:
@@ -678,7 +685,7 @@ def judge_plan(
         table_share=part.table_share,
     )
     option = _unless_refused(option, opened, snapshot, criteria)
-    return verdict_of(criteria, [option])
+    return _noted(verdict_of(criteria, [option]), snapshot)
 
 
 def _unless_refused(

@@ -101,7 +101,7 @@ _Values: TypeAlias = dict[str, Any]
 
 def page(overview: Overview, workload: str = "W") -> str:
     """Return the report as HTML; commands in it call the workload `workload`."""
-    location = str(overview.detail["location"])
+    location = overview.uri
     name = location.rstrip("/").rpartition("/")[2] or location
     return _rendered(
         "page.html",

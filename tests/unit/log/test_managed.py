@@ -22,6 +22,7 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.report.page import page
 from liquidlog.storage import objects as clients
 from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
 from support.arrow_executor import execute
@@ -169,6 +170,8 @@ def test_maintenance_needs_the_permission_of_the_catalog(
     plan = table.plan()
     assert any("DATA_REORGANIZATION" in note for note in plan.notes)
     assert any("DATA_REORGANIZATION" in note for note in table.health().notes)
+    assert "DATA_REORGANIZATION" in table.judge().sentence
+    assert str(root) not in page(table.overview())
     table.append(rows(2))
     table.cluster_by(["id"])
     catalog.permitted = ["DATA_REORGANIZATION"]
