@@ -124,7 +124,6 @@ class ManagedTableStore(TableStore):
         if files is None:
             return None
         found = {file.name: file for file in files if file.version <= self._latest}
-        self._note_published(found)
         found |= {commit_name(version): _log_file(commit) for version, commit in self._tail.items()}
         newest = commit_name(self._latest)
         if newest not in found and all(file.version < self._latest for file in found.values()):
@@ -167,7 +166,12 @@ class ManagedTableStore(TableStore):
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
         """Stage, propose and publish a commit; create any other file."""
         file = parse_log_file(name, 0, 0)
-        if file is None or file.kind is not LogFileKind.COMMIT:
+        if file is None:
+            return self._files.put_log_if_absent(name, content)
+        if file.kind is not LogFileKind.COMMIT:
+            self._note_published()
+            if file.version in self._tail and file.version > self._published:
+                raise StorageError(log_path(name), "its version is not published yet")
             return self._files.put_log_if_absent(name, content)
         return self._propose(file.version, content)
 
@@ -229,13 +233,18 @@ class ManagedTableStore(TableStore):
         if version > self._latest + 1:
             detail = f"version {version} cannot follow {self._latest}, the newest of the catalog"
             raise StorageError(self.uri, detail)
+        self._note_published()
         actions = _actions(content)
-        updates = _updates(self._state, actions)
+        _updates(self._state, actions)  # refuses before anything is staged
         commit = self._staged(version, content, actions)
-        if self._is_ratified(commit, updates):
-            self._try_to_publish({version: content})
-            return True
-        return False
+        if not self._is_ratified(commit, actions):
+            return False
+        try:
+            self._publish({version: content})
+        except (StorageError, CorruptLogError, AmbiguousPutError) as error:
+            # Nobody's loss: who commits next tries again.
+            _log.warning("%s: a ratified commit is not published yet: %s", self.uri, error)
+        return True
 
     def _staged(self, version: int, content: bytes, actions: "_Actions") -> RatifiedCommit:
         name = staged_name(version, str(uuid.uuid4()))  # noqa: TID251  unique to this attempt
@@ -255,12 +264,12 @@ class ManagedTableStore(TableStore):
             file_modification_timestamp=actions.timestamp_ms,
         )
 
-    def _is_ratified(self, commit: RatifiedCommit, updates: Sequence[Mapping[str, Any]]) -> bool:
+    def _is_ratified(self, commit: RatifiedCommit, actions: "_Actions") -> bool:
         """Return whether the catalog ratified a commit, asked for it until that is known."""
         detail = ""
         for _ in range(_ASKED):
             try:
-                detail = self._ask_for(commit, updates)
+                detail = self._ask_for(commit, actions)
                 if not detail:
                     return True
                 self._load()
@@ -275,11 +284,11 @@ class ManagedTableStore(TableStore):
                 return False  # published since; whose it is, its content says
         raise AmbiguousPutError(detail)
 
-    def _ask_for(self, commit: RatifiedCommit, updates: Sequence[Mapping[str, Any]]) -> str:
+    def _ask_for(self, commit: RatifiedCommit, actions: "_Actions") -> str:
         """Propose a commit once; return why its fate must be looked up, "" if it is ratified."""
         try:
             proposed = {"action": "add-commit", "commit": msgspec.to_builtins(commit)}
-            self._take(self._update(proposed, *updates))
+            state = self._update(proposed, *_updates(self._state, actions))
         except Unanswered as error:
             return str(error)
         except Refusal as error:
@@ -289,6 +298,10 @@ class ManagedTableStore(TableStore):
                 doing = f"version {commit.version} is refused by the catalog"
                 raise said_of(self.uri, error, doing) from None
             return f"HTTP status {error.status}: {error.message}"
+        try:
+            self._take(state)
+        except StorageError as error:
+            return str(error)
         return ""
 
     def _make_room(self) -> None:
@@ -306,13 +319,6 @@ class ManagedTableStore(TableStore):
         etag = self._state.metadata.etag or None
         return self._named.update(table_uuid=self._table_id, etag=etag, updates=updates)
 
-    def _try_to_publish(self, contents: Mapping[int, bytes]) -> None:
-        """Publish what is ratified; a failure is nobody's loss: who commits next tries again."""
-        try:
-            self._publish(contents)
-        except (StorageError, AmbiguousPutError) as error:
-            _log.warning("%s: a ratified commit is not published yet: %s", self.uri, error)
-
     def _publish(self, contents: Mapping[int, bytes]) -> None:
         """Copy ratified commits to their names in the log, in the order of versions."""
         for version, commit in sorted(self._tail.items()):
@@ -323,14 +329,27 @@ class ManagedTableStore(TableStore):
             )
             if content is None:
                 raise StorageError(log_path(f"{STAGED_DIR}/{commit.file_name}"), "is not there")
-            self._files.put_log_if_absent(commit_name(version), content)
+            if not self._files.put_log_if_absent(commit_name(version), content):
+                self._require_same(version, content)
             self._published = version
 
-    def _note_published(self, listed: Mapping[str, LogFile]) -> None:
-        for version in sorted(self._tail):
-            if commit_name(version) not in listed:
+    def _note_published(self) -> None:
+        """See which ratified commits others have published, as they are: these may be reported."""
+        for version, commit in sorted(self._tail.items()):
+            if version <= self._published:
+                continue
+            staged = self._files.read_log(f"{STAGED_DIR}/{commit.file_name}")
+            if staged is None or not self._require_same(version, staged):
                 return
-            self._published = max(self._published, version)
+            self._published = version
+
+    def _require_same(self, version: int, content: bytes) -> bool:
+        """Return whether a version is published; refuse one with another content."""
+        found = self._files.read_log(commit_name(version))
+        if found not in {None, content}:
+            detail = "is not the commit that the catalog ratified, which a report would lose"
+            raise CorruptLogError(log_path(commit_name(version)), detail)
+        return found is not None
 
 
 # What a commit says that the catalog keeps beside the log

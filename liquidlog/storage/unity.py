@@ -169,7 +169,7 @@ def _content(response: "httpx.Response") -> bytes:
     for piece in response.iter_bytes():
         size_bytes += len(piece)
         if size_bytes > _MOST_BYTES:
-            raise StorageError(str(response.url), f"sends more than {_MOST_BYTES} bytes")
+            raise Unanswered(f"an answer of more than {_MOST_BYTES} bytes")
         pieces.append(piece)
     return b"".join(pieces)
 

@@ -56,6 +56,8 @@ class Catalog:
         self.permitted: Sequence[str] | None = ALL_MAINTENANCE
         self.lost_replies: list[str] = []
         """Kinds of requests to come, GET or POST, that have their effect but get no answer."""
+        self.garbled: list[str] = []
+        """Kinds of requests to come that have their effect and get half an answer."""
         self.dropped: list[str] = []
         """Kinds of requests to come that have no effect and get no answer."""
         self.before: Callable[[str, str], None] = lambda _method, _path: None
@@ -63,6 +65,7 @@ class Catalog:
     def reset(self) -> None:
         """Forget what a test set."""
         self.permitted, self.lost_replies, self.dropped = ALL_MAINTENANCE, [], []
+        self.garbled = []
         self.before = lambda _method, _path: None
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
@@ -433,6 +436,9 @@ def _served(catalog: Any) -> Iterator[None]:
                 catalog.lost_replies.pop(0)
                 self.close_connection = True
                 return
+            if catalog.garbled and catalog.garbled[0] == self.command:
+                catalog.garbled.pop(0)
+                document = {**document, "latest-table-version": None}
             content = json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

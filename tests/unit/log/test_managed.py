@@ -218,6 +218,32 @@ def test_a_lost_reply_is_no_second_commit(
     assert ids_in(root, Table(ADDRESS)) == list(range(200))
 
 
+def test_half_an_answer_is_no_answer(catalog: Catalog, root: Path) -> None:
+    table = appended(0)
+    catalog.garbled = ["POST"]
+    table.append(rows(1))
+    assert ids_in(root, Table(ADDRESS)) == list(range(200))
+
+
+def test_another_commit_in_the_place_of_a_ratified_one_is_not_reported(
+    catalog: Catalog, root: Path
+) -> None:
+    appended(0, 1)
+    published = root / "_delta_log" / f"{2:020d}.json"
+    right = published.read_bytes()
+    published.write_bytes((root / "_delta_log" / f"{1:020d}.json").read_bytes())
+    assert ids_in(root, Table(ADDRESS)) == list(range(200)), "the staged one is read"
+    with pytest.raises(CorruptLogError, match="not the commit that the catalog ratified"):
+        Table(ADDRESS).append(rows(2))
+    published.unlink()
+    with pytest.raises(StorageError, match="not published"):
+        Table(ADDRESS).checkpoint()
+    assert [one["version"] for one in catalog.load("t")["commits"]] == [2]
+    published.write_bytes(right)
+    Table(ADDRESS).append(rows(2))
+    assert [one["version"] for one in catalog.load("t")["commits"]] == [3]
+
+
 def test_a_lost_race_is_derived_again(catalog: Catalog, root: Path) -> None:
     mine, other = appended(0), Table(ADDRESS)
     once = [lambda: other.append(rows(1))]
@@ -254,6 +280,7 @@ def test_a_rewrite_that_lost_to_a_change_of_its_columns_is_refused() -> None:
     assert Table(ADDRESS).detail()["version"] == 3
 
 
+@pytest.mark.filterwarnings("ignore::liquidlog.errors.CheckpointWarning")
 def test_a_full_catalog_gets_room(catalog: Catalog, root: Path) -> None:
     appended(0)
     log = root / "_delta_log"
