@@ -22,8 +22,11 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.log.loader import open_store
 from liquidlog.report.page import page
 from liquidlog.storage import objects as clients
+from liquidlog.storage.files import LocalTableStore
+from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
 from support.arrow_executor import execute
 from support.unity import SCHEMA_PATH, SERVER, Catalog, imitation, real_server
@@ -129,6 +132,7 @@ def test_a_ratified_commit_is_read_before_it_is_published(root: Path) -> None:
     ], "who commits next publishes what was left"
     (log / f"{4:020d}.json").write_bytes((log / f"{1:020d}.json").read_bytes())
     assert table.detail()["version"] == 3, "what the catalog did not ratify is no version"
+    assert open_store(ADDRESS).read_log(f"{4:020d}.json") is None
 
 
 def test_a_version_that_is_nowhere_is_refused(root: Path) -> None:
@@ -216,6 +220,37 @@ def test_a_lost_reply_is_no_second_commit(
     assert not catalog.lost_replies
     assert Table(ADDRESS).detail()["version"] == 2
     assert ids_in(root, Table(ADDRESS)) == list(range(200))
+
+
+def test_a_commit_that_was_not_staged_is_not_proposed(root: Path) -> None:
+    table, put = appended(0), LocalTableStore.put_log_if_absent
+    lost = ["the first"]
+
+    def once(store: LocalTableStore, name: str, content: bytes) -> bool:
+        if lost and name.startswith("_staged_commits"):
+            raise AmbiguousPutError(lost.pop())
+        return put(store, name, content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalTableStore, "put_log_if_absent", once)
+        table.append(rows(1))
+    assert len(staged(root)) == 2
+    assert ids_in(root, Table(ADDRESS)) == list(range(200))
+
+
+def test_who_lost_while_nobody_answered_hears_of_it(catalog: Catalog, root: Path) -> None:
+    mine, other = appended(0), Table(ADDRESS)
+    once = [lambda: (other.append(rows(1)), other.append(rows(2)))]
+
+    def first(method: str, _path: str) -> None:
+        if method == "POST" and once:
+            once.pop()()  # the second of these reports the first as published
+            catalog.dropped = ["POST"]
+
+    catalog.before = first
+    mine.append(rows(3))
+    assert Table(ADDRESS).detail()["version"] == 4
+    assert ids_in(root, Table(ADDRESS)) == list(range(400))
 
 
 def test_half_an_answer_is_no_answer(catalog: Catalog, root: Path) -> None:
