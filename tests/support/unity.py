@@ -205,6 +205,8 @@ class Imitation(Catalog):
         self.tables: dict[str, ManagedTable] = {}
         self._staging: dict[str, ManagedTable] = {}
         self.requests: list[str] = []
+        self.etags: list[str | None] = []
+        """What each change asserted of the table's metadata."""
         self.credentials: Callable[[str], Mapping[str, str]] = lambda _operation: {}
         self.location_of: Callable[[str], str] | None = None
 
@@ -268,7 +270,8 @@ class Imitation(Catalog):
         is_replay = commit and table.known.get(commit["version"]) == commit["file-name"]
         if is_replay and not is_other:
             return 200, table.document()
-        etag = required.get("assert-etag", {}).get("etag", f"etag-{table.etag}")
+        self.etags.append(required.get("assert-etag", {}).get("etag"))
+        etag = self.etags[-1] or f"etag-{table.etag}"
         if is_other or etag != f"etag-{table.etag}":
             said = f"assert-{'table-uuid' if is_other else 'etag'} failed"
             return _error(409, "UpdateRequirementConflictException", said)

@@ -29,7 +29,7 @@ from liquidlog.storage.files import LocalTableStore
 from liquidlog.storage.objects import AmbiguousPutError
 from liquidlog.storage.unity import ADDRESSES, TOKEN_FILE, TOKENS
 from support.arrow_executor import execute
-from support.unity import SCHEMA_PATH, SERVER, Catalog, imitation, real_server
+from support.unity import SCHEMA_PATH, SERVER, Catalog, Imitation, imitation, real_server
 
 FIELDS = [
     {"name": "id", "type": "long", "nullable": True, "metadata": {}},
@@ -119,6 +119,9 @@ def test_appends_rewrites_and_definitions_are_ratified(catalog: Catalog, root: P
     protocol = pq.read_table(root / "_delta_log" / f"{10:020d}.checkpoint.parquet")["protocol"]
     (found,) = protocol.drop_null().to_pylist()
     assert "catalogManaged" in found["readerFeatures"]
+    if isinstance(catalog, Imitation):
+        assert len(catalog.etags) > 15
+        assert all(catalog.etags)
 
 
 def test_a_ratified_commit_is_read_before_it_is_published(root: Path) -> None:
