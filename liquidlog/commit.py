@@ -380,6 +380,7 @@ def land(store: TableStore, proposal: Proposal, clock: Clock) -> Landed:
         )
         content = encode_actions((info, *change.actions))
         proposal.before_put(snapshot)
+        store.note_properties(configuration)
         if put_commit(store, snapshot.version + 1, content, txn_id=txn_id, clock=clock):
             _say_committed(store, snapshot.version + 1, change, attempt, clock.now_ms() - began_ms)
             return Landed(version=snapshot.version + 1, change=change, base=snapshot)

@@ -56,12 +56,6 @@ _FULL: Final = "ResourceExhaustedException"
 _FIRST_SERVER_ERROR: Final = 500
 _MAY_STAND: Final = frozenset({408, 409, 429})
 """Statuses after which the catalog is asked what became of a commit."""
-_DERIVED: Final = (
-    *("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion"),
-    *("delta.lastUpdateVersion", "delta.lastCommitTimestamp"),
-    *("clusteringColumns", "delta.clusteringColumns"),
-)
-"""How properties begin that the catalog makes from the log, and that are never written back."""
 _KEPT: Final = ("delta.enableInCommitTimestamps", "io.unitycatalog.tableId")
 """Properties that stay as they are while a catalog manages the table."""
 
@@ -81,6 +75,7 @@ class ManagedTableStore(TableStore):
         self._named, self._files, self._vended = named, files, vended
         self._table_id = state.metadata.table_uuid
         self._published = -1
+        self._properties: Mapping[str, str] = {}
         self._listed: dict[str, LogFile] = {}
         self._take(state)
 
@@ -94,6 +89,10 @@ class ManagedTableStore(TableStore):
         self._vended.operation = "READ_WRITE"
         self.storage.fresh()
         self._files.require_writable()
+
+    def note_properties(self, properties: Mapping[str, str]) -> None:
+        """Hear which properties the log has: the catalog may have others, which stay."""
+        self._properties = properties
 
     def require_permitted(self, operation: Maintenance) -> None:
         """Refuse what the catalog does not permit now."""
@@ -235,7 +234,7 @@ class ManagedTableStore(TableStore):
             raise StorageError(self.uri, detail)
         self._note_published()
         actions = _actions(content)
-        _updates(self._state, actions)  # refuses before anything is staged
+        _updates(self._state, self._properties, actions)  # refuses before anything is staged
         commit = self._staged(version, content, actions)
         if not self._is_ratified(commit, actions):
             return False
@@ -288,7 +287,7 @@ class ManagedTableStore(TableStore):
         """Propose a commit once; return why its fate must be looked up, "" if it is ratified."""
         try:
             proposed = {"action": "add-commit", "commit": msgspec.to_builtins(commit)}
-            state = self._update(proposed, *_updates(self._state, actions))
+            state = self._update(proposed, *_updates(self._state, self._properties, actions))
         except Unanswered as error:
             return str(error)
         except Refusal as error:
@@ -381,11 +380,13 @@ def _actions(content: bytes) -> _Actions:
     )
 
 
-def _updates(state: CatalogTable, actions: _Actions) -> tuple[Mapping[str, Any], ...]:
+def _updates(
+    state: CatalogTable, before: Mapping[str, str], actions: _Actions
+) -> tuple[Mapping[str, Any], ...]:
     """Return what must travel with a commit that changes more than files."""
     found: list[Mapping[str, Any]] = []
     if actions.metadata is not None:
-        found.extend(_metadata_updates(state, actions.metadata))
+        found.extend(_metadata_updates(state, before, actions.metadata))
     if actions.protocol is not None:
         protocol = {
             name.replace("_", "-"): value
@@ -409,17 +410,17 @@ def _clustering_of(domain: DomainMetadata) -> Mapping[str, Any]:
     return {name: msgspec.json.decode(domain.configuration or "{}").get(name, [])}
 
 
-def _metadata_updates(state: CatalogTable, metadata: Metadata) -> Iterator[Mapping[str, Any]]:
+def _metadata_updates(
+    state: CatalogTable, before: Mapping[str, str], metadata: Metadata
+) -> Iterator[Mapping[str, Any]]:
     known, wanted = state.metadata, metadata.configuration
-    properties = {
-        name: value for name, value in known.properties.items() if not name.startswith(_DERIVED)
-    }
+    properties = known.properties
     lost = [name for name in _KEPT if wanted.get(name) != properties.get(name)]
     if lost:
         reason = f"a change of {', '.join(lost)}, which the catalog's management of it needs,"
         raise UnsupportedFeatureError("a managed table", "written", (reason,))
     changed = {name: value for name, value in wanted.items() if properties.get(name) != value}
-    removed = sorted(properties.keys() - wanted.keys())
+    removed = sorted((before.keys() & properties.keys()) - wanted.keys())
     columns = msgspec.json.decode(metadata.schema_string)
     if columns != msgspec.json.decode(known.columns):
         yield {"action": "set-columns", "columns": columns}

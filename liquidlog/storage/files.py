@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -593,6 +593,10 @@ class TableStore(Protocol):
     def notes(self) -> tuple[str, ...]:
         """Sentences for whoever plans to change the table."""
         return ()
+
+    def note_properties(self, properties: Mapping[str, str]) -> None:
+        """Hear the table's properties before the next commit; only a catalog has them twice."""
+        del properties
 
     def permits(self, operation: Maintenance) -> bool:
         """Return whether the catalog of a managed table permits something; others have none."""

@@ -380,6 +380,11 @@ def test_a_change_of_the_catalog_alone_does_not_stop_a_commit(catalog: Catalog) 
     catalog.before = change
     table.append(rows(1))
     assert len(Table(ADDRESS).files()) == 2
+    table.set_properties({"liquidlog.tolerance": "1.3"})
+    table.set_properties({"liquidlog.curve": "hilbert"}, unset=["liquidlog.tolerance"])
+    found = catalog.load("t")["metadata"]["properties"]
+    assert found["owner"] == "me", "what only the catalog has stays"
+    assert "liquidlog.tolerance" not in found
 
 
 @pytest.mark.parametrize(
