@@ -78,7 +78,7 @@ def foreseen(table: Table, workload: Workload, *, reads_rows: bool = True) -> Pr
 
 @pytest.mark.parametrize("make", [noisy, zipf, texts, nulls], ids=lambda one: one.__name__)
 def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Make) -> None:
-    # The sample follows the random names of files: about one table in twenty is laid out worse.
+    # The sample follows the random names of files: one table in a hundred is laid out worse.
     try:
         _foresee_and_look(tmp_path / "t", make)
     except AssertionError:
