@@ -444,9 +444,7 @@ def _stage(store: TableStore, snapshot: Snapshot, segment: LogSegment, target: P
 
 def _with_protocol(name: str, content: bytes, change: Callable[[Protocol], Protocol]) -> bytes:
     """Return a file of the log with its protocol actions changed, all else as it is."""
-    if name.startswith(f"{SIDECAR_DIR}/") or (
-        b"catalog" not in content and not name.endswith(".parquet")
-    ):
+    if name.startswith(f"{SIDECAR_DIR}/"):
         return content
     if not name.endswith(".parquet"):
         lines = content.split(b"\n")
@@ -456,8 +454,11 @@ def _with_protocol(name: str, content: bytes, change: Callable[[Protocol], Proto
         return b"\n".join(lines)
     table = pq.read_table(pa.BufferReader(content))
     there = table["protocol"].combine_chunks()
-    (row,) = np.flatnonzero(np.asarray(there.is_valid()))
-    protocol = msgspec.convert(there[int(row)].as_py(), Protocol)
+    rows = np.flatnonzero(np.asarray(there.is_valid()))
+    if not len(rows):
+        return content  # a part of a checkpoint, of which another has the protocol
+    row = int(rows[0])
+    protocol = msgspec.convert(there[row].as_py(), Protocol)
     changed = pa.array([msgspec.to_builtins(change(protocol))], there.type)
     values = pa.chunked_array([there[:row], changed, there[row + 1 :]])
     out = pa.BufferOutputStream()

@@ -144,10 +144,10 @@ class ManagedTableStore(TableStore):
         places = [self._place_of(name) for name in names]
         there = [place for place in places if place is not None]
         contents = dict(zip(there, self._files.read_logs(there), strict=True))
-        for place in there:
+        for name, place in zip(names, places, strict=True):
             # A staged commit may be published, and deleted, since the catalog was asked.
-            if contents[place] is None and place.startswith(STAGED_DIR):
-                contents[place] = self._files.read_log(_published_name(place))
+            if place is not None and place != name and contents[place] is None:
+                contents[place] = self._files.read_log(name)
         return tuple(None if place is None else contents[place] for place in places)
 
     def _place_of(self, name: str) -> str | None:
@@ -448,7 +448,3 @@ def _is_sound(commit: RatifiedCommit) -> bool:
     start = commit_name(commit.version).removesuffix("json")
     name = commit.file_name
     return name.startswith(start) and name.endswith(".json") and "/" not in name
-
-
-def _published_name(place: str) -> str:
-    return f"{place.removeprefix(f'{STAGED_DIR}/').partition('.')[0]}.json"

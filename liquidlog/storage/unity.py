@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from liquidlog.errors import StorageError, TableNotFoundError, UsageError
+from liquidlog.spec.actions import UNREADABLE
 from liquidlog.storage.addresses import (
     NO_OPTIONS,
     OptionsSource,
@@ -149,7 +150,7 @@ class Unity:
             raise _refusal(response.status_code, content, token or "")
         try:
             return msgspec.json.decode(content, type=wanted)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Unanswered(f"an answer that is not understood: {error}") from error
 
 
@@ -179,7 +180,7 @@ def _refusal(status: int, content: bytes, token: str) -> Refusal:
         said = msgspec.json.decode(content)
         said = said.get("error") or said
         kind, message = str(said.get("type") or said.get("error_code")), str(said.get("message"))
-    except (msgspec.DecodeError, AttributeError):
+    except (*UNREADABLE, AttributeError):
         kind, message = "", ""
     return Refusal(status, kind, message.replace(token, "***") if token else message)
 

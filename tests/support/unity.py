@@ -58,6 +58,8 @@ class Catalog:
         """Kinds of requests to come, GET or POST, that have their effect but get no answer."""
         self.garbled: list[str] = []
         """Kinds of requests to come that have their effect and get half an answer."""
+        self.said: list[bytes] = []
+        """What is sent instead of the answers to the next changes, which have their effect."""
         self.dropped: list[str] = []
         """Kinds of requests to come that have no effect and get no answer."""
         self.before: Callable[[str, str], None] = lambda _method, _path: None
@@ -65,7 +67,7 @@ class Catalog:
     def reset(self) -> None:
         """Forget what a test set."""
         self.permitted, self.lost_replies, self.dropped = ALL_MAINTENANCE, [], []
-        self.garbled = []
+        self.garbled, self.said = [], []
         self.before = lambda _method, _path: None
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
@@ -410,7 +412,8 @@ def real_server(home: Path) -> Iterator[Catalog]:
 
 def _free_ports() -> int:
     """Return a port whose next one is free too, as the server takes both."""
-    for port in range(21_000, 32_000, 2):
+    first = 21_000 + 2 * (os.getpid() % 5_000)  # processes that test at once begin apart
+    for port in range(first, first + 1_000, 2):
         try:
             for one in (port, port + 1):
                 ThreadingHTTPServer(("127.0.0.1", one), BaseHTTPRequestHandler).server_close()
@@ -443,6 +446,8 @@ def _served(catalog: Any) -> Iterator[None]:
                 catalog.garbled.pop(0)
                 document = {**document, "latest-table-version": None}
             content = json.dumps(document).encode()
+            if catalog.said and self.command == "POST":
+                content = catalog.said.pop()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

@@ -22,8 +22,10 @@ from liquidlog.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from liquidlog.log import checkpointing
 from liquidlog.log.loader import open_store
 from liquidlog.report.page import page
+from liquidlog.spec.features import without_catalog
 from liquidlog.storage import objects as clients
 from liquidlog.storage.files import LocalTableStore
 from liquidlog.storage.objects import AmbiguousPutError
@@ -202,6 +204,22 @@ def test_a_finished_rewrite_is_not_committed_without_permission(
         table.commit(plan, result)
     catalog.permitted = ["DATA_REORGANIZATION"]
     assert Table(ADDRESS).commit(plan, result).versions == (3,)
+
+
+def test_a_part_of_a_checkpoint_without_the_protocol_is_copied_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "part.parquet"
+    kind = pa.struct([("minReaderVersion", pa.int32())])
+    pq.write_table(pa.table({"protocol": pa.nulls(2, kind), "txn": ["a", "b"]}), path)
+    content = path.read_bytes()
+    assert checkpointing._with_protocol(path.name, content, without_catalog) == content
+
+
+@pytest.mark.parametrize("said", [b"\xff", b"[" * 100_000, b"7", b'{"error": "x"}'])
+def test_what_is_no_json_is_no_answer(said: bytes, catalog: Catalog, root: Path) -> None:
+    table = appended(0)
+    catalog.said = [said]
+    table.append(rows(1))
+    assert ids_in(root, Table(ADDRESS)) == list(range(200))
 
 
 def test_the_path_of_a_managed_table_is_refused(root: Path) -> None:
