@@ -472,12 +472,14 @@ def _cuts(sample: CurveSample, nodes: list[Node], *, shift: int) -> Cuts:
 # cuts fall there.
 #
 # `fit_curve` tries some numbers of cells whose product is near the number of files on a part of
-# the sample, O(grids * (sample + files)).
+# the sample, O(grids * (sample + files)), and the best three on all of it.
 
 MAX_FITTED_DIMENSIONS: Final = 4
 MAX_FITTED_PARTS: Final = 1024
 """Beyond, rows fill the whole grid: there are too many grids, or trying them takes seconds."""
 MAX_GRIDS: Final = 24
+FINALISTS: Final = 3
+"""The best grids on a part of the sample, which are tried on all of it."""
 
 _TRIED_ROWS_PER_PART: Final = 512
 _ROWS_TOGETHER: Final = 1 << 20
@@ -570,23 +572,33 @@ def fit_curve(rows: CurveRows, parts: int, curve: Curve) -> Placed:
         return Placed(best, sample, equal_cuts(sample, parts))
     tried = rows.tried(parts)
     likely = [CurveGrid(curve, rows.bits, cells) for cells in _likely_cells(tried.coords, parts)]
-    best = _best_grid([best, *likely], tried, parts) if likely else best
-    sample = rows.sorted_on(best)
-    return Placed(best, sample, choose_cuts(sample, parts))
+    grids = _finalists([best, *likely], tried, parts) if likely else [best]
+    samples = [rows.sorted_on(grid) for grid in grids]
+    placed = [Placed(*one, choose_cuts(one[1], parts)) for one in zip(grids, samples, strict=True)]
+    return min(placed, key=lambda one: _opened(one.sample, one.cuts))
 
 
-def _best_grid(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> CurveGrid:
-    """Return the first grid with the least quadratic mean of what narrow predicates open.
+def _opened(sample: CurveSample, cuts: Cuts) -> float:
+    """Return the quadratic mean of what narrow predicates open, up to a factor.
 
     The quadratic mean over the columns prefers grids on which all are read alike.
+    """
+    return float(np.linalg.norm(opened_shares(sample, cuts)))
+
+
+def _finalists(grids: Sequence[CurveGrid], tried: CurveRows, parts: int) -> list[CurveGrid]:
+    """Return the grids on which narrow predicates open the fewest of some rows, best first.
+
+    All rows decide between them: where columns depend on each other, some rows miss what a few
+    rows do to the boxes of files.
     """
     opened: list[float] = []
     together = max(1, _ROWS_TOGETHER // max(1, len(tried.coords)))
     for first in range(0, len(grids), together):
         samples = [tried.sorted_on(grid) for grid in grids[first : first + together]]
         cut = zip(samples, choose_cuts_each(samples, parts), strict=True)
-        opened += [float(np.linalg.norm(opened_shares(*one))) for one in cut]
-    return grids[opened.index(min(opened))]
+        opened += [_opened(*one) for one in cut]
+    return [grids[one] for one in np.argsort(opened, kind="stable")[:FINALISTS]]
 
 
 def _likely_cells(coords: Coords, parts: int) -> list[tuple[int, ...]]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from liquidlog.curve.boxes import (
     BOX_BITS,
     CELLS_PER_PART,
+    FINALISTS,
     MAX_FITTED_DIMENSIONS,
     MAX_FITTED_PARTS,
     MAX_GRIDS,
@@ -47,7 +48,6 @@ from liquidlog.curve.cuts import (
     ordinals_from,
 )
 
-_FINALISTS: Final = 3
 _MOST_COUNTS: Final = (1024, 64, 16)
 """The most numbers of cells to compare per axis, of two, three and four axes."""
 _SNAP: Final = 0.3
@@ -83,7 +83,7 @@ def fit_grid(
         sample = tried.sorted_on(grid)
         return _mean_opened(sample, choose_cuts(sample, parts, extents), reach)
 
-    finalists = sorted(grids, key=opened)[:_FINALISTS] if len(grids) > 1 else grids
+    finalists = sorted(grids, key=opened)[:FINALISTS] if len(grids) > 1 else grids
     placed = []
     for grid in finalists:
         sample = rows.sorted_on(grid)

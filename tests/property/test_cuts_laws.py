@@ -30,9 +30,10 @@ from liquidlog.curve.cuts import (
     asked_share,
     choose_cuts,
     equal_cuts,
+    opened_shares,
     refine_cuts,
 )
-from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_rows
+from liquidlog.curve.layouts import MOST_MORE, key_order_bits, place_columns, place_rows
 from support.curves import as_sample, asked_of, ordinals_of, spread
 from support.effort import effort
 
@@ -371,3 +372,15 @@ def test_spread_ids_never_decrease_and_fit_their_bits(ids: list[int], bits: int)
     assert (np.diff(spread) >= 0).all()
     assert spread[0] >= 0
     assert spread[-1] < 1 << bits
+
+
+def test_the_order_of_the_input_does_not_decide_what_queries_open() -> None:
+    random = np.random.default_rng(7)
+    x = random.integers(0, 1 << 30, 32_000)
+    data = np.stack([x, x + random.integers(0, 1 << 20, len(x))])
+    opened = []
+    for _ in range(12):
+        columns = [pa.array(one) for one in data[:, random.permutation(len(x))]]
+        layout, sample = place_columns(columns, ordinals_of(x), 7, curve=Curve.HILBERT)
+        opened.append(float(opened_shares(sample, layout.cuts).mean()))
+    assert max(opened) <= 1.05 * min(opened)

@@ -12,7 +12,6 @@ from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, j
 from liquidlog.foresee.reads import EVERYTHING, LOCAL_DISK, Prediction
 from liquidlog.predicates.workload import WeightedPredicate, Workload
 from liquidlog.table import Table
-from support.playground import counted_tokens
 
 FILES, ROWS, SIZE = 8, 4_000, "24KiB"
 Make = Callable[[np.random.Generator], pa.Table]
@@ -79,8 +78,7 @@ def foreseen(table: Table, workload: Workload, *, reads_rows: bool = True) -> Pr
 
 @pytest.mark.parametrize("make", [noisy, zipf, texts, nulls], ids=lambda one: one.__name__)
 def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Make) -> None:
-    with counted_tokens():  # the sample follows the names of files
-        table, workload = made(tmp_path / "t", make)
+    table, workload = made(tmp_path / "t", make)
     by_rows = foreseen(table, workload)
     by_log = foreseen(table, workload, reads_rows=False)
     assumed = foreseen(table, ())
