@@ -67,6 +67,7 @@ from liquidlog.spec.actions import (
     course_of,
     encode_actions,
     file_key,
+    vector_id,
 )
 from liquidlog.spec.bounds import BoundsOf, remembering
 from liquidlog.spec.evolution import FileTerms, metadata_changes, protocol_changes, schema_problems
@@ -202,7 +203,8 @@ class Winners:
             self._removed[key] = (*self._removed.get(key, ()), commit.version)
         for action in commit.actions:
             if isinstance(action, RemoveFile):
-                self._step(file_key(action)[0], commit.version).remove(action.deletion_vector)
+                step = self._step(file_key(action)[0], commit.version)
+                step.removed.add(vector_id(action.deletion_vector))
             elif isinstance(action, Metadata | Protocol | DomainMetadata):
                 change = _change(commit.version, action, self._terms)
                 self._changes.append(change)
@@ -211,7 +213,8 @@ class Winners:
         # An add of a path that no winner removed is a new file or repeats what the log says.
         for action in commit.actions if self._steps else ():
             if isinstance(action, AddFile) and (path := file_key(action)[0]) in self._steps:
-                self._step(path, commit.version).add(action.deletion_vector)
+                vector = action.deletion_vector
+                self._step(path, commit.version).added[vector_id(vector)] = vector
 
     def _step(self, path: str, version: int) -> Step:
         steps = self._steps.setdefault(path, [])

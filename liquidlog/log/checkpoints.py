@@ -55,8 +55,8 @@ from liquidlog.spec.bounds import (
     NUM_RECORDS,
     Bounds,
     ColumnBounds,
+    bounds_from,
     cast_where_possible,
-    column_bounds,
     concat_bounds,
     parse_bounds,
     record_counts,
@@ -571,20 +571,10 @@ def _bounds(adds: pa.StructArray, columns: Sequence[Leaf]) -> Bounds:
     parsed = struct_field(adds, _PARSED, pa.null())
     if not pa.types.is_struct(parsed.type):
         return parse_bounds(texts, columns)
-    structs = _struct_bounds(parsed, columns)
+    structs = bounds_from(columns, partial(_at, parsed))
     if texts.null_count == len(texts):
         return structs
     return _where(texts.is_null(), structs, parse_bounds(texts, columns))
-
-
-def _struct_bounds(parsed: pa.Array, columns: Sequence[Leaf]) -> Bounds:
-    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
-        return _at(parsed, (section, *path), wanted)
-
-    return Bounds(
-        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
-        num_records=_at(parsed, (NUM_RECORDS,), pa.int64()),
-    )
 
 
 def _where(mask: pa.Array, yes: Bounds, no: Bounds) -> Bounds:

@@ -116,7 +116,7 @@ FEATURE_ALIASES: Final[Mapping[str, str]] = {
     # Of Microsoft Fabric and early delta-rs (delta-kernel-rs, issue 2557).
     "timestampWithoutTimezone": "timestampNtz",
 }
-"""Early names of features; -preview is no alias. Source: delta-kernel-rs, TableFeature."""
+"""Early names of features; -preview makes no alias. Source: delta-kernel-rs, TableFeature."""
 
 
 class Protocol(Action, frozen=True, kw_only=True, gc=False):
@@ -155,8 +155,6 @@ class Sidecar(Action, frozen=True, kw_only=True, gc=False):
     """A file of actions that a V2 checkpoint refers to; `path` is a name or an absolute URI."""
 
     path: str
-    size_in_bytes: Int64 | None = None
-    modification_time: Int64 | None = None
 
 
 class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
@@ -170,7 +168,6 @@ class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
     isolation_level: str | None = None
     is_blind_append: bool | None = None
     operation_metrics: Mapping[str, Any] | None = None
-    user_metadata: str | None = None
     tags: Mapping[str, str] | None = None
     engine_info: str | None = None
     txn_id: str | None = None
@@ -179,18 +176,6 @@ class CommitInfo(Action, frozen=True, kw_only=True, gc=False):
 AnyAction = (
     AddFile | RemoveFile | Metadata | Protocol | DomainMetadata | SetTransaction | CommitInfo
 )
-
-ACTION_KEYS: Final[Mapping[type[msgspec.Struct], str]] = {
-    CommitInfo: "commitInfo",
-    Protocol: "protocol",
-    Metadata: "metaData",
-    DomainMetadata: "domainMetadata",
-    SetTransaction: "txn",
-    AddFile: "add",
-    CopiedAdd: "add",
-    RemoveFile: "remove",
-}
-
 
 ZCUBE_ID: Final = "ZCUBE_ID"
 """Tag: the ZCube of a file. Source: Delta Spark, AddFile.Tags."""
@@ -203,7 +188,6 @@ FileKey = tuple[str, str | None]
 
 
 def vector_id(vector: DeletionVector | None) -> str | None:
-    """Return the id of a deletion vector, None without a vector."""
     return None if vector is None else vector.unique_id
 
 
@@ -331,15 +315,24 @@ def _decoded(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
 
 def encode_actions(actions: Iterable[AnyAction | CopiedAdd]) -> bytes:
     """Return the newline-delimited JSON of a commit, one action per line."""
-    encode, keys = _encoder.encode, _KEYS
+    encode, starts = _encoder.encode, _STARTS
     return b"".join(
         b"%s%s}\n"
-        % (keys[type(action)], encode(action.document if type(action) is CopiedAdd else action))
+        % (starts[type(action)], encode(action.document if type(action) is CopiedAdd else action))
         for action in actions
     )
 
 
-_KEYS: Final = {kind: f'{{"{key}":'.encode() for kind, key in ACTION_KEYS.items()}
+_STARTS: Final[Mapping[type[msgspec.Struct], bytes]] = {
+    CommitInfo: b'{"commitInfo":',
+    Protocol: b'{"protocol":',
+    Metadata: b'{"metaData":',
+    DomainMetadata: b'{"domainMetadata":',
+    SetTransaction: b'{"txn":',
+    AddFile: b'{"add":',
+    CopiedAdd: b'{"add":',
+    RemoveFile: b'{"remove":',
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,9 +353,9 @@ class Change:
 
 # The fate of a data file over several commits
 #
-# A file only loses rows as long as each deletion vector deletes at least as many rows as the one
-# before, and no earlier state returns. Then it is known which rows are gone. In all other cases
-# (a smaller vector, a file removed and added again) rows may have come back.
+# A file only loses rows while each deletion vector deletes at least as many rows as the one before,
+# and no earlier state returns. In all other cases (a smaller vector, a file that is removed and
+# added again) rows may have come back.
 #
 # Source: PROTOCOL.md, "Deletion Vectors" and "Action Reconciliation".
 
@@ -380,19 +373,11 @@ class Fate(Enum):
 
 @dataclass(slots=True)
 class Step:
-    """What one commit does to one path: the ids of vectors it removes, and the vectors it adds."""
+    """What one commit does to one path: ids of the vectors it removes, vectors it adds by id."""
 
     version: int
     removed: set[str | None] = field(default_factory=set)
     added: dict[str | None, DeletionVector | None] = field(default_factory=dict)
-
-    def add(self, vector: DeletionVector | None) -> None:
-        """Record an add of the path with this vector."""
-        self.added[vector_id(vector)] = vector
-
-    def remove(self, vector: DeletionVector | None) -> None:
-        """Record a remove of the path with this vector."""
-        self.removed.add(vector_id(vector))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,6 +431,6 @@ def _after(step: Step, course: Course, states: list[tuple[str | None, int]]) -> 
     if added is None or not is_replaced or was_there or added.cardinality < deleted_rows:
         return unclear
     if added.cardinality == deleted_rows:
-        versions = course.versions  # if it does not delete the same rows, whoever reads it objects
+        versions = course.versions  # whoever reads the vector checks that it deletes the same rows
     states.append((added.unique_id, added.cardinality))
     return Course(fate=Fate.DELETED_FROM, vector=added, versions=versions)

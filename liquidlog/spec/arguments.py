@@ -45,7 +45,6 @@ def several(value: object, kinds: tuple[type[T], ...], *, argument: str, of: str
 
 
 def one(value: object, kind: type[T] | tuple[type[T], ...], *, argument: str, expected: str) -> T:
-    """Return the value if it is of the type."""
     # To Python, True and False are numbers; no caller means them so.
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         refuse(argument, expected, value)
@@ -64,19 +63,16 @@ def address(value: object, *, argument: str) -> str:
 
 def transaction(value: object, *, argument: str) -> tuple[str, int] | None:
     """Return an application's id and its version, or None."""
-    found: tuple[str, int] | None = None
     match value:
         case None:
-            pass
+            return None
         case (str(app_id), int(version)) if app_id and not isinstance(version, bool):
-            found = app_id, version
+            return app_id, version
         case _:
-            refuse(argument, "(application id, version)", value)
-    return found
+            return refuse(argument, "(application id, version)", value)
 
 
 def whole_number(value: object, *, argument: str, least: int = 0) -> int:
-    """Return a whole number of at least `least`."""
     try:
         found = least - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -96,7 +92,6 @@ def number(value: object, *, argument: str, least: float = 0.0) -> float:
 
 
 def text_mapping(value: object, *, argument: str) -> dict[str, str]:
-    """Return a mapping of texts to texts."""
     if not isinstance(value, Mapping):
         raise UsageError(f"{argument} must be a mapping of names to texts, found {_kind(value)}")
     for name, item in value.items():
@@ -109,7 +104,6 @@ def text_mapping(value: object, *, argument: str) -> dict[str, str]:
 
 
 def refuse(argument: str, expected: str, value: object) -> NoReturn:
-    """Refuse an argument."""
     raise UsageError(f"{argument} must be {expected}, found {_shown(value)}", argument=argument)
 
 

@@ -1,8 +1,8 @@
 """Table types as Arrow types, and back.
 
-The Arrow form of a table is the only one this project reads and writes: microsecond timestamps,
-plain strings, everything nullable, list items named `element`. Void columns have no Arrow form
-because no data file holds them; a variant is its two binaries, never looked into.
+This project reads and writes tables in this form only: microsecond timestamps, plain strings,
+everything nullable, list items named `element`. Void columns have no Arrow form, because no data
+file holds them. A variant is its two binaries, which are never decoded.
 
 Source: PROTOCOL.md, "Primitive Types", "Void Type", "Variant Data Type"; Delta Spark writes every
 Parquet column as nullable, but not the two parts of a variant.
@@ -36,10 +36,6 @@ from liquidlog.spec.schema import (
     with_fields,
 )
 
-# Arrow columns as JSON texts, and the values of one key of maps
-
-_INDEX: Final = pa.int32()
-
 
 def json_texts(values: pa.Array) -> pa.Array:
     """Return each value (integer, text, or a map or struct of them) as JSON, `null` for null."""
@@ -65,7 +61,7 @@ def json_objects(maps: pa.MapArray) -> pa.DictionaryArray:
     offsets, keys, values = _entries(maps)
     named = pc.fill_null(_each_once(values), "null")
     entries = pc.binary_join_element_wise(_each_once(keys), named, ":")
-    lists = pa.ListArray.from_arrays(pa.array(offsets, _INDEX), entries)
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), entries)
     texts = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
     return pc.if_else(maps.is_valid(), texts, None).dictionary_encode()
 
@@ -95,7 +91,7 @@ def _each_once(texts: pa.Array) -> pa.Array:
 
 def _quoted(texts: pa.Array) -> pa.Array:
     if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
-        # Control characters need escapes of their own; no known writer uses any.
+        # Control characters need other escapes; no known writer uses any.
         if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
             quoted = [None if text is None else json.dumps(text) for text in texts.to_pylist()]
             return pa.array(quoted, pa.string())
@@ -112,7 +108,7 @@ VARIANT: Final = pa.struct(
         pa.field("metadata", pa.binary(), nullable=False),
     ]
 )
-"""An unshredded variant. No struct of a table equals it, because their fields are nullable."""
+"""An unshredded variant. No struct of a table equals it, because a struct's fields are nullable."""
 
 PARQUET_FIELD_ID: Final = b"PARQUET:field_id"
 
@@ -139,7 +135,6 @@ _DELTA: Final[Mapping[pa.DataType, str]] = {
     pa.binary_view(): "binary",
     pa.date64(): "date",
 }
-_MAX_PRECISION: Final = 38
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -243,7 +238,7 @@ def _has_arrow_form(data_type: DataType) -> bool:
         case PrimitiveType(name):
             return name in _ARROW
         case DecimalType(precision, scale):
-            return 1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision
+            return precision in range(1, 39) and 0 <= scale <= precision
         case StructType(fields):
             return not fields or any(child.data_type != VOID for child in fields)
         case _:
@@ -281,16 +276,14 @@ def _delta_type(path: Path, found: pa.DataType, problems: list[str]) -> DataType
 
 def is_list(found: pa.DataType) -> bool:
     """Return whether an Arrow type is a list of any layout; a map is no list."""
-    is_view = pa.types.is_list_view(found) or pa.types.is_large_list_view(found)
-    is_fixed = pa.types.is_fixed_size_list(found)
-    is_plain = pa.types.is_list(found) or pa.types.is_large_list(found)
-    return bool(is_plain or is_fixed or is_view)
+    plain = pa.ListType | pa.LargeListType | pa.FixedSizeListType
+    return isinstance(found, plain | pa.ListViewType | pa.LargeListViewType)
 
 
 def with_leaf_types(
     found: pa.DataType, changed: Callable[[pa.DataType], pa.DataType]
 ) -> pa.DataType:
-    """Return a type with other leaves, which are changed in their order; lists become plain."""
+    """Return a type with its leaves changed, in their order; lists become plain."""
     if isinstance(found, pa.StructType):
         return pa.struct([child.with_type(with_leaf_types(child.type, changed)) for child in found])
     if isinstance(found, pa.MapType):
@@ -301,9 +294,9 @@ def with_leaf_types(
     return changed(found)
 
 
-# The lengths of char(n) and varchar(n), which a schema itself has as plain strings
+# The lengths of char(n) and varchar(n). A schema has them as plain strings
 #
-# The metadata of a top-level column has its whole type in Spark's SQL, such as
+# The metadata of a top-level column has its whole type in Spark's SQL, for example
 # `struct<a:varchar(3),b:array<char(2)>>`.
 #
 # Source: Spark, CharVarcharUtils and DataType.catalogString.
@@ -355,7 +348,7 @@ Limits: TypeAlias = TextLimit | StructLimits | ArrayLimits | MapLimits
 
 
 class CharTypeError(ValueError):
-    """The type in a column's metadata does not fit the column."""
+    """The char or varchar type in a column's metadata does not fit the column."""
 
 
 def column_limits(field: StructField) -> Limits | None:

@@ -8,7 +8,7 @@ Source: PROTOCOL.md, "Per-file Statistics".
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -45,15 +45,12 @@ NULL_COUNT: Final = "nullCount"
 MILLISECOND_REST_US: Final = 999
 """A maximum of a timestamp is raised by this, because the log holds milliseconds."""
 
-_LAST_US: Final = (1 << 63) - 1
-
 _BOUNDED: Final = frozenset(
     {
         *("byte", "short", "integer", "long", "float", "double"),
         *("date", "timestamp", "timestamp_ntz", "string"),
     }
 )
-_NEVER_SHOWN: Final = (PrimitiveType("variant"), VOID)
 
 
 def has_bounds(data_type: DataType) -> bool:
@@ -64,8 +61,9 @@ def has_bounds(data_type: DataType) -> bool:
 def bounds_type(leaf: Leaf) -> pa.DataType:
     """Return the Arrow type of a leaf's bounds, null if the leaf's type has no Arrow form."""
     alone = StructType((StructField(leaf.logical[-1], leaf.data_type),))
-    shown = leaf.data_type not in _NEVER_SHOWN and not unsupported_types(alone)
-    return arrow_type(leaf.data_type) if shown else pa.null()
+    has_form = leaf.data_type not in {PrimitiveType("variant"), VOID}
+    has_form = has_form and not unsupported_types(alone)
+    return arrow_type(leaf.data_type) if has_form else pa.null()
 
 
 class ColumnBounds(NamedTuple):
@@ -81,27 +79,13 @@ class ColumnBounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bounds:
-    """The bounds of some columns in some files; every array has one entry per file.
+    """The bounds of some columns, in the order of the requested leaves; one entry per file.
 
-    `columns` have the order of the requested leaves. `num_records` (int64) are the physical rows,
-    null where unknown. Masks are numpy arrays of bool.
+    `num_records` (int64) are the physical rows, null where unknown. Masks are numpy arrays of bool.
     """
 
     columns: tuple[ColumnBounds, ...]
     num_records: pa.Array
-
-    def __post_init__(self) -> None:
-        for number, column in enumerate(self.columns):
-            if any(isinstance(array, pa.ChunkedArray) for array in column):
-                raise ValueError(f"column {number} has bounds in chunks")
-            lengths = {len(array) for array in column}
-            if lengths != {len(self)}:
-                raise ValueError(f"column {number} has bounds of {lengths} files, not {len(self)}")
-            if column.low.type != column.high.type:
-                raise ValueError(f"column {number} is from {column.low.type} to {column.high.type}")
-        counts = (self.num_records, *(column.null_count for column in self.columns))
-        if any(count.type != pa.int64() for count in counts):
-            raise ValueError(f"counts are int64, not {[str(count.type) for count in counts]}")
 
     def __len__(self) -> int:
         return len(self.num_records)
@@ -173,24 +157,27 @@ BoundsOf = Callable[[Sequence[Leaf]], Bounds]
 
 
 def remembering(bounds_of: BoundsOf) -> BoundsOf:
-    """Return the function with a cache: it loads the bounds of the same columns once."""
+    """Return the function with a cache, so that the bounds of the same columns are loaded once."""
     cached = cache(bounds_of)
     return lambda columns: cached(tuple(columns))
 
 
-ValuesOf = Callable[[str, pa.DataType], pa.Array]
-"""Maps a section of the statistics and a type to a leaf's values, null where of another type."""
+ValuesOf = Callable[[Path, pa.DataType], pa.Array]
+"""Maps a path in the statistics and a type to values, null where they are of another type."""
 
 
-def column_bounds(leaf: Leaf, values_of: ValuesOf) -> ColumnBounds:
-    """Return the bounds of a leaf from the log, after the rules for any use."""
-    wanted = bounds_type(leaf)
-    null_count = values_of(NULL_COUNT, pa.int64())
-    low = high = pa.nulls(len(null_count), wanted)
-    if has_bounds(leaf.data_type):
-        low, high = values_of(MIN_VALUES, wanted), values_of(MAX_VALUES, wanted)
-    stated = ColumnBounds(low=low, high=high, null_count=null_count)
-    return usable_bounds(stated, leaf.data_type)
+def bounds_from(columns: Sequence[Leaf], values_of: ValuesOf) -> Bounds:
+    """Return the bounds of leaves from the log, after the rules for any use."""
+    num_records, found = values_of((NUM_RECORDS,), pa.int64()), []
+    for leaf in columns:
+        wanted = bounds_type(leaf)
+        low = high = pa.nulls(len(num_records), wanted)
+        if has_bounds(leaf.data_type):
+            low = values_of((MIN_VALUES, *leaf.physical), wanted)
+            high = values_of((MAX_VALUES, *leaf.physical), wanted)
+        null_count = values_of((NULL_COUNT, *leaf.physical), pa.int64())
+        found.append(usable_bounds(ColumnBounds(low, high, null_count), leaf.data_type))
+    return Bounds(columns=tuple(found), num_records=num_records)
 
 
 def can_be_nan(data_type: DataType) -> bool:
@@ -203,9 +190,7 @@ _INT64_DIGITS: Final = 18
 
 _NO_SECONDS_IN_OFFSETS_US: Final = 94_694_400_000_000
 """1973-01-01: since then, offsets of all time zones are whole minutes."""
-
 _MINUTE_US: Final = 60_000_000
-
 _DOUBLE_ERROR: Final = 2.0**-52
 """Twice the largest relative error of a double."""
 
@@ -213,7 +198,6 @@ _ELEMENTS: Final = ("key", "value", "item", "element")
 """Parquet's names for parts of arrays and maps."""
 _CUT: Final = r"\??\x{FFFD}+$"
 """The end of a text that was cut; a question mark is half of a character."""
-
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 
@@ -248,7 +232,7 @@ def usable_bounds(stated: ColumnBounds, data_type: DataType) -> ColumnBounds:
             # delta-rs. Source: trinodb/trino#31231, delta-io/delta-rs#2571.
             micros = pc.cast(high, pa.int64())
             # A maximum past the last possible microsecond is unknown.
-            inside = pc.less_equal(micros, _LAST_US - MILLISECOND_REST_US)
+            inside = pc.less_equal(micros, _INT64_ENDS[1] - MILLISECOND_REST_US)
             raised = pc.if_else(inside, pc.add(micros, MILLISECOND_REST_US), None)
             return stated._replace(high=pc.cast(raised, high.type))
         case ArrayType() | MapType():
@@ -332,29 +316,25 @@ def cast_where_possible(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         return pa.concat_arrays([cast_where_possible(part, wanted) for part in parts])
 
 
-# Statistics in JSON to typed bounds, file by file and value by value
-#
-# This is the slow path, for files whose statistics are malformed or have values of a wrong type.
-# A value of the wrong type costs only one bound.
+# Statistics in JSON to typed bounds, value by value: the slow path, for malformed statistics and
+# values of a wrong type. A value of a wrong type loses only one bound.
 
 _object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def exact_bounds(stats: pa.Array, columns: Sequence[Leaf]) -> Bounds:
-    """Return what `parse_bounds` promises, for `stats` as JSON strings."""
+    """Return the same as `parse_bounds`, for `stats` as JSON strings."""
     documents = list(map(_members, stats.to_pylist()))
-    sections = {
-        name: [_members(document.get(name)) for document in documents]
-        for name in (MIN_VALUES, MAX_VALUES, NULL_COUNT)
-    }
 
-    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
-        return _typed([_raw(members, path) for members in sections[section]], wanted)
+    @cache
+    def section(name: str) -> list[Mapping[str, msgspec.Raw]]:
+        return [_members(document.get(name)) for document in documents]
 
-    return Bounds(
-        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
-        num_records=_typed([_raw(one, (NUM_RECORDS,)) for one in documents], pa.int64()),
-    )
+    def values(path: Path, wanted: pa.DataType) -> pa.Array:
+        within = section(path[0]) if len(path) > 1 else documents
+        return _typed([_raw(members, path[1:] or path) for members in within], wanted)
+
+    return bounds_from(columns, values)
 
 
 def _members(text: str | msgspec.Raw | None) -> Mapping[str, msgspec.Raw]:
@@ -384,11 +364,9 @@ def _typed(raw: Sequence[bytes | None], wanted: pa.DataType) -> pa.Array:
         return pa.concat_arrays([_typed([value], wanted) for value in raw])
 
 
-# Statistics in JSON to typed bounds, many files at once
-#
-# Arrow's JSON reader parses a batch of files with the types of the leaves as its schema, so that
-# no number passes through a float. A batch that it refuses is halved until only the faulty files
-# are left; `exact_bounds` parses these.
+# Statistics in JSON to typed bounds, many files at once. Arrow's JSON reader parses a batch of
+# files with the types of the leaves as its schema, so no number passes through a float. A batch
+# that it refuses is halved until only the faulty files are left; `exact_bounds` parses them.
 
 _BATCH_FILES: Final = 32_768
 _FEW_FILES: Final = 64
@@ -446,10 +424,16 @@ def _read(text: pa.Array, columns: Sequence[Leaf]) -> Bounds:
     if len(text) <= _FEW_FILES:
         return exact_bounds(text, columns)
     try:
-        return _flat(_parsed(text, columns), columns)
+        found = _parsed(text, columns)
     except pa.ArrowInvalid:
         half = len(text) // 2
         return concat_bounds([_read(part, columns) for part in (text[:half], text[half:])])
+
+    def values(path: Path, wanted: pa.DataType) -> pa.Array:
+        nested = pc.struct_field(found[path[0]], list(path[1:])) if path[1:] else found[path[0]]
+        return cast_where_possible(nested.combine_chunks(), wanted)
+
+    return bounds_from(columns, values)
 
 
 def _parsed(text: pa.Array, columns: Sequence[Leaf]) -> pa.Table:
@@ -493,21 +477,6 @@ def _struct(types: Mapping[Path, pa.DataType]) -> pa.DataType:
         below.setdefault(path[0], {})[path[1:]] = kind
     return pa.struct([(name, _struct(inner)) for name, inner in below.items()])
 
-
-def _flat(found: pa.Table, columns: Sequence[Leaf]) -> Bounds:
-    def values(path: Path, section: str, wanted: pa.DataType) -> pa.Array:
-        nested = pc.struct_field(found[section], list(path)).combine_chunks()
-        return cast_where_possible(nested, wanted)
-
-    return Bounds(
-        columns=tuple(column_bounds(leaf, partial(values, leaf.physical)) for leaf in columns),
-        num_records=found[NUM_RECORDS].combine_chunks(),
-    )
-
-
-# Statistics of new files: which columns have them, and their JSON
-#
-# Source: PROTOCOL.md, "Per-file Statistics".
 
 NUM_INDEXED_COLUMNS: Final = "delta.dataSkippingNumIndexedCols"
 STATS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
@@ -586,8 +555,7 @@ def _nested(values: Mapping[Path, Any]) -> dict[str, Any]:
         parent = document
         for part in path[:-1]:
             parent = parent.setdefault(part, {})
-        # The text of a Decimal can have an exponent ("0E-18"), which some JSON readers parse as a
-        # float; so all digits are written.
+        # Some JSON readers parse a number with an exponent ("0E-18") as a float: all digits.
         exact = isinstance(value, Decimal)
         parent[path[-1]] = msgspec.Raw(format(value, "f").encode()) if exact else value
     return document

@@ -1,8 +1,9 @@
 """The calendar of dates and timestamps in a Parquet file, and their values in today's calendar.
 
-Spark used the hybrid calendar of java.util (Julian until 1582-10-04) before the proleptic
-Gregorian one, and still does on request; Databricks runtimes did for years. Both calendars agree on
-dates since 1582-10-15, and on instants since 1900, because hybrid zones had no local mean time.
+Files from before Spark 3 are in the hybrid calendar of java.util (Julian until 1582-10-04), later
+files in the proleptic Gregorian calendar, except on request; Databricks changed years later. The
+calendars agree on dates since 1582-10-15, and on instants since 1900, because hybrid zones had no
+local mean time.
 
 Source: Spark, DataSourceUtils (`datetimeRebaseSpec`, `int96RebaseSpec`), RebaseDateTime and its
 julian-gregorian-rebase-micros.json, ParquetVectorUpdaterFactory (TIMESTAMP_NTZ is never moved).
@@ -25,9 +26,8 @@ _ZONE: Final = b"org.apache.spark.timeZone"
 _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 TODAYS_FOOTER: Final = {SPARK_VERSION: b"4.0.0"}
-"""A footer's key that tells Spark 3 that values are in today's calendar; without it, Spark refuses
-dates before 1582-10-15 and timestamps before 1900.
-"""
+"""Tells Spark 3 that values are in today's calendar; without it, Spark refuses dates before
+1582-10-15 and timestamps before 1900."""
 
 
 class Stored(Enum):
@@ -47,7 +47,7 @@ class Calendar(StrEnum):
 
 
 class CalendarRule(NamedTuple):
-    """A file of Spark is Julian if its version is lower, compared as text, or if it has the key."""
+    """Spark's file is Julian if its version is lower, compared as text, or if it has the key."""
 
     below: bytes
     key: bytes
@@ -123,10 +123,9 @@ class Calendars:
         return set(self.kinds.values()) == {Calendar.TODAYS}
 
     def move(self, array: pa.Array, meant: pa.DataType, path: Path) -> pa.Array:
-        """Return values in today's calendar, the same array if none has to move.
+        """Return values in today's calendar, the same array if none has to move; else refuse.
 
-        Values that cannot be moved as Spark moves them are refused. `meant` is the array's type,
-        except that INT96 is in UTC and that it may have more fields.
+        `meant` is the array's type, except that INT96 is in UTC and that it may have more fields.
         """
         kind = array.type
         if isinstance(kind, pa.StructType):

@@ -26,9 +26,8 @@ RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
 
 FILE_VERSION: Final = 1
-
 VECTOR_OFFSET: Final = 1
-"""The offset of the first vector in such a file, after the version."""
+"""The version in the first byte of a file of vectors, and the offset of the first vector."""
 
 ENCODED_UUID_CHARS: Final = 20
 """The length of the uuid, as Z85, at the end of a relative vector's path."""
@@ -48,7 +47,7 @@ _Z85: Final = (
 _B85: Final = (
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 )
-"""The digits of Z85 and of Python's b85, encodings that differ in nothing else."""
+"""The digits of Z85 and of Python's b85; the encodings differ in nothing else."""
 _OTHERS: Final = bytes(set(range(256)) - set(_Z85))
 _DIGITS: Final = bytes.maketrans(_Z85, _B85)
 
@@ -157,7 +156,6 @@ def stored_vector(name: UUID, payload: bytes, *, cardinality: int) -> DeletionVe
 
 
 def vector_file_name(name: UUID) -> str:
-    """Return the file name of a file of vectors."""
     return f"{VECTOR_PREFIX}{name}{_VECTOR_SUFFIX}"
 
 

@@ -123,17 +123,14 @@ def _type(change: Mapping[str, Any], key: str) -> DataType:
         return PrimitiveType(f"unreadable {key}")
 
 
-# Changes of a schema that leave older data files complete and valid
-#
-# Nullable columns may be added: a file without a column has null there in every row. Notes for
-# people and for INSERT may change. Nothing else may.
+# Changes of a schema that leave older data files valid: new nullable columns, which are null in
+# every row of older files, and notes for people and for INSERT. All other changes do not.
 #
 # Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Default Columns" and "Identity
 # Columns".
 
 _ABOUT_INSERTS: Final = frozenset({"comment", "CURRENT_DEFAULT", "delta.identity.highWaterMark"})
-"""Metadata that does not concern existing rows but people and later INSERTs."""
-
+"""Metadata for people and for later INSERTs; it does not concern existing rows."""
 _OF_NEW_COLUMNS: Final = frozenset(
     {"comment", "CURRENT_DEFAULT", CHAR_VARCHAR, FIELD_ID, PHYSICAL_NAME}
 )
@@ -219,13 +216,10 @@ def _added(field: StructField, logical: Path, physical: Path) -> Iterator[NewCol
     yield NewColumn(logical, physical, known if len(known) == len(ids) else ())
 
 
-# What a table's features and properties demand before files may be written
-#
-# Source: PROTOCOL.md, "Column Mapping", "Type Widening", "Iceberg Compatibility V1", "Void
-# Type".
+# What features and properties demand before files may be written. Source: PROTOCOL.md, "Column
+# Mapping", "Type Widening", "Iceberg Compatibility V1", "Void Type".
 
 ICEBERG_COMPAT_V1: Final = "icebergCompatV1"
-
 MANIFESTS: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 _MATERIALIZING: Final = (
     "delta.enableIcebergCompatV1",
@@ -313,13 +307,9 @@ def _iceberg_problems(
             yield f"{ICEBERG_COMPAT_V1} with a change of {quote_path(path)} to {target}"
 
 
-# Whether written data files can be committed after metadata or protocol changed
-#
-# One rule for every writer of files. Each property and feature that may change is listed with the
-# reason; all others may not.
-#
-# The principle: if the files had been committed just before the change, the change would still
-# have been possible, and would not have touched them.
+# Whether written data files can be committed after metadata or protocol changed: yes, if the change
+# would have been possible, and would not have touched the files, had they been committed just
+# before it. Each property and feature that may change is listed with the reason; no other may.
 #
 # Source: PROTOCOL.md, "Table Features", "Requirements for Writers", "Per-file Statistics".
 
@@ -358,9 +348,8 @@ FREE_PROPERTIES: Final[Mapping[str, str]] = {
 }
 """Properties that may change after files were written, with the reason.
 
-Constraints may, too: whoever adds one checks all rows, and the files have the same rows. So may
-properties outside `delta.` and `parquet.`, which are not Delta's.
-"""
+Constraints may change too: whoever adds one checks all rows, and the files have the same rows.
+Properties outside `delta.` and `parquet.` may change, because they are not Delta's."""
 
 BOUND_PROPERTIES: Final[Mapping[str, str]] = {
     CODEC_PROPERTY: "it is how files are written",
@@ -379,9 +368,8 @@ BOUND_PROPERTIES: Final[Mapping[str, str]] = {
     "delta.compatibility.symlinkFormatManifest.enabled": "manifests name files",
     "delta.requireCheckpointProtectionBeforeVersion": "a feature was dropped",
 }
-"""Properties that may not change after files were written, with the reason. Other properties in
-`delta.` may not either, because their demands are unknown.
-"""
+"""Properties that may not change after files were written, with the reason. No other property in
+`delta.` may change either, because its demands are unknown."""
 
 _TYPE: Final = "it is a type that columns may have; files without such a column are as before"
 _ROWS: Final = "it is about rows that change, and the files have the rows that were there"

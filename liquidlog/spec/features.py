@@ -1,8 +1,8 @@
 """Protocol versions and table features: what we read, what we write, what we refuse.
 
 *Inspect* needs only the log: detail, history, files, cubes, health, plan. *Write* is a rewrite, an
-append, or a change of clustering. A feature is listed only if all its obligations in PROTOCOL.md
-for that use are met; all others are refused by name.
+append, or a change of clustering. A feature is listed for a use only if we meet all obligations
+that PROTOCOL.md states for it; all other features are refused by name.
 
 Source: PROTOCOL.md, "Table Features"; "Valid Feature Names in Table Features".
 """
@@ -94,8 +94,6 @@ _WRITE_FEATURES: Final = frozenset(
     }
 )
 
-_CREATE_FEATURES: Final = (DOMAIN_METADATA, CLUSTERING, "invariants", "appendOnly")
-
 
 def feature_named(name: str) -> str | None:
     """Return the writable feature with this name in any case, or None."""
@@ -176,7 +174,6 @@ def is_true(configuration: Mapping[str, str], key: str) -> bool:
 
 
 def is_clustered(protocol: Protocol) -> bool:
-    """Return whether the protocol has the clustering table feature."""
     return CLUSTERING in (protocol.writer_features or ())
 
 
@@ -196,7 +193,7 @@ def new_table_protocol(extra: tuple[str, ...] = (), *, clustered: bool) -> Proto
     """Return the protocol of a new table with the features `extra`, or (1, 2) without features."""
     if not clustered and not extra:
         return Protocol(min_reader_version=1, min_writer_version=2)
-    base = _CREATE_FEATURES if clustered else ("invariants", "appendOnly")
+    base = (*((DOMAIN_METADATA, CLUSTERING) if clustered else ()), "invariants", "appendOnly")
     readers = tuple(name for name in extra if name in _INSPECT_READER_FEATURES)
     # Only column mapping had a reader version before lists of features.
     listed = () if readers == (COLUMN_MAPPING,) else readers
@@ -281,7 +278,7 @@ def without_feature(protocol: Protocol, feature: str) -> Protocol:
 
 
 def without_catalog(protocol: Protocol) -> Protocol:
-    """Return the protocol as it were if no catalog managed the table: other engines refuse it."""
+    """Return the protocol without the feature of managed tables, which other engines refuse."""
     return structs.replace(
         protocol,
         reader_features=tuple(n for n in protocol.reader_features or () if n != CATALOG_MANAGED),

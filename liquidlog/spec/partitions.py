@@ -1,7 +1,7 @@
 """Partition columns: the columns in data files, values as the log spells them, and directories.
 
 Partition values are texts by physical name. Delta Spark compares typed values, so two spellings of
-one value are one partition; null and "" are two, though the protocol reads "" as null.
+one value are one partition. Null and "" are two partitions, though the protocol reads "" as null.
 
 Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark, PartitionUtils; Spark,
 ExternalCatalogUtils.escapePathName.
@@ -146,11 +146,9 @@ def _escaped(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-# Partition values from texts in the log, exactly as readers see them
-#
-# A text is refused if engines read it differently: a file that contained one engine's value would
-# change what others read. The reader names the zone of a TIMESTAMP without one; delta-rs takes
-# UTC, Spark its session's zone.
+# Partition values from texts in the log. A text is refused if engines read it differently: a file
+# that holds one engine's value would change what others read. For a TIMESTAMP without a zone, the
+# reader names the zone; delta-rs takes UTC, Spark its session's zone.
 #
 # Source: PROTOCOL.md, "Partition Value Serialization"; Delta Spark casts texts as Spark does.
 
@@ -222,7 +220,7 @@ def _moment(text: str | None, zone: ZoneInfo) -> str | None:
     try:
         found = dt.datetime.fromisoformat(seconds).replace(tzinfo=zone).astimezone(dt.UTC)
     except (ValueError, OverflowError):
-        return text  # which is refused as it is
+        return text  # `typed_value` refuses it
     return f"{found.replace(tzinfo=None).isoformat()}{point}{fraction}Z"
 
 

@@ -1,18 +1,17 @@
 """Paths of data files in the log: when two paths are the same file, and where it is.
 
-The log holds URIs, relative to the table or absolute. Two actions are about the same file if the
-*normal* forms are equal: without empty and dot segments, without `file:` and its slashes, still
-encoded, because other engines treat `a%20b` and `a b` as two files. The *canonical* form is the
-normal form, decoded once; files are opened by it, and documents and people see it:
+The log holds URIs, relative to the table or absolute. Two actions name the same file if the
+*normal* forms of their paths are equal: without empty and dot segments, without `file:` and its
+slashes, but still encoded, because other engines treat `a%20b` and `a b` as two files. The
+*canonical* form is the normal form, decoded once. It opens files; documents and people see it:
 
 - `a b/c`: relative to the table. It begins with `./` where it could be taken for an address.
 - `/x/y`: absolute on local disk, in any spelling (`/x/y`, `file:/x/y`, `file:///x/y`).
 - `s3://bucket/key`, `file://host/x`: absolute elsewhere.
 
-Delta Spark takes a relative and an absolute path for two files, even where they meet. It takes
-`file:/x` and `file:///x` for one URI, but notices that only if both are in one partition of its
-state; delta-rs compares texts. Where it then sees other files than we do, commits that remove files
-are refused.
+Delta Spark takes a relative and an absolute path for two files, even if they are one. It takes
+`file:/x` and `file:///x` for one URI, but only if both are in one partition of its state. delta-rs
+compares texts: if it sees other files than we do, we refuse commits that remove files.
 
 Source: PROTOCOL.md, "Add File and Remove File"; Delta Spark, CanonicalPathFunction, which applies
 java.net.URI.normalize and qualifies a path without a scheme.
@@ -52,7 +51,6 @@ _ONE_STORAGE: Final = {
 
 def normal_path(path: str) -> str:
     """Return the normal form of a path in the log, by which actions are compared."""
-    # Written out, because it runs once per action.
     odd = ":" in path or "//" in path or "/." in path
     if not odd and not path.startswith("."):
         return path
@@ -222,15 +220,11 @@ def _decoded(path: str) -> str:
     return f"./{found}" if hides else found
 
 
-# Which files below a table's directory may be data, by name
-#
-# Source: PROTOCOL.md, "Data Files", "Change Data Files", "Deletion Vectors"; Delta Spark,
-# DeltaTableUtils.isHiddenDirectory.
+# Which files below a table's directory may be data, by name. Source: PROTOCOL.md, "Data Files",
+# "Change Data Files", "Deletion Vectors"; Delta Spark, DeltaTableUtils.isHiddenDirectory.
 
 CHANGE_DATA_DIR: Final = "_change_data"
-
 ICEBERG_DIR: Final = "metadata"
-
 _DATA: Final = re.compile(r".+\.parquet|deletion_vector_[0-9a-f-]{36}\.bin")
 _RUN: Final = re.compile(
     r"(?:part-|deletion_vector_)(?P<begin>[0-9a-f]{8})-(?P<end>[0-9a-f]{4})-.*"
@@ -238,9 +232,9 @@ _RUN: Final = re.compile(
 
 
 def is_hidden(path: str, partition_columns: Collection[str]) -> bool:
-    """Return whether the last name of a path excludes data: it begins with `_` or `.`.
+    """Return whether the last name of a path begins with `_` or `.`, so that it is no data.
 
-    The change data and directories of partition columns with such a name are exceptions.
+    Exceptions are the directory of change data and those of partition columns with such a name.
     """
     if path in {CHANGE_DATA_DIR, ICEBERG_DIR}:
         return path == ICEBERG_DIR
@@ -266,9 +260,8 @@ def run_token_of(path: str) -> str | None:
     return None if found is None else found["begin"] + found["end"]
 
 
-# File names of `_delta_log`
-#
-# Source: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log Compaction Files".
+# File names of `_delta_log`. Source: PROTOCOL.md, "Delta Log Entries", "Checkpoints", "Log
+# Compaction Files".
 
 LOG_DIR: Final = "_delta_log"
 SIDECAR_DIR: Final = "_sidecars"
@@ -339,7 +332,6 @@ def parse_log_file(
 
 
 def commit_name(version: int) -> str:
-    """Return the file name of a commit."""
     return f"{version:0{VERSION_DIGITS}d}.json"
 
 
@@ -349,7 +341,6 @@ def staged_name(version: int, token: str) -> str:
 
 
 def classic_checkpoint_name(version: int) -> str:
-    """Return the file name of a classic checkpoint."""
     return f"{version:0{VERSION_DIGITS}d}.checkpoint.parquet"
 
 

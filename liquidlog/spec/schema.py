@@ -3,7 +3,8 @@
 A *path* is a tuple of name parts, outermost first. A *leaf* is a field that is not a struct;
 arrays, maps and variants are one leaf each.
 
-Source: PROTOCOL.md, "Schema Serialization Format" and "Column Mapping".
+Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping" and "Field Path"; Delta Spark,
+DeltaColumnMapping.
 """
 
 import json
@@ -306,15 +307,10 @@ def field_document(child: StructField) -> dict[str, Any]:
     }
 
 
-# The fields of a schema, also inside arrays and maps: walks and changes
-#
-# Source: PROTOCOL.md, "Field Path".
-
-
 def fields_with_paths(
     schema: DataType, *, physical: bool = False, path: Path = ()
 ) -> Iterator[tuple[Path, StructField]]:
-    """Yield every field with its path, also at `element`, `key`, `value`, a struct first."""
+    """Yield every field with its path, also inside arrays and maps, a struct before its fields."""
     match schema:
         case StructType(fields):
             for child in fields:
@@ -394,10 +390,6 @@ def with_field(
     return with_fields(schema, lambda field: changed(field) if field is found else field)
 
 
-# Column mapping: mode, demands on a schema, new ids and names
-#
-# Source: PROTOCOL.md, "Column Mapping"; Delta Spark, DeltaColumnMapping.
-
 MODE: Final = "delta.columnMapping.mode"
 MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
 
@@ -424,7 +416,7 @@ def mapping_mode(configuration: Mapping[str, str]) -> MappingMode:
 
 
 def mapping_problems(schema: StructType, configuration: Mapping[str, str]) -> tuple[str, ...]:
-    """Return all reasons why a table's columns cannot be found with certainty."""
+    """Return all reasons why a table's columns cannot be found for certain."""
     try:
         mode = mapping_mode(configuration)
     except UsageError as error:
@@ -471,11 +463,10 @@ def with_mapping(
 def without_mapping(schema: StructType) -> StructType:
     """Return the schema without ids and physical names."""
 
-    def stripped(field: StructField) -> StructField:
-        metadata = {key: value for key, value in field.metadata.items() if key not in _KEYS}
-        return replace(field, metadata=metadata)
+    def kept(metadata: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in metadata.items() if key not in _KEYS}
 
-    return with_fields(schema, stripped)
+    return with_fields(schema, lambda field: replace(field, metadata=kept(field.metadata)))
 
 
 def _id_problems(

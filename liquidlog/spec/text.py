@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def floats_around(low: float, high: float) -> tuple[float, float]:
-    """Return the least and largest float that numbers from `low` to `high` round to, even twice."""
+    """Return the least and the largest float that numbers from `low` to `high` can round to."""
     lows, highs = widened_to_floats(np.array([low]), np.array([high]))
     return float(lows[0]), float(highs[0])
 
@@ -70,11 +70,8 @@ def masked(text: str) -> str:
     return _BEARER.sub(rf"\1{_MASK}", text)
 
 
-# Text from outside with all characters visible that a terminal would act on
-#
-# A log, a file name or a parser's error can have control characters, marks of text direction,
-# characters without width, and halves of surrogate pairs. Each becomes its escape in Python,
-# such as `\x1b`; all others stay.
+# Text from outside can have control characters, marks of text direction, characters without width,
+# and halves of surrogate pairs. Each becomes its escape in Python, such as `\x1b`.
 #
 # Source: Unicode 15, general categories Cc, Cf (without visible signs, like U+0600), Cs, Zl, Zp.
 
@@ -113,9 +110,6 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-# Scalars without a form in JSON, as statistics and documents write them
-
-
 def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scalar
     """Return a value as JSON has it: NaN, infinities and times (with `Z` in UTC) become text."""
     match value:
@@ -130,8 +124,6 @@ def json_scalar(value: Any, *, timespec: str) -> Any:  # noqa: ANN401  any scala
             return value
 
 
-# Sizes as people write them: 16MiB, 1.5GiB, 100GB, 4096
-#
 # As in Spark, GB, MB and kB are powers of 1024, like GiB, MiB and KiB.
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b)?\s*", re.IGNORECASE)
@@ -167,8 +159,6 @@ def render_size(size_bytes: int) -> str:
     return f"{size:.1f} {_UNITS[-1]}"
 
 
-# Times in the log, and as people and documents write them
-
 _DURATION: Final = re.compile(r"(\d{1,9})\s*(s|m|h|d)")
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 RETENTION: Final = "delta.deletedFileRetentionDuration"
@@ -202,7 +192,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration, a whole number of seconds, minutes, hours or days like 12h, in ms."""
+    """Return a duration in ms: whole seconds, minutes, hours or days, like 12h."""
     if not isinstance(text, str):
         raise UsageError(f"a duration must be text like 12h, found {type(text).__name__}")
     found = _DURATION.fullmatch(text.strip().lower())
@@ -267,8 +257,6 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array(values)
 
 
-# Suggestions for misspelled names: few, and only similar ones
-
 _NEAR: Final = 0.7
 _MOST_NEAR: Final = 3
 _MOST_LISTED: Final = 8
@@ -321,10 +309,6 @@ def _score(name: str, candidate: str) -> float:
     return alike
 
 
-# Values on one line, and as plain HTML tables without style sheet or network
-#
-# Everything is escaped, because others chose some of the names.
-
 NOT_MEASURED: Final = "not measured"
 """Shown in place of None for a number that was not measured."""
 
@@ -339,7 +323,7 @@ def escaped(text: str) -> str:
 class Summary:
     """Mixin: shows an object by a few facts, on one line in a console, as tables in a notebook.
 
-    By default these are a dataclass's known numbers and texts, and its first list of dataclasses as
+    By default, the facts are a dataclass's numbers and texts, and its first tuple of dataclasses as
     rows. `repr` is no constructor call, because an object may have a million files.
     """
 
@@ -410,9 +394,6 @@ def _text(cell: Any) -> str:  # noqa: ANN401
     return "" if cell is None else str(cell)
 
 
-# Shell commands that change a table by a statement
-
-
 def alter(uri: str, clause: str) -> str:
     """Return the command for an ALTER TABLE clause; `uri` is the table's address."""
     place = uri.replace("`", "``")
@@ -420,13 +401,11 @@ def alter(uri: str, clause: str) -> str:
 
 
 def set_properties(properties: Mapping[str, str]) -> str:
-    """Return the clause that sets properties."""
     pairs = (f"{_sql_text(name)} = {_sql_text(value)}" for name, value in properties.items())
     return f"SET TBLPROPERTIES ({', '.join(pairs)})"
 
 
 def unset_properties(names: Iterable[str]) -> str:
-    """Return the clause that removes properties."""
     return f"UNSET TBLPROPERTIES ({', '.join(map(_sql_text, names))})"
 
 

@@ -203,9 +203,8 @@ def _scheme(address: str) -> str | None:
     return scheme if "://" in address or "::" in address or scheme in _LOCAL else None
 
 
-# Open untrusted files on local disk: regular files only, and no more bytes than their size
-#
-# A link to a device has no end, and opening a FIFO blocks; an unpacked archive can hold both.
+# Files on local disk are not trusted: an unpacked archive can hold a link to a device, which has no
+# end, or a FIFO, which blocks when it is opened.
 
 _GROWTH_BYTES: Final = 16 << 20
 """Bytes that a file may grow while it is read: another engine may be writing it in place."""
@@ -243,7 +242,7 @@ def read_regular(path: str, *, max_bytes: int) -> bytes:
 
 
 def _open(path: str) -> int:
-    # Check before opening, since opening a device can have effects, and again after it, since the
+    # Check before opening, since opening a device can have effects, and again afterwards, since the
     # file may have been replaced.
     _require_regular(Path(path).stat(), path)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -260,13 +259,11 @@ def _require_regular(status: os.stat_result, path: str) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
-# Storage options under the names that delta-rs uses. Their values are never shown
+# Storage options have the names of delta-rs, in any case, with or without the prefix of their
+# storage. Messages, reprs and documents contain the names of options, never their values.
 #
-# An option may be spelled in upper or lower case, with or without the prefix of its storage.
-# Messages, reprs and documents contain only the names of options.
-#
-# Options may come from a callable, as credentials do that expire. It is asked where tables are
-# opened, never in a task: tasks are sent the values of the moment.
+# Credentials that expire come from a callable. It is called where tables are opened, never in a
+# task: tasks receive the values of that moment.
 
 _SECRET: Final = re.compile(r"key|secret|token|sas|password|credential", re.IGNORECASE)
 SINGLE_WRITER: Final = "liquidlog_single_writer"
@@ -274,9 +271,9 @@ SINGLE_WRITER: Final = "liquidlog_single_writer"
 OptionsSource: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Options by name, or a callable that is called again whenever they may have expired."""
 _KEPT_SECONDS: Final = 60.0
-"""How long an answer of the callable is used."""
+"""How long a callable's answer is used."""
 _REMEMBERED: Final = 8
-"""Answers of a callable that are kept out of messages: a request may outlast some of them."""
+"""A callable's last answers, which messages must hide: a request may use an older one."""
 _SHORTEST_SECRET: Final = 6
 _MOST_SHOWN: Final = 300
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
@@ -285,7 +282,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0}
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StorageOptions:
-    """Options as the user gave them, or what `supply` gives when asked; never in a document."""
+    """Options as the user gave them, or a `supply` of them; never in a document."""
 
     items: tuple[tuple[str, str], ...] = field(default=())
     expiring: bool = False
@@ -301,7 +298,6 @@ class StorageOptions:
         return cls(_sorted_items(options, argument="storage_options"))
 
     def __repr__(self) -> str:
-        """Return the names only."""
         if self.supply is not None:
             return "StorageOptions(from a callable)"
         return f"StorageOptions({', '.join(name for name, _ in self.items)})"
@@ -310,11 +306,11 @@ class StorageOptions:
         return bool(self.items) or self.supply is not None
 
     def latest(self) -> "StorageOptions":
-        """Return the values to use now: a callable's are at most a minute old."""
+        """Return the values to use now; values of a callable are at most a minute old."""
         return self if self.supply is None else self.supply.latest()
 
     def fresh(self) -> "StorageOptions":
-        """Return the values of this moment, asking the callable again."""
+        """Return the values of this moment; the callable is called again."""
         return self if self.supply is None else self.supply.fresh()
 
     def source(self) -> OptionsSource:
@@ -324,7 +320,7 @@ class StorageOptions:
         return lambda: dict(self.latest().items)
 
     def differ_from(self, used: "StorageOptions") -> bool:
-        """Return whether the values differ from `used`, asking the callable again."""
+        """Return whether the values differ from `used`; the callable may be called again."""
         return self.supply is not None and (
             self.supply.latest() != used or self.supply.fresh() != used
         )
@@ -335,14 +331,14 @@ class StorageOptions:
         return {name: value for name, value in items if name.lower() != SINGLE_WRITER}
 
     def known(self) -> Iterator[tuple[str, str]]:
-        """Yield all names and values that a message must hide, without asking the callable."""
+        """Yield all names and values that a message must hide; the callable is not called."""
         yield from self.items
         if self.supply is not None:
             yield from self.supply.known()
 
     @property
     def single_writer(self) -> bool:
-        """Whether the user vouches that no writer commits to the table in a way we cannot see."""
+        """Whether the user guarantees that no writer commits in a way that we cannot see."""
         items = self.latest().items
         return any(name.lower() == SINGLE_WRITER and is_true(value) for name, value in items)
 
@@ -383,19 +379,17 @@ class Supply:
         self._given: deque[StorageOptions] = deque(maxlen=_REMEMBERED)
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: a task is sent values."""
         raise TypeError("a callable that gives storage options stays in its process")
 
     def latest(self) -> StorageOptions:
-        """Return what the callable gave at most a minute ago."""
+        """Return an answer of the callable that is at most a minute old."""
         return self._asked_after(self._now_seconds() - _KEPT_SECONDS)
 
     def fresh(self) -> StorageOptions:
-        """Return the callable's options now; threads that ask at once share an answer."""
+        """Return the callable's answer now; threads that ask at once share it."""
         return self._asked_after(self._now_seconds())
 
     def known(self) -> Iterator[tuple[str, str]]:
-        """Yield the names and values of the last answers."""
         for options in tuple(self._given):
             yield from options.items
 

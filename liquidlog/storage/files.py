@@ -79,7 +79,7 @@ _REFUSALS: Final = (_NO_LINKS - {errno.EINVAL}) | {
     errno.ENOSPC,
     errno.EROFS,
 }
-"""Errors of `link` that prove that it did nothing. On a network file system, any other error, as
+"""Errors of `link` that prove that it did nothing. On a network file system, other errors, such as
 ETIMEDOUT or EIO, may follow a link that was made. Source: link(2), NFS."""
 
 Source: TypeAlias = pa.NativeFile | io.RawIOBase
@@ -87,24 +87,13 @@ Source: TypeAlias = pa.NativeFile | io.RawIOBase
 
 
 class NewFile(Protocol):
-    """A new file being written: it is durable after `finish`, deleted after `discard`."""
+    """A new file: `finish` makes it durable, `discard` deletes it if possible; both close it."""
 
     @property
-    def closed(self) -> bool:
-        """Whether the file was finished or discarded."""
-        ...
-
-    def write(self, content: bytes | memoryview) -> int:
-        """Append bytes; return their number."""
-        ...
-
-    def finish(self) -> FileFacts:
-        """Make the file durable and return the facts about it."""
-        ...
-
-    def discard(self) -> None:
-        """Delete the file, best-effort."""
-        ...
+    def closed(self) -> bool: ...
+    def write(self, content: bytes | memoryview) -> int: ...
+    def finish(self) -> FileFacts: ...
+    def discard(self) -> None: ...
 
 
 def open_input(address: str, options: StorageOptions = NO_OPTIONS) -> Source:
@@ -135,12 +124,13 @@ class StoredFile:
                 raise
             return file
         if self._known is None:
-            objects, path = _object(self._address, self._options)
-            self._known = KnownObject(objects, path, self._size_bytes or self._asked(objects, path))
+            objects = Objects(self._address, self._options)
+            size_bytes = self._size_bytes or self._asked(objects)
+            self._known = KnownObject(objects, size_bytes)
         return ObjectReader(self._known)
 
-    def _asked(self, objects: Objects, path: str) -> int:
-        facts = objects.facts(path)
+    def _asked(self, objects: Objects) -> int:
+        facts = objects.facts(objects.path)
         if facts is None:
             raise FileNotFoundError(self._address)
         return self._required(facts.size_bytes)
@@ -155,7 +145,7 @@ def create(address: str, options: StorageOptions = NO_OPTIONS) -> NewFile:
     """Return a new file to write; its name must be unique."""
     if is_local(address):
         return _LocalOutput(local_path(address))
-    return _Upload(*_object(address, options))
+    return _Upload(Objects(address, options))
 
 
 def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts | None:
@@ -163,8 +153,8 @@ def file_facts(address: str, options: StorageOptions = NO_OPTIONS) -> FileFacts 
     if is_local(address):
         found = _status(local_path(address))
         return found and _facts_of(found)
-    objects, path = _object(address, options)
-    return objects.facts(path)
+    objects = Objects(address, options)
+    return objects.facts(objects.path)
 
 
 def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[object, ...] | None:
@@ -172,8 +162,8 @@ def content_mark(address: str, options: StorageOptions = NO_OPTIONS) -> tuple[ob
     if is_local(address):
         found = _status(local_path(address))
         return found and (found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino)
-    objects, path = _object(address, options)
-    facts = objects.facts(path)
+    objects = Objects(address, options)
+    facts = objects.facts(objects.path)
     return None if facts is None else (facts.size_bytes, facts.modification_time_ms, facts.etag)
 
 
@@ -195,8 +185,8 @@ def read_file(
 ) -> bytes | None:
     """Return the content of a small file, None if it does not exist."""
     if not is_local(address):
-        objects, path = _object(address, options)
-        return objects.read(path)
+        objects = Objects(address, options)
+        return objects.read(objects.path)
     try:
         with _saying(address, "read"):
             return read_regular(local_path(address), max_bytes=max_bytes)
@@ -207,8 +197,8 @@ def read_file(
 def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> bool:
     """Store a small file whole or not at all; return False if the name is taken."""
     if not is_local(address):
-        objects, path = _object(address, options)
-        return objects.put_if_absent(path, content)
+        objects = Objects(address, options)
+        return objects.put_if_absent(objects.path, content)
     target = Path(local_path(address))
     with _flushed(target, content) as temporary:
         return _link(temporary, target)
@@ -217,8 +207,8 @@ def put_if_absent(address: str, content: bytes, options: StorageOptions = NO_OPT
 def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTIONS) -> None:
     """Store a small file whole, replacing one of the same name."""
     if not is_local(address):
-        objects, path = _object(address, options)
-        objects.replace(path, content)
+        objects = Objects(address, options)
+        objects.replace(objects.path, content)
         return
     target = Path(local_path(address))
     with _flushed(target, content) as temporary, _saying(str(target), "written", missing=True):
@@ -228,8 +218,8 @@ def replace_file(address: str, content: bytes, options: StorageOptions = NO_OPTI
 def delete_file(address: str, options: StorageOptions = NO_OPTIONS) -> None:
     """Delete a file; a missing file is no error."""
     if not is_local(address):
-        objects, path = _object(address, options)
-        objects.delete(path)
+        objects = Objects(address, options)
+        objects.delete(objects.path)
         return
     with suppress(*_MISSING), _saying(address, "deleted"):
         Path(local_path(address)).unlink()
@@ -247,8 +237,8 @@ def names_with_prefix(
 ) -> tuple[str, ...]:
     """Return the names in a directory that begin with `prefix`; none without the directory."""
     if not is_local(directory):
-        objects, path = _object(directory, options)
-        return objects.names_with_prefix(path, prefix)
+        objects = Objects(directory, options)
+        return objects.names_with_prefix(objects.path, prefix)
     try:
         with _saying(directory, "listed"):
             found = os.listdir(local_path(directory))  # noqa: PTH208  names, not paths
@@ -260,8 +250,8 @@ def names_with_prefix(
 def entries(directory: str, options: StorageOptions = NO_OPTIONS) -> tuple[str, ...] | None:
     """Return the names in a directory, directories with a slash at the end; None if it is none."""
     if not is_local(directory):
-        objects, path = _object(directory, options)
-        return objects.entries(path)
+        objects = Objects(directory, options)
+        return objects.entries(objects.path)
     try:
         with _saying(directory, "listed"), os.scandir(local_path(directory)) as found:
             return tuple(f"{entry.name}/" if entry.is_dir() else entry.name for entry in found)
@@ -273,13 +263,8 @@ def holds_any(directory: str, options: StorageOptions = NO_OPTIONS) -> bool:
     """Return whether there is a directory with anything in it, by one small request."""
     if is_local(directory):
         return bool(entries(directory))
-    objects, path = _object(directory, options)
-    return objects.holds_any(path)
-
-
-def _object(address: str, options: StorageOptions) -> tuple[Objects, str]:
-    objects = Objects(address, options)
-    return objects, objects.path
+    objects = Objects(directory, options)
+    return objects.holds_any(objects.path)
 
 
 @contextmanager
@@ -420,15 +405,14 @@ class _LocalOutput:
 
 
 class _Upload:
-    def __init__(self, objects: Objects, path: str) -> None:
-        self._objects = objects
-        self._path = path
+    def __init__(self, objects: Objects) -> None:
+        self._objects, self._path = objects, objects.path
         self._size_bytes = 0
         self.closed = False
         try:
-            self._file: Any = self._guarded(objects.open_upload, path)
+            self._file: Any = self._guarded(objects.open_upload, self._path)
         except OSError as error:
-            raise StorageError(path, f"cannot be created: {error}") from None
+            raise StorageError(self._path, f"cannot be created: {error}") from None
 
     def write(self, content: bytes | memoryview) -> int:
         # Not every client takes a view; bytes are not copied by this.
@@ -485,8 +469,6 @@ def are_apart(one: str, other: str) -> bool:
     return places[0][:shared] != places[1][:shared]
 
 
-# List all that is below a directory, in any storage; symbolic links are seen, but not followed
-
 Enter: TypeAlias = Callable[[str], bool]
 """Function from the relative path of a directory to whether to look into it."""
 
@@ -500,7 +482,10 @@ class TreeEntry:
 
 
 def tree(directory: str, enter: Enter, options: StorageOptions = NO_OPTIONS) -> Iterator[TreeEntry]:
-    """Yield what is below a directory; `enter` is asked once per directory, parents first."""
+    """Yield all files below a directory; symbolic links are not followed.
+
+    `enter` is called once per directory, parents first.
+    """
     if is_local(directory):
         return _files(local_path(directory), enter)
     return _objects(Objects(directory, options), enter)
@@ -557,17 +542,13 @@ def _objects(objects: Objects, enter: Enter) -> Iterator[TreeEntry]:
             yield TreeEntry(path, found if all(map(_is_plain, path.split("/"))) else None)
 
 
-# A table's directory: the contract of its storage, and the two classes that meet it
-#
-# Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at all).
-
 _MAX_HINT_BYTES: Final = 64 << 20
 """The most bytes of a `_last_checkpoint`, which has megabytes at most."""
 _PARALLEL_READS: Final = 16
 
 
 class Maintenance(StrEnum):
-    """What the catalog of a managed table may permit beyond ordinary commits, under its names."""
+    """What a catalog may permit besides ordinary commits, under the catalog's names."""
 
     REWRITE = "DATA_REORGANIZATION"
     VACUUM = "DATA_CLEANUP"
@@ -575,7 +556,10 @@ class Maintenance(StrEnum):
 
 
 class TableStore(Protocol):
-    """A table's directory on storage. Names of log files are relative to `_delta_log`."""
+    """A table's directory on storage. Names of log files are relative to `_delta_log`.
+
+    Source: PROTOCOL.md, "Delta Log Entries" (a version is written once or not at all).
+    """
 
     uri: str
     """The table's address as other engines understand it."""
@@ -595,16 +579,16 @@ class TableStore(Protocol):
         return ()
 
     def note_properties(self, properties: Mapping[str, str]) -> None:
-        """Hear the table's properties before the next commit; only a catalog has them twice."""
+        """Note the table's properties before the next commit; only a catalog has a copy of them."""
         del properties
 
     def permits(self, operation: Maintenance) -> bool:
-        """Return whether the catalog of a managed table permits something; others have none."""
+        """Return whether the catalog, if there is one, permits something."""
         del operation
         return True
 
     def require_permitted(self, operation: Maintenance) -> None:
-        """Refuse what the catalog of a managed table does not permit."""
+        """Refuse what the catalog, if there is one, does not permit."""
         del operation
 
     def require_writable(self) -> None:
@@ -652,9 +636,6 @@ class TableStore(Protocol):
         return file_address(self.location, path)
 
 
-# A table on local disk: a version is a file that is flushed, then linked to its name.
-
-
 class LocalTableStore(TableStore):
     """A table on local disk; a hard link creates a version, or fails if the name is taken."""
 
@@ -671,7 +652,6 @@ class LocalTableStore(TableStore):
         self._proved = True
 
     def list_log(self, first_version: int = 0) -> tuple[LogFile, ...] | None:
-        """List the whole directory, in any case."""
         del first_version  # a local directory is always listed whole
         try:
             with os.scandir(self._log) as entries:
@@ -683,7 +663,6 @@ class LocalTableStore(TableStore):
         return tuple(sorted((f for f in found if f is not None), key=lambda file: file.name))
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """Link a flushed file to the name."""
         target = self.data_path(log_path(name))
         try:
             (self._log / name).parent.mkdir(parents=True, exist_ok=True)
@@ -694,7 +673,6 @@ class LocalTableStore(TableStore):
         return put_if_absent(target, content)
 
     def temporaries(self) -> tuple[str, ...]:
-        """Look for files that were to be linked to their names."""
         directories = {"": self.uri, f"{LOG_DIR}/": str(self._log)}
         return tuple(
             f"{prefix}{name}"
@@ -717,14 +695,10 @@ def _log_file(entry: "os.DirEntry[str]") -> LogFile | None:
     if stat.S_ISREG(status.st_mode):
         return found
     if found is not None and found.kind is LogFileKind.COMMIT:
-        # If it were passed over, its version would seem not to exist yet.
+        # Its version would seem not to exist yet.
         raise StorageError(entry.path, "cannot be read: it is not a regular file")
     return None
 
-
-# A table in an object store: a version is one conditional put.
-#
-# Source: docs/adr/0005, for which stores are trusted and how a lost response is detected.
 
 _OBJECT_PROBE_PREFIX: Final = "_liquidlog-probe-"
 _DYNAMODB_DIR: Final = ".tmp"
@@ -734,7 +708,10 @@ _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\x00-\x1f\x7f]")
 
 
 class ObjectTableStore(TableStore):
-    """A table in S3, Google Cloud Storage or Azure."""
+    """A table in S3, Google Cloud Storage or Azure; a version is one conditional put.
+
+    Which stores are trusted, and how a lost response is detected: docs/adr/0005.
+    """
 
     def __init__(self, uri: str, options: StorageOptions) -> None:
         self.uri, self.storage = uri, options
@@ -789,17 +766,13 @@ class ObjectTableStore(TableStore):
         return tuple(sorted((f for f in files if f is not None), key=lambda file: file.name))
 
     def put_log_if_absent(self, name: str, content: bytes) -> bool:
-        """Send one conditional put."""
-        self.storage.fresh()  # for the whole of the commit, and what reads it back
+        self.storage.fresh()  # for the commit and for reading it back
         self.require_writable()
         return self._objects.put_if_absent(f"{self._log}/{name}", content)
 
     def temporaries(self) -> tuple[str, ...]:
-        """Look for what proved the conditional put."""
         return tuple(sorted(self._objects.names_with_prefix(self._root, _OBJECT_PROBE_PREFIX)))
 
-
-# Describe what is there instead of a table: another format, a Parquet file, part of a table
 
 _MAGIC: Final = b"PAR1"
 _CATALOG_NAME: Final = re.compile(r"\w+(\.\w+){1,2}")
@@ -808,7 +781,6 @@ _MOST_LOOKED_AT: Final = 1_000
 _CONVERT: Final = (
     "make a table with liquidlog create --schema-from FILE and fill it with liquidlog append"
 )
-
 _PARTED: Final = (
     "convert it with CONVERT TO DELTA of Delta Spark, or convert_to_deltalake of deltalake"
 )
@@ -820,13 +792,11 @@ _READ_AND_WRITE: Final = (
 
 def what_is_there(uri: str) -> str:
     """Return why an address has no Delta table, and what to do, as the end of a sentence."""
-    missing = f"it has no {LOG_DIR} directory"
-    if not is_local(uri):
-        return missing
-    try:
-        return _found(Path(local_path(uri))) or missing
-    except OSError:
-        return missing
+    found = None
+    if is_local(uri):
+        with suppress(OSError):
+            found = _found(Path(local_path(uri)))
+    return found or f"it has no {LOG_DIR} directory"
 
 
 def _found(path: Path) -> str | None:

@@ -2,6 +2,9 @@
 
 Every failure is an error of ours. Read-only requests are retried on transient errors. A request
 that creates a version is sent once; the caller has to find out whether it had its effect.
+
+Options have the names of delta-rs: `AmazonS3ConfigKey`, `GoogleConfigKey` and `AzureConfigKey` of
+the object_store crate.
 """
 
 import base64
@@ -34,10 +37,6 @@ from liquidlog.storage.addresses import (
     redacted,
     seconds,
 )
-
-# Convert options of S3 and compatible stores to the arguments of s3fs.
-#
-# Source: delta-rs uses the option names of the object_store crate, `AmazonS3ConfigKey`.
 
 _ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "access_key_id": (),
@@ -120,10 +119,6 @@ def _config(named: Mapping[str, str], endpoint: str | None) -> dict[str, Any]:
     return config
 
 
-# Convert options of Google Cloud Storage to the arguments of gcsfs
-#
-# Source: delta-rs uses the option names of the object_store crate, `GoogleConfigKey`.
-
 _ALIASES_OF_GCS: Final[Mapping[str, Sequence[str]]] = {
     "service_account": ("service_account_path",),
     "service_account_key": (),
@@ -161,10 +156,6 @@ def _token(named: Mapping[str, str], environment: Mapping[str, str]) -> Any:  # 
         del error
         raise UsageError("google_service_account_key is not JSON") from None
 
-
-# Convert options of Azure Blob Storage to the arguments of adlfs
-#
-# Source: delta-rs uses the option names of the object_store crate, `AzureConfigKey`.
 
 _ALIASES_OF_AZURE: Final[Mapping[str, Sequence[str]]] = {
     "account_name": (),
@@ -268,7 +259,7 @@ _PASSING_ERRNO: Final = frozenset(
 )
 """Errors of local and mounted file systems that may not occur again."""
 _NO_CLIENTS: Final = frozenset({"builtins", "pyarrow", "liquidlog", "liquidspark"})
-"""Packages whose errors do not come from a storage client."""
+"""Packages whose errors are not a storage client's."""
 
 
 class AmbiguousPutError(Exception):
@@ -400,7 +391,7 @@ def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
             most_seconds = waits.total_seconds if _is_busy(error) else waits.unknown_seconds
             if waits.now() - began + wait_seconds > most_seconds:
                 raise
-            # What the client says of it may hold a secret, and whoever is told of the end hears it.
+            # The client's own message may hold a secret.
             _log.info(
                 "a request failed with %s (HTTP status %s); trying again in %.2f s",
                 type(error).__name__,
@@ -413,9 +404,7 @@ def again(request: Callable[[], T], back_off: BackOff | None = None) -> T:
 DEFAULT_BACK_OFF: Final = BackOff()
 
 
-# Open the fsspec client of a storage
-#
-# Only the classes listed here are used, which create a file for exactly one of several writers
+# Only these classes are used, because they create a file for exactly one of several writers
 # (docs/adr/0005, 0015): with fsspec's generic code, two writers have both succeeded.
 
 Arguments = Callable[[ObjectAddress, StorageOptions, Mapping[str, str]], dict[str, Any]]
@@ -439,7 +428,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
 }
 
 for _name in ("s3fs", "gcsfs", "adlfs", "azure", "aiobotocore", "botocore"):
-    # Our errors report failures; without this, logging's last resort would print them too.
+    # Our errors report failures; without a handler, logging would print them too.
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
@@ -464,7 +453,6 @@ def _recent(process_id: int, kind: Any, arguments: str) -> Any:  # noqa: ANN401 
 
 
 def open_client(address: ObjectAddress, options: StorageOptions) -> Client:
-    """Return the client for an address."""
     family = FAMILIES[address.family]
     arguments = family.arguments(address, options, os.environ)
     try:
@@ -506,8 +494,6 @@ def _class(family: Family) -> Any:  # noqa: ANN401  an fsspec class
     return getattr(importlib.import_module(family.module), family.name)
 
 
-# An object store through its client: all requests are here
-
 UPLOAD_PART_BYTES: Final = 16 << 20
 """Bytes of an upload in memory. S3 takes 10 000 parts, so files can have up to 160 GiB."""
 _PARALLEL_READ_BYTES: Final = 8 << 20
@@ -546,7 +532,7 @@ class Objects:
 
     @property
     def client(self) -> Client:
-        """The client with the options to use now, as a callable may give others."""
+        """The client with the options to use now; a callable may give new ones."""
         options, client = self.options.latest(), self._client
         if client.options != options:
             client = self._client = open_client(self.address, options)
@@ -680,7 +666,6 @@ class Objects:
         _log.debug("deleted %s", path)
 
     def explained(self, error: BaseException) -> str:
-        """Return a client's error as a sentence without secrets."""
         return explained(error, self.options)
 
     def _again(self, request: Callable[[], T]) -> T:
@@ -719,7 +704,7 @@ class Objects:
         try:
             return self.read(path) == content
         except StorageError:
-            # Other clients may have sent a put again: its refusal says nothing of the first one.
+            # Other clients may send a put twice: a refused second put says nothing of the first.
             return self.address.family not in _SENT_ONCE
 
     def _asked(self, path: str, request: Callable[[], T]) -> T | None:
@@ -807,11 +792,9 @@ def _milliseconds(moment: Any) -> int:  # noqa: ANN401  what a client has for a 
     return round(moment * 1000) if isinstance(moment, int | float) else 0
 
 
-# Read an object as a seekable file, with one request per range.
-#
-# There is no read-ahead: a Parquet reader knows which ranges it needs and merges adjacent ones. It
-# starts with the footer and opens a file several times, so the end of an object, which is all of a
-# small one, is read once.
+# An object is read without read-ahead, with one request per range: a Parquet reader knows which
+# ranges it needs and merges adjacent ones. It starts with the footer and opens a file several
+# times, so the end of an object, or a whole small object, is read once.
 
 _WHOLE_BYTES: Final = 4 << 20
 """Objects up to this size are read by one request, which is faster than asking for their size."""
@@ -822,18 +805,16 @@ _WHENCE_END: Final = 2
 
 
 class KnownObject:
-    """An object of known or claimed size; its end is read once, which checks the size."""
+    """An object of known or claimed size; its end is read once, and the size is checked then."""
 
-    def __init__(self, objects: Objects, path: str, size_bytes: int) -> None:
-        self._objects = objects
-        self._path = path
+    def __init__(self, objects: Objects, size_bytes: int) -> None:
+        self._objects, self._path = objects, objects.path
         self.size_bytes = size_bytes
         self._tail_start = 0 if size_bytes <= _WHOLE_BYTES else size_bytes - _TAIL_BYTES
         self._tail: bytes | None = None
         self._lock = Lock()
 
     def read_range(self, start: int, stop: int) -> bytes:
-        """Return bytes `start` to `stop`."""
         edge = min(max(start, self._tail_start), stop)
         before = self._objects.read_range(self._path, start, edge) if edge > start else b""
         if stop == edge:
@@ -857,15 +838,12 @@ class ObjectReader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -886,5 +864,4 @@ class ObjectReader(io.RawIOBase):
         return found
 
     def readall(self) -> bytes:
-        """Return all bytes from the position on."""
         return self.read()

@@ -1,7 +1,7 @@
 """Unity Catalog's REST API: the server, the tables of a schema, and tables that it manages.
 
-A version of a managed table exists when the catalog has ratified it. Nothing here knows what a
-version holds: the caller stages a commit, and the catalog says whether it is the next one.
+A version of a managed table exists once the catalog has ratified it: the caller stages a commit,
+and the catalog says whether it is the next version.
 
 Source: unitycatalog, api/delta.yaml, api/all.yaml, spec/protocols/ManagedTablesSpec.md.
 """
@@ -55,7 +55,7 @@ _MISSING: Final = 404
 
 
 class Refusal(Exception):  # noqa: N818  what a server said, for callers to decide on
-    """What the server answered instead: its HTTP `status`, the `kind` of error, its message."""
+    """The server refused a request: its HTTP `status`, the `kind` of error, its message."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class Refusal(Exception):  # noqa: N818  what a server said, for callers to deci
 
 
 class Unanswered(Exception):  # noqa: N818  no fault of the request, which may have had its effect
-    """The server gave no answer, so the request may have had its effect."""
+    """The server gave no usable answer, so the request may have had its effect."""
 
 
 class RatifiedCommit(msgspec.Struct, frozen=True, rename="kebab"):
@@ -87,7 +87,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class CatalogTable(msgspec.Struct, frozen=True, rename="kebab"):
-    """A table as the catalog knows it; `commits` are those it does not know to be published."""
+    """A table as the catalog knows it; `commits` are not yet reported as published."""
 
     metadata: _Metadata
     commits: tuple[RatifiedCommit, ...] | None = None
@@ -96,7 +96,6 @@ class CatalogTable(msgspec.Struct, frozen=True, rename="kebab"):
 
     @property
     def is_managed(self) -> bool:
-        """Whether the catalog ratifies the versions of this table."""
         return self.metadata.table_type == _MANAGED and self.latest_table_version is not None
 
 
@@ -126,11 +125,11 @@ class Unity:
         weakref.finalize(self, self._http.close)
 
     def get(self, path: str, wanted: type[T], **query: str) -> T:
-        """Return the answer to a request that changes nothing; asked again while it may pass."""
+        """Return the answer to a request that changes nothing; transient errors are retried."""
         return again(lambda: self._answer("GET", path, wanted, params=query))
 
     def post(self, path: str, wanted: type[T], body: Mapping[str, object]) -> T:
-        """Return the answer to a request that may change something; it is made once."""
+        """Return the answer to a request that may change something; it is sent once."""
         return self._answer("POST", path, wanted, content=msgspec.json.encode(body))
 
     def _answer(self, method: str, path: str, wanted: type[T], **given: Any) -> T:  # noqa: ANN401  httpx's
@@ -234,9 +233,6 @@ def said_of(where: str, error: Exception, doing: str) -> StorageError:
     return StorageError(where, f"{doing}: {detail}")
 
 
-# The tables of a schema
-
-
 class _Listed(msgspec.Struct, frozen=True):
     name: str = ""
     table_type: str | None = None
@@ -276,9 +272,6 @@ def tables_of(catalog: str, schema: str) -> Iterator[tuple[str, str]]:
         query["page_token"] = token
 
 
-# One table
-
-
 @dataclass(frozen=True, slots=True)
 class NamedTable:
     """A table of a catalog by its name, `unity://catalog.schema.table`."""
@@ -289,13 +282,13 @@ class NamedTable:
 
     @classmethod
     def at(cls, address: str) -> "NamedTable":
-        """Return the table at an address; nothing is asked yet."""
+        """Return the table at an address; no request is sent yet."""
         names = table_in_catalog(address) or ()
         quoted = (quote(name, safe="") for name in names)
         return cls(Unity(), address, _DELTA.format(*quoted))
 
     def load(self) -> CatalogTable:
-        """Return what the catalog says of the table now."""
+        """Return the table as the catalog knows it now."""
         try:
             return self.unity.get(self.path, CatalogTable)
         except (Refusal, Unanswered) as error:
@@ -345,13 +338,12 @@ def storage_of(address: str, location: str, given: OptionsSource | None) -> Stor
 
 
 class VendedOptions:
-    """A callable of storage options: those given, and the secrets that the catalog vends now."""
+    """A callable of storage options: the given ones, and the secrets that the catalog vends now."""
 
     def __init__(self, named: NamedTable, location: str, given: StorageOptions) -> None:
         self._named, self._location, self._given = named, location, given
         self.operation = "READ"
 
     def __call__(self) -> Mapping[str, str]:
-        """Return the options of this moment."""
         vended = self._named.credentials(self._location, self.operation)
         return {**dict(self._given.latest().items), **vended}

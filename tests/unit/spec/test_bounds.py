@@ -4,9 +4,10 @@ import pytest
 from liquidlog.errors import CorruptLogError
 from liquidlog.spec.bounds import (
     NULL_COUNT,
+    NUM_RECORDS,
     Bounds,
     ColumnBounds,
-    column_bounds,
+    bounds_from,
     indexed_leaves,
     parse_bounds,
     wide_bounds,
@@ -29,30 +30,14 @@ def stated(kind: str, low: str, high: str, nulls: int = 0) -> Bounds:
     return parse_bounds(pa.array([text]), list(leaves(schema_of(x=kind))))
 
 
-def test_arrays_that_do_not_fit_together_are_refused() -> None:
-    fitting, one = column([1], [2], [0]), pa.array([1])
-    broken = [
-        (fitting, pa.array([1, 1])),
-        (fitting, pa.array([1.0])),
-        (column([1], [2, 3], [0]), one),
-        (column([1], [2], [0, 0]), one),
-        (fitting._replace(low=pa.chunked_array([[1]])), one),
-        (fitting._replace(high=pa.array(["2"])), one),
-        (fitting._replace(null_count=pa.array([0.0])), one),
-    ]
-    for bounds, num_records in broken:
-        with pytest.raises(ValueError, match=r"^(column 0|counts) (has|is|are)"):
-            Bounds(columns=(bounds,), num_records=num_records)
-
-
 def test_a_maximum_at_the_end_of_time_is_unknown() -> None:
     (leaf,) = leaves(schema_of(a="timestamp"))
     last = pa.array([(1 << 63) - 1, 0])
 
-    def values(section: str, wanted: pa.DataType) -> pa.Array:
-        return pa.nulls(2, wanted) if section == NULL_COUNT else last.cast(wanted)
+    def values(path: ColumnPath, wanted: pa.DataType) -> pa.Array:
+        return pa.nulls(2, wanted) if path[0] in {NULL_COUNT, NUM_RECORDS} else last.cast(wanted)
 
-    found = column_bounds(leaf, values)
+    (found,) = bounds_from([leaf], values).columns
     assert found.low.cast(pa.int64()).to_pylist() == last.to_pylist()
     assert found.high.cast(pa.int64()).to_pylist() == [None, 999]
 
