@@ -1,6 +1,8 @@
 """Options have an effect or are refused where they would have none; help, imports, and -v."""
 
+import io
 import logging
+import os
 import re
 import shlex
 import subprocess
@@ -12,9 +14,11 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.shell_completion import ShellComplete
 from deltalake import write_deltalake
 
-from liquidlog.cli.main import GONE, SECTIONS, cli
+from liquidlog.cli.main import GONE, SECTIONS, cli, run
+from liquidlog.cli.options import FILE_NAME
 from liquidlog.cli.output import VERBOSE
 from liquidlog.table import Table
 from support.commands import said
@@ -222,3 +226,166 @@ def test_verbose_lines_are_added_on_stderr_until_the_command_ends(home: Path) ->
         lengths.append(len(found))
     assert 0 < lengths[0] < lengths[1]
     assert (log.level, log.handlers) == before
+
+
+# What shells are offered: verbs, options, names, files.
+
+
+VERBS = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
+BIN = Path(sys.executable).parent
+"""Where the command `liquidlog` is."""
+
+
+def offered(*words: str) -> list[tuple[str, str, str | None]]:
+    """Return (type, value, help) of each thing that is offered behind the last word."""
+    complete = ShellComplete(cli, {}, "liquidlog", "_LIQUIDLOG_COMPLETE")
+    items = complete.get_completions([*words[:-1]], words[-1])
+    return [(item.type, item.value, item.help) for item in items]
+
+
+def values(*words: str) -> list[str]:
+    return [value for _, value, _ in offered(*words)]
+
+
+def test_verbs_are_offered_with_their_summaries() -> None:
+    expected = [("plain", name, verb.summary) for name, verb in VERBS.items()]
+    assert offered("") == expected
+    assert values("dr") == ["drop-feature"]
+    assert values("zz") == []
+
+
+def test_options_are_offered() -> None:
+    for verb, command in cli.commands.items():
+        options = {
+            name
+            for one in command.params
+            if isinstance(one, click.Option)
+            for name in one.opts
+            if name.startswith("--")
+        }
+        assert set(values(verb, "--")) == options | {"--help"}
+
+
+def test_names_and_paths_are_offered() -> None:
+    for words, expected in (
+        ("plan t --strategy ", ["cube", "overlap"]),
+        ("optimize t --curve z", ["zorder"]),
+        ("optimize t --executor ", ["auto", "local", "spark"]),
+        ("tick --executor l", ["local"]),
+        ("optimize t --set compr", ["compression="]),
+        ("workload ", ["import"]),
+    ):
+        assert values(*words.split(" ")) == expected
+    for words, kind in (
+        ("detail ./s", "dir"),
+        ("tick a ./s", "dir"),
+        ("append t day", "file"),
+        ("run pl", "file"),
+        ("commit plan.json re", "file"),
+        ("health t --openmetrics a", "file"),
+    ):
+        assert offered(*words.split(" ")) == [(kind, words.split(" ")[-1], None)]
+
+
+def test_columns_of_a_table_are_offered(tmp_path: Path) -> None:
+    place = pa.struct([("city", pa.string())])
+    schema = pa.schema([("day", pa.date32()), ("store", pa.int64()), ("place", place)])
+    table = Table.create(tmp_path / "t", schema=schema).uri
+    every = ["day", "store", "place.city"]
+    assert values("advise", table, "--columns", "") == every
+    assert values("health", table, "--columns", "p") == ["place.city"]
+    assert values("migrate", table, "--cluster-by", "x") == []
+    assert values("optimize", table, "--zorder-by", "day,") == ["day,store", "day,place.city"]
+    assert values("cluster-by", table, "day,s") == ["day,store"]
+    for elsewhere in ("s3://bucket/t", str(tmp_path / "none")):
+        assert values("cluster-by", elsewhere, "") == []
+
+
+def test_no_file_of_defaults_gets_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / FILE_NAME).write_text("no TOML")
+    monkeypatch.chdir(tmp_path)
+    assert values("plan", "t", "--config", "none", "-vvv", "--strategy", "c") == ["cube"]
+
+
+BASH = """
+compopt() { printf 'compopt %s\\n' "$*"; }
+eval "$(_LIQUIDLOG_COMPLETE=bash_source liquidlog)"
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_liquidlog_completion liquidlog
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def test_bash_completes_verbs_names_and_directories(tmp_path: Path) -> None:
+    def completed(*words: str) -> list[str]:
+        done = subprocess.run(
+            ["bash", "-c", BASH, "bash", "liquidlog", *words],
+            env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"},
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    assert completed("dr") == ["drop-feature"]
+    assert completed("plan", "t", "--strategy", "o") == ["overlap"]
+    assert completed("detail", "sa") == ["compopt", "-o", "dirnames"]
+
+
+# What locks other writers out is said before it is done, and asked for.
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> str:
+    """A table of delta-rs, without clustering."""
+    write_deltalake(tmp_path, pa.table({"a": [1]}))
+    return str(tmp_path)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nobody_is_asked_where_nobody_can_answer(plain: str) -> None:
+    status, out, err = said("cluster-by", plain, "a")
+    assert (status, out) == (2, "")
+    assert "delta-rs" in err
+    assert "--yes" in err
+    assert Table.open(plain).snapshot().version == 0
+    status, _, err = said("cluster-by", plain, "a", "--yes")
+    assert status == 0
+    assert "delta-rs" in err
+    assert said("cluster-by", plain, "--none")[0] == 0
+    assert said("cluster-by", plain, "a")[0] == 0, "nothing becomes of the protocol now"
+
+
+def test_what_cannot_be_done_is_not_asked_for(plain: str) -> None:
+    assert said("cluster-by", plain, "nope")[0] == 2
+    assert said("cluster-by", plain, "--none")[0] == 0
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 2), ("\n", 2)])
+def test_a_person_is_asked(
+    plain: str, answer: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert run(cli, ["cluster-by", plain, "a"]) == status
+    assert Table.open(plain).snapshot().version == (1 if status == 0 else 0)
+
+
+def test_a_rehearsal_says_it_and_asks_nothing(plain: str) -> None:
+    status, out, _ = said("cluster-by", plain, "a", "--dry-run")
+    assert status == 0
+    assert "would ask first" in out
+    assert Table.open(plain).snapshot().version == 0
+
+
+def test_a_statement_says_it(plain: str) -> None:
+    status, _, err = said("sql", f"ALTER TABLE '{plain}' CLUSTER BY (a)")
+    assert status == 0
+    assert "delta-rs" in err

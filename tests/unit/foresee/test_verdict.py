@@ -1,15 +1,24 @@
 """What makes a rewrite worth it, and how that is said, from figures alone."""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from liquidlog.foresee.plans import Foresight, assumed_readers
-from liquidlog.foresee.reads import LOCAL_DISK, Prediction
+from liquidlog.clustering.columns import clustering_state
+from liquidlog.clustering.health import Health, measure_health
+from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
+from liquidlog.foresee import ratios as module
+from liquidlog.foresee.plans import Foresight, asked_readers, assumed_readers, joined_files
+from liquidlog.foresee.ratios import MOST_UNMEASURED, ratios, with_ratios
+from liquidlog.foresee.reads import EVERYTHING, LOCAL_DISK, Prediction
 from liquidlog.foresee.sample import Parts, SampledColumn
 from liquidlog.foresee.verdict import (
     Bar,
@@ -25,10 +34,13 @@ from liquidlog.foresee.verdict import (
 )
 from liquidlog.operations.planned import planned
 from liquidlog.plan import ClusteringPlan
-from liquidlog.predicates.workload import Recorded, WeightedPredicate
+from liquidlog.predicates.workload import Recorded, WeightedPredicate, Workload
 from liquidlog.snapshot import Snapshot
-from liquidlog.spec.schema import Leaf, PrimitiveType
+from liquidlog.spec.bounds import Bounds
+from liquidlog.spec.schema import Leaf, PrimitiveType, StructField, StructType
 from liquidlog.spec.text import parse_size
+from liquidlog.table import Table
+from support.laid_out import Numbers, files_of, fresh, never_clustered
 from support.snapshots import FileSpec, bounds_of, snapshot_of
 
 if TYPE_CHECKING:
@@ -251,3 +263,252 @@ def test_the_two_zeros_are_one_value(zero: float) -> None:
     found = column(pa.array([zero, 0.0, 1.0]), "double")
     assert len(found.distinct) == 2
     assert found.codes.tolist() == [0, 0, 1]
+
+
+def measured(table: tuple[Bounds, Numbers], **options: Any) -> tuple[float, float]:
+    """Return the depth ratio and the read ratio."""
+    bounds, size_bytes = table
+    ranges = [column_ranges(one.low, one.high) for one in bounds.columns]
+    depth = float(depths(key_ranges(ranges)).mean())
+    found = ratios(files_of(bounds, size_bytes.astype(np.float64)), average_depth=depth, **options)
+    assert found.depth is not None
+    assert found.read is not None
+    return found.depth, found.read
+
+
+def test_more_files_than_boxes_are_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = fresh("uniform", 2, 2_000, curve="kd")
+    exact = measured(table)
+    monkeypatch.setattr(module, "MOST_FILES", 800)
+    assert measured(table) == pytest.approx(exact, rel=0.15)
+
+
+def test_a_table_ordered_by_its_columns_in_turn_has_an_order_of_its_own() -> None:
+    table = fresh("uniform", 2, 264, curve="linear")
+    assert measured(table, curve="linear") == pytest.approx((1.0, 1.0), abs=0.05)
+    # Readers of the second column open everything.
+    assert measured(table)[1] > 5
+
+
+@pytest.mark.parametrize(("data", "files"), [*product(["uniform", "texts", "mixed"], [30, 264])])
+def test_a_table_that_was_never_clustered_is_far_from_a_rewrite(data: str, files: int) -> None:
+    depth, read = measured(never_clustered(data, 2, files))
+    assert depth > 0.8 * files**0.5
+    assert read > 2.5
+
+
+@pytest.mark.parametrize("top", [20, 179, 10**6])
+def test_files_that_all_have_the_same_ends_are_thought_to_hold_what_is_between(top: int) -> None:
+    files = [FileSpec(path=f"{n:02d}", bounds={"b": (0, top), "a": (0, 5_000)}) for n in range(16)]
+    schema = StructType(tuple(StructField(name, PrimitiveType("integer")) for name in "ba"))
+    found = judged(snapshot_of(files, cluster_by=[["b"], ["a"]], schema=schema))
+    assert found.depth_ratio == pytest.approx(4.0, abs=1.0)
+    assert found.read_ratio is not None
+    assert found.read_ratio > 3
+
+
+def judged(snapshot: Snapshot, mask: pa.BooleanArray | None = None) -> Health:
+    columns = clustering_state(snapshot).columns
+    bounds = bounds_of(snapshot)([column.leaf for column in columns])
+    health = measure_health(snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
+    return with_ratios(health, snapshot, columns, bounds, min_cube_bytes=150, mask=mask)
+
+
+def test_what_was_clustered_together_is_what_a_rewrite_reaches(tmp_path: Path) -> None:
+    # The second column is the first one, and a little noise.
+    x = np.random.default_rng(5).integers(0, 1 << 30, 24_000)
+    rows = pa.table({"x": x, "y": x + np.random.default_rng(6).integers(0, 1 << 20, len(x))})
+    table = Table.create(str(tmp_path / "t"), schema=rows.schema, cluster_by=["x", "y"])
+    table.append(rows)
+    table.optimize(executor="local", max_file_size=table.snapshot().size_bytes // 24)
+    found = table.health()
+    assert (found.depth_ratio, found.read_ratio) == (1.0, 1.0)
+    table.append(rows.slice(0, 1_000))
+    # The log does not say that the rows of the wide file are where all others are.
+    assert table.health().read_ratio is None
+    sampled = table.health(sample=True)
+    assert sampled.depth_ratio == pytest.approx(2.64 / 1.84, abs=0.2)
+    # All readers open it: a twentieth of the bytes, as many as they open of all other files.
+    assert sampled.read_ratio == pytest.approx(2.0, abs=0.3)
+    for path in table.files()["path"].to_pylist():
+        (tmp_path / "t" / path).unlink()
+    unread = table.health(sample=True)
+    assert unread.read_ratio is None
+    assert "are from the log alone" in unread.notes[-1]
+
+
+def spec(number: int, size: int = 100) -> FileSpec:
+    return FileSpec(path=f"{number:02d}", size=size, bounds={"x": (number, number)})
+
+
+def test_without_columns_or_files_nothing_is_known() -> None:
+    for snapshot in (snapshot_of([spec(1)], cluster_by=None), snapshot_of()):
+        found = judged(snapshot)
+        assert (found.depth_ratio, found.read_ratio) == (None, None)
+    assert judged(snapshot_of()).notes == ("there are no files to measure",)
+
+
+def test_too_many_bytes_without_ranges_make_ratios_unknown() -> None:
+    known = [spec(number) for number in range(10)]
+    few = judged(snapshot_of([*known, FileSpec(path="b", size=int(1_000 * MOST_UNMEASURED))]))
+    assert few.depth_ratio == 1.0
+    # Readers have to open the file without statistics.
+    assert few.read_ratio is not None
+    assert few.read_ratio > 1.5
+    many = judged(snapshot_of([*known, FileSpec(path="b", size=500)]))
+    assert (many.depth_ratio, many.read_ratio) == (None, None)
+    assert many.average_depth == 1.0
+    assert "depth_ratio and read_ratio are not measured" in many.notes[-1]
+    part = pa.array([True] * 10 + [False])
+    alone = judged(snapshot_of([*known, FileSpec(path="b", size=500)]), part)
+    assert (alone.depth_ratio, alone.read_ratio) == (1.0, 1.0)
+
+
+# What plans bring, held against what readers open once the local executor has rewritten.
+
+
+FILES, ROWS, SIZE = 8, 4_000, "24KiB"
+Make = Callable[[np.random.Generator], pa.Table]
+
+
+def _x(random: np.random.Generator) -> np.ndarray:
+    return random.integers(0, 1 << 30, ROWS)
+
+
+def noisy(random: np.random.Generator) -> pa.Table:
+    x = _x(random)
+    return pa.table({"x": x, "y": x + random.integers(0, 1 << 20, ROWS)})
+
+
+def zipf(random: np.random.Generator) -> pa.Table:
+    return pa.table({"x": np.minimum(random.zipf(1.3, ROWS), 10**6), "y": _x(random)})
+
+
+def texts(random: np.random.Generator) -> pa.Table:
+    return pa.table({"x": [f"user-{one:08d}" for one in _x(random) % 10**7], "y": _x(random)})
+
+
+def nulls(random: np.random.Generator) -> pa.Table:
+    x = pa.array(_x(random), mask=random.random(ROWS) < 0.4)
+    return pa.table({"x": x, "y": _x(random)})
+
+
+def made(path: Path, make: Make) -> tuple[Table, Workload]:
+    random = np.random.default_rng(7)
+    data = [make(random) for _ in range(FILES)]
+    names = data[0].column_names
+    table = Table.create(path, schema=data[0].schema, cluster_by=names)
+    for some in data:
+        table.append(some)
+    every = pa.concat_tables(data)
+    asked = []
+    for name in names:
+        values = every[name].take(random.integers(0, len(every), 30)).drop_null().to_pylist()
+        quote = "'" if isinstance(values[0], str) else ""
+        asked += [WeightedPredicate(f"{name} = {quote}{one}{quote}") for one in values]
+    return table, tuple(asked)
+
+
+def foreseen(table: Table, workload: Workload, *, reads_rows: bool = True) -> Prediction:
+    snapshot = table.snapshot()
+    bounds_of = table.opened.bounds_of(snapshot)
+    readers = (
+        asked_readers(snapshot, workload, bounds_of, None)
+        if workload
+        else assumed_readers(snapshot, bounds_of)
+    )
+    is_clustered = bool(table.detail()["clusteringColumns"])
+    plan = table.plan(full=is_clustered or None, max_file_size=SIZE if is_clustered else None)
+    return Foresight(
+        table.opened.store,
+        snapshot,
+        bounds_of,
+        readers,
+        [plan],
+        profile=LOCAL_DISK,
+        reads_rows=reads_rows,
+    ).prediction(0)
+
+
+@pytest.mark.parametrize("make", [noisy, zipf, texts, nulls], ids=lambda one: one.__name__)
+def test_what_readers_open_after_a_rewrite_is_foreseen(tmp_path: Path, make: Make) -> None:
+    table, workload = made(tmp_path / "t", make)
+    by_rows = foreseen(table, workload)
+    by_log = foreseen(table, workload, reads_rows=False)
+    assumed = foreseen(table, ())
+    table.optimize(executor="local", full=True, max_file_size=SIZE)
+    found = table.scan(workload=workload)
+    truth = sum(one.share * one.files for one in found.predicates)
+    assert by_rows.is_sampled
+    assert by_rows.sampled_files == FILES
+    assert by_rows.files_after == pytest.approx(truth, rel=0.25)
+    assert by_rows.files_after_range.low <= truth <= by_rows.files_after_range.high
+    assert by_rows.bytes_after == pytest.approx(found.bytes_read, rel=0.25)
+    size_bytes = by_rows.bytes_after_range
+    assert size_bytes.low <= found.bytes_read <= size_bytes.high
+    # By the log alone nothing is known of how columns depend on each other.
+    assert not by_log.is_sampled
+    assert by_log.files_after_range.low <= truth <= by_log.files_after_range.high
+    of_values = [one.files_after for one in assumed.predicates if one.where != EVERYTHING]
+    if make is not zipf:  # Every value is asked for as often as it has rows: few are, of most.
+        assert np.mean(of_values) == pytest.approx(truth, rel=0.25)
+
+
+def foreseen_bytes(table: Table, asked: list[str]) -> float:
+    """Return the predicted bytes of a full rewrite into as many files, divided by the true ones."""
+    size = table.snapshot().size_bytes
+    workload = [WeightedPredicate(one) for one in asked]
+    plan = table.plan(full=True, max_file_size=max(2_000, size // table.snapshot().files.num_rows))
+    found = table.predict(plan, workload)
+    table.optimize(executor="local", plan=plan)
+    true = table.scan(workload=workload).bytes_read
+    assert found.bytes_after_range.low <= true <= found.bytes_after_range.high
+    return found.bytes_after / true
+
+
+@pytest.mark.parametrize("kinds", [1, 16], ids=["shared", "own"])
+def test_dictionaries_of_other_columns_are_united(tmp_path: Path, kinds: int) -> None:
+    random = np.random.default_rng(5)
+    schema = pa.schema([("x", pa.int64()), ("text", pa.string())])
+    table = Table.create(tmp_path / "t", schema=schema, cluster_by=["x"])
+    for number in range(16):
+        words = np.random.default_rng(number % kinds).bytes(200 * 20).hex()
+        texts = [words[start : start + 40] for start in range(0, len(words), 40)]
+        x = random.integers(0, 1 << 20, 2_000)
+        text = pa.array(texts).take(pa.array(random.integers(0, 200, 2_000)))
+        table.append(pa.table([x, text], schema=schema))
+    assert foreseen_bytes(table, [f"x > {start << 17}" for start in range(8)]) == pytest.approx(
+        1.0, abs=0.2
+    )
+
+
+@pytest.mark.parametrize("keys", [[], ["text"]], ids=["joined", "clustered"])
+def test_one_file_takes_what_its_rows_take_together(tmp_path: Path, keys: list[str]) -> None:
+    """No query says which rows lie together, but they are packed anew."""
+    random = np.random.default_rng(5)
+    rows = pa.table(
+        {
+            "id": random.integers(0, 1 << 40, 16_000),
+            "text": [f"user-{value:07d}" for value in random.integers(0, 400, 16_000)],
+        }
+    )
+    for start in range(0, 16_000, 2_000):
+        write_deltalake(str(tmp_path / "t"), rows.slice(start, 2_000), mode="append")
+    table = Table.open(tmp_path / "t")
+    if keys:
+        table.cluster_by(keys)
+    before = table.snapshot().size_bytes
+    plan = table.plan()
+    found = table.predict(plan, [WeightedPredicate("id >= 0"), WeightedPredicate("text = 'a'")])
+    table.optimize(executor="local", plan=plan)
+    (true,) = table.snapshot().files["size"].to_pylist()
+    assert true < 0.8 * before
+    (whole, _) = found.predicates
+    assert whole.bytes_after == pytest.approx(true, rel=0.2)
+    assert whole.bytes_after_range.low <= true <= whole.bytes_after_range.high
+
+
+def test_neighbours_of_a_group_are_joined_to_files_of_one_size() -> None:
+    group, sizes = np.array([0, 0, 0, 0, 1, 1, 1]), np.array([1.0, 1, 1, 1, 6, 1, 1])
+    found = joined_files(group, sizes, np.array([2, 2]))
+    assert found.tolist() == [0, 0, 1, 1, 2, 3, 3]
