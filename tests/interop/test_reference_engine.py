@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from liquidlog.operations.rewrite import require_rewritable
 from liquidlog.table import Table
@@ -175,6 +176,52 @@ def test_the_engine_finds_every_row_under_the_id_it_had(spark: Any, tmp_path: Pa
     merged = sql(spark, f"optimize delta.`{uri}`")[0]["metrics"]
     assert merged["clusteringStats"]["inputNumZCubes"] == 1
     assert row_ids(spark, tracked) == before
+
+
+# What others see of a rewrite, as docs/how-to/vacuum.md says.
+
+
+def streamed(spark: Any, uri: str, home: Path) -> int:
+    """Go on with a stream of the table's rows; return how many it wrote in all."""
+    found = spark.readStream.format("delta").load(uri).writeStream.trigger(availableNow=True)
+    found.option("checkpointLocation", str(home / "cp")).format("parquet").start(
+        str(home / "out")
+    ).awaitTermination()
+    return int(spark.read.parquet(str(home / "out")).count())
+
+
+def test_streams_old_versions_and_change_feeds_pass_over_a_rewrite(
+    spark: Any, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "t")
+    where = f"delta.`{uri}`"
+    spark.sql(
+        f"create table {where} (id bigint, k bigint) using delta"
+        " tblproperties ('delta.enableChangeDataFeed' = 'true')"
+    )
+    spark.sql(f"insert into {where} select id, id * 7919 % 1000 from range(1000)")
+    assert streamed(spark, uri, tmp_path) == 1000
+    table = Table.open(uri)
+    table.cluster_by(["k"])
+    optimize(spark, table)
+    rewritten = table.snapshot().version
+    assert streamed(spark, uri, tmp_path) == 1000
+    spark.sql(f"insert into {where} select id, id from range(1000, 1300)")
+    assert streamed(spark, uri, tmp_path) == 1300
+
+    for version in range(1, rewritten + 1):
+        assert sql(spark, f"select count(*) c from {where} version as of {version}")[0]["c"] == 1000
+        assert DeltaTable(uri, version=version).count() == 1000
+    feed = spark.read.option("readChangeFeed", "true").option("startingVersion", rewritten)
+    changes = feed.format("delta").load(uri).groupBy("_commit_version").count().collect()
+    assert {row[0]: row[1] for row in changes} == {rewritten + 1: 300}
+
+    with pytest.raises(DeltaError, match="table features required"):
+        DeltaTable(uri).restore(1)
+    spark.sql(f"restore table {where} to version as of {rewritten - 1}")
+    assert sql(spark, f"select count(*) c from {where}")[0]["c"] == 1000
+    with pytest.raises(Exception, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
+        streamed(spark, uri, tmp_path)
 
 
 # Tables with column mapping, widened types, variants and void columns.
