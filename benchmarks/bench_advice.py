@@ -328,7 +328,7 @@ def opened(
     data: Data, readers: TableReaders, laid: Sequence[Laid], chosen: int
 ) -> tuple[Opened, Opened, float]:
     """Return what is opened with the chosen layout and with the best, and the gain of the best."""
-    leaves = readers.asked.leaves
+    leaves = readers.named.leaves
     # Columns in their order in the table: see `laid_out`.
     places = [data.rows.column_names.index(".".join(leaf.logical)) for leaf in leaves]
     some = [replace(one, bounds=one.bounds.select(places)) for one in laid]

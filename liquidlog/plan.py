@@ -121,7 +121,7 @@ FileT = TypeVar("FileT", InputFile, KeptFile, SkippedFile)
 
 
 def _columns(struct: inspect.Type) -> list[tuple[str, pa.DataType]]:
-    assert isinstance(struct, inspect.StructType)  # noqa: S101  only of those
+    assert isinstance(struct, inspect.StructType)  # noqa: S101
     return [(one.name, _arrow_type(one.type)) for one in struct.fields]
 
 
@@ -331,8 +331,6 @@ def repeated_message(paths: Sequence[str]) -> str:
     return f"lists the input {paths[0]}{more} more than once: its rows would be doubled; plan again"
 
 
-# Tags of commitInfo that name the plan and the groups of a commit, and what it should spare
-
 PLAN_ID_TAG: Final = "liquidlog.planId"
 GROUP_ID_TAG: Final = "liquidlog.groupId"
 GROUP_IDS_TAG: Final = "liquidlog.groupIds"
@@ -363,8 +361,7 @@ Progress = Callable[[int, float], None]
 """Called with (group id, share of the group that is done, 0 to 1), from the caller's thread."""
 
 Cancelled = Callable[[], Mapping[int, str]]
-"""Returns why groups can no longer be committed, by id; whoever runs them asks now and then."""
-
+"""Returns why groups can no longer be committed, by id; an executor calls it now and then."""
 
 Tasks = Callable[[Callable[[Any], Any], Sequence[Any]], Sequence[Any]]
 """(function, requests) -> what the function returns for each request, in their order.
@@ -404,7 +401,7 @@ class GroupCosts(Document, frozen=True, kw_only=True):
     written_bytes: int = 0
 
 
-# What readers ask, as a plan carries it to the executor: weighted boxes over its columns
+# The predicates of queries in a plan: weighted boxes over its columns
 #
 # Constants are texts in the column's own type: numbers in decimal notation, dates as
 # 2026-01-31, timestamps as microseconds since the epoch. The planner has converted them as
@@ -443,10 +440,9 @@ class LeftOut(Document, frozen=True, kw_only=True):
 
 
 class FittedWorkload(Document, frozen=True, kw_only=True):
-    """The predicates that a layout is fitted to.
+    """The predicates that a layout is fitted to; all weights are on one scale.
 
-    `column_weights`, one per clustering column or none, are weights of queries for single values of
-    a column. All weights are on one scale.
+    `column_weights` are of queries for single values of each clustering column; it may be empty.
     """
 
     predicates: tuple[AskedPredicate, ...] = ()
@@ -454,7 +450,7 @@ class FittedWorkload(Document, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...] = ()
 
     @property
-    def asks(self) -> bool:
+    def has_queries(self) -> bool:
         """Whether there is anything to fit a layout to."""
         return bool(self.predicates) or any(weight > 0 for weight in self.column_weights)
 
@@ -566,7 +562,7 @@ DEFAULT_MIN_OVERLAPPING_FILES: Final = 4
 DEFAULT_MIN_OVERLAP: Final = 0.75
 """Source: Microsoft Fabric, autoRecluster.minOffendingFiles and minOverlapThreshold."""
 OPTION: Final = "option"
-"""Who decided a setting that the caller gave; see ClusteringPlan."""
+"""In `ClusteringPlan.decided_by`: the caller gave the setting."""
 _KD_PAYS_FROM_FILES: Final = 8
 
 
@@ -622,9 +618,9 @@ class RowTracking(Document, frozen=True, kw_only=True):
 class WriterOptions(Document, frozen=True, kw_only=True):
     """How to write data files of the table; derived from its properties.
 
-    `indexed` are the physical paths of leaves with statistics, which with `tight_bounds` declare
-    their bounds exact. `bloom_filters` are those of leaves with Bloom filters, the most wanted
-    first.
+    `indexed` are the physical paths of leaves with statistics; with `tight_bounds`, statistics
+    declare their bounds exact. `bloom_filters` are the physical paths of leaves with Bloom filters,
+    the most useful first.
     """
 
     indexed: tuple[tuple[str, ...], ...]
@@ -633,11 +629,6 @@ class WriterOptions(Document, frozen=True, kw_only=True):
     tight_bounds: bool = False
     bloom_filters: tuple[tuple[str, ...], ...] = ()
     row_group_rows: int | msgspec.UnsetType = msgspec.UNSET
-
-    @property
-    def rows_of_a_group(self) -> int:
-        """The most rows of a row group."""
-        return self.row_group_rows or DEFAULT_ROW_GROUP_ROWS
 
 
 class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
@@ -651,8 +642,8 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
     all groups of such a plan are one commit. The document omits these and `fitted` where empty.
 
     `decided_by` maps fields of the policy (or "strategy") that do not have their defaults to OPTION
-    or the name of the table's property. `notes` are sentences for people. The executor is asked for
-    none of these.
+    or the name of the table's property. `notes` are sentences for people. The executor uses
+    neither.
     """
 
     format_version: int = FORMAT_VERSION
@@ -728,8 +719,8 @@ class ClusteringPlan(Summary, Document, frozen=True, kw_only=True):
 
     @property
     def readers(self) -> FittedWorkload | None:
-        """The workload that the layout is fitted to, None if it asks for nothing."""
-        return self.fitted if self.fitted and self.fitted.asks else None
+        """The workload that the layout is fitted to, None if it has no query."""
+        return self.fitted if self.fitted and self.fitted.has_queries else None
 
     @property
     def kd_would_be_narrower(self) -> bool:
@@ -850,11 +841,11 @@ class WritePlan(Document, frozen=True, kw_only=True):
     """What to write into a table, planned at `read_version`; ids are UUIDs, sizes bytes.
 
     `schema_string` is the schema that the table will have. Rows are placed along `curve` by
-    `columns` and become the cube `zcube_id`; without columns they go to files as they come.
-    `row_bytes` is about what a stored row takes. If rows are replaced, `where` is true of them: the
-    files `removed` (their paths as the log has them) have no other rows; the files `rewritten`, one
-    of `rewritten_partitions` each, have rows that stay. `partition_columns` are physical names;
-    `directory_settings` are for `partitions.output_directory`.
+    `columns` and become the cube `zcube_id`; without columns they are written in the order in which
+    they arrive. `row_bytes` is about the size of a stored row. If rows are replaced, `where` is
+    true of them: the files `removed` (paths as in the log) have no other rows; the files
+    `rewritten`, with values in `rewritten_partitions`, have rows that stay. `partition_columns` are
+    physical names; `directory_settings` are for `partitions.output_directory`.
     """
 
     write_id: str
@@ -921,7 +912,7 @@ def files_digest(written: Sequence[WrittenFile]) -> str:
     return hashlib.sha256(msgspec.json.encode(written)).hexdigest()
 
 
-# What a reader of a table needs: the files that may have the rows it asks for, and their forms
+# The plan of a read
 
 
 class ReadPlan(Document, frozen=True, kw_only=True):
@@ -1087,12 +1078,6 @@ class _Head(msgspec.Struct):
             return "a plan"
         return None if self.group_id is None else "a result"
 
-    @property
-    def is_printed(self) -> bool:
-        """Whether the settings say who decided them, as `--json` prints a plan."""
-        settings = self.policy.values() if isinstance(self.policy, dict) else ()
-        return any(isinstance(setting, dict) for setting in settings)
-
 
 def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, ...]) -> _Head:
     found = _head(content)
@@ -1112,7 +1097,8 @@ def _check_head(content: bytes, where: str, *, kind: str, expected: tuple[int, .
     if found is None or found.kind is None:
         maker = "liquidlog plan TABLE -o FILE" if kind == "a plan" else "liquidlog run PLAN -o FILE"
         raise DocumentError(where, f"is not {kind}; {maker} writes one")
-    if found.is_printed:
+    settings = found.policy.values() if isinstance(found.policy, dict) else ()
+    if any(isinstance(setting, dict) for setting in settings):
         detail = "is a plan as --json prints it; liquidlog plan TABLE -o FILE saves one to run"
         raise DocumentError(where, detail)
     return found
@@ -1129,8 +1115,8 @@ def rewrite_digest(plan: ClusteringPlan, planned: RewriteGroup, group: Rewritten
     """Return the SHA-256 of a planned group, its plan's terms and its result, as 64 hex digits.
 
     It binds the result to the plan: the run that wrote the outputs leaves it in the table's
-    directory. It leaves out the table's address, which machines may mount elsewhere, and what is
-    for people only.
+    directory. It leaves out the table's address, since machines may mount it elsewhere, and the
+    fields for people.
     """
     bare = msgspec.structs.replace(
         plan, groups=(), skipped=SkippedFiles.of(), table_uri="", table_location=msgspec.UNSET

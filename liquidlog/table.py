@@ -95,9 +95,10 @@ _GONE: Final[Mapping[str, str]] = {
 
 
 class Table(Summary):
-    """A Delta table at an address. Methods without a version use the newest one, or the opened.
+    """A Delta table at an address.
 
-    A `dry_run` of a change checks all of it, and returns the version that it would make.
+    Methods without a `version` use the newest one, or the one that the table was opened at. With
+    `dry_run`, a change is checked completely and the version that it would make is returned.
     """
 
     opened: OpenedTable
@@ -133,11 +134,7 @@ class Table(Summary):
         version: int | None = None,
         storage_options: OptionsSource | None = None,
     ) -> "Table":
-        """Return `Table(uri, …)`.
-
-        Raises:
-            TableNotFoundError: As `Table`, like all its errors.
-        """
+        """Return `Table(uri, …)`, with the same errors."""
         return cls(uri, version=version, storage_options=storage_options)
 
     @classmethod
@@ -156,10 +153,10 @@ class Table(Summary):
     ) -> "Table":
         """Create an empty table and return it.
 
-        Give a `schema`, or another table as `like`: it gives schema, properties, description, and
-        clustering or partition columns. `cluster_by` or `partition_by` (empty for none) then
-        replaces the columns, `properties` replace or add to the copied ones, and `description` is
-        the comment. A `dry_run` checks everything and writes nothing.
+        Give a `schema`, or `like`, another table whose schema, properties, description, and
+        clustering or partition columns are copied. `cluster_by` or `partition_by` (empty for none)
+        then replaces the columns, `properties` replace or add to the copied ones, and `description`
+        is the comment. A `dry_run` checks everything and writes nothing.
 
         Raises:
             TableExistsError: If there is a table at `uri` already.
@@ -206,12 +203,12 @@ class Table(Summary):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Raise AttributeError; for what earlier releases had, it says what to use instead."""
+            """Raise AttributeError; says what to use instead of a method of earlier releases."""
             instead = _GONE.get(name)
             hint = "" if instead is None else f"; use {instead}"
             raise AttributeError(f"a Table has no {name}{hint}", name=name, obj=self)
 
-    def _asked(self, workload: Queries) -> Workload:
+    def _queries(self, workload: Queries) -> Workload:
         if workload == ():
             return ()
         from liquidlog.operations.workloads import workload_of
@@ -229,8 +226,8 @@ class Table(Summary):
 
         if source is None and isinstance(workload, str | PathLike):
             source = str(workload)
-        given = self._asked(workload), source, payback_days, queries_per_day
-        return criteria_of(self.opened, *given)
+        queries = self._queries(workload)
+        return criteria_of(self.opened, queries, source, payback_days, queries_per_day)
 
     @property
     def uri(self) -> str:
@@ -346,7 +343,7 @@ class Table(Summary):
             self.opened.store,
             snapshot,
             paths,
-            workload=self._asked(workload),
+            workload=self._queries(workload),
             where=where,
             min_cube_bytes=_min_cube_bytes(snapshot, min_cube_size),
             reads_rows=_flag(sample, "sample"),
@@ -385,12 +382,12 @@ class Table(Summary):
     ) -> "Verdict":
         """Return what should be done about the table's layout, for its readers.
 
-        Readers are those of the `workload`, for whom other clustering columns come into question
-        too; without one, they are assumed: they read everything, or ask for one value of one
-        column. A rewrite that is worth it has paid back within `payback_days` (30 if None) of
-        `queries_per_day`, by default as many as the workload records; if nobody knows how many,
-        within 1,000 queries. The command names the workload by `workload_source`, its path if it
-        is one; without either, no layout is fitted to it.
+        With a `workload`, its queries are the readers, and other clustering columns are judged too.
+        Without one, queries are assumed that read everything, or one value of one column. A rewrite
+        is worth it if it pays back within `payback_days` (30 if None) of `queries_per_day`, by
+        default as many as the workload records; if nobody knows how many, within 1,000 queries. The
+        command names the workload by `workload_source`, by default its path; without either, no
+        layout is fitted to the workload.
 
         Raises:
             UsageError: If no predicate is a condition on the table, or a number is not above 0.
@@ -412,7 +409,8 @@ class Table(Summary):
     ) -> "Overview":
         """Return what a report shows: the verdict, health, findings, pictures and the past.
 
-        `past` measures earlier versions too, which takes longest. The others are those of `judge`.
+        `past` measures earlier versions too, which takes longest. The other arguments are those of
+        `judge`.
 
         Raises:
             UsageError: If no predicate is a condition on the table, or a number is not above 0.
@@ -431,7 +429,7 @@ class Table(Summary):
         version: int | None = None,
         time_zone: str | None = None,
     ) -> "Scan":
-        """Return the files and bytes that a reader of a predicate must open, by statistics alone.
+        """Return the files and bytes that queries must read, by statistics alone.
 
         Give either a predicate or a workload. `time_zone` is the readers', like "Europe/Berlin";
         without it, times in predicates that name no zone may be in any.
@@ -444,26 +442,26 @@ class Table(Summary):
 
         if (where is None) == (not workload):
             raise UsageError("a scan needs either a predicate or a workload")
-        asked = self._asked(workload) if where is None else (WeightedPredicate(where),)
+        queries = self._queries(workload) if where is None else (WeightedPredicate(where),)
         if time_zone is not None:
             one(time_zone, str, argument="time_zone", expected="a name like Europe/Berlin")
         return scan(
             self.opened.store,
             self.snapshot(version),
-            asked,
+            queries,
             time_zone=time_zone,
             now_ms=self.opened.clock.now_ms(),
         )
 
     def plan_read(self, where: str | None = None, version: int | None = None) -> ReadPlan:
-        """Return the files that a reader must open and how to read them, as for `liquidspark.read`.
+        """Return the files that a query must read and how to read them, as for `liquidspark.read`.
 
         With `where`, files are left out if partition values and statistics prove that it is true of
         none of their rows, at any time and in any time zone.
 
         Raises:
             UsageError: If `where` is no condition on the table, or columns cannot be read.
-            CorruptLogError: If files have partition values that are none of the columns' types.
+            CorruptLogError: If files have partition values that do not fit the columns' types.
         """
         from liquidlog.operations.inspect import plan_read
 
@@ -486,8 +484,8 @@ class Table(Summary):
         """Return which layout the table should have for its readers, or that it is best left alone.
 
         Sets of up to `max_columns` of the columns that predicates name, or of `columns`, are laid
-        out on sampled rows. The layout is chosen on the older queries and judged on the newest. It
-        is recommended if queries wait at least `min_gain` (a share, 0.1 if None) less, and it is
+        out on sampled rows. The layout is chosen by the older queries and judged by the newest. It
+        is recommended if queries wait at least `min_gain` (a share, 0.1 if None) less, and if it is
         the verdict of `judge`. With `max_file_size`, no other sizes are tried.
 
         Raises:
@@ -500,8 +498,8 @@ class Table(Summary):
         from liquidlog.operations.advise import Request
         from liquidlog.operations.planned import judge
 
-        asked = self._asked(workload)
-        if not asked:
+        queries = self._queries(workload)
+        if not queries:
             raise UsageError("advice needs readers: the workload has no predicate")
         request = Request(
             columns=None if columns is None else column_paths(columns, argument="columns"),
@@ -509,12 +507,12 @@ class Table(Summary):
             min_gain=number(MIN_GAIN if min_gain is None else min_gain, argument="min_gain"),
             max_file_bytes=policy_settings({"max_file_size": max_file_size}).get("max_file_bytes"),
         )
-        criteria = self._criteria(asked, workload_source, payback_days, queries_per_day)
+        criteria = self._criteria(queries, workload_source, payback_days, queries_per_day)
         found = judge(self.opened, self.snapshot(), criteria, request=request).advice
         assert found is not None  # noqa: S101  there is a workload
         return found
 
-    # Plans, and the commits of what an executor made of them
+    # Plans, and commits of their results
 
     def plan(
         self,
@@ -533,8 +531,8 @@ class Table(Summary):
         this table with this strategy is refused.
 
         The layout is fitted to a `workload`; `skip_clustered` and the strategy "overlap" judge
-        files by its queries too. `require_fit` refuses a workload that the layout cannot be fitted
-        to. With `advice`, as `decode_advice` returns it, the plan makes the advised layout; then no
+        files by its queries too. `require_fit` refuses a workload if the layout cannot be fitted to
+        it. With `advice`, as `decode_advice` returns it, the plan makes the advised layout; then no
         setting may be given that the advice determines.
 
         Raises:
@@ -549,7 +547,7 @@ class Table(Summary):
         if advice is not None:
             return self._advised(advice, workload, settings)
         given = {**settings, "where": at_time(settings.get("where"), self.opened.clock.now_ms())}
-        # A flag that is off is what nobody asks for.
+        # A flag that is False counts as not given.
         given = {name: None if value is False else value for name, value in given.items()}
         snapshot = self.snapshot(version)
         made = planned(
@@ -557,7 +555,7 @@ class Table(Summary):
             given,
             self.opened.bounds_of(snapshot),
             self.opened.clock.new_id,
-            None if workload is None else self._asked(workload),
+            None if workload is None else self._queries(workload),
             require_fit=_flag(require_fit, "require_fit"),
         )
         return noted(made, self.opened.store, snapshot)
@@ -581,14 +579,14 @@ class Table(Summary):
         workload: Queries | None = None,
         **settings: Unpack[MigrationSettings],
     ) -> ClusteringPlan:
-        """Return the plan that makes a partitioned table one clustered by columns; writes nothing.
+        """Return the plan that turns a partitioned table into a clustered one; writes nothing.
 
         Every file is rewritten, with the values of the partition columns in it, and all groups of
         the plan are one commit. The settings are those of `plan`; groups have at most
-        `target_cube_size`. `partition_time_zone`, as Europe/Berlin, is the zone of partition values
-        that name none; by default that of the table's property, else UTC.
+        `target_cube_size`. `partition_time_zone`, like Europe/Berlin, is the zone of partition
+        values that name none; by default that of the table's property, else UTC.
 
-        With only `add_to`, an earlier plan, the plan gets more groups, of the files that others
+        With only `add_to`, an earlier plan, the plan gets more groups for the files that others
         added since; results of its groups stay valid.
 
         Raises:
@@ -604,20 +602,20 @@ class Table(Summary):
             if cluster_by or workload or settings:
                 raise UsageError("add_to takes columns and settings from the plan; give no others")
             return extended_migration(self.opened.to_change(), _plan(add_to), new_id)
-        asked = None if workload is None else self._asked(workload)
+        queries = None if workload is None else self._queries(workload)
         columns = column_paths(cluster_by, argument="cluster_by")
-        return planned_migration(self.opened.to_change(), columns, settings, new_id, asked)
+        return planned_migration(self.opened.to_change(), columns, settings, new_id, queries)
 
     def predict(
         self, plan: ClusteringPlan, workload: Queries = (), *, sample: bool = True
     ) -> "Prediction":
-        """Return what a plan would bring to the readers of a workload.
+        """Return how much queries read now, and how much after a plan.
 
-        Without a workload, readers are assumed: they read everything, or ask for one value of one
-        column that the plan clusters by, if files are not narrow in it now; every column equally
-        often, every value as often as it has rows. The prediction reads some rows of some files.
-        Without `sample`, or if files cannot be read, it uses the bounds in the log alone, which do
-        not say how columns depend on each other.
+        Without a workload, queries are assumed. Each reads everything, or one value of one column
+        that the plan clusters by, if files are not narrow in it now; every column equally often,
+        every value as often as it has rows. The prediction reads some rows of some files. Without
+        `sample`, or if files cannot be read, it uses the bounds in the log alone, which do not say
+        how columns depend on each other.
 
         Raises:
             UsageError: If no predicate is a condition on the table.
@@ -626,7 +624,7 @@ class Table(Summary):
         from liquidlog.operations.planned import predicted
 
         now_ms = self.opened.clock.now_ms()
-        criteria = Criteria(workload=self._asked(workload), now_ms=now_ms, reads_rows=sample)
+        criteria = Criteria(workload=self._queries(workload), now_ms=now_ms, reads_rows=sample)
         return predicted(self.opened, _plan(plan), criteria)
 
     def explain(
@@ -654,9 +652,10 @@ class Table(Summary):
     ) -> "CommitReport":
         """Commit the finished groups that are not committed yet.
 
-        Up to `groups_per_commit` groups make one version: by default 100 of a compaction, whose
-        groups become one file each; of partitions that are ordered one by one about a cube, at most
-        100; else 1. A group that cannot be committed does not stop the others of its version.
+        Up to `groups_per_commit` groups make one version. The default is 100 for a compaction,
+        whose groups become one file each. If partitions are ordered one by one, it is as many of
+        them as make a cube, at most 100; otherwise it is 1. A group that cannot be committed does
+        not stop the others of its version.
 
         Rows that other commits deleted from a group's inputs are deleted from its outputs: up to
         `max_reconciled_share` of its rows (0.2 if None), if it takes at most `reconcile_limit` to
@@ -666,8 +665,7 @@ class Table(Summary):
         expected versions. Deleted rows are counted by the log and not looked for.
 
         Raises:
-            UsageError: If an argument has a wrong type or value, or there is a limit and the share
-                is 0.
+            UsageError: If an argument has a wrong type or value, or a limit is given with share 0.
             CommitConflictError: If other commits made groups impossible; the other groups landed.
             ResultMismatchError: If the result does not match the plan, or lost a row.
             CommitStateUnknownError: If a commit may or may not have landed.
@@ -695,11 +693,12 @@ class Table(Summary):
         """Commit groups as an executor finishes them; failures are collected, not raised.
 
         Groups wait until there are `groups_per_commit`, the first has waited for ten minutes, or
-        `groups` ends; its error is raised after what waits is committed. Groups that `watch`
-        cancelled are conflicts, with what it found. Where the search for deleted rows would read
-        more than `reconcile_limit`, `tasks` read it, as `liquidspark.session_tasks` returns them.
-        Outputs of groups that the limits forbid are deleted; `commit` leaves them, since a commit
-        with other limits may follow. All other arguments are those of `commit`.
+        `groups` ends. An error of `groups` is raised after the waiting groups are committed. Groups
+        that `watch` cancelled are conflicts, with the reasons that it found. If the search for
+        deleted rows would read more than `reconcile_limit`, it runs as `tasks`, which
+        `liquidspark.session_tasks` returns. Outputs of groups that the limits forbid are deleted;
+        `commit` leaves them, since a commit with other limits may follow. All other arguments are
+        those of `commit`.
 
         Raises:
             UsageError: If an argument is not what `commit` takes.
@@ -723,14 +722,15 @@ class Table(Summary):
     ) -> "GroupWatch":
         """Return a watch that tells an executor which groups can no longer be committed.
 
-        It looks at the log when it is asked, at most every few seconds, else each minute:
+        Give it to the executor and to the commit:
 
             watch = table.watch(plan)
             groups = liquidspark.execute_groups(spark, plan, cancelled=watch)
             report = table.commit_each(plan, groups, watch=watch)
 
-        `max_reconciled_share` is what `commit_each` will be given. Nothing is read yet. A failed
-        look is logged to `liquidlog.executors`, and the next one tries again.
+        Give `commit_each` the same `max_reconciled_share`. The watch reads new commits every few
+        seconds or every minute, but none yet. If it cannot read the log, it logs that to
+        `liquidlog.executors` and tries again later.
         """
         from liquidlog.operations.rewrite import watch_for
 
@@ -754,7 +754,7 @@ class Table(Summary):
                 4 GiB of input, unless a session or a Spark is there, else `spark`.
             plan: What to rewrite, as `plan` returns it, without settings of a plan.
             workload: What `plan` takes.
-            settings: Those of `plan` and of `commit`; `read_back` and `local_limit` of the
+            settings: The settings of `plan` and `commit`; `read_back` and `local_limit` of the
                 executor; with `final`, rounds are repeated as long as each lowers the average
                 depth by `min_gain` (0.1 if None).
 
@@ -768,12 +768,12 @@ class Table(Summary):
         from liquidlog.operations.optimize import optimize
 
         one(executor, str, argument="executor", expected="the name of an executor")
-        asked = () if workload is None else self._asked(workload)
+        queries = () if workload is None else self._queries(workload)
         self.opened.to_change()
         return optimize(
             self.opened,
             None if plan is None else _plan(plan),
-            partial(self.plan, workload=asked) if asked else self.plan,
+            partial(self.plan, workload=queries) if queries else self.plan,
             settings,
             executor=executor,
             session=session,
@@ -792,7 +792,7 @@ class Table(Summary):
         local_limit: Size | None = None,
         **settings: Unpack[MigrationSettings],
     ) -> "Optimized":
-        """Make a partitioned table one that is clustered by columns, in one commit.
+        """Turn a partitioned table into a clustered one, in one commit.
 
         Rows that others delete meanwhile are deleted as in `commit`; files that others add are a
         conflict, and nothing is committed.
@@ -843,10 +843,10 @@ class Table(Summary):
         an empty partition text is null. `cluster` first sorts each batch along the curve of the
         clustering columns. Without rows there is no commit. A `dry_run` reads the sources, even a
         RecordBatchReader, to the end, checks them, writes nothing, and returns what a real run
-        would. `blind` says whether the rows were made without a look at the table: the log has it
+        would. `blind` says whether the rows were made without reading the table: it goes to the log
         (`isBlindAppend`), and Delta Spark lets changes of other rows go on beside a blind append.
-        None means what is known: True for files in the same kind of storage that are not below the
-        table, False for Arrow data.
+        If it is None, files in the same kind of storage that are not below the table are blind,
+        and Arrow data is not.
 
         Raises:
             UsageError: If the data is of another type or an empty list, or `cluster` is set and the
@@ -908,11 +908,11 @@ class Table(Summary):
 
         `txn` is (application id, version): if the table has this or a later version of the
         application, nothing is committed, and the returned value says so. `blind` says whether the
-        rows of an append were made without a look at the table.
+        rows of an append were made without reading the table.
 
         Raises:
             ResultMismatchError: If the result does not prove that all rows are in the files.
-            CommitConflictError: If the table changed such that the write does not fit it any more.
+            CommitConflictError: If the table changed so that the write no longer fits it.
             CommitStateUnknownError: If the commit may or may not have landed.
         """
         from liquidlog.operations.writes import commit_write
@@ -948,9 +948,9 @@ class Table(Summary):
     ) -> "DroppedFeature":
         """Drop the feature `clustering` or `domainMetadata`; return the version and the protocol.
 
-        With `clustering` go the clustering columns, with `domainMetadata` all domains; no file is
-        rewritten. Writers that knew neither can then write again. No history has to be truncated,
-        so `truncate_history` is refused; Delta Spark drops features that ask for it.
+        Dropping `clustering` removes the clustering columns, dropping `domainMetadata` all domains;
+        no file is rewritten. Then writers without these features can write again. No history has to
+        be truncated, so `truncate_history` is refused; Delta Spark drops features that need it.
 
         Raises:
             UsageError: If the table lacks the feature, or it cannot be dropped; says why.
@@ -1123,8 +1123,8 @@ class Table(Summary):
         A run that wrote within `older_than` may still be alive: its files are listed and kept. So
         are the files of finished runs while their results can be committed, for half of
         `delta.deletedFileRetentionDuration`; with `finished`, they are orphans too. `delete`
-        without `dry_run` deletes orphans. Before those of finished runs, a version without actions
-        is put, so that no commit of these runs can still land.
+        without `dry_run` deletes orphans. Before it deletes files of finished runs, it puts a
+        version without actions, so that no commit of these runs can still land.
 
         Raises:
             UsageError: If `older_than` is not a duration like 12h, or the table was opened at a
@@ -1153,10 +1153,10 @@ class Table(Summary):
         """Delete the data files that no version within the retention needs; return which.
 
         `retain` is a duration like 168h or 7d, by default `delta.deletedFileRetentionDuration`.
-        Less than that property or a week has to be allowed. A file stays if it is younger, if a
-        version within the retention holds it, or if its run could still be committed. With
-        `dry_run` nothing is deleted. The next vacuum finishes one that was stopped. Of two at the
-        same time, both count what both deleted.
+        If it is shorter than that property or a week, it has to be allowed. A file stays if it is
+        younger, if a version within the retention holds it, or if its run could still be committed.
+        With `dry_run` nothing is deleted. The next vacuum finishes one that was stopped. Two at the
+        same time both count the files that either deleted.
 
         Raises:
             UsageError: If the retention is no duration, or too short and not allowed.
@@ -1176,7 +1176,7 @@ class Table(Summary):
 
 
 def as_table(opened: OpenedTable) -> Table:
-    """Return the table of a store and a clock of the caller's."""
+    """Return the table with the caller's store and clock."""
     table = Table.__new__(Table)
     table.opened = opened
     return table

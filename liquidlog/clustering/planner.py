@@ -660,7 +660,7 @@ def plan(
         mode = RewriteMode.CLUSTERING
         if policy.prefix:
             policy = structs.replace(policy, prefix=prefix_among(policy.prefix, columns))
-        asking = readers if readers is not None and readers.asks else None
+        asking = readers if readers is not None and readers.has_queries else None
         choice = STRATEGIES[strategy](snapshot, columns, policy, bounds_of, asking)
     return build_plan(
         snapshot,

@@ -174,15 +174,14 @@ def _number_from(least: float, most: float, said: str) -> Callable[[Any, str], f
     return read
 
 
-def _time_zone(given: object, name: str) -> str:
-    found = _text(given, name)
+def zone_named(name: str, argument: str) -> ZoneInfo:
+    """Return the time zone of a name; `argument` is for errors."""
     try:
-        ZoneInfo(found)
+        return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UsageError(
-            f"there is no time zone {found!r}; name one as UTC or Europe/Berlin", option=name
+            f"there is no time zone {name!r}; name one as UTC or Europe/Berlin", option=argument
         ) from error
-    return found
 
 
 def _number_text(text: str) -> float:
@@ -261,7 +260,7 @@ TARGET_FILE_SIZE: Final = "delta.targetFileSize"
 _TEXT: Final = Kind(_text)
 _CODEC: Final = Kind(lambda given, name: parse_codec(_text(given, name)).value)
 _CURVE: Final = Kind(_curve)
-_TIME_ZONE: Final = Kind(_time_zone)
+_TIME_ZONE: Final = Kind(lambda given, name: zone_named(_text(given, name), name).key)
 _SIZE: Final = Kind(lambda given, _: parse_size(given), is_size=True)
 _FILE_SIZE: Final = Kind(_file_size, is_size=True)
 _COLUMNS: Final = Kind(lambda given, name: column_paths(given, argument=name), split_names)

@@ -34,7 +34,7 @@ from liquidlog.data.encodings import (
 )
 from liquidlog.data.statistics import StatisticsCollector
 from liquidlog.errors import StorageError, UsageError
-from liquidlog.plan import WriterOptions, WrittenFile
+from liquidlog.plan import DEFAULT_ROW_GROUP_ROWS, WriterOptions, WrittenFile
 from liquidlog.spec.arguments import Codec, parse_codec
 from liquidlog.spec.arrow import arrow_schema, leaf_column
 from liquidlog.spec.bounds import encode_stats
@@ -334,7 +334,9 @@ class DataFileWriter:
         parse_codec(options.compression)
         _require_possible(options.bloom_filters)
         self._statistics = StatisticsCollector(schema, options)
-        self._row_groups = _RowGroups(self._schema, max_rows=options.rows_of_a_group)
+        self._row_groups = _RowGroups(
+            self._schema, max_rows=options.row_group_rows or DEFAULT_ROW_GROUP_ROWS
+        )
         self._num_rows = 0
         self._writer: pq.ParquetWriter | None = None
         self._file = create(path, storage)

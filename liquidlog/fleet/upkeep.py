@@ -112,7 +112,7 @@ class Readers:
 def judged(table: Table, asked: Workload, source: str | None, bar: Bar) -> Verdict:
     """Judge a table for the queries that a workload asks of it, without a `source` for assumed."""
     if source is not None and not asked:
-        found = no_verdict("leave", f"{source} asks nothing of it", Criteria(bar=bar))
+        found = no_verdict("leave", f"{source} has no query of it", Criteria(bar=bar))
         return replace(found, readers="workload")
     now_ms = table.opened.clock.now_ms()
     criteria = Criteria(workload=asked, workload_source=source, bar=bar, now_ms=now_ms)

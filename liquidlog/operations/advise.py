@@ -1,7 +1,4 @@
-"""Which columns and layout a table should have for its readers: candidates on sampled rows.
-
-First, what the readers of a workload open of a table as it is, and what was observed of them.
-"""
+"""Advice on the columns and layout of a table: candidates are measured on sampled rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -95,7 +92,7 @@ _MOST_VERSIONS: Final = 4
 """The most versions that are loaded for scans of the past."""
 
 _IN_COLUMNS: Final = "databricks-history"
-"""The source that counts the bytes of the read columns, not of whole files."""
+"""A source that counts the bytes of the columns read, not of whole files."""
 
 
 def backtested(
@@ -103,8 +100,8 @@ def backtested(
 ) -> Backtest:
     """Return predicted beside observed bytes of the scans whose engine counted them.
 
-    A scan is predicted on the version at its last time, if the log has it and it is one of the four
-    that most scans are of; else on today's.
+    A scan is predicted on the version at its last time, if the log still has that version and it is
+    one of the four with the most scans; otherwise on today's version.
     """
     seen = [
         number
@@ -112,13 +109,13 @@ def backtested(
         if one.recorded is not None and one.recorded.bytes is not None
     ]
     versions, unknown = _versions(store, snapshot, [workload[number] for number in seen])
-    asked: dict[int, float] = {}
+    past: dict[int, float] = {}
     for number, version in zip(seen, versions, strict=True):
         if version is not None and version != snapshot.version:
-            asked[version] = asked.get(version, 0.0) + workload[number].weight
+            past[version] = past.get(version, 0.0) + workload[number].weight
     predicted = read_now[seen].copy() if seen else np.zeros(0)
     on_version = np.array([version == snapshot.version for version in versions], np.float64)
-    for version in sorted(asked, key=lambda version: -asked[version])[:_MOST_VERSIONS]:
+    for version in sorted(past, key=lambda version: -past[version])[:_MOST_VERSIONS]:
         rows = [place for place, found in enumerate(versions) if found == version]
         wheres = [workload[seen[place]].where for place in rows]
         try:
@@ -187,16 +184,16 @@ def _notes(seen: Sequence[WeightedPredicate], on_version: Floats, unknown: int) 
     return notes
 
 
-# What they open
+# What the queries of a workload read now
 
 _MOST_FILES: Final = 200_000
-"""The most files on which every predicate is evaluated; of more, half as many are."""
+"""The most files on which every predicate is evaluated; of more files, half as many are."""
 
 
 def table_readers(
     store: TableStore, snapshot: Snapshot, workload: Workload, now_ms: int
 ) -> "TableReaders":
-    """Return what the predicates of a workload open in a table as it is."""
+    """Return what the predicates of a workload read in a table now."""
     session = Session.at_ms(now_ms)
     count = snapshot.files.num_rows
     files: Numbers = np.arange(count)
@@ -215,7 +212,7 @@ def table_readers(
         store=store,
         snapshot=snapshot,
         readers=readers,
-        asked=named,
+        named=named,
         halves=_halves(readers.workload, named.shapes),
         now=opened_by_masks(sizes, masks, profile_of(snapshot.location), scale=scale),
         masks=masks,
@@ -228,23 +225,23 @@ def table_readers(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The leaves and paths of all predicates, and the paths of each."""
+class NamedColumns:
+    """The leaves and paths that all predicates name, and the paths that each names."""
 
     leaves: tuple[Leaf, ...]
     paths: tuple[Path, ...]
     shapes: tuple[frozenset[Path], ...]
 
 
-def _named(snapshot: Snapshot, readers: Answers) -> Asked:
-    # The SQL parser takes a third of a command's start; most commands have no predicate.
+def _named(snapshot: Snapshot, readers: Answers) -> NamedColumns:
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.conditions import referenced_leaves, referenced_paths_each
 
     wheres = [one.where for one in readers.workload]
     named = referenced_paths_each(snapshot.schema, wheres)
     known = {leaf.logical for leaf in leaves(snapshot.schema)}
     paths = dict.fromkeys(path for some in named for path in some if path in known)
-    return Asked(
+    return NamedColumns(
         leaves=referenced_leaves(unpartitioned(snapshot), wheres),
         paths=tuple(paths),
         shapes=tuple(map(frozenset, named)),
@@ -263,16 +260,16 @@ def _halves(workload: Workload, shapes: Sequence[frozenset[Path]]) -> Halves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReaders:
-    """The table as it is, and what p predicates open now.
+    """The table as it is, and what its predicates read now.
 
-    `masks` have one bool for each of `files`: rows of `Snapshot.files`, all or, of very many, some.
-    Sums over them are multiplied by `scale`.
+    `files` are rows of `Snapshot.files`: all, or a sample of very many. `masks` have one bool for
+    each of them. Sums over them are multiplied by `scale`.
     """
 
     store: TableStore
     snapshot: Snapshot
     readers: Answers
-    asked: Asked
+    named: NamedColumns
     halves: Halves
     now: Readings
     masks: Sequence[Mask]
@@ -292,7 +289,7 @@ class TableReaders:
         return float(weights @ values) / float(weights.sum())
 
     def joined(self, max_file_bytes: int) -> Readings:
-        """Return what predicates would open if files were joined by size in partitions."""
+        """Return what predicates would read if files were joined by size in partitions."""
         some = self.snapshot.files.take(pa.array(self.files))
         sizes = np.asarray(some["size"].to_numpy(), np.float64)
         texts = some["partition_values_json"].combine_chunks()
@@ -320,18 +317,17 @@ class TableReaders:
         )
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields that advice has in any case."""
+        """Return the fields of every advice."""
         snapshot, readers = self.snapshot, self.readers
-        has_files = self.total_bytes > 0
+        tested = Backtest()
+        if self.total_bytes > 0:
+            read = self.now.bytes
+            tested = backtested(self.store, snapshot, readers.workload, read, self.now_ms)
         return {
             "table_uri": snapshot.uri,
             "table_id": snapshot.metadata.id,
             "version": snapshot.version,
-            "backtest": backtested(
-                self.store, snapshot, readers.workload, self.now.bytes, self.now_ms
-            )
-            if has_files
-            else Backtest(),
+            "backtest": tested,
             "current": self.current(),
             "queries_older": int((self.halves.older > 0).sum()),
             "queries_newest": int((self.halves.newest > 0).sum()),
@@ -349,32 +345,32 @@ class TableReaders:
 def fitted_readers(
     workload: Workload, weights: Floats, columns: Sequence[Path], snapshot: Snapshot
 ) -> FittedWorkload | None:
-    """Return what predicates with these weights ask of columns, None if nothing."""
+    """Return the predicates with these weights on columns, None without any."""
     from liquidlog.predicates.reduction import fitted_workload
 
-    asked = tuple(
+    weighted = tuple(
         replace(one, weight=float(weight))
         for one, weight in zip(workload, weights, strict=True)
         if weight > 0
     )
-    found = fitted_workload(asked, columns, snapshot.schema)
-    return found if found.asks else None
+    found = fitted_workload(weighted, columns, snapshot.schema)
+    return found if found.has_queries else None
 
 
-# Which layout would serve them
+# The search for the best layout
 
 _CUBE_SIZES: Final = ("min_cube_bytes", "target_cube_bytes")
 _ANY_SIZE: Final = 1 << 40
 """Any maximum file size: the grouping of files does not depend on it."""
 
 _HALVES: Final = 4
-"""Halves of the sampled rows that say how far the sample may be off."""
+"""How many halves of the sample are measured, for its error."""
 _LAID_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked for: see `Table.advise`. Without `reads_rows`, only the log is read."""
+    """The arguments of `Table.advise`. Without `reads_rows`, only the log is read."""
 
     columns: tuple[Path, ...] | None = None
     max_columns: int = DEFAULT_COLUMN_LIMIT
@@ -462,10 +458,10 @@ class LayoutSearch:
         self._readers: dict[Candidate, FittedWorkload | None] = {}
 
     def _sampled_leaves(self) -> tuple[Leaf, ...]:
-        """Return the leaves to sample, without other leaves that get no statistics."""
+        """Return the leaves to sample: those that can have statistics."""
         configuration = self._base.snapshot.metadata.configuration
         usable = {column.logical for column in self._columns}
-        found = {leaf.logical: leaf for leaf in self._base.asked.leaves}
+        found = {leaf.logical: leaf for leaf in self._base.named.leaves}
         known = {leaf.logical: leaf for leaf in leaves(self._base.snapshot.schema)}
         found |= {path: known[path] for path in usable}
         found |= {column.logical: known[column.logical] for column in self._own_columns}
@@ -478,7 +474,7 @@ class LayoutSearch:
 
     def _layouts_of(self, sample: Sample) -> Layouts:
         return Layouts(
-            sample=sample, leaves=self._base.asked.leaves, prefix_chars=self._prefix_chars
+            sample=sample, leaves=self._base.named.leaves, prefix_chars=self._prefix_chars
         )
 
     def _is_own(self, candidate: Candidate) -> bool:
@@ -523,7 +519,7 @@ class LayoutSearch:
         base, older = self._base, self._base.halves.older
         if base.halves.by == NOT_AT_ALL:
             return found
-        parts, known = folds(older, base.asked.shapes), costs(found, older)
+        parts, known = folds(older, base.named.shapes), costs(found, older)
         held = {one: read for one, read in found.items() if not one.is_fitted}
         least = min(known.values())
         for one in sorted(found.keys() - held.keys(), key=lambda one: (known[one], one.plainness)):
@@ -535,7 +531,7 @@ class LayoutSearch:
         return held
 
     def _by_folds(self, candidate: Candidate, parts: Floats) -> Readings:
-        """Return what is opened with a candidate fitted to all folds but the query's own."""
+        """Return what queries read if a candidate is fitted to all folds but the query's own."""
         older = self._base.halves.older
         readers = [self._fitted_by(older - part, candidate) for part in parts]
         read = self._measure([candidate] * len(parts), readers=readers)
@@ -587,14 +583,14 @@ class LayoutSearch:
             if for_both.why_not is None and for_both.gain.share_of_older >= request.min_gain:
                 judged = for_both
                 self._notes.append(
-                    "the layout is the one that serves older and newest queries best together:"
-                    " the newest chose it too, and do not prove it"
+                    "the layout is the best for older and newest queries together: the newest chose"
+                    " it too, and do not prove it"
                 )
         ranks = regrets(found, held, older)
         best, gain, certain, joined = judged.best, judged.gain, judged.certain, judged.joined
         if (known := int((base.halves.newest > 0).sum())) < FEW:
             self._notes.append(
-                f"judged on {known} predicate(s): the intervals are of these, and do not say what"
+                f"judged on {known} predicate(s): the intervals hold for these, and do not say what"
                 " other queries would read"
             )
         elif is_by_time:
@@ -603,7 +599,7 @@ class LayoutSearch:
             self._notes.append(
                 "the table is partitioned by"
                 f" {', '.join(base.snapshot.metadata.partition_columns)}, and can only be clustered"
-                " by liquidlog migrate, which rewrites all of it: this is what that would bring"
+                " by liquidlog migrate, which rewrites all of it: this is what queries read then"
             )
         cost_now = base.mean(base.now.seconds, older)
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
@@ -634,7 +630,7 @@ class LayoutSearch:
         """Return the older queries' best candidate among those that slow down few readers."""
         base = self._base
         weights = np.array([one.weight for one in base.readers.workload], np.float64)
-        readers = many(weights, base.asked.shapes)
+        readers = many(weights, base.named.shapes)
         most = LONGER * (readers @ base.now.seconds)
         harmless = [one for one, read in found.items() if (readers @ read.seconds <= most).all()]
         ranks = regrets(found, held, base.halves.older)
@@ -680,8 +676,8 @@ class LayoutSearch:
         if preferred is not None and preferred[1] >= self._request.min_gain:
             names = ", ".join(quote_path(path) for path in preferred[0].columns)
             self._notes.append(
-                f"readers ask otherwise than before: the newest queries would cost"
-                f" {preferred[1]:.0%} less by {names}; ask again when more of them are recorded"
+                f"queries have changed: the newest would cost {preferred[1]:.0%} less by {names};"
+                " ask again when more of them are recorded"
             )
 
     def _add_own(self, found: Found) -> None:
@@ -725,7 +721,7 @@ class LayoutSearch:
         )
 
     def _joined(self, found: Found, best: Candidate) -> Readings:
-        """Return the least that queries open without new columns, with small files joined."""
+        """Return the least that queries read without new columns, with small files joined."""
         base = self._base
         if not self._own_columns:
             joined = [base.joined(size) for size in self._sizes]
@@ -734,7 +730,7 @@ class LayoutSearch:
         else:
             own = [read for one, read in found.items() if self._is_own(one)]
             joined = [base.now, *own]
-            # Files in order, which OPTIMIZE leaves, laid out anew.
+            # A new layout also of files in order, which OPTIMIZE leaves.
             paths = tuple(column.logical for column in self._own_columns)
             if {column.leaf.logical for column in self._sample.columns}.issuperset(paths):
                 anew = [plainest(paths, best.max_file_bytes)]
@@ -745,16 +741,13 @@ class LayoutSearch:
 def _grouping(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], new_id: Callable[[], str]
 ) -> Grouping:
-    """Return what OPTIMIZE FULL takes together if the table were clustered by these columns."""
+    """Return the groups of OPTIMIZE FULL if the table were clustered by these columns."""
     sizes = remembered_among(snapshot, _CUBE_SIZES)
     policy = ClusteringPolicy(full=True, max_file_bytes=_ANY_SIZE, **sizes)
     made = plan(clustered_by(snapshot, columns), policy, new_id=new_id)
     size_bytes = snapshot.files["size"].to_numpy().astype(np.float64)
     owners, rows = owners_of(snapshot, made), live_rows(snapshot)
     return Grouping.of(owners, size_bytes, rows, groups=len(made.groups))
-
-
-# The advice, or to leave the table alone, and what makes the advised layout
 
 
 def advised(
@@ -765,10 +758,10 @@ def advised(
     if is_large and request is None:
         return None
     now_ms = opened.clock.now_ms() if criteria.now_ms is None else criteria.now_ms
-    asked = request or Request(reads_rows=criteria.reads_rows)
+    wanted = request or Request(reads_rows=criteria.reads_rows)
     try:
         readers = table_readers(opened.store, snapshot, criteria.workload, now_ms)
-        columns, problems = _columns(snapshot, readers.asked.paths, asked.columns)
+        columns, problems = _columns(snapshot, readers.named.paths, wanted.columns)
         problems = (*snapshot.notes, *problems)
         if not snapshot.files.num_rows:
             return readers.left_alone("the table has no files", notes=problems)
@@ -776,11 +769,11 @@ def advised(
             reason = "no query asks for a column that a table can be clustered by"
             return readers.left_alone(reason, notes=problems)
         new_id = opened.clock.new_id
-        return LayoutSearch(readers, asked, columns, new_id, problems, criteria.rows).advice()
+        return LayoutSearch(readers, wanted, columns, new_id, problems, criteria.rows).advice()
     except LiquidlogError:
         if request is not None:
             raise
-        return None  # what is wrong with the table or the workload is said where it matters
+        return None
 
 
 def apply_advice(opened: OpenedTable, advice: Advice, *, dry_run: bool) -> tuple[int, ...]:
@@ -828,16 +821,16 @@ def plan_advised(
 
 
 def _columns(
-    snapshot: Snapshot, asked: Sequence[Path], named: tuple[Path, ...] | None
+    snapshot: Snapshot, named: Sequence[Path], given: tuple[Path, ...] | None
 ) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...]]:
     configuration = snapshot.metadata.configuration
     resolve = partial(resolve_columns, snapshot.schema, configuration=configuration)
     found: list[ClusteringColumn] = []
     problems: list[str] = []
-    if named is not None:
-        found += resolve(named, limit=len(named))
+    if given is not None:
+        found += resolve(given, limit=len(given))
     else:
-        for path in asked:
+        for path in named:
             try:
                 found += resolve([path])
             except ClusteringColumnError as error:

@@ -1,11 +1,11 @@
-"""Finished groups on their way into a version: what they depend on, and the change that they are.
+"""Commits of finished groups: several groups become one version.
 
-Every attempt to land them begins with the newest version, and the change is derived anew. What
-others deleted of the inputs is deleted from the outputs, on top of what earlier attempts deleted.
-The deleted rows are read from the inputs, looked for in the outputs, and deleted there: by deletion
-vectors where the table has them, else by copies of outputs without these rows. What is written
-belongs to a run of its own, which is over before a commit names its files. An attempt to commit
-that is lost costs only what was deleted since.
+Every attempt begins with the newest version and derives the change anew. Rows that others deleted
+from the inputs are deleted from the outputs, in addition to the rows of earlier attempts. The
+deleted rows are read from the inputs, found in the outputs, and deleted there: by deletion vectors
+if the table has them, else by copies of outputs without these rows. The new files belong to a run
+of their own, which finishes before a commit names them. After a lost attempt, only rows that were
+deleted since have to be found.
 """
 
 import hashlib
@@ -110,22 +110,18 @@ _log: Final = Log(__name__)
 
 _NONE: Final = np.empty(0, np.uint64)
 
-
 DEFAULT_MAX_SHARE: Final = 0.2
-"""Share of a group's rows that others may delete: beyond, it is cheaper to rewrite what is left
-than to keep files with so many deleted rows."""
-
-
+"""Share of a group's rows that others may delete; with more, a new rewrite is cheaper."""
 DEFAULT_LIMIT_BYTES: Final = 10 * GIB
 """The most bytes that are read to find the deleted rows of one group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileLimits:
-    """How many rows that others deleted the commit of a group may delete from its outputs.
+    """Limits of deleting, from a group's outputs, the rows that others deleted from its inputs.
 
-    `max_share` of the rows, from 0 (every deletion is a conflict) to 1. `limit_bytes` are read here
-    to find them, more by `tasks`.
+    At most `max_share` of the rows, from 0 (every deletion is a conflict) to 1, may be deleted. To
+    find them, this process reads at most `limit_bytes`, and `tasks` read more.
     """
 
     max_share: float = DEFAULT_MAX_SHARE
@@ -169,14 +165,9 @@ def reconcile_limits(
     return ReconcileLimits(max_share=share, limit_bytes=parse_size(limit), tasks=tasks)
 
 
-def passes(conflict: Conflict) -> bool:
-    """Whether the outputs could be committed later, or within other limits."""
-    return isinstance(conflict, TooMuchToRead | TooManyDeletedRows | FilesAdded)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledRows:
-    """Rows that others deleted from inputs of committed groups, and we from the outputs.
+    """Rows that others deleted from inputs of committed groups and that we deleted from outputs.
 
     `files` (outputs with such rows), `bytes_read` and `seconds` are None in a dry run. `versions`
     deleted the rows; `gone` are paths of removed inputs.
@@ -232,11 +223,8 @@ def _sum(one: float | None, other: float | None) -> Any:  # noqa: ANN401  int of
     return None if one is None or other is None else one + other
 
 
-# The outputs of a group as they stand
-
-
 class _Input(NamedTuple):
-    """The reconciled positions of an input up to a vector, None once the file was gone."""
+    """The reconciled rows of an input, up to this vector; None if the file was removed."""
 
     vector: str | None
     positions: Positions
@@ -262,7 +250,7 @@ class _Output(CommittedOutput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """What is reconciled of one group so far, and the runs that wrote for it."""
+    """The reconciled rows of one group so far, and the runs that wrote files for it."""
 
     outputs: tuple[_Output, ...]
     inputs: Mapping[str, _Input] = field(default_factory=dict)
@@ -276,7 +264,7 @@ class GroupState:
         return cls(outputs=outputs, reconciled=Reconciled(outputs=_committed(outputs)))
 
     def claims(self, claim: OutputClaim) -> tuple[OutputClaim, ...]:
-        """Return the claims of a commit, first the executor's, which is given."""
+        """Return the claims of a commit, first the given one of the executor."""
         left = [output for output in self.outputs if output.has_rows]
         files = frozenset(output.file.path for output in left)
         vectors = frozenset(found for output in left if (found := output.vector_file))
@@ -300,7 +288,7 @@ class Reconciler:
     limits: ReconcileLimits
 
     def advance(self, state: GroupState, stale: Staleness, claim: OutputClaim) -> GroupState:
-        """Return the state in which exactly the rows are deleted that `stale` names."""
+        """Return the state in which exactly the rows that `stale` names are deleted."""
         began = time.monotonic()
         self._require_same_history(state, stale)
         snapshot = stale.snapshot
@@ -348,7 +336,7 @@ class Reconciler:
         )
 
     def _require_same_history(self, state: GroupState, stale: Staleness) -> None:
-        """Refuse a log in which rows are live that it had deleted before."""
+        """Refuse a log in which rows are live again that it had deleted before."""
         deleted = {one.file.path: one for one in stale.deleted}
         for path, known in state.inputs.items():
             now = deleted.get(path)
@@ -502,17 +490,14 @@ def _finished(
     return written
 
 
-# Finished groups as a change
-
 Refusal = CommitConflictError | ResultMismatchError | DataFileError
 """Why a group cannot be committed; other groups still can."""
-
 REFUSALS: Final = (CommitConflictError, ResultMismatchError)
-"""What an attempt to commit raises because of some of its groups."""
+"""Errors that an attempt to commit raises because of some of its groups."""
 
 
 class NotReconciledError(Exception):
-    """The groups whose outputs still have rows that others deleted, with the reasons."""
+    """Groups whose outputs still have rows that others deleted, with the reasons by id."""
 
     def __init__(self, refused: Mapping[int, Refusal]) -> None:
         super().__init__(refused)
@@ -530,7 +515,7 @@ class LandedGroups:
     def _forget(self) -> None:
         self.winners = Winners(self._plan.read_version, written_for(self._plan))
         self._groups: set[int] = set()
-        # Not the winners' version: an attempt to commit takes commits in whose tags nobody read.
+        # Not the winners' version: attempts to commit add commits there, without reading tags.
         self._version = self._plan.read_version
         self._mark: LogFile | None = None
 
@@ -549,7 +534,7 @@ class LandedGroups:
 
 
 class CommitRun:
-    """What the groups of a run share: each log file and each agreement serves all that follow."""
+    """State that all groups of a run share, so that each log file is read once."""
 
     def __init__(
         self,
@@ -559,7 +544,7 @@ class CommitRun:
         *,
         keeps_results: bool,
     ) -> None:
-        """`keeps_results` says that refused groups can be tried again."""
+        """Begin a run; with `keeps_results`, refused groups can be tried again."""
         self.store, self.clock, self.opinion = opened.store, opened.clock, opened.opinion
         self.plan, self.limits, self.keeps_results = plan, limits, keeps_results
         self.reconciler = Reconciler(self.store, plan, self.clock, limits)
@@ -592,7 +577,7 @@ class ClaimedGroup:
 
 
 def read_set_of(plan: ClusteringPlan, *groups: RewriteGroup, reconciled: bool = True) -> ReadSet:
-    """Return what the rewrite of groups depends on; `reconciled` allows for deleted rows."""
+    """Return what the commit of groups depends on; `reconciled` allows others to delete rows."""
     files = dict(
         [
             *(input_key(file) for group in groups for file in group.inputs),
@@ -640,11 +625,11 @@ class _Attempt:
         )
 
     def reconciled(self) -> ReconciledRows:
-        """Return what others deleted, as of the last attempt, in a rehearsal as of the log."""
-        if not self._is_rehearsed:
-            found = (self._states.get(one.group_id) for one in self._claimed)
-            return ReconciledRows.of([state.reconciled for state in found if state], self._stale)
-        return ReconciledRows.expected(self._stale)
+        """Return the rows that others deleted before the last attempt."""
+        if self._is_rehearsed:
+            return ReconciledRows.expected(self._stale)
+        found = (self._states.get(one.group_id) for one in self._claimed)
+        return ReconciledRows.of([state.reconciled for state in found if state], self._stale)
 
     def _problems(self, snapshot: Snapshot) -> tuple[str | Conflict, ...]:
         stale = self._staleness(snapshot)
@@ -678,7 +663,7 @@ class _Attempt:
         stale = self._staleness(snapshot)
         groups, plan = [one.group for one in self._claimed], self._run.plan
         if self._is_rehearsed and any(one.deleted for one in stale):
-            # What would be committed of the outputs is not known: nothing was read or written.
+            # A rehearsal reads and writes nothing, so the outputs without these rows are not known.
             require_sound(snapshot, plan, groups, stale)
             return Change(operation="OPTIMIZE", parameters={}, actions=())
         rows = np.concatenate([one.kept for one in stale])
@@ -716,11 +701,10 @@ class _Attempt:
         return self._stale
 
 
-# Commit a batch of finished groups as one version, without those that cannot be committed
+# Commits of a batch of finished groups as one version
 #
-# Each group is looked at alone: whether it is committed already, whether its run and its files
-# prove what its result says, whether other writers changed its inputs. One that fails is left
-# out, and the others are committed without it.
+# Each group is checked alone: whether it is committed already, whether its run and its files prove
+# its result, whether other writers changed its inputs. The groups that pass are committed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -737,16 +721,16 @@ class BatchCommit:
 def commit_batch(
     run: CommitRun, groups: Sequence[RewrittenGroup], *, dry_run: bool = False
 ) -> BatchCommit:
-    """Commit finished groups, each of another group of the plan, on top of the newest version.
+    """Commit finished groups of different ids on top of the newest version.
 
     Outputs are deleted only if the log proves that no commit can ever name them, or if the
-    commit's limits forbid it and nobody keeps the result.
+    commit's limits forbid it and the result is not kept.
     """
     return _Batch(run, dry_run=dry_run).commit(groups)
 
 
 class _Batch:
-    """One call of commit_batch; `_states` has what is reconciled so far, by group."""
+    """One call of commit_batch; `_states` has the reconciled rows so far, by group."""
 
     def __init__(self, run: CommitRun, *, dry_run: bool) -> None:
         self._run = run
@@ -784,7 +768,7 @@ class _Batch:
             self._settle(left)
         return BatchCommit(
             version=version,
-            committed=tuple(self._as_committed(one) for one in left),
+            committed=tuple(map(self._as_committed, left)),
             skipped=tuple(self._skipped),
             refused=self._refused,
             reconciled=reconciled,
@@ -837,7 +821,7 @@ class _Batch:
         return [one for one in claimed if one.group_id not in landed]
 
     def _whole(self, claimed: Sequence[ClaimedGroup]) -> list[ClaimedGroup]:
-        """Return all groups of a migration, or none: then they are refused together."""
+        """Return all groups of a migration; if one is missing, refuse all and return none."""
         missing = tuple(missing_groups(self._run.plan, [one.group for one in claimed]))
         if not missing:
             return list(claimed)
@@ -850,10 +834,10 @@ class _Batch:
     def _without_culprits(
         self, claimed: Sequence[ClaimedGroup], error: Refusal
     ) -> list[ClaimedGroup]:
-        """Return the groups that could be committed without the others, after nothing landed.
+        """Return the groups that could be committed without the others, after a failed attempt.
 
         Groups that another process committed meanwhile are skipped: it removed their traces, which
-        may have been the error. Without a culprit all are refused: each attempt has fewer groups.
+        may have caused the error. If no group fails alone, all are refused.
         """
         pending = self._not_landed(claimed)
         found: dict[int, Refusal | None] = dict.fromkeys((one.group_id for one in pending), error)
@@ -867,15 +851,17 @@ class _Batch:
     def _without(
         self, pending: Sequence[ClaimedGroup], refused: Mapping[int, Refusal]
     ) -> list[ClaimedGroup]:
-        """Return the groups that are not refused, of a migration all or none; clear the others."""
+        """Return the groups that are not refused, for a migration all or none; clear the others."""
         others = next(iter(refused.values()), None) if self._run.plan.is_migration else None
         for one in pending:
             because = refused.get(one.group_id, others)
             if because is not None:
                 self._refused[one.group_id] = because
-                # By limits alone, outputs are lost only if nobody keeps the results.
-                lasts = isinstance(because, CommitConflictError) and (
-                    not self._run.keeps_results or not all(map(passes, because.conflicts))
+                # A kept result could be committed later, or within other limits.
+                passing = (TooMuchToRead, TooManyDeletedRows, FilesAdded)
+                lasts = isinstance(because, CommitConflictError) and not (
+                    self._run.keeps_results
+                    and all(isinstance(one, passing) for one in because.conflicts)
                 )
                 is_replaced = isinstance(because, TableReplacedError)
                 self._clear(one, is_lasting=lasts and not is_replaced)
@@ -890,10 +876,10 @@ class _Batch:
         return None
 
     def _clear(self, claimed: ClaimedGroup, *, is_lasting: bool) -> None:
-        """Delete what no commit can name: of the executor's run only if that `is_lasting`."""
+        """Delete files that no commit can name; those of the executor only if `is_lasting`."""
         if self._dry_run:
             return
-        # Nobody but this batch knows the runs of reconciling, and none of its puts landed.
+        # Only this batch knows the runs of reconciling, and none of its puts landed.
         state = self._states.pop(claimed.group_id, None)
         if state is not None:
             clear_runs(self._run.store, state.runs)

@@ -1,4 +1,4 @@
-"""Commits that rewrite no file; every attempt derives its change from the newest snapshot."""
+"""Changes that rewrite no file; every attempt derives the change from the newest snapshot."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +74,7 @@ def commit_in_place(
 
     def required(newest: Snapshot) -> Change:
         change = derive(newest) or nothing_left
-        assert change is not None  # noqa: S101  the conflict rules let no such change pass
+        assert change is not None  # noqa: S101  ensured by the conflict rules
         return change
 
     proposal = Proposal(
@@ -94,7 +94,7 @@ def changed(opened: OpenedTable, derive: Derive, *, dry_run: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """The definition of a new table; without own columns, it has those of `like`, if given."""
+    """The definition of a new table; what is None comes from `like`, if that is given."""
 
     schema: StructType | pa.Schema | None
     like: Snapshot | None
@@ -150,7 +150,7 @@ def _creation(definition: Definition, clock: Clock) -> Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedFeature:
-    """A feature that was dropped, or would be: its last version, and the protocol there."""
+    """A dropped feature: the version of the commit, and the table's protocol there."""
 
     feature: str
     version: int
@@ -185,7 +185,7 @@ _CHANGE_DATA_FEED: Final = "delta.enableChangeDataFeed"
 
 
 def renaming(store: TableStore, old: Path, new_name: str) -> Derive:
-    """Return the function that renames a column in the schema and in the tags of files."""
+    """Return the change that renames a column in the schema and in the tags of files."""
 
     def derive(newest: Snapshot) -> Change | None:
         rename = plan_rename(newest, old, new_name)
@@ -203,7 +203,7 @@ def renaming(store: TableStore, old: Path, new_name: str) -> Derive:
 
 
 def dropping(columns: Sequence[Path], *, if_exists: bool) -> Derive:
-    """Return the function that drops columns from the schema."""
+    """Return the change that drops columns from the schema."""
 
     def derive(newest: Snapshot) -> Change | None:
         there = [one for one in columns if find_column(newest.schema, one) is not None]

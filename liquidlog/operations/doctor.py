@@ -1,4 +1,4 @@
-"""What is wrong with a table, what mends it without a rewrite, and what a report shows."""
+"""Find faults of a table, repair them without a rewrite, and collect what a report shows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -78,47 +78,20 @@ from liquidlog.storage.files import Maintenance, TableStore
 if TYPE_CHECKING:
     from liquidlog.clustering.keyspace import KeyMap
 
-# Statistics that are read from data files again
-#
-# Every attempt starts from the newest snapshot: files that other commits removed meanwhile are
-# not added again, and deletion vectors that they added are kept.
-
 FILES_IN_A_COMMIT: Final = 10_000
-"""Files per commit; if a commit fails, the ones before it stay."""
-
+"""The most files whose statistics one commit repairs; if it fails, earlier commits stay."""
 _READ_TOGETHER: Final = 8
+LONG_PREFIX_CHARS: Final = 256
+"""Characters that repaired bounds keep of a string, unless the table keeps more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mended:
-    """A repair, the versions it committed, and its number of files."""
+    """A repair, the versions that it committed, and its number of files."""
 
     name: str
     versions: tuple[int, ...]
     files: int
-
-
-@dataclass(slots=True)
-class _StatisticsChange:
-    store: TableStore
-    name: str
-    options: WriterOptions
-    replaces: bool
-    found: Mapping[str, FileStatistics]
-    files: int = 0
-
-    def __call__(self, newest: Snapshot) -> Change | None:
-        paths = pa.array(list(self.found), pa.string())
-        live = newest.files.filter(pc.is_in(newest.paths(), value_set=paths))
-        adds = with_statistics(
-            live,
-            original_adds(self.store, newest, live),
-            self.found,
-            replaces=self.replaces,
-            tight_bounds=self.options.tight_bounds,
-        )
-        self.files = len(adds)
-        return files_repair(self.name, adds) if adds else None
 
 
 def _rescanned(
@@ -143,14 +116,8 @@ def _rescanned(
         return dict(zip(paths, pool.map(read, paths, rows), strict=True))
 
 
-# Find what is wrong with a table's clustering, and repair what needs no rewrite
-
-LONG_PREFIX_CHARS: Final = 256
-"""Characters that repaired bounds keep of a string, unless the table asks for more."""
-
-
 def diagnose(opened: OpenedTable, criteria: Criteria, *, min_cube_bytes: int | None) -> Diagnosis:
-    """Return all findings of a table, and which rewrite is worth it; see `examine`."""
+    """Return all findings of a table, and the verdict on its layout."""
     examined, _ = examine(opened, criteria, min_cube_bytes=min_cube_bytes)
     return Diagnosis(findings=findings(examined), verdict=examined.verdict, asked=examined.asked)
 
@@ -167,9 +134,8 @@ def examine(
     mapped = mapping_mode(snapshot.metadata.configuration) is not MappingMode.NONE
     may_be_renamed = mapped and len(pc.unique(snapshot.files["zorder_by"]).drop_null()) > 0
     has_lost = state is not None and _is_empty(state)
-    # They cost a read of the log.
     needs_past = has_lost or (state is not None and may_be_renamed)
-    past = past_definitions(store, snapshot) if needs_past else ()
+    past = past_definitions(store, snapshot) if needs_past else ()  # reads the log
     histories = read_histories(store, snapshot)
     workload, now_ms = criteria.workload, criteria.now_ms
     if min_cube_bytes is None:
@@ -212,7 +178,7 @@ def examine(
 
 
 def read_histories(store: TableStore, snapshot: Snapshot) -> Histories:
-    """Return the newest commits of the log, as many as are read soon."""
+    """Return what the newest commits of the log added and removed."""
     versions = newest_versions(list_log(store), 0, snapshot.version)
     histories = Histories(is_whole=versions.start == 0)
     for commit in read_file_changes(store, versions):
@@ -221,7 +187,7 @@ def read_histories(store: TableStore, snapshot: Snapshot) -> Histories:
 
 
 def not_removed(snapshot: Snapshot, histories: Histories) -> Mapping[FileKey, int]:
-    """Return the live files that a version (the value) removed under another deletion vector."""
+    """Return the live files that a version, the value, removed with another deletion vector."""
     suspects = pa.array(histories.suspects, pa.string())
     files = snapshot.files.filter(pc.is_in(snapshot.paths(), value_set=suspects))
     return histories.left_with_another_vector(file_keys(files))
@@ -339,12 +305,32 @@ class _Mending:
         for start in range(0, files.num_rows, FILES_IN_A_COMMIT):
             part = files.slice(start, FILES_IN_A_COMMIT)
             found = _rescanned(self.store, self.snapshot, part, options)
-            derive = _StatisticsChange(self.store, name, options, replaces, found)
-            one = self.commit(name, derive)
+            one = self.with_statistics(name, found, options, replaces=replaces)
             if one.versions:
-                versions, count = (*done.versions, *one.versions), done.files + derive.files
+                versions, count = (*done.versions, *one.versions), done.files + one.files
                 done = replace(done, versions=versions, files=count)
         return done
+
+    def with_statistics(
+        self,
+        name: str,
+        found: Mapping[str, FileStatistics],
+        options: WriterOptions,
+        *,
+        replaces: bool,
+    ) -> Mended:
+        """Commit statistics by path, for files that are still live."""
+        paths, count = pa.array(list(found), pa.string()), 0
+
+        def derive(newest: Snapshot) -> Change | None:
+            nonlocal count
+            live = newest.files.filter(pc.is_in(newest.paths(), value_set=paths))
+            originals, tight = original_adds(self.store, newest, live), options.tight_bounds
+            adds = with_statistics(live, originals, found, replaces=replaces, tight_bounds=tight)
+            count = len(adds)
+            return files_repair(name, adds) if adds else None
+
+        return self.commit(name, derive, lambda: count)
 
 
 _REPAIRS: Final[Mapping[str, Callable[[_Mending], Mended]]] = {
@@ -372,11 +358,10 @@ def _is_empty(state: ClusteringState) -> bool:
     return state.clustered and not state.columns and not state.unresolved
 
 
-# What a report shows: health now and before, a map and findings
+# What a report shows
 
 _HISTORY_COMMITS: Final = 200
 """The number of newest commits that a report considers."""
-
 _MOST_POINTS: Final = 20
 _FILES_LOADED: Final = 600_000
 """The most files of past versions that a report loads."""
@@ -386,8 +371,8 @@ _FILES_LOADED: Final = 600_000
 class Overview(Summary):
     """A table at one version.
 
-    `trend` has earlier versions, in order, measured by today's columns. `key_map` has the table now
-    and after the rewrite. `scan` is what readers open now, if no rewrite is shown beside it.
+    `trend` has the health of earlier versions, in order, by today's columns. `key_map` shows the
+    table now and after the rewrite. `scan` is what queries read now, if no rewrite is shown.
     """
 
     detail: Mapping[str, Any]
@@ -401,8 +386,8 @@ class Overview(Summary):
     advice: Advice | None = None
 
     def _facts(self) -> Mapping[str, object]:
-        said = self.problem if self.verdict is None else self.verdict.sentence
-        return {"location": self.uri, "verdict": said}
+        verdict = self.problem if self.verdict is None else self.verdict.sentence
+        return {"location": self.uri, "verdict": verdict}
 
     @property
     def uri(self) -> str:
@@ -483,10 +468,9 @@ def _trend(
     chosen = dict.fromkeys(versions[n * (len(versions) - 1) // (points - 1)] for n in range(points))
     found: list[Health] = []
     for version in chosen:
-        # It may be cleaned up, or from a time when another table was at the address.
+        # The version may be cleaned up, or be of an earlier table at the address.
         with suppress(LiquidlogError):
             snapshot = load_snapshot(store, version)
             bounds = load_bounds(store, snapshot, [column.leaf for column in columns])
-            measured = judged_health(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes)
-            found.append(measured)
+            found.append(judged_health(snapshot, columns, bounds, min_cube_bytes=min_cube_bytes))
     return tuple(found)

@@ -17,31 +17,26 @@ from liquidlog.spec.text import render_size
 from liquidlog.storage.addresses import OptionsSource
 
 EXECUTOR_GROUP: Final = "liquidlog.executors"
-"""The entry points' group, each a Start; also the name of the executors' logger."""
-
+"""The group of the entry points, each a Start; also the name of the executors' logger."""
 SPARK: Final = "spark"
 """The executor that takes a Spark configuration."""
-
 LOCAL: Final = "local"
 """The executor that takes a limit of the plan's size."""
-
 AUTO: Final = "auto"
 """The name that stands for `local` for small plans, else for `spark`."""
-
 AUTO_LIMIT_BYTES: Final = 4 << 30
 """The largest plan, in input bytes, that `auto` gives to `local` by default."""
-
 _MASTERS: Final = (
     *("SPARK_REMOTE", "SPARK_MASTER", "MASTER", "PYSPARK_SUBMIT_ARGS"),
     "PYSPARK_GATEWAY_PORT",  # set by spark-submit
 )
-"""Environment variables by which a user has chosen a Spark."""
+"""Environment variables with which a user has chosen a Spark."""
 
 _OWN: Final = (
     EntryPoint(SPARK, "liquidspark.cli:open_executor", EXECUTOR_GROUP),
     EntryPoint(LOCAL, "liquidlog.local:LocalExecutor", EXECUTOR_GROUP),
 )
-"""Our executors, which also work where the packages are shipped as files."""
+"""Our executors, which are also found if the packages are not installed but shipped as files."""
 
 Executor = Callable[..., Iterator[Outcome]]
 """(plan, ids of the groups to rewrite, progress) -> outcomes, each as soon as its group ends.
@@ -64,11 +59,10 @@ None), may refuse a plan before the start.
 """
 
 NOT_READ_BACK: Final = (
-    "outputs are not read back: what the Parquet encoder and the storage make of the rows is not"
-    " proved, only that the rows handed to them are those of the inputs"
+    "outputs are not read back: it is proved that the Parquet encoder gets the rows of the inputs,"
+    " but not that the encoder and the storage keep them"
 )
-"""The warning about what a run without `read_back` does not prove."""
-
+"""The warning about a run without `read_back`."""
 
 ExecutorOf = Callable[[ClusteringPlan], Executor]
 """Returns the executor of a plan; it is started only if the plan has groups."""
@@ -79,7 +73,7 @@ def executors_when_needed(
     choose: Callable[[ClusteringPlan], str],
     open_it: Callable[[str], AbstractContextManager[Executor]],
 ) -> Iterator[ExecutorOf]:
-    """Context manager: starts each executor for its first plan that has groups; ends them all."""
+    """Context manager: starts an executor for its first plan with groups; ends all of them."""
     with ExitStack() as stack:
         started = cache(lambda name: stack.enter_context(open_it(name)))
         yield lambda plan: started(choose(plan)) if plan.groups else lambda *_: iter(())
@@ -111,27 +105,27 @@ def open_executor(
     """Return a context manager that starts the executor `name`, for the operation `verb`."""
     require_settings(name, configuration, limit_bytes)
     start = find_executor(name)
-    asked = signature(start).parameters
-    told: dict[str, object] = {} if verb is None or "verb" not in asked else {"verb": verb}
+    taken = signature(start).parameters
+    given: dict[str, object] = {} if verb is None or "verb" not in taken else {"verb": verb}
     if session is not None:
-        if "session" not in asked:
+        if "session" not in taken:
             raise UsageError(f"the executor {name} takes no session; leave it out", name=name)
-        told["session"] = session
+        given["session"] = session
     if limit_bytes is not None:
-        told["limit_bytes"] = limit_bytes
+        given["limit_bytes"] = limit_bytes
     if not read_back:
-        if "read_back" not in asked:
+        if "read_back" not in taken:
             raise UsageError(
                 f"no_read_back has no effect with the executor {name}: it takes no read_back",
                 option="no_read_back",
             )
-        told["read_back"] = False
-    return start(configuration, storage_options, **told)
+        given["read_back"] = False
+    return start(configuration, storage_options, **given)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenExecutor:
-    """The executor of a plan, and a clause with the reason."""
+    """The executor of a plan, and the reason in a clause."""
 
     name: str
     reason: str

@@ -1,4 +1,4 @@
-"""What only looks at a table: DESCRIBE DETAIL, files, health, and which files readers open."""
+"""Questions about a table: DESCRIBE DETAIL, files, health, and the files that queries read."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import partial
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,7 @@ import pyarrow.compute as pc
 
 from liquidlog.clustering.choice import input_files, partitions_of
 from liquidlog.clustering.columns import (
-    ROW_COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
+    HIDDEN_COLUMNS,
     ClusteringColumn,
     clustering_state,
     file_states,
@@ -30,6 +28,7 @@ from liquidlog.clustering.settings import (
     notes,
     remembered,
     weights_text,
+    zone_named,
 )
 from liquidlog.errors import ClusteringColumnError, CorruptLogError, UsageError
 from liquidlog.foresee.ratios import with_ratios
@@ -52,9 +51,9 @@ from liquidlog.storage.files import TableStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBytes:
-    """The bytes that a commit added, and the bytes that it only moved, as OPTIMIZE does.
+    """The new bytes of a commit, and the bytes that it only moved, as OPTIMIZE does.
 
-    `write_amplification` is moved per new bytes, summed up to this version; None without new ones.
+    `write_amplification` is moved bytes per new byte, summed up to this version; None without any.
     """
 
     version: int
@@ -150,15 +149,15 @@ def live_rows(files: pa.Table) -> int | None:
     return int(pc.sum(pc.subtract(rows, deleted_rows(files))).as_py() or 0)
 
 
-# Find the columns by which a table is measured for the readers of a workload
+# Health by the columns of a workload, and the files of a table
 
-MOST_COLUMNS: Final = 4
+_MOST_COLUMNS: Final = 4
 
 
-def _asked_columns(
+def _compared_columns(
     store: TableStore, snapshot: Snapshot, workload: Workload
 ) -> tuple[tuple[ClusteringColumn, ...], tuple[str, ...], tuple[NotUsable, ...]]:
-    """Return the columns with statistics that a workload compares most often, and notes."""
+    """Return the columns with statistics that a workload compares most, and notes."""
     weights, not_usable = _weights(snapshot, workload)
     ranked = sorted(weights, key=lambda path: (-weights[path], path))
     configuration = snapshot.metadata.configuration
@@ -173,14 +172,14 @@ def _asked_columns(
         for number, column in enumerate(columns)
         if bounds.known(number).any() or not len(bounds)
     ]
-    taken = there[:MOST_COLUMNS]
+    taken = there[:_MOST_COLUMNS]
     without = [path for path in ranked if path not in {column.logical for column in there}]
     if not taken:
         named = f": {_listed(without)} have none" if without else ""
         raise UsageError(
             f"the workload compares no column that has statistics{named}; name columns instead"
         )
-    measured = ", ".join(f"{one.name} ({weights[one.logical]:.0%} of readings)" for one in taken)
+    measured = ", ".join(f"{one.name} ({weights[one.logical]:.0%} of queries)" for one in taken)
     notes = [f"measured by the columns that the workload compares most: {measured}"]
     if without:
         notes.append(f"the workload also compares columns without statistics: {_listed(without)}")
@@ -191,7 +190,7 @@ def _weights(
     snapshot: Snapshot, workload: Workload
 ) -> tuple[dict[Path, float], tuple[NotUsable, ...]]:
     """Return the share of queries that compare each column, and the predicates left out."""
-    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.conditions import referenced_leaves_each
 
     weights: dict[Path, float] = {}
@@ -218,9 +217,6 @@ def _weights(
 
 def _listed(paths: Sequence[Path]) -> str:
     return ", ".join(quote_path(path) for path in paths)
-
-
-# Files and health
 
 
 def files(store: TableStore, snapshot: Snapshot, min_cube_bytes: int) -> pa.Table:
@@ -262,10 +258,10 @@ def health(
     log alone, unless `reads_rows`.
     """
     measured = clustering_state(snapshot).columns
-    asked: tuple[str, ...] = ()
+    of_workload: tuple[str, ...] = ()
     not_usable: tuple[NotUsable, ...] = ()
     if workload:
-        measured, asked, not_usable = _asked_columns(store, snapshot, workload)
+        measured, of_workload, not_usable = _compared_columns(store, snapshot, workload)
     elif columns is not None:
         measured = resolve_columns(
             snapshot.schema,
@@ -281,12 +277,12 @@ def health(
         part = answers(snapshot, (WeightedPredicate(where),), bounds_of, session)
     leaves = [column.leaf for column in measured]
     bounds = load_bounds(store, snapshot, leaves)
-    rows, of_rows = None, []
+    sample, of_rows = None, []
     if reads_rows and leaves and snapshot.files.num_rows:
         outputs = snapshot.files.num_rows
         rows = rows_of(store, snapshot, leaves, outputs=outputs, bounds=bounds)
-    if rows is not None:
         some = rows.samples[0]
+        sample = some if rows.is_read else None
         of_rows.append(
             f"depth_ratio and read_ratio are from {len(some):,} rows of {some.files:,} files"
             if rows.problem is None
@@ -299,11 +295,11 @@ def health(
         min_cube_bytes=min_cube_bytes,
         mask=None if part is None else part.judged[0].may_match,
         measured_at_ms=now_ms,
-        sample=rows.samples[0] if rows is not None and rows.is_read else None,
+        sample=sample,
     )
     return replace(
         found,
-        notes=(*asked, *found.notes, *of_rows),
+        notes=(*of_workload, *found.notes, *of_rows),
         cannot_prune=() if part is None else part.cannot_prune,
         not_usable=not_usable,
         asked_at=None if part is None else part.asked_at(now_ms),
@@ -342,12 +338,12 @@ def _by_column(
     return pa.StructArray.from_arrays(ends, names=[column.name for column in columns])
 
 
-# The files that readers must open, by statistics alone
+# The files that queries must read, by statistics alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateScan:
-    """The files that readers of one predicate must open; `share` is their share of all queries.
+    """The files that queries with one predicate must read; `share` is their share of all queries.
 
     `cannot_prune` lists its conditions that rule out no file, whatever the statistics.
     """
@@ -361,11 +357,11 @@ class PredicateScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Scan(Summary):
-    """The files that the readers of a workload must open, at one version.
+    """The files that the queries of a workload must read, at one version.
 
     `files_read` and `bytes_read` are means over the workload. `files` has path (decoded),
-    size_bytes, and the share of queries that open the file. `not_usable` lists predicates that are
-    no condition on the table. `asked_at` is the time (ISO 8601, UTC) if a predicate asks for it.
+    size_bytes, and the share of queries that read the file. `not_usable` lists predicates that are
+    no condition on the table. `asked_at` is the time (ISO 8601, UTC) if a predicate depends on it.
     """
 
     version: int
@@ -392,15 +388,18 @@ def scan(
     time_zone: str | None = None,
     now_ms: int | None = None,
 ) -> Scan:
-    """Return the files that readers with the predicates of a workload must open.
+    """Return the files that queries with the predicates of a workload must read.
 
-    Without a `time_zone` of the sessions, any is possible; without `now_ms`, conditions on the
-    current time rule out no file.
+    Without a `time_zone`, sessions may have any; without `now_ms`, conditions on the current time
+    rule out no file.
     """
-    # Importing the SQL parser takes a third of a command's start-up; most need no predicate.
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.matching import answers
 
-    session = Session.at_ms(now_ms, _time_zone(time_zone))
+    zone: tzinfo | None = UTC
+    if time_zone is None or time_zone.upper() != "UTC":
+        zone = None if time_zone is None else zone_named(time_zone, "time_zone")
+    session = Session.at_ms(now_ms, zone)
     found = answers(snapshot, workload, partial(load_bounds, store, snapshot), session)
     workload = found.workload
     masks = [np.asarray(one.may_match, np.bool_) for one in found.judged]
@@ -441,23 +440,12 @@ def scan(
     )
 
 
-def _time_zone(name: str | None) -> tzinfo | None:
-    if name is None:
-        return None
-    try:
-        return UTC if name.upper() == "UTC" else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise UsageError(
-            f"there is no time zone {name!r}; name one as UTC or Europe/Berlin", time_zone=name
-        ) from error
-
-
 def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> ReadPlan:
     """Return the files of a version that may have rows of which `where` is true, by default all."""
     arrow_schema(snapshot.schema)  # refuses columns that cannot be read
     rows = np.arange(snapshot.files.num_rows, dtype=np.int64)
     if where is not None:
-        # Importing the SQL parser takes a third of a command's start-up.
+        # The SQL parser takes a third of a command's start.
         from liquidlog.predicates.matching import judged_each
 
         bounds_of, session = partial(load_bounds, store, snapshot), Session(for_rows=True)
@@ -475,10 +463,7 @@ def plan_read(store: TableStore, snapshot: Snapshot, *, where: str | None) -> Re
                 typed_value(values[field.physical_name], field)
             except ValueError as error:
                 raise CorruptLogError(snapshot.uri, str(error)) from error
-    # Readers leave these columns of data files out.
-    ids, versions = map(
-        snapshot.metadata.configuration.get, (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
-    )
+    ids, versions = map(snapshot.metadata.configuration.get, HIDDEN_COLUMNS)
     hidden = None
     if ids is not None and versions is not None:
         hidden = RowTracking(row_id_column=ids, row_commit_version_column=versions, preserved=False)

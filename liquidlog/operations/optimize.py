@@ -1,4 +1,4 @@
-"""OPTIMIZE: rewrite what a plan has left and commit it, once or in rounds."""
+"""OPTIMIZE: rewrite and commit the pending groups of a plan, once or in rounds."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +65,7 @@ Done = TypeVar("Done")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Optimized(Summary):
-    """A plan, its commits and Delta's metrics by name; of rounds, those of the last."""
+    """A plan, its commits and Delta's metrics by name; with `rounds`, those of the last round."""
 
     plan: ClusteringPlan
     report: CommitReport
@@ -98,7 +98,7 @@ def optimize(
     executor: str,
     session: object = None,
 ) -> Optimized:
-    """Rewrite and commit a plan, by default the one that `make` returns for the plan's settings."""
+    """Rewrite and commit a plan, by default the one that `make` returns for the settings."""
     given = settings_of(settings)
     rounds = given[Stage.ROUNDS]
     run: Mapping[str, Any] = given[Stage.RUN]
@@ -110,8 +110,8 @@ def optimize(
         raise UsageError("min_gain says when rounds end: give final too", option="min_gain")
     planning = partial(make, **given[Stage.PLAN])
     if rounds.get("final"):
-        asked = policy_settings({"strategy": given[Stage.PLAN].get("strategy")})
-        require_rounds(settle(opened.snapshot(), asked).strategy)
+        strategy = policy_settings({"strategy": given[Stage.PLAN].get("strategy")})
+        require_rounds(settle(opened.snapshot(), strategy).strategy)
     made = planning() if plan is None else plan
     limit_bytes = run.get("local_limit")
     require_settings(executor, {}, limit_bytes)
@@ -154,7 +154,7 @@ def rewrite_and_commit(
     on_share: Progress = no_progress,
     on_group: Callable[[int], None] = no_progress,
 ) -> Optimized:
-    """Rewrite and commit the rest of a plan; raise failures of groups after all others."""
+    """Rewrite and commit the rest of a plan; raise the failures of groups at the end."""
     started = time.monotonic()
     report = rewritten(
         opened, plan, executor=executor, commits=commits, on_share=on_share, on_group=on_group
@@ -205,7 +205,7 @@ def metrics_of(
 def expected_metrics(
     opened: OpenedTable, plan: ClusteringPlan, commits: CommitSettings
 ) -> Mapping[str, Any]:
-    """Return the metrics of a fully committed plan; None where unknown before the run."""
+    """Return the metrics of a whole plan, None for those that are unknown before the run."""
     versions = -(-len(plan.groups) // groups_per_commit(plan, commits)) or int(plan.is_migration)
     return planned_metrics(snapshot_of_plan(opened, plan), plan, commits=versions)
 
@@ -236,14 +236,14 @@ def partition_where(snapshot: Snapshot, where: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[Done]):
-    """The return value of a round's plan, and the average depth afterwards."""
+    """The outcome of a round's plan, and the average depth afterwards."""
 
     done: Done
     average_depth: float | None
 
 
 def require_rounds(strategy: str) -> None:
-    """Refuse strategies that leave nothing for a second round."""
+    """Refuse a strategy that needs only one round."""
     if strategy != "overlap":
         raise UsageError(
             "rounds are for the strategy overlap; the strategy cube is done in one round",
@@ -301,7 +301,7 @@ def optimize_in_rounds(
 
 
 def migrate_empty(opened: OpenedTable, made: ClusteringPlan) -> CommitReport:
-    """Commit the definition that a migration gives a table without files."""
+    """Commit the migration of a table without files."""
 
     def change(newest: Snapshot) -> Change:
         if newest.files.num_rows:

@@ -1,4 +1,4 @@
-"""Runs and files as the storage has them: whose they are, what proves them, and which may go."""
+"""Runs and files in the storage: proofs of outputs, claims of tables, orphans and vacuum."""
 
 import json
 import warnings
@@ -68,10 +68,10 @@ from liquidlog.storage.addresses import file_address
 from liquidlog.storage.files import Maintenance, TableStore, tree
 from liquidlog.storage.objects import FileFacts
 
-# Check, in the storage, whether a commit may name the outputs of a run
+# Whether a commit may name the outputs of a run
 #
-# The claims of a document are compared with the run that it names, and with the files
-# themselves. A missing output proves nothing, so nothing is deleted because of it.
+# The claims of a document are compared with the run that it names, and with the files. A missing
+# output proves nothing, so nothing is deleted because of it.
 
 _log: Final = Log(__name__)
 
@@ -93,7 +93,7 @@ def run_of(store: TableStore, token: str, directories: tuple[str, ...] = ()) -> 
 
 
 def require_own_names(run: Run, outputs: Sequence[WrittenFile]) -> None:
-    """Refuse outputs whose names are not those of the run's files, in one of its directories."""
+    """Refuse outputs that do not have the run's names in one of its directories."""
     homes = frozenset(f"{directory}/" for directory in run.directories) or frozenset({""})
     shown = f"{min(homes)}{run.name_prefix}"
     problems = []
@@ -117,7 +117,7 @@ class VectorFile:
 
 @dataclass(frozen=True, slots=True)
 class OutputClaim:
-    """The run that a document names, the digest that it must have left, and its files."""
+    """The run that a document names, the digest that the run must have left, and its files."""
 
     run: Run
     digest: str
@@ -162,10 +162,10 @@ def evidence_against(
 def require_committable(
     store: TableStore, claims: Sequence[OutputClaim], snapshot: Snapshot, *, now_ms: int
 ) -> None:
-    """Refuse, directly before a put, outputs that are, were or may be about to be deleted.
+    """Refuse, directly before a put, outputs that were deleted or may be deleted soon.
 
-    Each run must have finished with its digest: else its outputs may be half deleted. Each output
-    must exist, and be too young for a VACUUM that lists it now.
+    Each run must have finished with its digest: otherwise its outputs may be half deleted. Each
+    output must exist, and be too young for a VACUUM that lists it now.
     """
     files = [file for claim in claims for file in claim.files]
     oldest_ms = now_ms - max_age_ms(snapshot)
@@ -223,7 +223,7 @@ def _unsettled(claim: OutputClaim) -> str | None:
 def clear_runs(store: TableStore, claims: Sequence[OutputClaim]) -> None:
     """Delete the files of finished runs that the log does not name; keep all if a check fails.
 
-    Call this only for runs whose files no commit can name any more: a version in the log forbids it
+    Call this only if no commit can name files of the runs any more: a version in the log forbids it
     for good, or the only commit was refused. A run's digest proves that it is the right one.
     """
     with suppress(LiquidlogError):
@@ -251,24 +251,24 @@ def delete_unnamed(store: TableStore, runs: Sequence[Run]) -> tuple[str, ...]:
 def max_age_ms(snapshot: Snapshot) -> int:
     """Return the age in ms up to which outputs may be committed: half the deleted-file retention.
 
-    A VACUUM may delete by an old list. An hour is always allowed, even at a retention of zero.
+    An older output may be in the list of a running VACUUM. An hour is always allowed.
     """
     kept_ms = retention_ms(snapshot.metadata.configuration) or 0
     return max(kept_ms // 2, _HOUR_MS)
 
 
-# Whether columns that came to a table after a plan are in its inputs, which did not read them
+# Whether inputs have values in columns that the table got after the plan
 #
-# A column that is really new is in no file that was there before it. But a column that was
-# dropped and came back, say by RESTORE, or that files have without the schema naming it, has
-# values there: a rewrite that did not know of it would lose them.
+# A new column is usually in no older file. But a column that was dropped and came back, say by
+# RESTORE, or that files have although the schema did not name it, has values in older files. A
+# rewrite that did not know of the column would lose them.
 
 _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NewColumns:
-    """Which inputs have values in new columns; each file is asked once per set of columns."""
+    """Finds inputs with values in new columns; reads each file once per set of columns."""
 
     store: TableStore
     _reasons: dict[tuple[int, tuple[NewColumn, ...]], tuple[str, ...]] = field(default_factory=dict)
@@ -277,10 +277,10 @@ class NewColumns:
         """Return a sentence for each of the columns that an input of the group has."""
         key = group.group_id, columns
         if columns and key not in self._reasons:
-            self._reasons[key] = self._ask(group, columns)
+            self._reasons[key] = self._found(group, columns)
         return self._reasons.get(key, ())
 
-    def _ask(self, group: RewriteGroup, columns: tuple[NewColumn, ...]) -> tuple[str, ...]:
+    def _found(self, group: RewriteGroup, columns: tuple[NewColumn, ...]) -> tuple[str, ...]:
         wanted = [(column.physical, column.ids) for column in columns]
 
         def held(file: InputFile) -> tuple[Path, ...] | DataFileError:
@@ -301,7 +301,7 @@ class NewColumns:
                     paths[column].append(file.path)
         if unread:
             names = ", ".join(quote_path(column.logical) for column in columns)
-            detail = f"whether the inputs have the new columns {names} cannot be found out"
+            detail = f"it is not known whether the inputs have the new columns {names}"
             raise ResultMismatchError((detail, *unread))
         return tuple(
             _sentence(column, paths[column.physical])
@@ -318,24 +318,20 @@ def _sentence(column: NewColumn, paths: list[str]) -> str:
     )
 
 
-# Who is at work on a table, as the markers of runs say, and a claim of it for one process
+# Processes at work on a table, and a claim of the table for one process
 #
-# Markers prove neither that a process is alive nor that there is no other: they make a note for
-# people. Appends are left out, since they take no file from anybody.
+# Markers of runs prove neither that a process is alive nor that there is no other: they are notes
+# for people. Appends are left out, since they take no file from others.
 #
 # A claim is the marker of a run that writes no file (see `data.runs`). A process first puts its
 # marker and then looks for others: of two at once, at least one sees the other and withdraws.
-# Claims save double work. That no row is lost without them is for the commits to see to.
+# Claims only save double work; the checks of commits protect rows.
 
 ALIVE_MS: Final = 86_400_000
-"""A run that wrote nothing for so long is taken for dead, as `orphans` does by default."""
-
-
+"""A run that wrote nothing for so long counts as dead, as `orphans` does by default."""
 _TICK: Final = "tick"
-
 _TRIES: Final = 6
 """Attempts to claim a table beside a new claim, which may withdraw as well."""
-
 _JUST_BEGUN_MS: Final = 2_000
 
 
@@ -394,7 +390,7 @@ def claimed(store: TableStore, clock: Clock) -> Iterator[tuple[AtWork, ...]]:
         yield others
     finally:
         if run is not None:
-            with suppress(LiquidlogError):  # what was done is done; what stays is only waited for
+            with suppress(LiquidlogError):  # a marker that stays only makes others wait
                 run.forget()
 
 
@@ -423,20 +419,18 @@ def _claim(store: TableStore, clock: Clock) -> tuple[Run | None, tuple[AtWork, .
     return None, others
 
 
-# Find and delete the files that no version names and no run will ever commit
+# Orphans: files that no version names and no run will ever commit
 #
-# A run that has not finished counts as dead only after it has written nothing for a while. A
-# finished run can be committed by anyone who has its result, until its outputs are too old. Before
-# files are deleted, their run is ended in the table, so that no new commit of it can begin. For
-# finished runs, a version is then put, so that a commit under way has to read the fate of its run
-# again. Only then is the log read, and the files that it names are kept.
+# A run that has not finished counts as dead after it has written nothing for a while. A finished
+# run can be committed by anyone who has its result, until its outputs are too old. Before files
+# are deleted, their run is ended in the table, so that no new commit of it can begin. For finished
+# runs, a version is then put, so that a commit under way has to read the fate of its run again.
+# Then the log is read, and the files that it names are kept.
 
 ORPHANS: Final = "ORPHANS"
 """Operation of the version that is put before files of finished runs are deleted."""
-
 _COMMITTABLE: Final = frozenset({RunStage.FINISHED, RunStage.WITHDRAWN})
 """Stages of runs whose commit may be under way."""
-
 _REASONS: Final[Mapping[RunStage, str]] = {
     RunStage.RUNNING: "never ended and has been idle since",
     RunStage.FINISHED: "finished, but was not committed in time",
@@ -479,9 +473,9 @@ def orphans(
 ) -> Rows:
     """Return the files that runs and writers left without a commit, one row per file.
 
-    A run that wrote within `older_than_ms` counts as alive. With `finished`, the files of older
-    finished runs may go too, although their results can still be committed. `delete` deletes what
-    may go; with `dry_run` too, it only returns the same rows.
+    A run that wrote within `older_than_ms` counts as alive. With `finished`, files of older
+    finished runs are orphans too, although their results can still be committed. `delete` deletes
+    the orphans; with `dry_run`, the same rows are returned and nothing is deleted.
     """
     opened.require_newest()
     store, snapshot, clock = opened.store, opened.snapshot(), opened.clock
@@ -500,7 +494,10 @@ def orphans(
             require_writable(load_snapshot(store))
         deleted = {file.path for file in files if file.reason_to_keep is None}
         if not dry_run:
-            deleted = {*_delete_runs(store, strays, clock), *_delete(store, temporaries)}
+            partial_files = [file.path for file in temporaries if file.reason_to_keep is None]
+            deleted = {*_delete_runs(store, strays, clock), *partial_files}
+            for path in partial_files:
+                store.delete_file(path)
     return Rows(
         {
             "path": file.path,
@@ -523,13 +520,6 @@ def _delete_runs(store: TableStore, strays: Sequence[_StrayRun], clock: Clock) -
         _put_version(store, withdrawn, clock)
     gone = [run for run, stage in ended.items() if stage is not None]
     return delete_unnamed(store, gone) if gone else ()
-
-
-def _delete(store: TableStore, temporaries: Sequence[LeftFile]) -> Iterator[str]:
-    for file in temporaries:
-        if file.reason_to_keep is None:
-            store.delete_file(file.path)
-            yield file.path
 
 
 def _stray_runs(
@@ -615,27 +605,24 @@ def _put_version(store: TableStore, tokens: Sequence[str], clock: Clock) -> None
         pass  # a version that another writer put meanwhile has the same effect
 
 
-# Delete the data files that no version within the retention needs, as VACUUM does
+# Vacuum: delete the data files that no version within the retention needs
 #
-# A file goes only if it is older than the retention, no version within the retention holds it,
-# and no run that could still be committed wrote it. The order of looks makes that safe: first
-# files, then runs, then the log; what a run commits meanwhile is either among the runs or in the
-# log. Then a version says what will be deleted, and runs and log are looked at once more.
+# A file is deleted only if it is older than the retention, no version within the retention holds
+# it, and no run that could still be committed wrote it. First the files are listed, then the runs,
+# and then the log is read: a file that a run commits meanwhile belongs to a listed run or is in the
+# log. Then a version says what will be deleted, and runs and log are read once more.
 #
 # Source: PROTOCOL.md, "VACUUM Protocol Check", "Add File and Remove File"; Delta Spark,
 # VacuumCommand, for what is written in the history.
 
 VACUUM_START: Final = "VACUUM START"
 VACUUM_END: Final = "VACUUM END"
-
 SAFE_RETENTION_MS: Final = 168 * 3_600_000
 """Shorter retentions have to be allowed: readers and writers may take a week."""
-
 _CLOCKS_APART_MS: Final = 86_400_000
 
 _REMOVED: Final = "the versions that had it are older than the retention"
 _UNNAMED: Final = "no version has it, and it is older than the retention"
-
 _NEEDED: Final = "a version within the retention needs it"
 _YOUNG: Final = "it is younger than the retention"
 _AGELESS: Final = "the storage does not say how old it is"
@@ -660,7 +647,7 @@ class Kept:
 
 @dataclass(frozen=True, repr=False)
 class Vacuumed(Summary):
-    """What a vacuum deleted and kept, or would, and its versions in the history."""
+    """The files that a vacuum deleted and kept, or would, and its versions in the history."""
 
     retention_ms: int
     files: tuple[LeftFile, ...]
@@ -776,6 +763,8 @@ def retention_to_keep(
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
+    """The files of a table; `odd` are links or have odd names, `others` are of tables below."""
+
     files: Mapping[str, FileFacts]
     odd: int
     others: Mapping[str, FileFacts]
@@ -795,21 +784,21 @@ def _unneeded(
         elif run_token_of(path) in tokens:
             reasons[path] = _RUN
     old = listed.files.keys() - reasons.keys()
-    said = needed_files(store, old, since_ms=since_ms, by_name=listed.odd > 0)
+    log = needed_files(store, old, since_ms=since_ms, by_name=listed.odd > 0)
     unneeded = []
     for path in sorted(old):
-        reason = _reason_to_delete(path, said)
+        reason = _reason_to_delete(path, log)
         if reason is None:
-            reasons[path] = _NEEDED if path in said.needed else _OTHER
+            reasons[path] = _NEEDED if path in log.needed else _OTHER
         else:
             unneeded.append(LeftFile(path, listed.files[path], reason))
     return tuple(unneeded), _kept(listed, reasons)
 
 
-def _reason_to_delete(path: str, said: Needed) -> str | None:
-    if path in said.needed:
+def _reason_to_delete(path: str, log: Needed) -> str | None:
+    if path in log.needed:
         return None
-    if path in said.expired:
+    if path in log.expired:
         return _REMOVED
     return _UNNAMED if is_data_name(path) else None
 
@@ -874,10 +863,10 @@ def _require_one_time(store: TableStore, version: int, now_ms: int) -> None:
 def _deleted(store: TableStore, found: Vacuumed, since_ms: int, *, by_name: bool) -> Vacuumed:
     tokens = tokens_in(table_directory(store), store.storage)
     paths = {file.path for file in found.files if run_token_of(file.path) not in tokens}
-    said = needed_files(store, paths, since_ms=since_ms, by_name=by_name)
+    log = needed_files(store, paths, since_ms=since_ms, by_name=by_name)
     doomed, sizes = [], []
     for file in found.files:
-        if file.path in paths and _reason_to_delete(file.path, said) is not None:
+        if file.path in paths and _reason_to_delete(file.path, log) is not None:
             doomed.append(file)
         else:
             sizes.append(file.facts.size_bytes)
@@ -900,7 +889,7 @@ def _note(operation: str, parameters: Mapping[str, object], metrics: Mapping[str
 
 
 def _put_end(store: TableStore, done: Vacuumed, clock: Clock) -> tuple[int, ...]:
-    """Put the version that says that all is done; return it, or nothing if that fails."""
+    """Put the version that ends the vacuum; return it, or nothing if that fails."""
     metrics = {
         "numDeletedFiles": str(done.deleted_files),
         "numVacuumedDirectories": str(done.directories + 1),  # with the table's own

@@ -106,8 +106,8 @@ if TYPE_CHECKING:
 
 # Files that a rewrite would refuse, since the calendar of their old dates is unknown
 #
-# The log says which files hold dates before 1582-10-15 or timestamps before 1900; the footers of
-# a few of these name the calendar.
+# The log says which files hold dates before 1582-10-15 or timestamps before 1900. The footers of
+# a few of these files are read: they name the calendar.
 
 _MOST_FOOTERS: Final = 16
 _PARALLEL_FOOTERS: Final = 8
@@ -117,9 +117,8 @@ _DATED: Final = (PrimitiveType("date"), PrimitiveType("timestamp"))
 
 
 def noted(plan: ClusteringPlan, store: TableStore, snapshot: Snapshot) -> ClusteringPlan:
-    """Return a plan with a note for each looked-up file that its rewrite would refuse."""
-    found = refused_of(plan, store, snapshot)
-    return structs.replace(plan, notes=(*plan.notes, *found)) if found else plan
+    """Return a plan with a note for each file that its rewrite would refuse; see `refused`."""
+    return structs.replace(plan, notes=(*plan.notes, *refused_of(plan, store, snapshot)))
 
 
 def refused_of(
@@ -163,23 +162,23 @@ def refused(
                         values = f"old values of its column {quote_path(leaf.logical)} are {why}"
                         return f"a rewrite would refuse {file.path}: {values}"
         except DataFileError:
-            pass  # whoever reads it says so
+            pass  # the rewrite will report it
         return None
 
     with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
         return tuple(text for text in pool.map(problem, range(len(rows))) if text is not None)
 
 
-# Make the plan of what OPTIMIZE would rewrite: from arguments, properties and defaults
+# The plan of OPTIMIZE, from arguments, properties and defaults
 
 _log: Final = Log(__name__)
 
-_ASKS_FOR_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
+_MAY_NAME_TIME: Final = re.compile(r"current_|curdate|localtimestamp|now", re.IGNORECASE)
 
 
 def at_time(where: object, now_ms: int) -> object:
     """Return a predicate with the current time as a literal in UTC; anything else as it is."""
-    if not isinstance(where, str) or _ASKS_FOR_TIME.search(where) is None:
+    if not isinstance(where, str) or _MAY_NAME_TIME.search(where) is None:
         return where
     from liquidlog.predicates.conditions import at_time as with_time
 
@@ -212,10 +211,10 @@ def planned(
     quietly: bool = False,
     require_fit: bool = True,
 ) -> ClusteringPlan:
-    """Return the plan that `arguments`, by the names of Table.plan, ask for.
+    """Return the plan for `arguments`, by the names of Table.plan.
 
-    The layout is fitted to the `workload`, by default to the readers that the table remembers.
-    `require_fit` refuses a workload that does not fit. `quietly` logs nothing.
+    The layout is fitted to the `workload`, by default to the weights in the table's properties.
+    `require_fit` refuses a workload that the layout cannot be fitted to. `quietly` logs nothing.
     """
     began = time.perf_counter()
     settled = settle(snapshot, policy_settings(arguments))
@@ -276,7 +275,7 @@ def _say_planned(made: ClusteringPlan, duration_ms: int) -> None:
         _log.debug("left: %d files, %s", found["counts"], found["values"])
 
 
-# A partitioned table made a clustered one: what to know before, and the plan
+# Migration: a partitioned table becomes a clustered one
 
 _FORCED: Mapping[str, Any] = {"strategy": "cube", "skip_clustered": False}
 
@@ -286,7 +285,7 @@ class MigrationNotice:
     """What people must know before a migration.
 
     `protocol_change` is None if the table has the feature. `zoneless` are the partition columns
-    whose timestamps name no zone: the migration takes them as times in `time_zone`.
+    with timestamps that name no zone: the migration reads them as times in `time_zone`.
     """
 
     partition_columns: tuple[str, ...]
@@ -312,7 +311,7 @@ class MigrationNotice:
 
 
 def migration_notice(snapshot: Snapshot, made: ClusteringPlan | None = None) -> MigrationNotice:
-    """Return what people have to know before a table is migrated, perhaps by this plan."""
+    """Return the notice about the migration of a table, by the plan if there is one."""
     zone = None if made is None else made.policy.partition_time_zone
     return MigrationNotice(
         partition_columns=snapshot.metadata.partition_columns,
@@ -337,7 +336,7 @@ def planned_migration(
     new_id: NewId,
     workload: Workload | None = None,
 ) -> ClusteringPlan:
-    """Return the plan that makes a partitioned table clustered; every file is rewritten."""
+    """Return the plan that turns a partitioned table into a clustered one."""
     if not snapshot.metadata.partition_columns:
         raise UsageError(
             "the table is not partitioned: there is nothing to migrate; cluster-by sets its"
@@ -350,8 +349,8 @@ def planned_migration(
     decided_by = {name: by for name, by in made.decided_by.items() if name not in _FORCED}
     policy = made.policy
     if _zoneless(snapshot):
-        asked = remembered(snapshot, TIME_ZONE) if zone is None else BY_NAME[TIME_ZONE].parsed(zone)
-        policy = structs.replace(policy, partition_time_zone=asked)
+        given = remembered(snapshot, TIME_ZONE) if zone is None else BY_NAME[TIME_ZONE].parsed(zone)
+        policy = structs.replace(policy, partition_time_zone=given)
         by = OPTION if zone else deciding_property(snapshot.metadata.configuration, TIME_ZONE)
         decided_by |= {TIME_ZONE: by} if by else {}
     elif zone is not None:
@@ -360,13 +359,13 @@ def planned_migration(
             option=TIME_ZONE,
         )
     made = structs.replace(made, policy=policy, decided_by=decided_by)
-    return _of_table_as_it_is(made, snapshot)
+    return _of_partitioned_table(made, snapshot)
 
 
 def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) -> ClusteringPlan:
     """Return a migration's plan with added groups for live files that it lacks."""
     if not made.is_migration:
-        raise UsageError("the plan is no migration, and only those take what others added later")
+        raise UsageError("the plan is no migration; only a migration takes files added later")
     require_same_table(snapshot, made.table_id)
     reasons = tuple(table_changes(snapshot, made))
     if reasons:
@@ -379,9 +378,9 @@ def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) 
     if _zoneless(snapshot):
         zone = made.policy.partition_time_zone or remembered(snapshot, TIME_ZONE)
         made = structs.replace(made, policy=structs.replace(made.policy, partition_time_zone=zone))
-    asked = structs.replace(made.policy, partition_time_zone=UNSET)
-    found = structs.replace(plan(rest, asked, new_id=new_id), policy=made.policy)
-    added = _of_table_as_it_is(found, snapshot)
+    policy = structs.replace(made.policy, partition_time_zone=UNSET)
+    found = structs.replace(plan(rest, policy, new_id=new_id), policy=made.policy)
+    added = _of_partitioned_table(found, snapshot)
     groups = (
         structs.replace(group, group_id=number)
         for number, group in enumerate(added.groups, start=len(made.groups))
@@ -389,8 +388,8 @@ def extended_migration(snapshot: Snapshot, made: ClusteringPlan, new_id: NewId) 
     return structs.replace(made, groups=(*made.groups, *groups))
 
 
-def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPlan:
-    """Return a plan of the `migrated` table as a plan of the table as it is."""
+def _of_partitioned_table(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPlan:
+    """Return a plan for the `migrated` table as a plan for the table that is still partitioned."""
     fields = partition_fields(
         snapshot.schema, snapshot.metadata.partition_columns, where=snapshot.uri
     )
@@ -416,7 +415,7 @@ def _of_table_as_it_is(made: ClusteringPlan, snapshot: Snapshot) -> ClusteringPl
     )
 
 
-# Why a planner takes a file or leaves it alone, file by file or counted by reason
+# Why the planner takes a file or leaves it alone
 
 _SKIP_WORDS: Final[Mapping[SkipReason, str]] = {
     SkipReason.STABLE_CUBE: "its cube has reached the minimum cube size and is left alone",
@@ -454,7 +453,7 @@ class Explained:
 
 
 def explain_together(plan: ClusteringPlan, *, examples: int) -> tuple[Explained, ...]:
-    """Return the planner's decisions counted by reason, rewrites first, with some paths."""
+    """Return how many files the planner decided on for each reason, rewrites first."""
     found = []
     if plan.groups:
         inputs = (group.inputs.columns.select(["path", "size_bytes"]) for group in plan.groups)
@@ -538,20 +537,14 @@ def _measures(snapshot: Snapshot, bounds_of: BoundsOf, path: str | None) -> Mapp
     }
 
 
-# What should be done about a table's layout: the one verdict that all verbs show
+# The verdict: what should be done about a table's layout
 
 MOST_OPTIONS: Final = 10
-"""Of a table with more than MANY_FILES, only OPTIMIZE as the table remembers it is judged."""
-
+"""For a table of more than MANY_FILES, only OPTIMIZE with the table's own settings is judged."""
 _JUDGED_AGAIN: Final = 2
 """The most options that are judged again by halves of the sampled rows."""
-
-_OWN: Final = (PARTIAL, STABLE)
-
-_FOREIGN: Final = (OTHER_COLUMNS, OTHER_PROVIDER)
-
 _MOST_UNMEASURED_SHARE: Final = 0.05
-"""The largest share of bytes without statistics with which a prediction is believed."""
+"""The largest share of bytes without statistics for which a prediction is trusted."""
 
 
 def criteria_of(
@@ -561,7 +554,7 @@ def criteria_of(
     payback_days: float | None = None,
     queries_per_day: float | None = None,
 ) -> Criteria:
-    """Return for whom, and by which bar, rewrites of a table are judged."""
+    """Return the queries and the bar by which rewrites of a table are judged."""
     days = PAYBACK_DAYS if payback_days is None else payback_days
     if queries_per_day is not None:
         queries_per_day = number(queries_per_day, argument="queries_per_day")
@@ -588,14 +581,14 @@ def judge(
     request: "Request | None" = None,
     made: ClusteringPlan | None = None,
 ) -> Decided:
-    """Return what should be done about a table's layout, for its readers.
+    """Return what should be done about a table's layout.
 
-    With a workload, the `request` says how other clustering columns are searched for. `made` is the
+    With a workload, the `request` says how other clustering columns are searched. `made` is the
     plan of OPTIMIZE, if the caller has it already.
     """
     found = None
     if criteria.workload:
-        # The SQL parser takes a third of a command's start; who gives no workload needs none.
+        # The SQL parser takes a third of a command's start.
         from liquidlog.operations.advise import advised
 
         found = advised(opened, snapshot, criteria, request)
@@ -617,7 +610,6 @@ def _judged(maker: "_Maker") -> Verdict:
     if not snapshot.files.num_rows:
         return no_verdict("leave", "the table has no files", criteria)
     try:
-        # No engine can rewrite a table that is refused here.
         require_writable(snapshot)
         check_table(snapshot)
     except LiquidlogError as error:
@@ -636,7 +628,7 @@ def _judged(maker: "_Maker") -> Verdict:
 
 
 def _noted(found: Verdict, snapshot: Snapshot) -> Verdict:
-    """Say beside a rewrite that is worth it what stands in its way."""
+    """Return a verdict with the table's notes, which may forbid a rewrite that is worth it."""
     if found.best is None:
         return found
     return replace(found, sentence=" ".join((found.sentence, *snapshot.notes)))
@@ -691,7 +683,7 @@ def judge_plan(
 def _unless_refused(
     option: Option, opened: OpenedTable, snapshot: Snapshot, criteria: Criteria
 ) -> Option:
-    """Return the option, marked as not worth it if its rewrite would refuse files for dates."""
+    """Return the option, with a problem if its rewrite would refuse files for their old dates."""
     if not option.is_worth_it or not criteria.reads_rows:
         return option
     bounds_of = opened.bounds_of(snapshot)
@@ -703,7 +695,7 @@ def _unless_refused(
 
 
 def predicted(opened: OpenedTable, plan: ClusteringPlan, criteria: Criteria) -> Prediction:
-    """Return what a plan brings the readers of criteria."""
+    """Return how much the queries of criteria read now and after a plan."""
     snapshot = snapshot_of_plan(opened, plan)
     bounds_of = opened.bounds_of(snapshot)
     return foresight_of(opened.store, snapshot, criteria, bounds_of, [plan]).prediction(0)
@@ -716,7 +708,7 @@ def foresight_of(
     bounds_of: BoundsOf,
     plans: Sequence[ClusteringPlan],
 ) -> Foresight:
-    """Return the Foresight that predicts plans for the readers of criteria."""
+    """Return the Foresight that predicts plans for the queries of criteria."""
     if criteria.workload:
         readers = asked_readers(snapshot, criteria.workload, bounds_of, criteria.now_ms)
     else:
@@ -736,7 +728,7 @@ def foresight_of(
 
 
 def _part(snapshot: Snapshot, plan: ClusteringPlan) -> Part:
-    """Return the part of a plan that is predicted: all, unless the table is very large."""
+    """Return the part of a plan that is predicted: all, unless the table has MANY_FILES."""
     if snapshot.files.num_rows <= MANY_FILES:
         return Part(snapshot=snapshot, plan=plan)
     return part_of(snapshot, plan)
@@ -767,7 +759,7 @@ class _Maker:
     unmeasured: str | None = None
 
     def options(self) -> list[Option]:
-        """Return the options, each judged; `unmeasured` or `refused` may say why there are none.
+        """Return the judged options; without any, `unmeasured` or `refused` may say why.
 
         All are judged quickly, with narrow ranges; then the best again, until one stays worth it.
         """
@@ -799,7 +791,7 @@ class _Maker:
         return self._unless_refused(options)
 
     def _unless_refused(self, options: list[Option]) -> list[Option]:
-        """Return the options, with the best ones marked that would be refused."""
+        """Return the options; the best one is not refused, and refused ones have a problem."""
         while (number := _best(options)) is not None:
             best = options[number]
             options[number] = _unless_refused(best, self.opened, self.snapshot, self.criteria)
@@ -838,7 +830,7 @@ class _Maker:
         states = file_states(snapshot, columns, 0)
         has_cubes, is_foreign = (
             bool(columns) and bool(pc.any(pc.is_in(states, pa.array(among))).as_py())
-            for among in (_OWN, _FOREIGN)
+            for among in ((PARTIAL, STABLE), (OTHER_COLUMNS, OTHER_PROVIDER))
         )
         sizes: Sequence[int] = judged_file_sizes(snapshot.size_bytes, own_size)
         if self.max_file_bytes is not None:
@@ -881,7 +873,7 @@ class _Maker:
             bounds_of, new_id = self.opened.bounds_of(snapshot), self.opened.clock.new_id
             made = planned(after, arguments, bounds_of, new_id, quietly=True)
         except LiquidlogError:
-            return None  # it cannot be clustered so; other rewrites are judged
+            return None  # the table cannot be clustered by these columns
         made = structs.replace(made, fitted=advice.fitted)
         own = tuple(column.logical for column in clustering_state(snapshot).columns)
         return _Made(
@@ -950,7 +942,7 @@ def _command(snapshot: Snapshot, best: Candidate, doing: Steps, workload_source:
 
 
 def _unmeasured(snapshot: Snapshot, bounds_of: BoundsOf) -> str | None:
-    """Return why predictions are unreliable: files lack statistics; None if they are not."""
+    """Return why predictions are unreliable, None if enough files have statistics."""
     columns = clustering_state(snapshot).columns
     if not columns:
         return None

@@ -1,10 +1,9 @@
 """Groups of a rewrite: watched while they run, committed in batches, kept in result documents.
 
-A group whose commit another commit has made impossible for good need not be rewritten to its end.
-Only what the log says counts, and only what cannot pass: a winning commit stays in the log, so a
-conflict with it lasts. What newer commits could undo is left to the attempt to commit.
-
-Looking writes nothing, and a look that fails changes nothing: the next one tries again.
+If another commit has made the commit of a group impossible for good, the rewrite of the group can
+stop. A conflict with a winning commit lasts, since the commit stays in the log; conflicts that
+newer commits could undo are left to the attempt to commit. A watch writes nothing; if it cannot
+read the log, it tries again later.
 """
 
 import os
@@ -71,11 +70,9 @@ from liquidlog.storage.addresses import OptionsSource
 from liquidlog.storage.files import Maintenance, TableStore
 
 INTERVAL_MS: Final = 60_000
-"""The time between two looks at the log."""
-
+"""The least time between two reads of the log by a watch."""
 _LEAST_INTERVAL_MS: Final = 5_000
 """The same after a group ended; groups of a compaction can end every few ms."""
-
 _executors_log: Final = Log(EXECUTOR_GROUP)
 
 
@@ -109,7 +106,7 @@ def lasting_conflicts(
 def lost_groups(
     winners: Winners, plan: ClusteringPlan, groups: Sequence[RewriteGroup], max_share: float = 1.0
 ) -> Mapping[int, Sequence[Conflict]]:
-    """Return why groups can never be committed after `winners`; of a migration all or none."""
+    """Return why groups can never be committed after `winners`; for a migration, all or none."""
     of_table = winners.conflicts(read_set_of(plan))
     touched = np.zeros(len(groups), np.bool_)
     if paths := winners.removed_paths():
@@ -129,10 +126,10 @@ def lost_groups(
 
 
 class GroupWatch:
-    """Tells an executor which groups of a plan can no longer be committed; asked from any thread.
+    """Tells an executor which groups of a plan can no longer be committed; any thread may call it.
 
-    A call returns a clause per group, by id: `liquidlog.plan.Cancelled`. It looks at the log the
-    first time, after `INTERVAL_MS`, and soon after a group ended; it reads each commit once.
+    A call returns a clause per group, by id: `liquidlog.plan.Cancelled`. It reads new commits the
+    first time, after `INTERVAL_MS`, and soon after a group ended.
     """
 
     def __init__(
@@ -151,7 +148,7 @@ class GroupWatch:
         self._reasons: Mapping[int, str] = {}
 
     def __call__(self) -> Mapping[int, str]:
-        """Return the clauses by group id, the last known ones while another thread looks."""
+        """Return the clauses by group id, the last known ones while another thread reads."""
         if self._looking.acquire(blocking=False):
             try:
                 self._look()
@@ -160,7 +157,7 @@ class GroupWatch:
         return self._reasons
 
     def group_ended(self) -> None:
-        """Note that a group ended, so that the log is looked at soon."""
+        """Note that a group ended, so that the log is read soon."""
         self._group_ended = True
 
     def conflicts(self, failure: GroupFailure) -> tuple[GroupConflict, ...]:
@@ -182,28 +179,27 @@ class GroupWatch:
             groups = [group for group in self._plan.groups if group.group_id not in committed]
             self._lost = lost_groups(winners, self._plan, groups, self._max_share)
             self._seen = winners, winners.version
-        except Exception as error:  # noqa: BLE001  a courtesy must not end hours of work
-            self._warn(error)
+        except Exception as error:  # noqa: BLE001  a watch must not end hours of work
+            if not self._has_warned:
+                _warn_of_watch(error)
+            self._has_warned = True
             return
         self._reasons = {
             group_id: "; ".join(map(str, conflicts)) for group_id, conflicts in self._lost.items()
         }
 
-    def _warn(self, error: Exception) -> None:
-        if self._has_warned:
-            return
-        self._has_warned = True
-        said = error.message if isinstance(error, LiquidlogError) else f"{error!r}"
-        # Not a Python warning: a filter that makes errors of those would end the rewrite.
-        _executors_log.warning(
-            "warning: the log could not be looked at while groups are rewritten, so groups which"
-            " other commits make impossible may go on to their end; it is tried again: %s",
-            said,
-        )
+
+def _warn_of_watch(error: Exception) -> None:
+    # Not a Python warning: a filter that turns warnings into errors would end the rewrite.
+    _executors_log.warning(
+        "warning: the log could not be read while groups are rewritten, so groups may be rewritten"
+        " to their end although other commits make their commit impossible; it is tried again: %s",
+        error.message if isinstance(error, LiquidlogError) else f"{error!r}",
+    )
 
 
 def watch_for(opened: OpenedTable, plan: ClusteringPlan, max_share: float | None) -> GroupWatch:
-    """Return the watch of a plan's groups for commits with this limit of deleted rows."""
+    """Return the watch of a plan's groups for commits that may follow this share of deletions."""
     share = reconcile_limits(max_share, None).max_share
     return GroupWatch(opened.store, plan, opened.clock, share)
 
@@ -213,30 +209,26 @@ def watch_of(plan: ClusteringPlan, storage_options: OptionsSource | None = None)
     return GroupWatch(open_store(plan.table_uri, storage_options), plan, system_clock())
 
 
-# Commit finished rewrites, in batches, and say of each group what became of it
-#
-# A problem of one group does not stop the others: the report has the outcome of each.
+# Commits of finished groups in batches; the report has the outcome of each group
 
 _log: Final = Log(__name__)
 
 _GROUPS_PER_COMMIT: Final = {RewriteMode.COMPACTION: 100}
 """A group of a compaction becomes one file, of at most 1 GiB by default; a hundred make a cube."""
-
 _PARTITIONS_PER_COMMIT: Final = 100
-"""The most partitions that are committed together where each is ordered by itself."""
-
+"""The most partitions that are committed together if each is ordered by itself."""
 _LONGEST_WAIT_MS: Final = 10 * 60_000
-"""A finished group waits so long for others: a VACUUM may take its outputs after an hour."""
+"""The longest time that a finished group waits; a VACUUM may take its outputs after an hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CommitReport(Summary):
-    """The outcome of committing a plan's groups; of a dry run, the one that a real run would have.
+    """The outcome of the commits of a plan's groups; for a dry run, of the commits to expect.
 
     `group_versions` has the version of each committed group, in order. `conflicts` and `failures`
     (sentences) say why groups were not committed. `finished` are the committed results, with the
     outputs that the versions name; `reconciled` sums up rows that others deleted.
-    `definition_version` is that of a migration without files, which has no group.
+    `definition_version` is the version of a migration without files, which has no group.
     """
 
     read_version: int
@@ -316,7 +308,7 @@ def groups_per_commit(plan: ClusteringPlan, settings: CommitSettings) -> int:
 
 
 def default_groups_per_commit(plan: ClusteringPlan) -> int:
-    """Return how many groups are committed together: of a migration all, of partitions one cube."""
+    """Return how many groups are committed together by default; see `Table.commit`."""
     if plan.is_migration:
         return max(1, len(plan.groups))
     most = _GROUPS_PER_COMMIT.get(plan.mode, 1)
@@ -340,9 +332,9 @@ def commit_groups(
 ) -> CommitReport:
     """Commit groups as they arrive, up to `groups_per_commit` in a version.
 
-    Waiting groups are committed at the end, also when `groups` raises an error or an interrupt,
-    which is then raised. `tasks` read what is above the limit of reconciling; `keeps_results` says
-    that refused groups can be tried again.
+    Waiting groups are committed at the end, also if `groups` raises an error or an interrupt, which
+    is raised afterwards. `tasks` read what is above the limit of reconciling; with `keeps_results`,
+    refused groups can be tried again.
     """
     share, limit = settings.get("max_reconciled_share"), settings.get("reconcile_limit")
     limits = reconcile_limits(share, limit, tasks)
@@ -467,7 +459,7 @@ def _batches(
         yield waiting
 
 
-# A result document that grows by a line per finished group and survives a killed writer
+# A result document, which gets a line per finished group and survives a killed writer
 #
 # An existing file is extended only if its content proves it to be a result of the plan. Any
 # other file is refused, unchanged, before any data is rewritten.
@@ -541,7 +533,7 @@ def _require_regular(path: str) -> None:
 
 
 def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
-    """Return a result file without a cut-off line; create it now, to fail before the work."""
+    """Return the result in a file and remove a cut-off line; create a missing file."""
     _require_regular(path)
     with _writing(path), Path(path).open("ab+") as file:
         file.seek(0)
@@ -555,7 +547,7 @@ def _continued(path: str, plan: ClusteringPlan) -> RewriteResult:
 def _finished(content: bytes, plan: ClusteringPlan, *, where: str) -> tuple[RewriteResult, int]:
     """Return the result in a document, and the bytes of its complete lines.
 
-    The rest may be a cut-off line only if the document proves to be a result of this plan.
+    A cut-off line may follow only if the document proves to be a result of this plan.
     """
     size_bytes = content.rfind(b"\n") + 1
     result = decode_result(content[:size_bytes], where=where)

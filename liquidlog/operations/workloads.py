@@ -1,4 +1,4 @@
-"""Import workloads from logs and SQL, and read what was imported for a table."""
+"""Workloads: import them from logs and SQL, and read them for a table."""
 
 import datetime as dt
 import math
@@ -52,9 +52,9 @@ def import_workload(
     without_constants: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return what sources ask of tables, by default of all: one query per distinct conditions.
+    """Return the queries of tables in sources, by default of all tables.
 
-    Queries whose last time is before `since` are left out.
+    Queries with the same conditions are one. Those that last ran before `since` are left out.
     """
     if not sources:
         raise UsageError("name a source: an event log, a query log, a file of SQL or a table")
@@ -67,13 +67,13 @@ def import_workload(
     return redacted(found) if without_constants else found
 
 
-def asked_at(
+def _imported(
     path: str, *, table: str, storage_options: StorageOptions, problem: UsageError | None = None
 ) -> Imported:
-    """Return what the source or the imported workload at an address asks of a table.
+    """Return the queries of a table in the source or the imported workload at an address.
 
-    SQL that asks one table alone, of another name, is taken to ask this one. `problem` is why the
-    file has no other form; it is raised if it is not a source either.
+    If a file of SQL names only one table, it counts as this one, whatever its name. `problem` says
+    why the file is no list of predicates; it is raised if the file is no source either.
     """
     known = Tables((open_table(table, storage_options),))
     try:
@@ -87,17 +87,17 @@ def asked_at(
     if problem is not None and not found.other_tables:
         raise problem
     others = sorted(found.other_tables)[:_NAMED]
-    instead = [f"it asks {', '.join(others)}"] if others else []
+    instead = [f"it has queries of {', '.join(others)}"] if others else []
     instead += [f"{one.reason}: {one.example}" for one in found.not_understood[:1]]
-    raise UsageError("; ".join([f"{path} asks nothing of {table}", *instead]), where=path)
+    raise UsageError("; ".join([f"{path} has no query of {table}", *instead]), where=path)
 
 
-# Queries whose constants were redacted, with values of the table in their place where possible
+# Stand-ins: values of the table in place of redacted constants
 #
-# A placeholder like `:q250` says where a constant lies among those that were compared with its
-# column. A value at the same place among the table's values stands in for it: what a reader of one
-# value opens hardly depends on the value. How many rows lie beside a constant is not known, so
-# conditions like `day >= :q250` cannot be used.
+# A placeholder like `:q250` says where a constant lies among the constants that were compared with
+# its column. A value at the same place among the table's values stands in for it: the files that a
+# query for one value reads hardly depend on the value. How many rows are below or above a constant
+# is not known, so conditions like `day >= :q250` cannot be used.
 
 _PLACEHOLDER: Final = re.compile(r":(q[0-9]{1,4}|redacted)\b")
 _PLACE: Final = re.compile(r"q([0-9]{1,4})")
@@ -107,8 +107,8 @@ _ROWS: Final = 4096
 _OF_ONE_VALUE: Final = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.In)
 
 _INSTEAD: Final = (
-    "import the workload without --redact where its constants may be seen, and take the plan or the"
-    " advice from there"
+    "import the workload without --redact where its constants may be seen, and make the plan or the"
+    " advice there"
 )
 
 
@@ -144,9 +144,9 @@ class StandIns:
             other = parent.this if parent.this is not node else parent.expression
             path = column_path(other.unnest())
         if place is None or path is None:
-            told = str((parent or node).sql("spark", comments=False))
+            condition = str((parent or node).sql("spark", comments=False))
             raise _NothingStandsInError(
-                f"of {told} only the order of constants is known, not how many rows lie beside them"
+                f"{condition} tells only the order of constants, not how many rows match"
             )
         leaf = self._leaf(path)
         values = self._sorted(leaf)
@@ -223,7 +223,7 @@ def _literal(value: Any, leaf: Leaf) -> str:  # noqa: ANN401  a value of any col
 def read_workload(
     path: str, *, table: str, storage_options: StorageOptions = NO_OPTIONS
 ) -> Workload:
-    """Return what the workload at an address asks of a table.
+    """Return the predicates on a table in the workload at an address.
 
     The address names predicates, an imported workload, or a source to import. An SQL statement that
     is not understood becomes a predicate with this problem.
@@ -232,15 +232,15 @@ def read_workload(
     if written and not any(one.problem for one in written):
         return written
     try:
-        found = asked_at(path, table=table, storage_options=storage_options, problem=problem)
+        found = _imported(path, table=table, storage_options=storage_options, problem=problem)
     except UsageError:
         if written:
             return written
         raise
-    return _all_asked(found, path, table, storage_options)
+    return _predicates(found, path, table, storage_options)
 
 
-def _all_asked(
+def _predicates(
     found: Imported, where: str, table: str, storage_options: StorageOptions
 ) -> Workload:
     """Return the predicates of queries, and SQL statements that were not understood."""
@@ -268,29 +268,28 @@ def workload_of(found: object, table: str, storage_options: StorageOptions) -> W
     if not texts:
         return written
     known = Tables((open_table(table, storage_options),))
-    asked = (statement_asked(text, known, source=SQL, dialect="") for text in texts)
-    found = grouped(chain.from_iterable(asked))
-    return (*written, *_all_asked(found, "workload", table, storage_options))
+    queries = (statement_asked(text, known, source=SQL, dialect="") for text in texts)
+    found = grouped(chain.from_iterable(queries))
+    return (*written, *_predicates(found, "workload", table, storage_options))
 
 
 def predicates_of(
     queries: Sequence[Query], table: str, storage_options: StorageOptions
 ) -> Workload:
-    """Return the predicates of queries that opened files and have a certain condition.
+    """Return the predicates of queries that read files and have a certain condition.
 
     Values of the table stand in for redacted constants where they can.
     """
-    asked = tuple(
+    found = tuple(
         WeightedPredicate(query.where, query.weight, recorded=_recorded(query))
         for query in queries
         if not query.reads_nothing and not (query.ambiguous and not query.conjuncts)
     )
-
-    if not any(is_redacted(one.where) for one in asked):
-        return asked
+    if not any(is_redacted(one.where) for one in found):
+        return found
     store = open_store(table, None if is_local(table) else dict(storage_options.items))
     known = StandIns(store, load_snapshot(store))
-    return tuple(known.predicate(one) if is_redacted(one.where) else one for one in asked)
+    return tuple(known.predicate(one) if is_redacted(one.where) else one for one in found)
 
 
 def _recorded(query: Query) -> Recorded:

@@ -226,8 +226,10 @@ def test_constants_are_of_their_column_s_type(kind: pa.DataType, text: str) -> N
 
 def test_weights_of_columns_add_up_to_one() -> None:
     assert weighted_columns([4, 1]).column_weights == (0.8, 0.2)
-    assert weighted_columns([4, 1]).asks
+    assert weighted_columns([4, 1]).has_queries
     for wrong in ([0, 0], [-1, 2], [float("nan"), 1], [float("inf"), 1]):
         with pytest.raises(ValueError, match="weights"):
             weighted_columns(wrong)
-    assert not msgspec.json.decode(msgspec.json.encode(FittedWorkload()), type=FittedWorkload).asks
+    assert not msgspec.json.decode(
+        msgspec.json.encode(FittedWorkload()), type=FittedWorkload
+    ).has_queries

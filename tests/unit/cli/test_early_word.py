@@ -110,7 +110,7 @@ def test_run_goes_on_where_the_log_cannot_be_read(
     executor(lambda _: None)
     status, _, error = said("run", str(tmp_path / "plan.json"), "-o", str(tmp_path / "r.jsonl"))
     assert status == 0
-    assert error.count("the log could not be looked at") == 1
+    assert error.count("the log could not be read") == 1
     assert len(read_result(str(tmp_path / "r.jsonl"), plan).groups) == 3
 
 

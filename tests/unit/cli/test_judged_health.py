@@ -82,7 +82,7 @@ def test_a_workload_says_by_which_columns_to_measure(
     )
     found = document(capsys, unclustered, "--workload", str(workload))
     assert found["cluster_by_keys"] == ["y", "s", "x"]
-    assert "y (67% of readings), s (17% of readings), x (17% of readings)" in found["notes"][0]
+    assert "y (67% of queries), s (17% of queries), x (17% of queries)" in found["notes"][0]
     assert [one["where"] for one in found["not_usable"]] == ["nope = 3"]
     assert found["read_ratio"] > 1.5
     words = ["health", unclustered, "--workload", str(workload), "--columns", "x"]

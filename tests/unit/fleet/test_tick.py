@@ -317,7 +317,7 @@ def test_a_workload_is_asked_table_by_table(lake: Path, tmp_path: Path) -> None:
     assert found["large"].worth is not None
     assert str(workload) in found["large"].worth["candidate"]["command"]
     assert found["small"].decision == "leave"
-    assert found["small"].reason == f"Leave it: {workload} asks nothing of it."
+    assert found["small"].reason == f"Leave it: {workload} has no query of it."
     assert found["small"].depth_ratio == Table.open(lake / "deep" / "small").health().depth_ratio
 
 

@@ -155,8 +155,8 @@ def test_where_queries_drift_the_layout_serves_the_older_and_the_newest(table: T
     assert advice.best is not None
     assert not advice.best.candidate.is_fitted
     assert max(advice.best.read_share, advice.best.older_read_share) < 0.5
-    assert any("older and newest queries best together" in note for note in advice.notes)
-    assert any("ask otherwise than before" in note for note in advice.notes)
+    assert any("the best for older and newest queries together" in note for note in advice.notes)
+    assert any("queries have changed" in note for note in advice.notes)
 
 
 def test_queries_that_no_layout_helps_leave_the_table_alone(table: Table) -> None:

@@ -108,7 +108,7 @@ def test_redacted_workload_has_no_constant(tmp_path: Path) -> None:
 
 
 def test_workload_of_other_tables_names_them(table: Table) -> None:
-    with pytest.raises(UsageError, match=r"asks nothing of .*; it asks /warehouse/demo"):
+    with pytest.raises(UsageError, match=r"has no query of .*; it has queries of /warehouse/demo"):
         read_workload(RECORDED, table=table.uri)
 
 
@@ -150,8 +150,8 @@ def test_sql_of_one_table_is_read_alike_by_every_verb(tmp_path: Path, table: Tab
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "asks nothing of"),
-        (";", "asks nothing of"),
+        ("", "has no query of"),
+        (";", "has no query of"),
         ("'open", "it is not SQL: "),
         ("x = 1 -- weight: -1", "statement 1 has no positive weight but -1.0"),
         ("x = 1 -- weight: 1e999", "statement 1 has no positive weight but inf"),
