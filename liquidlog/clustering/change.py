@@ -74,6 +74,7 @@ from liquidlog.spec.schema import quote_path
 
 # The metrics of an OPTIMIZE run, under the reference engine's names.
 #
+# The reference engine also counts an empty cube before a first file larger than a whole cube.
 # Source: Delta Spark, OptimizeStats, ClusteringStats and ZCubeFileStatsCollector.
 
 
@@ -85,11 +86,9 @@ def optimize_metrics(
     commits: int,
     gone: Collection[str] = (),
 ) -> dict[str, object]:
-    """Return the metrics of the committed groups of a plan; sizes are in bytes.
+    """Return the metrics, in bytes, of a plan's groups in `commits`, without files that are `gone`.
 
-    `snapshot` is the table at the plan's read version, `commits` the number of versions that hold
-    the groups, `gone` the paths of files that do not count. The reference engine also counts an
-    empty cube that it makes before a first file larger than a whole cube.
+    `snapshot` is the table at the plan's read version.
     """
     done = {group.group_id for group in finished}
     groups = [group for group in plan.groups if group.group_id in done]
@@ -223,7 +222,7 @@ def _size_stats(size: NDArray[np.int64]) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOutput:
-    """An output of a group, and the vector that deletes the rows of it that others deleted."""
+    """An output of a group, and its vector, which deletes rows that others deleted."""
 
     file: WrittenFile
     vector: DeletionVector | None = None
@@ -237,10 +236,10 @@ class CommittedOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """The outputs of a group without the `rows` that other commits (`versions`) deleted.
+    """The outputs with rows left, without the `rows` that other commits (`versions`) deleted.
 
-    An output that has no row left is not in `outputs`. `files` counts the outputs that had such
-    rows; finding and deleting them took `bytes_read` and `seconds`.
+    `files` counts the outputs that had such rows. Finding and deleting the rows took `bytes_read`
+    and `seconds`.
     """
 
     outputs: tuple[CommittedOutput, ...]
@@ -293,10 +292,7 @@ def _reconciled_metrics(
     return {name: str(value) for name, value in metrics.items()}
 
 
-# A migration is committed as a whole: every group of the plan, every live file an input
-#
-# The commit makes the table unpartitioned. A file that was not rewritten would lack its
-# partition values from then on.
+# A migration is committed as a whole: a file that was not rewritten would lack its partition values
 
 _SHOWN: Final = 3
 
@@ -321,12 +317,9 @@ class FilesAdded(Conflict):
 
 
 def not_rewritten(snapshot: Snapshot, stale: Sequence[Staleness]) -> FilesAdded | None:
-    """Return a conflict if live files are inputs of no group of a migration.
-
-    If a group has reasons, an input may look like another file, so nothing is said here.
-    """
+    """Return a conflict if live files are inputs of no group of a migration."""
     if any(one.reasons for one in stale):
-        return None
+        return None  # an input may look like another file
     left = np.ones(snapshot.files.num_rows, np.bool_)
     for one in stale:
         left[one.rows] = False
@@ -354,7 +347,7 @@ def _lost_values(
 ) -> Iterator[str]:
     """Yield each former partition column that has other nulls in the outputs than in the inputs.
 
-    An executor that does not know of partition values writes nulls, and its checksums agree.
+    An executor that ignores partition values writes nulls, and its checksums agree.
     """
     if planned.live_rows is None:
         return
@@ -396,9 +389,8 @@ def rewrite_change(
     """Return the change that commits finished groups: all adds, then the removes of their inputs.
 
     `now_ms` (since 1970) is the removes' deletion time. `stale` is each group's staleness against
-    `snapshot`. `kept` has the adds of kept files as the log has them, in the order of
-    `Staleness.kept`; they are added again with the tags of the group's cube. Inputs that others
-    removed get no remove.
+    `snapshot`. `kept` has the adds of kept files in the log, in the order of `Staleness.kept`; they
+    are added again with the tags of the group's cube. Inputs that others removed get no remove.
     """
     planned = [planned_group(plan, group) for group in groups]
     if stale is None:
@@ -647,10 +639,7 @@ def joined(
     originals: Sequence[Mapping[str, msgspec.Raw]],
     expected: int,
 ) -> tuple[CopiedAdd, ...]:
-    """Return the adds of a group's kept files, as the log has them, with the tags of its cube.
-
-    `expected` is how many kept files the table still has.
-    """
+    """Return the adds of a group's `expected` kept files with the tags of its cube."""
     tags = _cube_tags(plan, group) or {}
     if len(originals) != expected or (originals and not tags):
         detail = f"group {group.group_id} keeps {expected} files, found {len(originals)}"

@@ -1,7 +1,6 @@
 """The choice of files that are rewritten together, the plan that it becomes, and kept files.
 
-A planner decides in arrays over the rows of `Snapshot.files`. Only rows that the plan names are
-then turned into its columns.
+A planner decides in arrays over the rows of `Snapshot.files`; then the plan is made of these rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,11 +63,9 @@ from liquidlog.spec.partitions import PartitionTexts, output_directory, partitio
 from liquidlog.spec.schema import mapping_mode
 from liquidlog.spec.text import render_size
 
-# The partitions of a table's live files: which files are rewritten together, and where to.
+# The partitions of a table's live files: files of two partitions are never in one group
 #
-# Files of two partitions are never in one group. Values are compared as the reference engine
-# compares them, typed: `07` and `7` are one partition of an integer column.
-#
+# Values are compared by type, as the reference engine does: `07` and `7` are one integer.
 # Source: Delta Spark, OptimizeExecutor.optimize and AddFile.normalizedPartitionValues.
 
 
@@ -91,7 +88,7 @@ class Partitions:
         yield from (part for part in np.split(files[order], ends) if len(part))
 
     def values_of(self, file: int) -> dict[str, str | None]:
-        """Return the partition values of a file as the outputs of its group get them."""
+        """Return the partition values for outputs of a file's group."""
         return dict(self.values[int(self.number[file])])
 
 
@@ -129,7 +126,7 @@ def asked_for(snapshot: Snapshot, where: str | None, bounds_of: BoundsOf) -> Mas
     """Return a mask of the files whose partition values satisfy a condition, if there is one."""
     if where is None:
         return np.ones(snapshot.files.num_rows, np.bool_)
-    # The SQL parser takes a third of a command's start; most plans have no predicate.
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.matching import matching_partitions
 
     return matching_partitions(snapshot, where, bounds_of, remembered(snapshot, TIME_ZONE))
@@ -158,7 +155,7 @@ _READ_BY_PLANS: Final = [
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """Which files are rewritten together, and why the others are not.
+    """The groups of files to rewrite, and the reasons for leaving the others.
 
     `groups` and `kept` have row numbers of Snapshot.files (int64) per group, `groups` in reading
     order. `reasons` (int64) has one code per file: TAKEN, or an index into REASONS.
@@ -308,7 +305,7 @@ def build_plan(
 def planned_writer_options(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], policy: ClusteringPolicy
 ) -> WriterOptions:
-    """Return the writer options of a table, as far as a policy does not decide them."""
+    """Return the writer options that a policy or else the table decides."""
     options = writer_options(snapshot, columns)
     if policy.compression is not None:
         options = structs.replace(options, compression=parse_codec(policy.compression).value)
@@ -389,15 +386,15 @@ def _skipped_files(files: pa.Table, choice: Choice) -> SkippedFiles:
     return SkippedFiles(pa.table(columns, schema=SkippedFiles.schema))
 
 
-# The read model: what narrow readers read, to judge rewrites before they run
+# The read model: how many bytes queries read, to judge rewrites before they run
 #
-# A reader asks for one value of one clustering column: every column equally often, every value in
-# proportion to its rows. One reader in 200 reads everything. Opening a file costs as much as
-# reading 4 MiB (Spark's openCostInBytes). So a share w of the readers reads a file of width w. If
+# A query reads one value of one clustering column: every column equally often, every value in
+# proportion to its rows. One query in 200 reads everything. Opening a file costs as much as
+# reading 4 MiB (Spark's openCostInBytes). So a share w of the queries reads a file of width w. If
 # rows that span a share W of each of d columns are clustered into n files, the ideal width of a
 # file is W / n**(1/d). Real files are wider; the model measures the factor in the table's cubes.
 #
-# With a workload, the share of its queries that open a file takes the place of its width. A full
+# With a workload, the width of a file is the share of its queries that read the file. A full
 # rewrite is then predicted by cells, which are fitted to the workload.
 
 OPEN_COST_BYTES: Final = 4 << 20
@@ -415,7 +412,7 @@ class ReadModel:
     """The bytes that the mean query of one table costs.
 
     `shortfall` (at least 1) is the factor by which files of clustered rows are wider than the
-    ideal. `opened_share` of the `readers` opens a file of a full rewrite.
+    ideal. A share `opened_share` of the `readers` reads a file of a full rewrite.
     """
 
     dimensions: int
@@ -427,7 +424,7 @@ class ReadModel:
     opened_share: float = 0.0
 
     def opened(self, space: KeySpace) -> Floats:
-        """Return the share of the queries that open each file (float64, from 0 to 1)."""
+        """Return the share of the queries that read each file (float64, from 0 to 1)."""
         return space.widths if self.readers is None else self.readers.opened(space)
 
     @property
@@ -447,7 +444,7 @@ class ReadModel:
         """Return the cost of `size` bytes of clustered rows in `files` files, in bytes."""
         width = extent * min(1.0, self.shortfall * float(files ** (-1 / self.dimensions)))
         if self.readers is not None:
-            # Files as narrow as those of a full rewrite are opened by as many readers as those are.
+            # As many queries read a file as read an equally narrow file of a full rewrite.
             narrow = float(self.full_files ** (-1 / self.dimensions))
             relative = extent * float(files ** (-1 / self.dimensions)) / narrow
             width = min(1.0, self.opened_share * relative)
@@ -507,23 +504,21 @@ def _shortfall(space: KeySpace, cubes: NDArray[np.int64]) -> float:
     return min(max(factor, _LEAST_SHORTFALL), _MOST_SHORTFALL)
 
 
-# Kept inputs: files of a group that lie well, so that they join its cube without being rewritten
+# Kept inputs: narrow files of a group that join its cube without being rewritten
 #
 # A file can be kept if the log alone tells where its rows are: it has bounds and no null in
-# every clustering column, no deleted row, and about the size of a rewritten file. The choice is
-# one for the whole group: the widest files (for a workload, the most opened ones) are
-# rewritten, alone or with all files in their region, as far as queries then read little more
-# than after a rewrite of the whole group. The choice that rewrites the fewest bytes is taken.
-# Rewritten files are as narrow as after the whole rewrite, so they may be smaller.
+# every clustering column, no deleted row, and about the size of a rewritten file. Of each group,
+# the widest files (with a workload, those that most queries read) are rewritten, alone or with all
+# files in their region, until queries read little more than after a rewrite of the whole group.
+# The choice that rewrites the fewest bytes is taken.
 
 _SMALLEST: Final = 0.8 / NARROWER
 _LARGEST: Final = 1.5
 """Limits of a kept file's size, as multiples of the mean size of rewritten files."""
 _THRESHOLDS: Final = 16
-
 _DRAWS: Final = 4
 _FEW_OUTPUTS: Final = 64
-"""Where files are few, one that a predicate opens by chance counts much."""
+"""For so few files, the lowest of some draws counts: one file that is read by chance costs much."""
 
 
 def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
@@ -541,10 +536,10 @@ def keepable(snapshot: Snapshot, places: Membership, bounds: Bounds) -> Mask:
 def without_kept(
     choice: Choice, space: KeySpace, model: ReadModel, may: Mask, *, tolerance: float
 ) -> Choice:
-    """Return a choice whose groups keep the files that lie well, and rewrite the others.
+    """Return a choice whose groups keep narrow files and rewrite the others.
 
     `space` and `may`, the mask of files that may be kept, have one entry per live file. `tolerance`
-    limits the bytes that queries read of a group, as a multiple of those after its rewrite.
+    limits the bytes that queries read of a group, as a multiple of the bytes after its rewrite.
     """
     reasons = choice.reasons.copy()
     groups, outputs, kept = [], [], []
@@ -563,7 +558,7 @@ def without_kept(
 
 
 class _Group:
-    """The files of a group, of which a rewrite would write `outputs`; masks have one entry each."""
+    """The files of a group, which a rewrite makes `outputs`; masks have one entry per file."""
 
     def __init__(self, space: KeySpace, model: ReadModel, outputs: int, tolerance: float) -> None:
         self._space = space
@@ -591,21 +586,20 @@ class _Group:
         return self._everything
 
     def _options(self, may: Mask) -> Iterator[Mask]:
-        """Yield masks of files to rewrite: the most opened ones, then their region too."""
+        """Yield masks of files to rewrite: those that most queries read, then their region too."""
         widths = self._opened
         steps = np.quantile(widths[may], np.linspace(0, 1, _THRESHOLDS), method="lower")
         for step in np.unique(steps):
             wide = ~may | (widths > step)
             yield wide
-            # Their region: files whose middle is where they lie, in every column.
+            # Their region has the files whose middle is in the range of one of them, per column.
             yield wide | (may & np.all([_covers(wide, one) for one in self._space.columns], axis=0))
 
     def _cost_of_rewrite(self, files: Mask) -> float:
         """Return the cost of `files` for the mean query after a rewrite of them alone, in bytes.
 
-        Two estimates are both rather too high, so the lower counts: made-up rows of cells spread
-        wider than files that overlap, and columns are taken as independent. For a workload, the
-        lowest of some draws of cells counts.
+        The lower of two estimates counts, since both are rather too high: made-up rows of cells
+        spread wider than files that overlap, and columns are taken as independent.
         """
         if not files.any():
             return 0.0
@@ -613,21 +607,21 @@ class _Group:
         part = self._space.part(files)
         if self._model.readers is not None:
             draws = _DRAWS if outputs <= _FEW_OUTPUTS else 1
-            return min(self._foreseen(part, outputs, draw) for draw in range(draws))
+            return min(self._cost_of_cells(part, outputs, draw) for draw in range(draws))
         predicted = self._model.now(*cells(part, outputs, curve=self._model.curve))
         width = self._space.extent(files) * outputs ** (-1 / len(part.columns))
         size = np.full(outputs, part.size_bytes.sum() / outputs)
         even = self._model.now(size, np.full(outputs, width))
         return min(float(predicted.sum()), float(even.sum()))
 
-    def _foreseen(self, part: KeySpace, outputs: int, draw: int) -> float:
+    def _cost_of_cells(self, part: KeySpace, outputs: int, draw: int) -> float:
         readers = self._model.readers
-        assert readers is not None  # noqa: S101  only for them
+        assert readers is not None  # noqa: S101  for them only
         size, opened = cells(part, outputs, curve=self._model.curve, readers=readers, draw=draw)
         low, high = part.ends()
         around = low.min(axis=0, keepdims=True), high.max(axis=0, keepdims=True)
         there = readers.opened_boxes(*around)
-        # As if files shared evenly those who ask for any of them.
+        # At least the cost if the queries that read any of the files were shared evenly.
         least = self._model.now(size, np.repeat(there / len(size), len(size)))
         return max(float(self._model.now(size, opened).sum()), float(least.sum()))
 

@@ -1,4 +1,4 @@
-"""What a table's log says of its clustering: columns, row ids, and cubes with their states.
+"""The clustering of a table in its log: columns, row ids, and cubes with their states.
 
 The domain `delta.clustering` of a table lists its clustering columns by their physical names.
 
@@ -202,10 +202,9 @@ _WHERE: Final = f"the {CLUSTERING_DOMAIN} domain"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringState:
-    """The clustering of a table, as its protocol and its domain declare it.
+    """The clustering that a table's protocol and domain declare.
 
-    `unresolved` has physical paths that the schema lacks; `clustered` tells whether the table has
-    the feature.
+    `unresolved` has physical paths that the schema lacks; a `clustered` table has the feature.
     """
 
     columns: tuple[ClusteringColumn, ...]
@@ -223,14 +222,12 @@ class _Domain(msgspec.Struct):
 
 
 def read_domain(configuration: str) -> tuple[Path, ...]:
-    """Return the physical paths that the domain's configuration lists.
-
-    A column is a list of name parts, as engines write it, or one string, as the protocol shows it.
-    """
+    """Return the physical paths that the domain's configuration lists."""
     try:
         domain = msgspec.json.decode(configuration, type=_Domain)
     except UNREADABLE as error:
         raise CorruptLogError(_WHERE, f"its configuration cannot be read: {error}") from error
+    # Engines write a column as a list of name parts, the protocol shows it as one string.
     paths = tuple(
         (entry,) if isinstance(entry, str) else tuple(entry) for entry in domain.clustering_columns
     )
@@ -280,10 +277,10 @@ def _resolve(schema: StructType, path: Path) -> ClusteringColumn | None:
     return ClusteringColumn(logical, physical, found.data_type)
 
 
-# Columns with Bloom filters: which can have one, and which reader would be misled or never ask
+# Columns that can have Bloom filters
 #
-# An equal value must have equal bytes in the file, else a filter hides rows: 0.0 and -0.0 are
-# equal as floating-point numbers, and so are many texts under a collation.
+# Equal values must have equal bytes in the file, else a filter hides rows: 0.0 and -0.0 are equal
+# as floating-point numbers, and so are many texts under a collation.
 
 
 def filtered_leaves(schema: StructType, requested: Sequence[Path]) -> tuple[Leaf, ...]:
@@ -333,17 +330,13 @@ def _filter_problem(schema: StructType, path: Path) -> str | None:
             )
 
 
-# A partitioned table on its way to a clustered one: what it will be, and what forbids it
-#
-# The partition columns become columns of the data files. Everything else of the table stays.
+# Migration of a partitioned table: the partition columns become columns of the data files
 #
 # Source: PROTOCOL.md, "Partition Value Serialization", "Clustered Table"; docs/adr/0027.
 
 MIGRATION: Final = "REPLACE PARTITIONED BY"
 """The operation of its commit; Databricks has a statement of these words for the same."""
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
-
-_OF_CUBES: Final = ("zcube_id", "zorder_by", "clustering_provider")
 
 
 def unpartitioned(snapshot: Snapshot) -> Snapshot:
@@ -361,8 +354,8 @@ def clustered_by(snapshot: Snapshot, columns: Sequence[ClusteringColumn]) -> Sna
 
 
 def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
-    """Return a partitioned table as it is after its files are rewritten; none is in a cube."""
-    problems = tuple(_problems(snapshot))
+    """Return a partitioned table as it will be after the migration, without cubes."""
+    problems = tuple(_migration_problems(snapshot))
     if problems:
         raise UnsupportedFeatureError(snapshot.uri, "migrated", problems)
     columns = resolve_columns(
@@ -372,7 +365,7 @@ def migrated(snapshot: Snapshot, requested: Sequence[Path]) -> Snapshot:
         partition_columns=(),
     )
     files = snapshot.files
-    for name in _OF_CUBES:
+    for name in ("zcube_id", "zorder_by", "clustering_provider"):
         place = FILES_SCHEMA.get_field_index(name)
         kind = FILES_SCHEMA.field(place)
         files = files.set_column(place, kind, pa.nulls(files.num_rows, kind.type))
@@ -394,7 +387,7 @@ def migration_parameters(snapshot: Snapshot, cluster_by: str) -> dict[str, objec
 
 
 def bounds_with_values(snapshot: Snapshot, bounds_of: BoundsOf) -> BoundsOf:
-    """Return a function like `bounds_of` that knows the partition values of files too."""
+    """Return a function like `bounds_of` that also returns partition values, as bounds."""
     partitions = {(name,) for name in snapshot.metadata.partition_columns}
 
     def bounds(columns: Sequence[Leaf]) -> Bounds:
@@ -412,7 +405,7 @@ def bounds_with_values(snapshot: Snapshot, bounds_of: BoundsOf) -> BoundsOf:
     return bounds
 
 
-def _problems(snapshot: Snapshot) -> Iterator[str]:
+def _migration_problems(snapshot: Snapshot) -> Iterator[str]:
     partitions = snapshot.metadata.partition_columns
     configuration = snapshot.metadata.configuration
     yield from file_problems(partitions, configuration)
@@ -430,9 +423,9 @@ def _problems(snapshot: Snapshot) -> Iterator[str]:
 
 # Row tracking: fresh row ids for new files, and hidden columns in which rows keep their ids
 #
-# A table *supports* row tracking if it has the feature: new files get row ids. Row tracking is
-# *enabled* by a property: then rows keep their ids when they move, in two hidden columns of the
-# data files. It is *suspended* by another property: then no ids are assigned.
+# A table with the feature *supports* row tracking: new files get row ids. If a property *enables*
+# it, rows keep their ids when they move, in two hidden columns of the data files. If another
+# property *suspends* it, no ids are assigned.
 #
 # Source: PROTOCOL.md, "Row Tracking".
 
@@ -440,7 +433,6 @@ ROW_TRACKING_DOMAIN: Final = "delta.rowTracking"
 ROW_ID_COLUMN: Final = "delta.rowTracking.materializedRowIdColumnName"
 ROW_COMMIT_VERSION_COLUMN: Final = "delta.rowTracking.materializedRowCommitVersionColumnName"
 HIDDEN_COLUMNS: Final = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
-
 PRESERVED_TAG: Final = "delta.rowTracking.preserved"
 """Tag of commitInfo: every copied row kept its row id and its commit version."""
 _DOMAIN_PLACE: Final = f"the domain {ROW_TRACKING_DOMAIN}"
@@ -490,7 +482,7 @@ def _supported(snapshot: Snapshot) -> bool:
 
 def _enabled_problems(snapshot: Snapshot) -> Iterable[str]:
     configuration = snapshot.metadata.configuration
-    names = [configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)]
+    names = [configuration.get(key) for key in HIDDEN_COLUMNS]
     taken = {field.name for field in snapshot.schema.fields}
     taken |= {field.physical_name for field in snapshot.schema.fields}
     if None in names or len(set(names)) < len(names):
@@ -537,15 +529,12 @@ def _high_water_mark(snapshot: Snapshot) -> int:
 # Source: Delta Spark, ZCubeInfo and OptimizeTableStrategy.
 
 PROVIDER: Final = "liquid"
-
 UNCLUSTERED: Final = "unclustered"
 PARTIAL: Final = "partial"
 STABLE: Final = "stable"
 OTHER_COLUMNS: Final = "other_columns"
 OTHER_PROVIDER: Final = "other_provider"
-
 FILE_STATES: Final = (UNCLUSTERED, PARTIAL, STABLE, OTHER_COLUMNS, OTHER_PROVIDER)
-
 _UNCLUSTERED, _PARTIAL, _STABLE, _OTHER_COLUMNS, _OTHER_PROVIDER = range(len(FILE_STATES))
 
 
@@ -554,8 +543,8 @@ class Membership:
     """The cube membership of live files; all arrays have one entry per file.
 
     `cube` (int64) is the rank of the file's ZCUBE_ID, -1 without that tag. Files `in_cube` have
-    both tags; files of the `same_columns` are in a cube of exactly the current columns; `ours` have
-    no foreign provider.
+    both tags; those of the `same_columns` are in a cube of exactly the current columns. Files that
+    are `ours` have no foreign provider.
     """
 
     cube: NDArray[np.int64]
@@ -615,10 +604,7 @@ def sizes(files: pa.Table) -> NDArray[np.int64]:
 def file_states(
     snapshot: Snapshot, columns: Sequence[ClusteringColumn], min_cube_bytes: int
 ) -> pa.Array:
-    """Return the state per live file, one of FILE_STATES.
-
-    A cube is stable if its files of these columns have at least `min_cube_bytes` logical bytes.
-    """
+    """Return the state of each live file; a stable cube has `min_cube_bytes` logical bytes."""
     files = snapshot.files
     places = membership(files, columns)
     same = places.ours & places.same_columns

@@ -1,13 +1,10 @@
-"""Where files lie in the space of clustering keys, how they overlap, who opens them, and maps.
+"""The ranges of files in the space of clustering keys: overlaps, the queries that read them, maps.
 
 A file's *range* is a pair of ranks, lo <= hi, both inclusive. Ranks are small integers, so that
 files can be counted instead of sorted. The *depth* of a file is the largest number of files, itself
 included, that share one point of its range. Its *overlaps* are the other files whose ranges meet
-its own.
-
-A file's *box* is the product of its ranges in all columns, so two boxes meet only if the ranges
-meet in every column. Keys are compared column by column, so their overlaps say little about the
-columns after the first; overlaps of boxes weigh all columns alike.
+its own. A file's *box* is the product of its ranges in all columns. Overlaps of keys say little
+about the columns after the first; overlaps of boxes weigh all columns alike.
 """
 
 import math
@@ -16,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +28,6 @@ from liquidlog.spec.bounds import Bounds, Mask, concat_bounds
 
 Ranks = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-Values = TypeVar("Values", NDArray[np.int64], NDArray[np.float64])
-"""Numbers of files: counts, or sums of weights."""
 
 EXACT_FILES: Final = 16_384
 """Up to this many files, every box is compared with every other."""
@@ -79,14 +73,8 @@ def overlaps(ranges: KeyRanges) -> Ranks:
     return np.asarray(begun[ranges.hi] - ended[ranges.lo] - 1, np.int64)
 
 
-def depths(ranges: KeyRanges) -> Ranks:
-    """Return the depth of each file (int64, at least 1, one per file)."""
-    begun, ended = _counts(ranges)
-    return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
-
-
-def weighted_depths(ranges: KeyRanges, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the depth of each file (float64), where a file counts as its weight."""
+def depths(ranges: KeyRanges, weights: Floats | None = None) -> NDArray[Any]:
+    """Return the depth of each file (int64, at least 1); with weights (float64), files count so."""
     begun, ended = _counts(ranges, weights)
     return _range_max(begun - ended[:-1], ranges.lo, ranges.hi)
 
@@ -114,7 +102,7 @@ def _counts(ranges: KeyRanges, weights: Floats | None = None) -> tuple[NDArray[A
     return begun, np.concatenate([[0], ended])
 
 
-def _range_max(values: Values, first: Ranks, last: Ranks) -> Values:
+def _range_max(values: NDArray[Any], first: Ranks, last: Ranks) -> NDArray[Any]:
     """Return max(values[first[i] : last[i] + 1]) per i, by doubling windows."""
     result = np.zeros(len(first), values.dtype)
     # floor(log2(length)); frexp is exact, whereas log2 rounds.
@@ -185,15 +173,12 @@ def _meeting(columns: Sequence[KeyRanges], chosen: NDArray[np.int64]) -> NDArray
 #
 # A column is laid out from 0 to 1: the position of a value is the share of the table's bytes
 # before it, if each file's bytes are spread evenly over its range (numbers and times by value,
-# strings by rank among all ends). Whatever the column's type, the length of a stretch is then
-# the share of rows in it, and a reader that asks for one value of the column opens a file with
-# a probability equal to the file's width in that column.
-
+# strings by rank among all ends). Whatever the column's type, the length of a stretch is the share
+# of rows in it, and a file's width is the probability that a query for one value reads the file.
 
 _END_WEIGHT: Final = 0.05
 """The weight of an end's own value, relative to the mean distance between two ends."""
 _FEWEST_ENDS: Final = 2
-
 _COLUMNS_AT_ONCE: Final = 2
 
 
@@ -202,7 +187,7 @@ class ColumnSpans:
     """The span of each file in one clustering column; all arrays have one entry per file.
 
     `low` and `high` (float64, 0 to 1) are the ends of its range: the whole column without bounds,
-    nothing for nulls. `mean_depth` is the mean number of files that share a point of that range.
+    an empty range for nulls. `mean_depth` is the mean number of files that share a point of it.
     `order` (int64) numbers the files by their low ends.
     """
 
@@ -303,10 +288,7 @@ def _spans(bounds: Bounds, number: int, size_bytes: Floats) -> ColumnSpans:
 
 
 def _slots(ranges: KeyRanges, low: pa.Array, high: pa.Array) -> Floats:
-    """Return the weight of each slot (float64); a file's bytes are spread by it.
-
-    Gaps between numbers weigh as much as they are wide, so that slightly narrower ranges look so.
-    """
+    """Return the weight of each slot (float64); gaps between numbers weigh by their width."""
     points = int(max(ranges.lo.max(initial=-1), ranges.hi.max(initial=-1))) + 1
     weights = np.ones(max(0, 2 * points - 1))
     values = finite_numbers(pa.concat_arrays([low, high]))
@@ -365,43 +347,42 @@ def _mean_depths(first: Ranks, last: Ranks, edges: Floats) -> Floats:
     return np.asarray(shared, np.float64)
 
 
-# Queries in key space: which of them open a file that is there or would be written
+# The share of queries that read a file, now or after a rewrite
 #
 # Files that a rewrite would write are predicted as cells: rows are made up, spread evenly over
 # the box of each input by its bytes, and placed in files by the executor's own kernels.
 
 _ROWS_IN_A_CELL: Final = 24
 _MOST_ROWS: Final = 100_000
-
 _ROWS_IN_A_CELL_OF_READERS: Final = 160
-"""More, as a few predicates tell much finer than all values of a column."""
+"""For a workload more rows are needed, since its predicates are narrower than most values."""
 _MOST_ROWS_OF_READERS: Final = 40_000
-"""Fewer, as fitting a layout takes longer: up to a second with so many."""
+"""For a workload fewer rows are possible: fitting a layout to so many takes up to a second."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpaceReaders:
     """The queries of a workload; their weights add up to 1.
 
-    `asked_share` of them have the predicates `asked` over positions; the others ask for single
+    A share `predicate_share` of them has the `predicates` over positions; the others read single
     values of the columns, with `column_weights` (d,). `conditions` has them all, to fit layouts.
     """
 
-    asked: GridPredicates | None
-    asked_share: float
+    predicates: GridPredicates | None
+    predicate_share: float
     column_weights: Floats
     conditions: ValuePredicates
 
     def opened(self, space: KeySpace) -> Floats:
-        """Return the share of the queries that open each file of a key space (float64, 0 to 1)."""
+        """Return the share of the queries that read each file of a key space (float64, 0 to 1)."""
         return self.opened_boxes(*space.ends())
 
     def opened_boxes(self, lows: Floats, highs: Floats) -> Floats:
-        """Return the share of the queries that open each box (float64), from (m, d) ends."""
+        """Return the share of the queries that read each box (float64), from (m, d) ends."""
         single = np.asarray((highs - lows) @ self.column_weights, np.float64)
-        if self.asked is None:
+        if self.predicates is None:
             return single
-        return single + self.asked_share * self.asked.opened(lows, highs)
+        return single + self.predicate_share * self.predicates.opened(lows, highs)
 
 
 def space_readers(
@@ -420,15 +401,15 @@ def space_readers(
         ends[own] = np.nan_to_num(_places(known, edges, high, up=True), nan=1.0)
         sides.append((_placed(low, lows[own]), _placed(high, ends[own])))
     low_sides, high_sides = zip(*sides, strict=True)
-    predicates, columns = over_values.weights.sum(), over_values.column_weights.sum()
-    total = predicates + columns
-    asked = replace(
+    weight = over_values.weights.sum()
+    total = weight + over_values.column_weights.sum()
+    predicates = replace(
         over_values.between(lows, ends),
-        weights=over_values.weights / max(predicates, np.finfo(np.float64).tiny),
+        weights=over_values.weights / max(weight, np.finfo(np.float64).tiny),
     )
     return SpaceReaders(
-        asked=asked if len(over_values.weights) else None,
-        asked_share=float(predicates / total),
+        predicates=predicates if len(over_values.weights) else None,
+        predicate_share=float(weight / total),
         column_weights=over_values.column_weights / total,
         conditions=replace(over_values, lows=low_sides, highs=high_sides),
     )
@@ -498,7 +479,7 @@ def cells(
 ) -> tuple[Floats, Floats]:
     """Return bytes and width of each file that a rewrite of all files of `space` would write.
 
-    A width is the mean share of a column that the file spans, or the share of `readers` that open
+    A width is the mean share of a column that the file spans, or the share of `readers` that read
     it. The same files have the same cells for the same `draw`.
     """
     files = max(outputs, len(space.size_bytes))
@@ -531,16 +512,14 @@ def cells(
     return size, readers.opened_boxes(np.maximum(first - more, 0.0), np.minimum(last + more, 1.0))
 
 
-# Maps: where files lie now and where they would lie, in one scale
+# Maps of files now and after a rewrite, in one scale
 #
 # A position, from 0 to 1, is the share of the table's bytes before a value. So a length is a share
-# of the rows, whatever the type, and where no file has rows there is no length: values that nobody
-# stored leave no gap between files. Few files are shown as boxes, many as a grid of counts, so that
-# a map of a million files is as small as one of a thousand.
+# of the rows, whatever the type, and values that no file has leave no gap. Few files are shown as
+# boxes, many as a grid of counts, so that the map of a million files is not larger.
 
 Ticks = tuple[tuple[float, Any], ...]
 """(position, value), in the order of positions; the first is at 0, the last at 1."""
-
 _STEPS: Final = 4
 _CLOSEST: Final = 0.12
 """The least distance between two positions that are labelled."""
@@ -555,8 +534,7 @@ _DAY_US: Final = 86_400_000_000
 def axis_ticks(bounds: Bounds, number: int, spans: ColumnSpans) -> Ticks:
     """Return values along column `number` of `bounds`, at about equal distances."""
     known = bounds.known(number)
-    mask = pa.array(known)
-    values = pa.concat_arrays([bounds.low(number).filter(mask), bounds.high(number).filter(mask)])
+    values = pa.concat_arrays(_known_ends(bounds, number))
     if not len(values):
         return ()
     order = np.asarray(pc.array_sort_indices(values), np.int64)
@@ -615,13 +593,11 @@ def _round_day(moment: datetime, extent_days: float) -> datetime:
 BOXES_SHOWN: Final = 400
 GRID_BINS: Final = 64
 PROFILE_BINS: Final = 96
-
 _UNSEEN: Final = 1 / 8
-"""The part of a predicted file's range beside it in which unsampled rows may lie."""
+"""Unsampled rows may lie beside a predicted file, up to this part of its range."""
 _DIAGONAL: Final = 0.98
 """The correlation of files' middles from which two columns count as one."""
 _FEWEST_FILES: Final = 4
-
 _EDGE: Final = 1e-9
 
 Grid = tuple[tuple[int, ...], ...]
@@ -675,11 +651,10 @@ def key_map(names: Sequence[str], now: MappedFiles, after: MappedFiles | None) -
         return None
     sides = [now] if after is None else [now, after]
     bounds = concat_bounds([side.bounds for side in sides])
-    # Only bytes that are there now make up the scale, and so a gap of it is one of the table.
+    # Predicted files have no bytes here, so the scale is that of the table now.
     size_bytes = [now.size_bytes] + [np.zeros_like(side.size_bytes) for side in sides[1:]]
     space = key_space(bounds, np.concatenate(size_bytes))
-    low = np.stack([spans.low for spans in space.columns], axis=1)
-    high = np.stack([spans.high for spans in space.columns], axis=1)
+    low, high = space.ends()
     count, others = len(now.bounds), range(1, low.shape[1])
     parts = [slice(count), slice(count, None)][: len(sides)]
     lines = [n for n in others if any(_is_line(low[s], high[s], [0, n]) for s in parts)]
@@ -710,7 +685,7 @@ def _is_line(low: Floats, high: Floats, pair: Sequence[int]) -> bool:
 
 
 def closed(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of predicted boxes, drawn together where no row was made up between them."""
+    """Return the ends of predicted boxes, moved together where no made-up row lies between them."""
     low, high = low.copy(), high.copy()
     reach = (high - low) * _UNSEEN
     meets = (low[:, None, :] < high[None]) & (low[None] < high[:, None, :])

@@ -1,4 +1,4 @@
-"""From snapshot to plan: the rewrite mode that suits the table, and the strategies by name."""
+"""From snapshot to plan: the rewrite mode of a table, and the strategies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,10 +65,9 @@ from liquidlog.spec.schema import Leaf, Path, StructType, parse_schema, quote_pa
 # The strategy `cube`: exactly the files and groups that the reference engine's OPTIMIZE takes
 #
 # Partial cubes and unclustered files are merged into new cubes; stable cubes are left alone. The
-# reference engine decides while it walks over the files sorted by cube id. Here the same walk goes
-# over *runs*: stretches of consecutive files of one cube, or of consecutive unclustered files. The
-# result keeps the order of the reference's walk, because the order decides which files become one
-# cube.
+# reference engine walks over the files sorted by cube id. Here the same walk goes over *runs*:
+# consecutive files of one cube, or consecutive unclustered files. The result keeps the order of the
+# walk, because the order decides which files become one cube.
 #
 # Source: Delta Spark, ClusteringStrategy.applyMinZCube, ZCube.filterOutLargeZCubes,
 # ZCube.filterOutSingleZCubes, OptimizeExecutor.groupFilesIntoBins.
@@ -81,10 +80,10 @@ _TOLERANCE: Final = 1.03
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Runs:
-    """The candidates as runs: `rows` are files in walking order; `starts` begins each run.
+    """The candidates as runs: `rows` are files in the order of the walk; `starts` begins each run.
 
-    All arrays are int64. `cube` is the cube of each run; `order` numbers the runs that no filter
-    has removed, as they leave the walk.
+    All arrays are int64. `cube` is the cube of each run; `order` has the numbers of the runs that
+    no filter has removed, in their order after the walk.
     """
 
     rows: NDArray[np.int64]
@@ -111,7 +110,7 @@ def choose_cubes(
     Unclustered files, then cubes below `min_cube_bytes` (logical) by their ids, are packed by their
     size on storage. A cube that would be alone in its group is left. With `full`, files of other
     columns and providers are taken too, but never stable cubes of these columns. With
-    `skip_clustered`, files that lie well for `readers` keep their bytes.
+    `skip_clustered`, files that are narrow for `readers` keep their bytes.
     """
     places = membership(snapshot.files, columns)
     choice = _choose(snapshot, policy, places=places)
@@ -190,8 +189,8 @@ def _without_lone_cube(runs: _Runs) -> tuple[_Runs, NDArray[np.int64]]:
 def _flush_order(runs: _Runs) -> NDArray[np.int64]:
     """Return the order (int64) in which a filter of the reference engine returns the runs it keeps.
 
-    It holds a cube back until the next file shows that the cube is complete, but returns the cube
-    of the last file first: a last cube of one file changes places with the cube before it.
+    The filter holds a cube back until the next file shows that the cube is complete, but returns
+    the cube of the last file first: a last cube of one file changes places with the one before it.
     """
     order = runs.order.copy()
     if len(order) > 1 and (runs.cube[order[-2:]] != _UNCLUSTERED_RUN).all():
@@ -202,8 +201,6 @@ def _flush_order(runs: _Runs) -> NDArray[np.int64]:
 
 
 # Plans for tables without clustering columns: compaction, and ZORDER BY
-#
-# `planner.plan` checks that a table has none.
 #
 # Source: Delta Spark, CompactionStrategy and ZOrderStrategy.
 
@@ -217,11 +214,11 @@ Source: Delta Spark, spark.databricks.delta.optimize.maxDeletedRowsRatio.
 def choose_zorder(
     snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf
 ) -> tuple[Columns, Choice]:
-    """Return the columns of `policy.zorder_by`, and all files, to be rewritten along these.
+    """Return the columns of `policy.zorder_by`, and the choice of all files.
 
-    The files of a partition are cut, in the order of their bounds along the Z-order curve, into as
-    few groups of up to `target_cube_bytes` as possible, about equally large. Files that share a
-    place keep the order in which they were written.
+    The files of a partition are sorted by their bounds along the Z-order curve, and cut into as few
+    groups of up to `target_cube_bytes` as possible, about equally large. Files that share a place
+    keep the order in which they were written.
     """
     partitions = {name.casefold() for name in snapshot.metadata.partition_columns}
     named = [quote_path(one) for one in policy.zorder_by if one[0].casefold() in partitions]
@@ -280,18 +277,18 @@ def _places(snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def choose_small(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: BoundsOf) -> Choice:
-    """Return small files and files with many deleted rows, to be joined, each group into one.
+    """Return groups of small files and files with many deleted rows; each becomes one file.
 
-    They are packed by partition, smallest first as the reference engine does. The rows of a group
+    Files are packed by partition, smallest first as in the reference engine. The rows of a group
     stay in the order in which its files were written.
     """
-    asked = asked_for(snapshot, policy.where, bounds_of)
+    matching = asked_for(snapshot, policy.where, bounds_of)
     size = sizes(snapshot.files)
     shares = deleted_shares(snapshot.files)
     wanted = (size < policy.max_file_bytes) | np.isnan(shares) | (shares > MAX_DELETED_SHARE)
     reasons = np.full(len(size), reason_code(SkipReason.LARGE_ENOUGH), np.int64)
-    reasons[~asked] = reason_code(SkipReason.NOT_ASKED_FOR)
-    rows = np.flatnonzero(wanted & asked)
+    reasons[~matching] = reason_code(SkipReason.NOT_ASKED_FOR)
+    rows = np.flatnonzero(wanted & matching)
     reasons[rows] = reason_code(SkipReason.LONE_FILE)
     rows = rows[np.argsort(size[rows], kind="stable")]
     place = _places(snapshot)
@@ -306,38 +303,37 @@ def choose_small(snapshot: Snapshot, policy: ClusteringPolicy, bounds_of: Bounds
     return Choice(groups=groups, reasons=reasons, expected_outputs=(1,) * len(groups))
 
 
-# The strategy `overlap`: rewrites single files, as few bytes as keep narrow queries fast
+# The strategy `overlap`: rewrites single files, and as few bytes as possible
 #
-# A narrow query asks for one value of one column. As long as narrow queries read at most
-# `tolerance` times the bytes that they would read after a full rewrite, nothing is rewritten. The
-# widest files cost most, so a rewrite makes one new cube of all files above some width: the width
-# with the fewest bytes to rewrite. Two rules keep it from rewriting the same bytes again and again:
-# each rewrite goes well below the tolerance, so that several appends are rewritten together, and
-# narrow files are left alone, however small their cube is. Files of a group that lie well join its
-# cube with their bytes unchanged. Stable cubes are never touched, so the reference engine finds its
-# cubes as it left them.
+# A narrow query reads one value of one column. As long as narrow queries read at most `tolerance`
+# times the bytes that they would read after a full rewrite, nothing is rewritten. The widest files
+# cost most, so a rewrite makes one new cube of all files above some width: the width with the
+# fewest bytes to rewrite. Two rules avoid rewriting the same bytes again and again: each rewrite
+# goes well below the tolerance, so that several appends are rewritten together, and narrow files
+# are left alone, however small their cube is. Narrow files of a group join its cube with their
+# bytes unchanged. Stable cubes are never touched, as in the reference engine.
 
 _THRESHOLDS: Final = 48
 _DEPTH_OF_REWRITE: Final = 0.85
-"""The share of the tolerance that a rewrite aims at, so that the next appends need no rewrite."""
+"""A rewrite aims at this share of the tolerance, so that the next appends need no rewrite."""
 _LEAST_GAIN: Final = 0.02
 """The least share of the bytes read now that a rewrite must save."""
 _MOST_OF_GAIN: Final = 0.9
 _MUCH_CHEAPER: Final = 0.2
-"""A rewrite that barely suffices is taken below this share of a deeper one's bytes."""
+"""A rewrite that barely suffices is taken if it has below this share of a deeper one's bytes."""
 _MOST_DELETED_SHARE: Final = 0.25
 """A file with a larger share of deleted rows is always rewritten."""
 _TOLERANCE_OF_GROUP: Final = 1.0
-"""As `cube` has it; the tolerance went into the choice of the group."""
+"""See `_TOLERANCE` of `cube`; here the policy's tolerance has decided on the group."""
 _SMALL_SHARE: Final = 0.5
 """A clustered file below this share of the maximum file size is small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Considered:
-    """What decides which files to rewrite; all arrays have one entry per file asked for.
+    """The facts that decide which files to rewrite; all arrays have one entry per file.
 
-    `opened` is the share of the queries that open each file, `cost` what that costs in bytes.
+    `opened` is the share of the queries that read each file, `cost` their cost in bytes.
     `candidates` may be rewritten, `forced` must be. `cube` is -1 for none.
     """
 
@@ -352,10 +348,7 @@ class _Considered:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Option:
-    """Files that are rewritten together: `rows` has their numbers (int64), `size` is their bytes.
-
-    The mean query reads `gain` bytes less afterwards.
-    """
+    """Files to rewrite together: rows (int64) and bytes; the mean query reads `gain` bytes less."""
 
     rows: NDArray[np.int64]
     size: float
@@ -370,18 +363,18 @@ def choose_overlapping(
     bounds_of: BoundsOf,
     readers: FittedWorkload | None,
 ) -> Choice:
-    """Return the fewest bytes of files whose rewrite brings queries within the tolerance.
+    """Return the fewest bytes of files that must be rewritten to stay within the tolerance.
 
     With `full`, files of other columns and providers may be taken too. Within `budget_bytes`,
     groups with the largest gain per byte come first.
     """
-    asked = np.ones(snapshot.files.num_rows, np.bool_)
+    matching = np.ones(snapshot.files.num_rows, np.bool_)
     if policy.where is not None:
-        # The SQL parser takes a third of a command's start; most plans have no predicate.
+        # The SQL parser takes a third of a command's start.
         from liquidlog.predicates.matching import may_match
 
-        asked = np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
-    rows = np.flatnonzero(asked)
+        matching = np.asarray(may_match(snapshot, policy.where, bounds_of), np.bool_)
+    rows = np.flatnonzero(matching)
     is_part = policy.where is not None
     part = replace(snapshot, files=snapshot.files.take(rows)) if is_part else snapshot
     places = membership(part.files, columns)
@@ -395,7 +388,7 @@ def choose_overlapping(
     choice = _choice(table, policy, _left_alone(places, stable, policy))
     may = keepable(part, places, bounds)
     found = without_kept(choice, space, model, may, tolerance=_TOLERANCE_OF_GROUP)
-    reasons = np.full(len(asked), reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
+    reasons = np.full(len(matching), reason_code(SkipReason.NOT_ASKED_FOR), np.int64)
     reasons[rows] = found.reasons
     return replace(
         found,
@@ -455,11 +448,8 @@ def _choice(table: _Considered, policy: ClusteringPolicy, reasons: NDArray[np.in
         wanted = _wanted(table, policy, affordable or options)
     taken = _groups(table, wanted, limit)
     if budget is not None:
-        left, best_first = (
-            float(budget),
-            sorted(taken, key=lambda one: -one.gain / max(one.size, 1)),
-        )
-        taken = []
+        best_first = sorted(taken, key=lambda one: -one.gain / max(one.size, 1))
+        left, taken = float(budget), []
         for group in best_first:
             if group.size <= left:
                 left -= group.size
@@ -538,9 +528,6 @@ def _mask(rows: NDArray[np.int64], length: int) -> Mask:
     return mask
 
 
-# A plan whose layout is fitted to what readers ask.
-
-
 def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
     if not plan.columns or not workload:
         return plan
@@ -550,7 +537,7 @@ def fitted_to(plan: ClusteringPlan, workload: Workload) -> ClusteringPlan:
 
 
 def readers_of(workload: Workload, columns: Sequence[Path], schema: StructType) -> FittedWorkload:
-    # The SQL parser takes a third of a command's start; most plans have no workload.
+    # The SQL parser takes a third of a command's start.
     from liquidlog.predicates.reduction import fitted_workload
 
     return fitted_workload(workload, columns, schema)
@@ -568,9 +555,6 @@ def require_fitted(plan: ClusteringPlan) -> None:
             f"on this table, whose layout cannot be fitted to its predicates ({'; '.join(counts)})"
         )
     raise UsageError(f"workload has no effect {reason}", option="workload")
-
-
-# The part of a plan that a budget pays for: as many of its first groups as fit.
 
 
 def affordable(plan: ClusteringPlan, budget_bytes: int) -> ClusteringPlan:
@@ -607,7 +591,7 @@ def _skipped(group: RewriteGroup) -> pa.Table:
 
 
 def no_bounds(_: Sequence[Leaf]) -> pa.Table:
-    """Refuse to return bounds: the default for callers that cannot load any."""
+    """Refuse to return bounds, for callers that cannot load any."""
     raise UsageError("this strategy needs the statistics of the files")
 
 
@@ -660,8 +644,9 @@ def plan(
         mode = RewriteMode.CLUSTERING
         if policy.prefix:
             policy = structs.replace(policy, prefix=prefix_among(policy.prefix, columns))
-        asking = readers if readers is not None and readers.has_queries else None
-        choice = STRATEGIES[strategy](snapshot, columns, policy, bounds_of, asking)
+        if readers is not None and not readers.has_queries:
+            readers = None
+        choice = STRATEGIES[strategy](snapshot, columns, policy, bounds_of, readers)
     return build_plan(
         snapshot,
         policy,

@@ -1,7 +1,7 @@
-"""Whether a planned group can still be committed, also without rows that others deleted.
+"""Checks that a planned group can still be committed, also without rows that others deleted.
 
-A commit follows if it deletes the same rows from the group's outputs. It can if rows were only ever
-deleted, and too few to make the rewrite worthless.
+A commit *follows* deletions: it deletes the same rows from the group's outputs. That is possible if
+others only deleted rows, and not too many.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,12 +41,12 @@ from liquidlog.spec.partitions import READ_AS, in_zone, same_value
 from liquidlog.spec.schema import parse_schema, quote_path
 
 Courses = Callable[[FileKey, int], Course]
-"""Function from a logical file and the rows that its vector deletes to what became of it."""
+"""Function from a logical file and the number of rows that its vector deletes to its course."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconcilable:
-    """The deletions that a commit can follow: with a clear course, of up to a share of the rows."""
+    """The deletions that a commit can follow: up to a share of the rows, by the files' courses."""
 
     course: Courses
     max_share: float
@@ -54,10 +54,7 @@ class Reconcilable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedInput:
-    """An input that lost `rows` live rows of the plan to other commits.
-
-    `vector` is the newest one, None if the file is gone.
-    """
+    """An input of which others deleted `rows`; `vector` is the newest, None without the file."""
 
     file: InputFile
     vector: DeletionVector | None
@@ -93,7 +90,7 @@ def input_key(file: InputFile) -> tuple[FileKey, int]:
 def deleted_input(
     file: InputFile, vector: DeletionVector | None, reconcilable: Reconcilable
 ) -> DeletedInput | None:
-    """Return what was deleted of an input that changed; None if that is not clear."""
+    """Return what was deleted of a changed input, None if that is not clear."""
     key, deleted_before = input_key(file)
     course = reconcilable.course(key, deleted_before)
     if course.fate is Fate.REMOVED and vector is None:
@@ -147,9 +144,6 @@ def deleted_rows(deleted: Sequence[DeletedInput]) -> int | None:
     """Return how many live rows of the plan were deleted in all, None if that is not known."""
     rows = [one.rows for one in deleted]
     return None if None in rows else sum(count for count in rows if count is not None)
-
-
-# Whether the outputs of a group are of the partition that its inputs are in
 
 
 def partition_mismatches(
@@ -210,22 +204,20 @@ def value_changes(
             return
 
 
-# Whether a planned group can still be committed: its files and the table, against the plan
-
 _VECTOR_ID: Final = {
     "storage_type": "storageType",
     "path_or_inline_dv": "pathOrInlineDv",
     "offset": "offset",
 }
 """Fields that identify a deletion vector: their names in plans and in snapshots."""
-
 _KEPT: Final = {"size_bytes": "size", **{n: n for n in ("num_records", "zcube_id", "zorder_by")}}
-"""What must still be true of a kept file: the names in plans and in snapshots."""
+"""Fields of a kept file that must not change: their names in plans and in snapshots."""
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Placed:
-    """Where the files of a group are in Snapshot.files, in the plan's order.
+    """The rows of a group's files in Snapshot.files, in the plan's order.
 
     `positions` (int64) are -1 where a path is not live. `is_missing` marks files that should be
     live, `is_changed` files that are live, but not as planned.
@@ -258,7 +250,7 @@ def _other_kept(planned: pa.Table, live: pa.Table) -> Mask:
 def _located(
     snapshot: Snapshot, groups: Sequence[pa.Table], differs: Callable[[pa.Table, pa.Table], Mask]
 ) -> Iterator[_Placed]:
-    """Yield where the files of each group are; files that are live and differ are changed."""
+    """Yield the places of each group's files; live files that differ are changed."""
     lengths = [files.num_rows for files in groups]
     planned = pa.concat_tables(groups)
     paths = one_array(planned["path"])
@@ -310,16 +302,13 @@ def _differ(columns: Sequence[tuple[pa.Array, pa.Array]]) -> Mask:
     return unequal
 
 
-_NAMED: Final = 5
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Staleness:
     """The reasons that prevent the commit of a planned group on top of `snapshot`.
 
     `rows` and `kept` (int64) are rows of Snapshot.files: inputs and kept files. No input may have
     one of the `new_columns`. If others `deleted` rows of inputs, the group can be committed only
-    without these rows, and not if there is an `excess` of them. Files that are `gone` were removed.
+    without these rows, and not if there is an `excess` of them. Files in `gone` were removed.
     """
 
     snapshot: Snapshot
@@ -333,12 +322,12 @@ class Staleness:
 
     @property
     def conflicts(self) -> tuple[str | TooManyDeletedRows, ...]:
-        """All that prevents the commit: the reasons, and the excess of deleted rows."""
+        """The reasons, and the excess of deleted rows."""
         return self.reasons if self.excess is None else (*self.reasons, self.excess)
 
 
 def written_for(plan: ClusteringPlan) -> FileTerms | None:
-    """Return what the outputs of a plan are written for, None if the plan does not say."""
+    """Return the terms that the outputs of a plan are written for, None if the plan has none."""
     if not plan.terms:
         return None
     return FileTerms(

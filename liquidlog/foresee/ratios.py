@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from liquidlog.clustering.columns import ClusteringColumn, membership
 from liquidlog.clustering.health import DEFAULT_PREFIX_CHARS, Health, prefix_chars, truncation
-from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges, weighted_depths
+from liquidlog.clustering.keyspace import column_ranges, depths, key_ranges
 from liquidlog.clustering.settings import remembered_if_right
 from liquidlog.curve.curves import Curve
 from liquidlog.foresee.reads import shares_opened
@@ -267,7 +267,7 @@ def _laid_out(
         codes = sample.column(path).codes[parts.order]
         low, high = (end.reduceat(codes, parts.starts) for end in (np.minimum, np.maximum))
         ends.append(column_ranges(pa.array(low), pa.array(high)))
-    depth = weighted_depths(key_ranges(ends), share)
+    depth = depths(key_ranges(ends), share)
     return _Reached(
         depth=max(1.0, float(share @ depth / share.sum())),
         width=_width(files, sample, laid.bounds, laid.size_bytes, share),
